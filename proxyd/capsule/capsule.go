@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Capsule is a capsule that runs, or ran until a moment ago. It is safe for concurrent use. After
@@ -95,13 +97,13 @@ func (c *Capsule) Namespaces() ([]*os.File, error) {
 			continue
 		}
 		if err != nil {
-			closeAll(files)
+			localsock.CloseAll(files)
 			return nil, c.explain("namespaces", err)
 		}
 		files = append(files, f)
 	}
 	if !c.init.alive() { // its PID may belong to another process now
-		closeAll(files)
+		localsock.CloseAll(files)
 		return nil, c.explain("namespaces", ErrStale)
 	}
 	return files, nil
@@ -192,7 +194,7 @@ func (c *Capsule) open(ctx context.Context, program string) (*pidfd, error) {
 		return nil, err
 	}
 	if len(files) != 1 {
-		closeAll(files)
+		localsock.CloseAll(files)
 		return nil, c.explain("open", errors.New("init sent no pidfd"))
 	}
 	return &pidfd{files[0]}, nil
@@ -264,15 +266,15 @@ func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
 // capsule's end, or another error if init has closed the connection: then events were lost, and
 // Watch can be called again. f must not block for long.
 func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
-	s, err := dial(c.dir)
+	s, err := localsock.Dial(filepath.Join(c.dir, controlName))
 	if err != nil {
 		return c.explain("watch", err)
 	}
 	defer s.Close()
-	defer interruptible(ctx, s.SetDeadline)()
+	defer localsock.InterruptAtEnd(ctx, s.SetDeadline)()
 	got, files, err := exchange(s, request{Op: opWatch})
 	for err == nil {
-		closeAll(files)
+		localsock.CloseAll(files)
 		for _, e := range got.Events {
 			f(e)
 		}
@@ -339,7 +341,7 @@ func (c *Capsule) Close() { c.init.close() }
 
 func (c *Capsule) do(ctx context.Context, ask request) error {
 	_, files, err := c.call(ctx, ask)
-	closeAll(files)
+	localsock.CloseAll(files)
 	return err
 }
 

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sort"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // The maker and init exchange JSON, one packet each way over the SOCK_SEQPACKET socket "control",
@@ -123,12 +125,12 @@ func (e *remoteError) Unwrap() error { return e.errno }
 
 // call sends init a request. The caller closes the files.
 func call(ctx context.Context, dir string, ask request) (reply, []*os.File, error) {
-	c, err := dial(dir)
+	c, err := localsock.Dial(filepath.Join(dir, controlName))
 	if err != nil {
 		return reply{}, nil, err
 	}
 	defer c.Close()
-	defer interruptible(ctx, c.SetDeadline)()
+	defer localsock.InterruptAtEnd(ctx, c.SetDeadline)()
 	got, files, err := exchange(c, ask)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -137,23 +139,6 @@ func call(ctx context.Context, dir string, ask request) (reply, []*os.File, erro
 		return reply{}, nil, fmt.Errorf("%s: %w", ask.Op, err)
 	}
 	return got, files, nil
-}
-
-// interruptible makes the end of ctx interrupt I/O until the returned function is called.
-func interruptible(ctx context.Context, setDeadline func(time.Time) error) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
-		_ = setDeadline(time.Unix(1, 0)) // closed already: then no I/O waits
-	})
-}
-
-func dial(dir string) (*net.UnixConn, error) {
-	var c *net.UnixConn
-	err := throughFolder(dir, controlName, func(addr *net.UnixAddr) error {
-		var err error
-		c, err = net.DialUnix("unixpacket", nil, addr)
-		return err
-	})
-	return c, err
 }
 
 func exchange(c *net.UnixConn, ask request) (reply, []*os.File, error) {
@@ -169,7 +154,7 @@ func exchange(c *net.UnixConn, ask request) (reply, []*os.File, error) {
 
 func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
 	b := make([]byte, maxPacket)
-	n, files, err := receive(c, b)
+	n, files, err := localsock.Receive(c, b, maxMessageFDs)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -179,76 +164,19 @@ func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
 		err = &remoteError{got.Error, got.Errno}
 	}
 	if err != nil {
-		closeAll(files)
+		localsock.CloseAll(files)
 		return reply{}, nil, err
 	}
 	return got, files, nil
 }
 
-var errFlood = errors.New("too much in one packet")
-
-// receive reads one packet and at most maxMessageFDs descriptors, close-on-exec. A longer packet,
-// or more descriptors, are errFlood; the kernel has closed descriptors that did not fit, the rest
-// are closed here.
-func receive(c *net.UnixConn, b []byte) (int, []*os.File, error) {
-	oob := make([]byte, unix.CmsgSpace(maxMessageFDs*4))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
-	if err != nil {
-		return 0, nil, err
-	}
-	files := filesIn(oob[:oobn])
-	if n == 0 {
-		closeAll(files)
-		return 0, nil, net.ErrClosed
-	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		closeAll(files)
-		return 0, nil, errFlood
-	}
-	return n, files, nil
-}
-
-// filesIn takes every descriptor out of control messages.
-func filesIn(oob []byte) []*os.File {
-	var files []*os.File
-	for len(oob) >= unix.CmsgLen(0) {
-		// Parsed by hand: ParseSocketControlMessage may fail as a whole, and descriptors in the
-		// message would stay open.
-		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
-		if err != nil {
-			break
-		}
-		oob = rest
-		fds, err := unix.ParseUnixRights(&unix.SocketControlMessage{Header: h, Data: data})
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files
-}
-
-// numbers returns the descriptors of files. File.Fd would make them blocking, and with them every
-// copy in other processes.
-func numbers(files []*os.File) []int {
-	var fds []int
-	for _, f := range files {
-		if raw, err := f.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) }) //nolint:errcheck // fails as SyscallConn does
-		}
-	}
-	return fds
-}
-
 // duplicate returns copies of files, or none after an error.
 func duplicate(files []*os.File) ([]*os.File, error) {
 	var copies []*os.File
-	for _, fd := range numbers(files) {
+	for _, fd := range localsock.Descriptors(files) {
 		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
-			closeAll(copies)
+			localsock.CloseAll(copies)
 			return nil, err
 		}
 		copies = append(copies, os.NewFile(uintptr(n), "copy"))
@@ -256,55 +184,12 @@ func duplicate(files []*os.File) ([]*os.File, error) {
 	return copies, nil
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
-// sendNow sends one packet with descriptors if the peer has space for it, and never waits.
-func sendNow(c *net.UnixConn, b []byte, fds ...int) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var oob []byte
-	if len(fds) > 0 {
-		oob = unix.UnixRights(fds...)
-	}
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		_, inner = unix.SendmsgN(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	})
-	return errors.Join(err, inner)
-}
-
 // makeRoom allows a watcher to lag by more than a thousand events, regardless of the node's
 // default.
 func makeRoom(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var inner error
-	err = raw.Control(func(fd uintptr) {
-		inner = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 512<<10)
+	err := localsock.WithDescriptor(c, func(fd int) {
+		inner = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 512<<10)
 	})
 	return errors.Join(err, inner)
-}
-
-// peer returns the credentials of the other end at its connect.
-func peer(c *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	var inner error
-	if err := raw.Control(func(fd uintptr) {
-		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, err
-	}
-	return cred, inner
 }

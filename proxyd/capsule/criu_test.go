@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // counting counts in two processes, one of them a daemon that has lost its parent.
@@ -68,7 +70,7 @@ func restore(t *testing.T, c *Capsule, was Program, images string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeAll(stdio)
+	defer localsock.CloseAll(stdio)
 	args := []string{"criu", "restore", "-d", "-D", images, "-o", "restore.log", "--tcp-established", "--manage-cgroups=ignore"}
 	for fd, link := range was.Stdio {
 		if strings.HasPrefix(link, "pipe:[") {

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Names in a capsule's folder.
@@ -72,11 +74,7 @@ func (r record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, recordName+".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, recordName))
+	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
 }
 
 // find returns a pidfd of the init that r names, or an error wrapping ErrStale.
@@ -134,38 +132,10 @@ func prepareFolder(dir string) error {
 // protected three times: by the folder's mode, by the socket's mode, and by init's check of the
 // peer.
 func listenControl(dir string) (*os.File, error) {
-	path := filepath.Join(dir, controlName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var f *os.File
-	err := throughFolder(dir, controlName, func(addr *net.UnixAddr) error {
-		l, err := net.ListenUnix("unixpacket", addr)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		l.SetUnlinkOnClose(false)
-		f, err = l.File()
-		return err
-	})
+	l, err := localsock.Listen(filepath.Join(dir, controlName), 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// throughFolder calls f with an address of dir/name that is short enough for a socket, for dir of
-// any length. The address is valid until f returns.
-func throughFolder(dir, name string, f func(*net.UnixAddr) error) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return f(&net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)})
+	defer l.Close()
+	return l.File()
 }

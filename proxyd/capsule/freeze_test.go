@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // busy counts as fast as it can, in two processes, and answers lines.
@@ -206,7 +208,7 @@ func deadFileServer(t *testing.T) (dir string, revive func()) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", numbers([]*os.File{f})[0])
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", localsock.Descriptors([]*os.File{f})[0])
 	if err := unix.Mount("dead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		t.Skip("SKIP: needs FUSE: ", err)
 	}

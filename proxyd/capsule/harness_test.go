@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // user is whom programs run as. The machine need not know him.
@@ -195,7 +197,7 @@ func (k task) command(t testing.TB) *exec.Cmd {
 		if ns, err = k.c.Namespaces(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { closeAll(ns) })
+		t.Cleanup(func() { localsock.CloseAll(ns) })
 		argv = append(k.warden(), k.argv...)
 	}
 	args := append(append([]string{}, k.enter...), fmt.Sprint(len(ns)), fmt.Sprint(uid), fmt.Sprint(uid), groups)

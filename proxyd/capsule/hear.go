@@ -10,12 +10,14 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // admitWarden checks a new connection. A process of the capsule has a PID here; a warden has
 // none, because it is in a PID namespace above. Nothing is read before that check.
 func (s *server) admitWarden(c *net.UnixConn) {
-	cred, err := peer(c)
+	cred, err := localsock.PeerCredentials(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != s.owner && cred.Uid != 0 {
 		c.Close()
 		return
@@ -46,7 +48,7 @@ func (s *server) join(w *warden) conn {
 func (s *server) listen(id conn, w *warden) {
 	for {
 		b := make([]byte, messageSize)
-		n, files, err := receive(w.c, b)
+		n, files, err := localsock.Receive(w.c, b, maxMessageFDs)
 		if err != nil {
 			break
 		}
@@ -56,7 +58,7 @@ func (s *server) listen(id conn, w *warden) {
 			err = s.hear(id, w, m, files)
 		}
 		if err != nil {
-			closeAll(files)
+			localsock.CloseAll(files)
 			s.refuse(w, err)
 			break
 		}
@@ -64,7 +66,7 @@ func (s *server) listen(id conn, w *warden) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.c.Close()
-	closeAll(w.stdio)
+	localsock.CloseAll(w.stdio)
 	delete(s.peers, id)
 	s.carryOut(s.table.hungUp(id))
 }
@@ -74,7 +76,7 @@ func (s *server) refuse(w *warden, why error) {
 	errno := syscall.EPROTO
 	errors.As(why, &errno)
 	log.Printf("warden of uid %d: %v", w.uid, why)
-	if err := sendNow(w.c, message{kind: kindRefused, value: int32(errno)}.encode()); err != nil {
+	if err := localsock.SendNow(w.c, message{kind: kindRefused, value: int32(errno)}.encode()); err != nil {
 		log.Print("refusal: ", err)
 	}
 }
@@ -126,7 +128,7 @@ func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects
 		Stdio:  stdioOf(fmt.Sprintf("/proc/%d/fd", first), 0, 1, 2),
 	})
 	if err == nil {
-		closeAll(files)
+		localsock.CloseAll(files)
 	}
 	return all, err
 }
@@ -144,7 +146,7 @@ func (s *server) restore(id conn, w *warden, m message, files []*os.File) (effec
 	all, err := s.table.restore(id, Program{
 		Name: m.name, UID: w.uid, WardenPID: wardenPID,
 		Cgroup: s.makeGroup(parent, m.name),
-		Stdio:  stdioOf("/proc/self/fd", numbers(files[:3])...),
+		Stdio:  stdioOf("/proc/self/fd", localsock.Descriptors(files[:3])...),
 	})
 	if err == nil {
 		files[3].Close()

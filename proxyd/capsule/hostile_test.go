@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 const (
@@ -35,12 +37,12 @@ func attack(args []string) int {
 			return 1
 		}
 		// Whatever is said, the answer is the end. It may have come already.
-		sendNow(c, bytes.Repeat([]byte{0xff}, 4096))
-		sendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
-		sendNow(c, message{kind: kindSignal, value: 9}.encode())
+		localsock.SendNow(c, bytes.Repeat([]byte{0xff}, 4096))
+		localsock.SendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
+		localsock.SendNow(c, message{kind: kindSignal, value: 9}.encode())
 		flood := make([]int, 200)
 		for range 20 {
-			sendNow(c, []byte("x"), flood...)
+			localsock.SendNow(c, []byte("x"), flood...)
 		}
 		if n, err := c.Read(make([]byte, 100)); n > 0 {
 			fmt.Println("init answered:", n, err)
@@ -123,7 +125,7 @@ func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeAll(ns)
+	defer localsock.CloseAll(ns)
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with its goroutine
@@ -182,7 +184,7 @@ func TestLyingWarden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stewardFD.Close()
-	steward := numbers([]*os.File{stewardFD})[0]
+	steward := localsock.Descriptors([]*os.File{stewardFD})[0]
 	outside, init, first := pidfdOf(t, os.Getpid()), pidfdOf(t, c.PID()), pidfdOf(t, hostPID(t, c, p.First))
 	self, foreign := standIn(t, c), pidfdOf(t, startOutside(t).Process.Pid)
 	null, err := os.Open(os.DevNull)
@@ -234,7 +236,7 @@ func TestLyingWarden(t *testing.T) {
 					return
 				}
 				defer s.Close()
-				if err := sendNow(s, k.packet, k.fds...); err != nil {
+				if err := localsock.SendNow(s, k.packet, k.fds...); err != nil {
 					t.Error(err)
 				}
 				b := make([]byte, messageSize)
@@ -262,7 +264,7 @@ func TestLyingWarden(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			sendNow(s, message{kind: kindSignal, value: 9}.encode())
+			localsock.SendNow(s, message{kind: kindSignal, value: 9}.encode())
 		})
 	})
 	r.echoes("still here")
@@ -311,7 +313,7 @@ func TestForeignWarden(t *testing.T) {
 // TestSlowWatcher: a maker that does not read is cut off; init does not wait for it.
 func TestSlowWatcher(t *testing.T) {
 	c := newCapsule(t)
-	s, err := dial(c.Dir())
+	s, err := localsock.Dial(filepath.Join(c.Dir(), controlName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +339,7 @@ func TestSlowWatcher(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			sendNow(w, message{kind: kindRestore, name: fmt.Sprint("w", i)}.encode(), 0, 1, 2, self)
+			localsock.SendNow(w, message{kind: kindRestore, name: fmt.Sprint("w", i)}.encode(), 0, 1, 2, self)
 			w.Close()
 		}
 	})
@@ -381,7 +383,7 @@ func TestControlIsRoots(t *testing.T) {
 		}
 	}
 	for _, packet := range []string{"", "{", `{"Op":"nosuch"}`, `{"Op":"signal","Name":"x","Signal":99}`, `{"Op":"release"}`, `[]`} {
-		s, err := dial(c.Dir())
+		s, err := localsock.Dial(filepath.Join(c.Dir(), controlName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +443,7 @@ func TestFull(t *testing.T) {
 				return
 			}
 			defer w.Close()
-			sendNow(w, message{kind: kindRestore, name: fmt.Sprintf("%047d", i)}.encode(), 0, 1, 2, self)
+			localsock.SendNow(w, message{kind: kindRestore, name: fmt.Sprintf("%047d", i)}.encode(), 0, 1, 2, self)
 			if i < maxPrograms {
 				continue
 			}

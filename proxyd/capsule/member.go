@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said
@@ -68,7 +70,7 @@ func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string
 
 // readProc reads a file of the maker's /proc.
 func (s *server) readProc(path string) ([]byte, error) {
-	fd, err := unix.Openat(numbers([]*os.File{s.proc})[0], path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(localsock.Descriptors([]*os.File{s.proc})[0], path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (s *server) readProc(path string) ([]byte, error) {
 
 func (s *server) linkInProc(path string) (string, error) {
 	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(numbers([]*os.File{s.proc})[0], path, b)
+	n, err := unix.Readlinkat(localsock.Descriptors([]*os.File{s.proc})[0], path, b)
 	if err != nil {
 		return "", err
 	}

@@ -10,11 +10,13 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // admitMaker checks a new connection to the control socket.
 func (s *server) admitMaker(c *net.UnixConn) {
-	cred, err := peer(c)
+	cred, err := localsock.PeerCredentials(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != 0 {
 		c.Close()
 		return
@@ -34,11 +36,11 @@ func (s *server) answer(c *net.UnixConn) {
 		}
 	}()
 	b := make([]byte, maxPacket)
-	n, files, err := receive(c, b)
+	n, files, err := localsock.Receive(c, b, maxMessageFDs)
 	if err != nil {
 		return
 	}
-	closeAll(files)
+	localsock.CloseAll(files)
 	var ask request
 	if err := json.Unmarshal(b[:n], &ask); err != nil {
 		s.reply(c, refusal(err), nil)
@@ -56,14 +58,14 @@ func (s *server) answer(c *net.UnixConn) {
 		got = refusal(err)
 	}
 	s.reply(c, got, fds)
-	closeAll(fds)
+	localsock.CloseAll(fds)
 }
 
 // reply sends a reply. Caller may hold s.mu.
 func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
 	b, err := json.Marshal(r)
 	if err == nil {
-		err = sendNow(c, b, numbers(files)...)
+		err = localsock.SendNow(c, b, localsock.Descriptors(files)...)
 	}
 	if err != nil {
 		log.Print("reply: ", err)
@@ -80,8 +82,8 @@ func (s *server) watch(c *net.UnixConn) {
 		s.watchers[c] = true
 	}
 	s.mu.Unlock()
-	_, files, _ := receive(c, make([]byte, 1)) // returns at the watcher's end; a watcher sends nothing
-	closeAll(files)
+	_, files, _ := localsock.Receive(c, make([]byte, 1), maxMessageFDs) // returns at the watcher's end; a watcher sends nothing
+	localsock.CloseAll(files)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, c)
@@ -97,7 +99,7 @@ func (s *server) tellPresent(c *net.UnixConn) error {
 		n := fits(all)
 		b, err := json.Marshal(reply{Events: all[:n]})
 		if err == nil {
-			err = sendNow(c, b)
+			err = localsock.SendNow(c, b)
 		}
 		if all = all[n:]; err != nil || len(all) == 0 {
 			return err
@@ -187,7 +189,7 @@ func (s *server) restored(ask request) (effects, error) {
 	}
 	all, err := s.table.restored(ask.Name, ask.PID, ask.First)
 	if err == nil {
-		closeAll(w.stdio)
+		localsock.CloseAll(w.stdio)
 		w.stdio = nil
 	}
 	return all, err

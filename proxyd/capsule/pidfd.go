@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // pidfd is a process, by descriptor, so that a reused PID cannot be mistaken for it.
@@ -63,7 +65,7 @@ func (p *pidfd) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer interruptible(ctx, p.f.SetReadDeadline)()
+	defer localsock.InterruptAtEnd(ctx, p.f.SetReadDeadline)()
 	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()

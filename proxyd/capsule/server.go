@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // maxPeers bounds the connections of wardens, including silent ones.
@@ -145,7 +147,7 @@ func (s *server) say(e say) {
 		defer unix.Close(fd)
 		fds = append(fds, fd)
 	}
-	if err := sendNow(w.c, e.what.encode(), fds...); err != nil {
+	if err := localsock.SendNow(w.c, e.what.encode(), fds...); err != nil {
 		w.c.Close() // its reader informs the table
 	}
 }
@@ -180,7 +182,7 @@ func (s *server) tell(e Event) {
 		return
 	}
 	for c := range s.watchers {
-		if sendNow(c, b) != nil {
+		if localsock.SendNow(c, b) != nil {
 			delete(s.watchers, c)
 			c.Close()
 		}

@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // errGivenBack means that the job's addresses were given back while they were being taken.
@@ -197,7 +199,7 @@ func (p *Pool) enterBlock(dir *folder, claim string, b block, job, nonce string)
 	if err != nil {
 		return false, fmt.Errorf("claim %s: %w", b, err)
 	}
-	return true, syncFolder(filepath.Join(p.dir, "blocks"))
+	return true, durable.SyncFolder(filepath.Join(p.dir, "blocks"))
 }
 
 // settleClaim decides in favour of a claim, or removes the claim if the job has another block by

@@ -79,14 +79,6 @@ func (d *folder) decidedBlock() (b block, ok bool, err error) {
 	return b, true, nil
 }
 
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // readNames lists a folder without hidden names.
 func readNames(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)

@@ -29,6 +29,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // Errors of Open and Check. ErrUnmarked and ErrOther come with what to do about them.
@@ -183,10 +185,5 @@ func writeOnce(dir, name string, content []byte, mode os.FileMode) (err error) {
 	if err := os.Link(f.Name(), filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return durable.SyncFolder(dir)
 }

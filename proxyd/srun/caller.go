@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Caller is a process that receives what a sing-srun has sent, and becomes the runner of
@@ -123,7 +125,7 @@ func (c *Caller) Connection() *os.File { return c.conn }
 func (c *Caller) Hear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
-	defer interruptible(ctx, c.answers.SetReadDeadline)()
+	defer localsock.InterruptAtEnd(ctx, c.answers.SetReadDeadline)()
 	var a answer
 	if err := c.from.Decode(&a); err != nil {
 		if ctx.Err() != nil {

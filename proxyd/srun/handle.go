@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Runner is an srun that runs outside of its capsule, or did. It is safe for
@@ -211,7 +213,7 @@ func waitPidfd(ctx context.Context, pidfd *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer interruptible(ctx, mine.SetReadDeadline)()
+	defer localsock.InterruptAtEnd(ctx, mine.SetReadDeadline)()
 	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()

@@ -5,8 +5,9 @@ package srun
 
 import (
 	"fmt"
-	"net"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Slurm ends the sruns of a job that it requeues, and refuses new ones, a moment before
@@ -42,7 +43,7 @@ func askMay(socket, verb, dir string) bool {
 }
 
 func askOnce(socket, verb, dir string) (bool, error) {
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: socket})
+	c, err := localsock.Dial(socket)
 	if err != nil {
 		return false, err
 	}

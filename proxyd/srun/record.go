@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // record is what a folder knows of its srun, from before the moment that it runs.
@@ -46,7 +48,7 @@ func (r record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(dir, recordName, b)
+	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
 }
 
 func readRecord(dir string) (record, error) {
@@ -62,7 +64,7 @@ func readRecord(dir string) (record, error) {
 }
 
 func writeEnded(dir string, how syscall.WaitStatus) error {
-	return replaceFile(dir, endedName, fmt.Appendf(nil, "%d\n", how))
+	return durable.ReplaceUnsynced(filepath.Join(dir, endedName), fmt.Appendf(nil, "%d\n", how))
 }
 
 func readEnded(dir string) (syscall.WaitStatus, error) {

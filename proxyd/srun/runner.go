@@ -356,11 +356,3 @@ const (
 	controlName = "control"
 	logName     = "runner.log"
 )
-
-func replaceFile(dir, name string, content []byte) error {
-	tmp := filepath.Join(dir, name+".new")
-	if err := os.WriteFile(tmp, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, name))
-}

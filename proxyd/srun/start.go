@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // StartSpec says how to run srun for a sing-srun that has asked for it.
@@ -133,7 +135,7 @@ func (c *Caller) start(ctx context.Context, s StartSpec) (*Runner, error) {
 
 // launch has the process carry out o.
 func (c *Caller) launch(ctx context.Context, dir string, o order) (*Runner, error) {
-	defer interruptible(ctx, func(t time.Time) error {
+	defer localsock.InterruptAtEnd(ctx, func(t time.Time) error {
 		return errors.Join(c.orders.SetWriteDeadline(t), c.answers.SetReadDeadline(t))
 	})()
 	var got answer

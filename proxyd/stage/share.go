@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -166,7 +167,7 @@ func (h *Share) Commit(meta []byte) error {
 	if err := writeFile(filepath.Join(h.dir, indexName), b); err != nil {
 		return err
 	}
-	if err := syncFolder(h.dir); err != nil {
+	if err := durable.SyncFolder(h.dir); err != nil {
 		return err
 	}
 	if err := os.Rename(h.dir, h.stage.sharePath(h.id)); err != nil {
@@ -174,7 +175,7 @@ func (h *Share) Commit(meta []byte) error {
 	}
 	h.dir = ""
 	h.stage.forgetShare(h)
-	return syncFolder(h.stage.dir)
+	return durable.SyncFolder(h.stage.dir)
 }
 
 // syncStream makes a stream durable. A file in memory needs no sync.

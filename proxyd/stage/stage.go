@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -137,13 +138,5 @@ func (s *Stage) Delete(id store.ID) error {
 			return err
 		}
 	}
-	return errors.Join(syncFolder(s.dir), os.RemoveAll(at+beingRemoved))
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(durable.SyncFolder(s.dir), os.RemoveAll(at+beingRemoved))
 }

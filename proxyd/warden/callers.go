@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // doorProcess is the daemon's side of a door; door.go draws what is said.
@@ -35,7 +37,7 @@ func openDoor(path string) (*doorProcess, error) {
 	}
 	theirs := os.NewFile(uintptr(ends[1]), "door")
 	defer theirs.Close()
-	control, err := unixConn(ends[0])
+	control, err := localsock.TakeConn(ends[0])
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 	defer all.Wait()
 	defer context.AfterFunc(ctx, func() { p.control.Close() })()
 	for {
-		files, said, err := receive(p.control, 2)
+		files, said, err := receiveFiles(p.control, 2)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.Warn("srun.sock", "error", err)
@@ -124,7 +126,7 @@ const maxAtOnce = 16
 
 // converse hears of one caller from the door, and does what he asks.
 func (s *Server) converse(ctx context.Context, files []*os.File, said []byte) {
-	defer closeAll(files)
+	defer localsock.CloseAll(files)
 	var of callerMessage
 	if err := json.Unmarshal(said, &of); err != nil {
 		s.log.Error("srun.sock", "error", err)
@@ -149,7 +151,7 @@ func (s *Server) converse(ctx context.Context, files []*os.File, said []byte) {
 // The caller has hung up already, so that it can be frozen at any moment: what is to be
 // said of an srun goes into its status pipe.
 func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error {
-	c, err := connOf(talk)
+	c, err := localsock.ConnOf(talk)
 	if err != nil {
 		return err
 	}
@@ -195,20 +197,6 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 // give has the door send the caller's connection.
 func give(c *net.UnixConn, to *os.File) error {
 	var sent error
-	err := control(to, func(fd int) { _, _, sent = c.WriteMsgUnix([]byte(sayGive), unix.UnixRights(fd), nil) })
+	err := localsock.WithDescriptor(to, func(fd int) { sent = localsock.Send(c, []byte(sayGive), fd) })
 	return errors.Join(err, sent)
-}
-
-// connOf returns a connection of a socket, which stays the caller's.
-func connOf(f *os.File) (*net.UnixConn, error) {
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, err
-	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, errors.New("not a unix socket")
-	}
-	return u, nil
 }

@@ -11,10 +11,11 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // DoorArg is the hidden first argument by which a main calls Door.
@@ -124,11 +125,11 @@ func runDoor(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want the path of the socket")
 	}
-	control, err := unixConn(doorControl)
+	control, err := localsock.TakeConn(doorControl)
 	if err != nil {
 		return err
 	}
-	l, err := listen(args[0], 0o666)
+	l, err := localsock.Listen(args[0], 0o666)
 	if err != nil {
 		return err
 	}
@@ -209,15 +210,15 @@ func (d *door) serve(c *net.UnixConn, who Peer) error {
 	if _, err := talk.Write(said); err != nil {
 		return err
 	}
-	fds, _, err := receive(talk, 1)
+	fds, _, err := receiveFiles(talk, 1)
 	if err != nil {
 		return err // nobody wants it
 	}
 	to := fds[0]
 	defer to.Close()
 	var sent error
-	err = control(c, func(fd int) {
-		sent = control(to, func(end int) { sent = unix.Sendmsg(end, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL) })
+	err = localsock.WithDescriptor(c, func(fd int) {
+		sent = localsock.WithDescriptor(to, func(end int) { sent = unix.Sendmsg(end, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL) })
 	})
 	return errors.Join(err, sent)
 }
@@ -230,7 +231,7 @@ func (d *door) announce(who Peer) (*net.UnixConn, error) {
 	}
 	said, err := json.Marshal(callerMessage{who.PID, who.UID, who.GID, who.Groups})
 	if err == nil {
-		err = control(who.pidfd, func(pidfd int) {
+		err = localsock.WithDescriptor(who.pidfd, func(pidfd int) {
 			_, _, err = d.control.WriteMsgUnix(said, unix.UnixRights(pidfd, ends[1]), nil)
 		})
 	}
@@ -239,7 +240,7 @@ func (d *door) announce(who Peer) (*net.UnixConn, error) {
 		unix.Close(ends[0])
 		return nil, err
 	}
-	return unixConn(ends[0])
+	return localsock.TakeConn(ends[0])
 }
 
 // peek reads a packet and leaves it, with its descriptors, where it is.
@@ -271,65 +272,16 @@ func peek(c *net.UnixConn) (packet []byte, files bool, err error) {
 	return b[:n], flags&unix.MSG_CTRUNC != 0, nil
 }
 
-// unixConn makes a connection of a descriptor, which it takes.
-func unixConn(fd int) (*net.UnixConn, error) {
-	f := os.NewFile(uintptr(fd), "socket")
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, err
-	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, errors.New("not a unix socket")
-	}
-	return u, nil
-}
-
-// receive reads a packet with as many descriptors as are wanted.
-func receive(c *net.UnixConn, want int) ([]*os.File, []byte, error) {
+// receiveFiles reads a packet with as many descriptors as are wanted.
+func receiveFiles(c *net.UnixConn, want int) ([]*os.File, []byte, error) {
 	b := make([]byte, maxMessage)
-	oob := make([]byte, unix.CmsgSpace(want*4))
-	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
-	if err != nil {
-		return nil, nil, err
-	}
-	files, err := descriptors(oob[:oobn])
-	if err == nil && (n == 0 || len(files) != want) {
+	n, files, err := localsock.Receive(c, b, want)
+	if err == nil && len(files) != want {
+		localsock.CloseAll(files)
 		err = fmt.Errorf("%w: %d bytes, %d descriptors", errMessage, n, len(files))
 	}
 	if err != nil {
-		closeAll(files)
 		return nil, nil, err
 	}
 	return files, b[:n], nil
-}
-
-func descriptors(oob []byte) ([]*os.File, error) {
-	parts, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var files []*os.File
-	for _, p := range parts {
-		fds, err := unix.ParseUnixRights(&p)
-		if err != nil {
-			continue // credentials, say
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
-}
-
-// control calls f with the descriptor of a file or connection, which stays open meanwhile.
-func control(c syscall.Conn, f func(fd int)) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Control(func(fd uintptr) { f(int(fd)) })
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // FuzzDecode: anybody on a node can write a packet. What is understood means the same
@@ -107,7 +109,7 @@ func FuzzPeek(f *testing.F) {
 		if err := unix.Sendmsg(fds[0], packet, rights, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		c, err := unixConn(fds[1])
+		c, err := localsock.TakeConn(fds[1])
 		if err != nil {
 			t.Fatal(err)
 		}

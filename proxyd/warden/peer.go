@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Peer is the process that has connected, as the kernel noted it at that moment. Whatever
@@ -32,13 +34,9 @@ func (p Peer) Alive() error {
 	if p.pidfd == nil {
 		return fmt.Errorf("PID %d: %w: no pidfd", p.PID, errPeerGone)
 	}
-	raw, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var polled int
 	var inner error
-	if err := raw.Control(func(fd uintptr) {
+	if err := localsock.WithDescriptor(p.pidfd, func(fd int) {
 		for {
 			polled, inner = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 			if !errors.Is(inner, unix.EINTR) {
@@ -68,13 +66,9 @@ func (p Peer) close() {
 // SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when
 // pidfd_open is called; so the process must at least have the user that has connected.
 func peer(c *net.UnixConn) (Peer, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return Peer{}, err
-	}
 	var p Peer
 	var inner error
-	if err := raw.Control(func(fd uintptr) { p, inner = peerOf(int(fd)) }); err != nil {
+	if err := localsock.WithDescriptor(c, func(fd int) { p, inner = peerOf(fd) }); err != nil {
 		return Peer{}, err
 	}
 	return p, inner

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // Names of the sockets in the run folder.
@@ -108,7 +110,7 @@ type Server struct {
 func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
 	s := &Server{conductor: c, version: version, log: log, srun: filepath.Join(dir, SrunSocket), calls: calls{of: map[uint32]int{}}}
 	var err error
-	if s.spank, err = listen(filepath.Join(dir, SpankSocket), 0o600); err != nil {
+	if s.spank, err = localsock.Listen(filepath.Join(dir, SpankSocket), 0o600); err != nil {
 		return nil, err
 	}
 	if s.door, err = openDoor(s.srun); err != nil {
@@ -191,7 +193,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 		s.refuse(c, err)
 		return
 	}
-	defer closeAll(p.Namespaces)
+	defer localsock.CloseAll(p.Namespaces)
 	s.log.Info("task placed", "job", j.Job, "step", j.Step, "task", j.Task, "mode", p.Mode, "name", p.Name, "reason", p.Reason)
 	switch p.Mode {
 	case Plain:

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -15,25 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// listen makes a socket in the place of a predecessor's. Before it has its mode nobody but
-// root can connect: that takes the right to write.
-func listen(path string, mode os.FileMode) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // a successor's may be there already
-	if err := os.Chmod(path, mode); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
-}
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+)
 
 // accept answers the connections of a socket that root alone can reach.
 func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn, Peer)) {
@@ -102,26 +85,12 @@ func (s *Server) understand(packet []byte) (message, error) {
 	return m, nil
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
 // say answers. Who does not listen any more has its reasons.
 func (s *Server) say(c *net.UnixConn, m message, files ...*os.File) {
-	var oob []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
 	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return
 	}
-	if _, _, err := c.WriteMsgUnix(m.encode(), oob, nil); err != nil {
+	if err := localsock.Send(c, m.encode(), localsock.Descriptors(files)...); err != nil {
 		s.log.Debug("answer not taken", "verb", m.verb, "error", err)
 	}
 }

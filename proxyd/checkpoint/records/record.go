@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // Record is what all nodes know of a job, from its first start to its end: among other things the
@@ -134,7 +136,7 @@ func (r Folder) SaveScript(job uint32, from string) error {
 	if err != nil {
 		return err
 	}
-	return ReplaceFile(r.ScriptPath(job), func(out *os.File) error {
+	return durable.Replace(r.ScriptPath(job), func(out *os.File) error {
 		_, err := io.Copy(out, in)
 		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), copyOwner(out, st))
 	})
@@ -179,42 +181,8 @@ func WriteJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return ReplaceFile(path, func(f *os.File) error {
+	return durable.Replace(path, func(f *os.File) error {
 		_, err := f.Write(b)
 		return err
 	})
-}
-
-// ReplaceFile replaces a file atomically and durably. fill writes the contents.
-func ReplaceFile(path string, fill func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return SyncFolder(filepath.Dir(path))
-}
-
-// SyncFolder makes the names in a folder durable.
-func SyncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -15,6 +15,8 @@ import (
 	"regexp"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // A kit is the set of our files that a job's programs use: sing-warden, which is the first
@@ -189,7 +191,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 	if err != nil {
 		return err
 	}
-	return SyncFolder(dir)
+	return durable.SyncFolder(dir)
 }
 
 func kitHash(from map[string]string) (string, error) {
@@ -220,7 +222,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 		return err
 	}
 	defer in.Close()
-	return ReplaceFile(to, func(out *os.File) error {
+	return durable.Replace(to, func(out *os.File) error {
 		_, err := io.Copy(out, in)
 		return errors.Join(err, out.Chmod(mode))
 	})

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // The time line of a job lies beside its record, from the job's first start to its end. Each node
@@ -106,10 +108,7 @@ func trimTimeline(path string) error {
 		return err
 	}
 	_, b, _ = bytes.Cut(b[len(b)/2:], []byte("\n"))
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return durable.ReplaceUnsynced(path, b)
 }
 
 // Read returns a job's events in order. It skips a line that a crash has cut short.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -136,7 +137,7 @@ func (f *uploadFolder) removeRecord(job uint32, suffix string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, records.SyncFolder(f.dir))
+	return errors.Join(err, durable.SyncFolder(f.dir))
 }
 
 // pledge saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
@@ -152,7 +153,7 @@ func (f *uploadFolder) pledge(up *Record, whole func() error) error {
 	if err != nil {
 		return errors.Join(err, f.removeRecord(up.Job, pledgeSuffix))
 	}
-	return records.SyncFolder(f.dir)
+	return durable.SyncFolder(f.dir)
 }
 
 // change calls edit to change the record of an upload, if the job still has that record. The record

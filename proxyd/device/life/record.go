@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
 // Names in a device server's folder.
@@ -35,17 +37,13 @@ type record struct {
 	Start  uint64 `json:"start,omitempty"` // ticks since boot: with the PID, an identity
 }
 
-// write is not synced: it says nothing that outlives the kernel's run.
+// write replaces the record. It does not sync, because the record is useless after a reboot.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, recordName+".new")
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, recordName))
+	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
 }
 
 // readRecord returns an empty record for a folder that has none: nothing was made then.

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package durable replaces files so that a reader, and a successor after a crash, finds the
+// old contents or the new contents and never a part. The folders that it writes to must be
+// writable by root alone: a file is opened by its path.
+package durable
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// Replace replaces a file, with mode 0600. fill writes the contents. When Replace returns nil
+// the new contents outlive a power cut. Concurrent calls are allowed: the last call counts.
+func Replace(path string, fill func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+// ReplaceUnsynced replaces a file, with mode 0600, without waiting for the disk: it is for
+// contents that mean nothing after a reboot. There must not be two writers at a time.
+func ReplaceUnsynced(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

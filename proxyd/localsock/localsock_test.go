@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package localsock_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+)
+
+// connect returns both ends of a connection through a socket at path.
+func connect(t *testing.T, path string) (server, client *net.UnixConn) {
+	t.Helper()
+	l, err := localsock.Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if client, err = localsock.Dial(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if server, err = l.AcceptUnix(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return server, client
+}
+
+func TestListen(t *testing.T) {
+	for name, path := range map[string]string{
+		"short path": filepath.Join(t.TempDir(), "s"),
+		"long path":  filepath.Join(t.TempDir(), strings.Repeat("long", 40), "s"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second in place of the first
+				server, _ := connect(t, path)
+				cred, err := localsock.PeerCredentials(server)
+				if err != nil || int(cred.Pid) != os.Getpid() || int(cred.Uid) != os.Getuid() {
+					t.Errorf("the peer is %+v, %v", cred, err)
+				}
+			}
+			if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+				t.Errorf("mode %v, %v", st.Mode(), err)
+			}
+		})
+	}
+}
+
+// TestReceive shows that descriptors arrive, and that those of a packet that is refused are
+// closed: the other end of their pipe sees its end.
+func TestReceive(t *testing.T) {
+	for name, tt := range map[string]struct {
+		packet string
+		files  int
+		want   error
+	}{
+		"no descriptors":      {"packet", 0, nil},
+		"as many as accepted": {"packet", 2, nil},
+		"one too many":        {"packet", 3, localsock.ErrTooMuch},
+		"a longer packet":     {"a longer packet", 2, localsock.ErrTooMuch},
+		"an empty packet":     {"", 2, io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, client := connect(t, filepath.Join(t.TempDir(), "s"))
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			var same []*os.File
+			for range tt.files {
+				same = append(same, w)
+			}
+			fds := localsock.Descriptors(same)
+			if tt.packet == "" {
+				sendEmptyPacket(t, client, fds)
+			} else if err := localsock.SendNow(client, []byte(tt.packet), fds...); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			n, files, err := localsock.Receive(server, make([]byte, 8), 2)
+			if !errors.Is(err, tt.want) || err == nil && (n != len(tt.packet) || len(files) != tt.files) {
+				t.Errorf("received %d bytes, %d files, %v", n, len(files), err)
+			}
+			localsock.CloseAll(files)
+			if b, err := io.ReadAll(r); err != nil || len(b) != 0 {
+				t.Errorf("the pipe has %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// sendEmptyPacket sends descriptors without a byte, which Go's Sendmsg refuses to do.
+func sendEmptyPacket(t *testing.T, c *net.UnixConn, fds []int) {
+	t.Helper()
+	rights := unix.UnixRights(fds...)
+	m := unix.Msghdr{Control: &rights[0]}
+	m.SetControllen(len(rights))
+	var errno unix.Errno
+	err := localsock.WithDescriptor(c, func(fd int) {
+		_, _, errno = unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), 0)
+	})
+	if err != nil || errno != 0 {
+		t.Fatal(err, errno)
+	}
+}
+
+func TestReceiveEnd(t *testing.T) {
+	server, client := connect(t, filepath.Join(t.TempDir(), "s"))
+	client.Close()
+	if _, _, err := localsock.Receive(server, make([]byte, 8), 1); !errors.Is(err, io.EOF) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestInterruptAtEnd(t *testing.T) {
+	server, _ := connect(t, filepath.Join(t.TempDir(), "s"))
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := localsock.InterruptAtEnd(ctx, server.SetDeadline)
+	defer stop()
+	cancel()
+	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read: %v", err)
+	}
+}

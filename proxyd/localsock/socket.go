@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package localsock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPath is the longest path that fits into an address, with its NUL.
+const maxPath = 107
+
+// Listen makes a socket with that mode in place of a predecessor's. root alone may write to its
+// folder. Before the socket has its mode only root can connect: that takes the right to write.
+// The path stays when the listener is closed: a successor's socket may be there already.
+func Listen(path string, mode os.FileMode) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var l *net.UnixListener
+	err := withAddress(path, func(a *net.UnixAddr) (err error) {
+		l, err = net.ListenUnix("unixpacket", a)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Dial connects to the socket at path.
+func Dial(path string) (*net.UnixConn, error) {
+	var c *net.UnixConn
+	err := withAddress(path, func(a *net.UnixAddr) (err error) {
+		c, err = net.DialUnix("unixpacket", nil, a)
+		return err
+	})
+	return c, err
+}
+
+// withAddress calls f with an address of path, which may be longer than an address can be. The
+// address is valid until f returns.
+func withAddress(path string, f func(*net.UnixAddr) error) error {
+	if len(path) <= maxPath {
+		return f(&net.UnixAddr{Net: "unixpacket", Name: path})
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return f(&net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), filepath.Base(path))})
+}
+
+// TakeConn returns the connection of a socket's descriptor, which it takes over.
+func TakeConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	return ConnOf(f)
+}
+
+// ConnOf returns a connection of a socket, which stays the caller's.
+func ConnOf(f *os.File) (*net.UnixConn, error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("not a unix socket")
+	}
+	return u, nil
+}
+
+// WithDescriptor calls f with the descriptor of a file or connection, which stays open
+// meanwhile. Fd of a file would make it blocking, and with it all copies in other processes.
+func WithDescriptor(c syscall.Conn, f func(fd int)) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// PeerCredentials returns the credentials of the process at the other end as of its connect, or
+// of the process that has made c, if c listens.
+func PeerCredentials(c syscall.Conn) (*unix.Ucred, error) {
+	var cred *unix.Ucred
+	var inner error
+	err := WithDescriptor(c, func(fd int) {
+		cred, inner = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return nil, fmt.Errorf("SO_PEERCRED: %w", err)
+	}
+	return cred, nil
+}
+
+// InterruptAtEnd makes the end of ctx interrupt I/O whose deadline setDeadline sets; it takes
+// back an earlier deadline. The caller calls stop when the I/O is done; after that setDeadline
+// is not called any more.
+func InterruptAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
+	_ = setDeadline(time.Time{})
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		_ = setDeadline(time.Unix(1, 0)) // an error: closed already, then no I/O waits
+		close(done)
+	})
+	return func() {
+		if !cancel() {
+			<-done
+		}
+	}
+}
