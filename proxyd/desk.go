@@ -48,6 +48,11 @@ func (d desk) number(ctx context.Context, job string) (string, *slurm.Job, error
 // Owner implements api.Conductor, as all below.
 func (d desk) Owner(ctx context.Context, job string) (uint32, error) {
 	id, s, err := d.number(ctx, job)
+	if errors.Is(err, slurm.ErrSilent) { // the job's record says whose it is
+		if uid, known := d.n.conductor.Owner(job); known {
+			return uid, nil
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -223,14 +228,18 @@ func userName(uid uint32) string {
 func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
 	job := req.GetJob()
 	id, s, err := d.number(ctx, job)
-	if err != nil {
+	leader := d.n.cfg.NodeName
+	switch {
+	case errors.Is(err, slurm.ErrSilent): // a checkpoint needs no slurmctld
+		id = job
+	case err != nil:
 		return nil, err
-	}
-	if s == nil {
+	case s == nil:
 		return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: Slurm does not know it (any more)", job)
-	}
-	if !s.Runs() {
+	case !s.Runs():
 		return nil, notRunning(job, s)
+	default:
+		leader = s.BatchHost
 	}
 	made, err := d.n.conductor.TakeCheckpoint(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetStands(), func(phase string, done, total int64) {
 		if phase == checkpoint.Waiting {
@@ -245,7 +254,7 @@ func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progre
 		}
 	}
 	if err != nil {
-		return nil, explain(job, s.BatchHost, d.n.cfg.NodeName, err)
+		return nil, explain(job, leader, d.n.cfg.NodeName, err)
 	}
 	for _, c := range d.uploads(nil, &made.JobID) {
 		if c.Number == made.Number {
@@ -253,6 +262,21 @@ func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progre
 		}
 	}
 	return d.describe(ctx, store.Summary{ID: made})
+}
+
+// RunOn has a job run on that stands still after a checkpoint.
+func (d desk) RunOn(ctx context.Context, job string) error {
+	id, _, err := d.number(ctx, job)
+	if errors.Is(err, slurm.ErrSilent) {
+		id, err = job, nil
+	}
+	if err == nil {
+		err = d.n.conductor.RunOn(id)
+	}
+	if errors.Is(err, checkpoint.ErrNoJob) {
+		return rpc.Errorf(rpc.ErrNoJob, "job %s: it does not run here", job)
+	}
+	return err
 }
 
 // explain gives a conductor's error its kind.

@@ -5,6 +5,9 @@ package action
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -290,6 +293,25 @@ func TestNoCheckpoint(t *testing.T) {
 				t.Errorf("comment %q", now.Comment)
 			}
 		})
+	}
+}
+
+// TestRunsOnWhenUndone: a job that was captured for an action which is undone is told to run on; it
+// would stand still for a while.
+func TestRunsOnWhenUndone(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	a, err := w.runner(t, j, func(point string) error {
+		if point == "before requeue" {
+			return fmt.Errorf("requeue: %w", slurmrest.ErrAccessDenied)
+		}
+		return nil
+	}).Run(t.Context(), w.begin(t, j, "preempt", Args{}))
+	if err != nil || a.State != journal.Undone {
+		t.Fatalf("%v %s %s", err, a.State, a.Problem)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "ran on")); err != nil {
+		t.Error("the job was not told to run on:", err)
 	}
 }
 

@@ -27,6 +27,8 @@ type Slurm interface {
 type Proxyd interface {
 	// Checkpoint makes a checkpoint of a running job.
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
+	// RunOn has a job run on that stands still after a checkpoint.
+	RunOn(ctx context.Context, job *slurmrest.Job) error
 	// Checkpoints lists those of a job.
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
@@ -157,6 +159,7 @@ type memo struct {
 	From     string `json:"from,omitempty"`    // its nodes then
 
 	Checkpoint string `json:"checkpoint,omitempty"`
+	RanOn      bool   `json:"ranOn,omitempty"`      // proxyd was told that no requeue follows the checkpoint
 	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
 	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
 

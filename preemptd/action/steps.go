@@ -39,6 +39,7 @@ var (
 
 // undoSteps takes back what the others did, as far as they came and nobody else changed it.
 var undoSteps = []step{
+	{name: "run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
 	{name: "unedit", look: lookUnedit, do: doUnedit, within: otherPatience},
 	{name: stepUnpark, look: lookUnpark, do: doRelease, within: otherPatience},
 	{name: "untold", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
@@ -323,6 +324,21 @@ func (w *actionRun) runsElsewhere() bool {
 		}
 	}
 	return false
+}
+
+// lookRunOn: a job that was captured stands still until it is requeued, for 20 s at most. An action
+// that is undone does not requeue the job.
+func lookRunOn(_ context.Context, w *actionRun) verdict {
+	if w.memo.Checkpoint == "" || w.memo.RanOn || !isRunning(&w.job) || w.job.Restarts != w.memo.Restarts {
+		return verdict{outcome: done}
+	}
+	return verdict{outcome: todo}
+}
+
+func doRunOn(ctx context.Context, w *actionRun) error {
+	err := w.r.Proxyd.RunOn(ctx, &w.job)
+	w.memo.RanOn = err == nil
+	return err
 }
 
 // lookUnedit: what is still as the edit made it goes back to what it was. A job that runs

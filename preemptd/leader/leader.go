@@ -37,6 +37,11 @@ func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason stri
 	return made, err
 }
 
+// RunOn has a running job run on that stands still after a checkpoint.
+func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
+	return f.withLeader(ctx, job, func(c *rpc.Client) error { return c.RunOn(ctx, job.Label()) })
+}
+
 // Checkpoints lists those of a running job.
 func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint

@@ -43,6 +43,8 @@ func (p *proxyd) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, erro
 	return p.Checkpoints(nil, nil) //nolint:staticcheck // it needs neither
 }
 
+func (p *proxyd) RunOn(context.Context, *slurmrest.Job) error { return nil }
+
 func (p *proxyd) Checkpoints(context.Context, *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

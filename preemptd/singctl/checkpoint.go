@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +28,15 @@ func (a *app) checkpointCommand() *cobra.Command {
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",
 		Long: `checkpoint makes a checkpoint of a running job. The job stands still while its memory is
 captured, then runs on. Who interrupts singctl leaves the checkpoint to itself: the job's node goes on
-with it, singctl show says how it ended, and singctl delete takes it away again.`,
+with it, singctl show says how it ended, and singctl delete takes it away again. A slurmctld that does
+not answer is waited for.`,
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.slurm.tellSilence = sync.OnceFunc(func() {
+				if !a.quiet {
+					fmt.Fprintln(a.stderr, "slurmctld does not answer; waiting for it")
+				}
+			})
 			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				began := a.now()
 				p := a.newProgress()

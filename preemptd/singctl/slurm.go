@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +20,39 @@ import (
 
 // slurm is what singctl asks Slurm's own commands. They are there wherever singctl is, and
 // run with the rights of whoever calls.
-type slurm struct{}
+type slurm struct {
+	// tellSilence is called when slurmctld does not answer; then the command is run again until
+	// it does, or the person interrupts. nil: a silent slurmctld is an error.
+	tellSilence func()
+}
 
-func (slurm) run(ctx context.Context, program string, args ...string) (string, error) {
+// silenceInterval is how long to wait before a silent slurmctld is asked again.
+const silenceInterval = time.Second
+
+// run runs one of Slurm's commands and returns what it prints.
+func (s slurm) run(ctx context.Context, program string, args ...string) (string, error) {
+	for {
+		out, err := runCommand(ctx, program, args...)
+		if s.tellSilence == nil || !errors.Is(err, rpc.ErrUnreachable) {
+			return out, err
+		}
+		s.tellSilence()
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-time.After(silenceInterval):
+		}
+	}
+}
+
+// silentTexts are what Slurm's commands print when slurmctld is away or starts.
+var silentTexts = []string{"Unable to contact slurm controller", "Socket timed out on send/recv", "Zero Bytes were transmitted or received", "in standby mode"}
+
+func isSilent(said string) bool {
+	return slices.ContainsFunc(silentTexts, func(text string) bool { return strings.Contains(said, text) })
+}
+
+func runCommand(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -44,6 +75,9 @@ func (slurm) run(ctx context.Context, program string, args ...string) (string, e
 	said := strings.TrimSpace(errs.String())
 	if said == "" { // scontrol says on standard output that there is no such node
 		said = cmp.Or(strings.TrimSpace(out.String()), err.Error())
+	}
+	if isSilent(said) {
+		return "", &rpc.Error{Kind: rpc.ErrUnreachable, Text: "slurmctld does not answer: " + program + ": " + said, Hint: "scontrol ping says where it should run"}
 	}
 	return "", rpc.Errorf(rpc.ErrInternal, "%s: %s", program, said)
 }

@@ -7,7 +7,8 @@
 //	request               who may
 //	───────               ───────
 //	Doctor                everybody
-//	Show, Checkpoint      the job's owner, operators
+//	Show, Checkpoint,
+//	RunOn                 the job's owner, operators
 //	Checkpoints           everybody; what belongs to others is left out
 //	Verify, Export        the checkpoint's owner, operators
 //	Delete                the checkpoint's owner, operators
@@ -40,6 +41,8 @@ type Conductor interface {
 	Owner(ctx context.Context, job string) (uint32, error)
 	Show(ctx context.Context, job string) (*rpc.Job, error)
 	Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error)
+	// RunOn has a job run on that stands still after a checkpoint.
+	RunOn(ctx context.Context, job string) error
 	// Phase serves another node's leader. from is the node that asks, as root there
 	// calls it.
 	Phase(ctx context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error)

@@ -129,6 +129,14 @@ func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStream
 	})
 }
 
+// RunOn has a job run on that stands still after a checkpoint.
+func (s *Server) RunOn(ctx context.Context, req *rpc.RunOnRequest) (*rpc.RunOnReply, error) {
+	if _, err := s.owner(ctx, "run on", req.GetJob()); err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &rpc.RunOnReply{}, rpc.Status(s.opt.Conductor.RunOn(ctx, req.GetJob()))
+}
+
 // Checkpoints lists what the caller may see.
 func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (*rpc.CheckpointsReply, error) {
 	list, err := s.visible(ctx, "checkpoints", req.GetJob())

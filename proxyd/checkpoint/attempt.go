@@ -172,6 +172,24 @@ func (a *attempt) waitForRequeue(ctx context.Context) {
 	a.outcomeDecided = true
 }
 
+// RunOn ends the wait of a job for a requeue that will not come.
+func (c *Conductor) RunOn(job string) error {
+	id, err := parseJobName(job)
+	if err != nil {
+		return err
+	}
+	j := c.findJob(id)
+	if j == nil {
+		return ErrNoJob
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if a := j.ledAttempt; a != nil && a.holdAfterwards && a.after == forwardSignal {
+		a.stopWaiting()
+	}
+	return nil
+}
+
 // run takes the checkpoint, carries out what follows, and starts the upload of a staged checkpoint.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,7 @@ func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) 
 	if c.Devices.Kind == kindNone {
 		return nil, nil
 	}
-	all, err := c.Slurm.GPUs(ctx, s.String())
+	all, err := c.jobGPUs(ctx, s.String())
 	if err != nil || all == nil {
 		return nil, err
 	}
@@ -30,6 +31,17 @@ func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) 
 		counts[i] = len(gpus)
 	}
 	return counts, nil
+}
+
+// jobGPUs returns the GPUs of a job on each of its nodes. It waits for a slurmctld that is starting
+// again.
+func (c *Conductor) jobGPUs(ctx context.Context, job string) (all [][]int, err error) {
+	silent := func(err error) bool { return errors.Is(err, slurm.ErrSilent) }
+	err = retryWhile(ctx, restoreCallTimeout, silent, func() (err error) {
+		all, err = c.Slurm.GPUs(ctx, job)
+		return err
+	})
+	return all, err
 }
 
 // gpuGrant lists the GPUs of a capsule in this run.
@@ -60,7 +72,7 @@ func (j *job) findGrant(ctx context.Context, rec *records.Record, where records.
 	if c.Devices.Kind == kindNone {
 		return nil, fmt.Errorf("node %s has no devices for jobs (devices.kind in its proxyd.yaml), and the job has %d GPUs", c.Node, rec.GPUs[index])
 	}
-	all, err := c.Slurm.GPUs(ctx, rec.Slurm)
+	all, err := c.jobGPUs(ctx, rec.Slurm)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +106,7 @@ func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 	if rec.GPUs == nil {
 		return false, nil
 	}
-	all, err := j.c.Slurm.GPUs(ctx, rec.Slurm)
+	all, err := j.c.jobGPUs(ctx, rec.Slurm)
 	if err != nil {
 		return false, err
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,14 +18,15 @@ import (
 // could not be restored. That checkpoint would lack them and be the newest.
 var errGivenUp = errors.New("this run could not be restored")
 
-// giveUpRun ends a run that cannot be restored. The job is held with the reason in its comment,
-// or begins anew if its user chose that; the checkpoint stays. It returns when Slurm has accepted
-// the command: a task that ended before that would be taken for the end of the job.
+// giveUpRun ends a run that cannot be restored. If the reason is transient the job is requeued and
+// restored again; else it is held with the reason in its comment, or begins anew if its user chose
+// that. The checkpoint stays. It returns when Slurm has accepted the command: a task that ended
+// before that would be taken for the end of the job.
 func (j *job) giveUpRun(why error) error {
 	if !j.markGivenUp() {
 		return nil // Several programs may fail; the first has given the reason.
 	}
-	return j.holdOrRestart(why)
+	return j.retryOrHold(why)
 }
 
 // markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
@@ -69,11 +69,11 @@ func (j *job) holdOrRestart(why error) error {
 	}
 	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
 	tell := func() {
-		if !strings.Contains(why.Error(), errGivenUp.Error()) { // The node that gave the run up has written a more precise reason.
+		if !isGivenUpElsewhere(why) { // The node that gave the run up has written a more precise reason.
 			j.setCommentNow(ctx, commentHeld+why.Error())
 		}
 	}
-	if !strings.Contains(why.Error(), errGivenUp.Error()) {
+	if !isGivenUpElsewhere(why) {
 		j.addEvent(records.EventHeld, nil, why.Error())
 	}
 	tell()

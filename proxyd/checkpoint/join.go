@@ -74,7 +74,7 @@ func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err er
 		j.givenUp = false
 		j.mu.Unlock()
 	}
-	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+	s, err := j.showPatiently(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -110,6 +110,24 @@ func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err er
 		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point))
 	}
 	return "", nil
+}
+
+// showPatiently asks Slurm for the job until slurmctld answers: the job has begun, and an error
+// would end it. ctx ends with the task.
+func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
+	for told := false; ; {
+		s, err := j.c.Slurm.Show(ctx, jobName(j.id))
+		if !errors.Is(err, slurm.ErrSilent) {
+			return s, err
+		}
+		if !told {
+			told = true
+			j.log.Warn("a task waits for slurmctld", "error", err)
+		}
+		if !sleepUnlessDone(ctx, slurmRetryInterval) {
+			return nil, err
+		}
+	}
 }
 
 func describeStart(restarts int, point *resumePoint) string {

@@ -246,11 +246,6 @@ func (j *job) connectCapsules(ctx context.Context, rec *records.Record, where re
 	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
 }
 
-// isTransient tells whether a node that cannot be reached may be reachable soon.
-func isTransient(err error) bool {
-	return errors.Is(err, errNoAddress) || errors.Is(err, overlay.ErrUnreachable)
-}
-
 func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.Placement) error {
 	var peers []overlay.Peer
 	for k, address := range rec.Addresses {

@@ -62,7 +62,7 @@ func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 		// The script would run on as if its tasks had failed.
 		if j.markGivenUp() {
 			c.startBackground(func(context.Context) {
-				j.endRunLogged(fmt.Errorf("step %s cannot be started again: srun has failed", key))
+				j.endRunLogged(fmt.Errorf("step %s %w", key, errStepNotStarted))
 			})
 		}
 	}
@@ -110,11 +110,11 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	return decideVerdict(s, run, j.c.OnTimeLimit) == forwardSignal && !expires
 }
 
-// endRunLogged is holdOrRestart with the error logged.
+// endRunLogged is retryOrHold with the error logged.
 func (j *job) endRunLogged(why error) {
 	j.log.Error("restore failed", "error", why)
-	if err := j.holdOrRestart(why); err != nil {
-		j.log.Error("cannot hold the job", "error", err)
+	if err := j.retryOrHold(why); err != nil {
+		j.log.Error("cannot requeue or hold the job", "error", err)
 	}
 }
 

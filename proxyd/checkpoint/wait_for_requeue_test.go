@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,26 @@ func TestWaitForRequeue(t *testing.T) {
 			<-waitOver
 			if took := time.Since(asked); took != holdTimeout {
 				t.Fatalf("the job waited %s after the second request", took)
+			}
+		})
+	})
+	t.Run("until it is told to run on", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, a, waitOver := waitingAttempt(t.Context(), t)
+			c.jobs = map[uint32]*job{7: a.j}
+			if isClosed(waitOver) {
+				t.Fatal("the job does not wait")
+			}
+			for range 2 {
+				if err := c.RunOn("7"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !isClosed(waitOver) || a.after != forwardSignal {
+				t.Fatalf("wait over %v, after %v", isClosed(waitOver), a.after)
+			}
+			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
+				t.Errorf("a job that is not there: %v", err)
 			}
 		})
 	})

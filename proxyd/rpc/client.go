@@ -96,6 +96,12 @@ func (c *Client) Checkpoint(ctx context.Context, req *CheckpointRequest, progres
 	return last.GetCheckpoint(), err
 }
 
+// RunOn has a job run on that stands still after a checkpoint.
+func (c *Client) RunOn(ctx context.Context, job string) error {
+	_, err := callUnary(ctx, c, longDeadline, c.rpc.RunOn, &RunOnRequest{Job: job})
+	return err
+}
+
 // Verify reads checkpoints back; with no names, all that the caller may see. Damage is in
 // the report. progress as in Checkpoint.
 func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func(*Progress)) (*VerifyReport, error) {

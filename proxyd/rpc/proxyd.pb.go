@@ -1444,6 +1444,86 @@ func (x *CheckpointRequest) GetStands() bool {
 	return false
 }
 
+type RunOnRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunOnRequest) Reset() {
+	*x = RunOnRequest{}
+	mi := &file_proxyd_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunOnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunOnRequest) ProtoMessage() {}
+
+func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
+func (*RunOnRequest) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RunOnRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type RunOnReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunOnReply) Reset() {
+	*x = RunOnReply{}
+	mi := &file_proxyd_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunOnReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunOnReply) ProtoMessage() {}
+
+func (x *RunOnReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
+func (*RunOnReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
+}
+
 // Progress of long work. The last message of a stream that ends well has one of result.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1464,7 +1544,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1556,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1569,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Progress) GetPhase() string {
@@ -1592,7 +1672,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1684,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1697,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -1636,7 +1716,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1728,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1741,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -1680,7 +1760,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1772,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1785,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -1727,7 +1807,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1819,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1832,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -1794,7 +1874,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1886,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1899,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -1865,7 +1945,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1957,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1970,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -1973,7 +2053,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2065,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2078,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -2024,7 +2104,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2116,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2129,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -2068,7 +2148,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2160,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2173,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -2112,7 +2192,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2204,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2217,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{29}
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -2162,7 +2242,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2254,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2267,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{30}
+	return file_proxyd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -2239,7 +2319,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2331,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2344,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{31}
+	return file_proxyd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Problem) GetKind() string {
@@ -2423,7 +2503,11 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x11CheckpointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06stands\x18\x03 \x01(\bR\x06stands\"\xc5\x02\n" +
+	"\x06stands\x18\x03 \x01(\bR\x06stands\" \n" +
+	"\fRunOnRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\f\n" +
+	"\n" +
+	"RunOnReply\"\xc5\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
@@ -2490,14 +2574,15 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12=\n" +
-	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\xc9\x06\n" +
+	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\x9a\a\n" +
 	"\x06Proxyd\x12L\n" +
 	"\x04Ping\x12\".singularity.proxyd.v1.PingRequest\x1a .singularity.proxyd.v1.PingReply\x12O\n" +
 	"\x05Phase\x12#.singularity.proxyd.v1.PhaseRequest\x1a!.singularity.proxyd.v1.PhaseReply\x12R\n" +
 	"\x06Doctor\x12$.singularity.proxyd.v1.DoctorRequest\x1a\".singularity.proxyd.v1.DoctorReply\x12F\n" +
 	"\x04Show\x12\".singularity.proxyd.v1.ShowRequest\x1a\x1a.singularity.proxyd.v1.Job\x12Y\n" +
 	"\n" +
-	"Checkpoint\x12(.singularity.proxyd.v1.CheckpointRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12a\n" +
+	"Checkpoint\x12(.singularity.proxyd.v1.CheckpointRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12O\n" +
+	"\x05RunOn\x12#.singularity.proxyd.v1.RunOnRequest\x1a!.singularity.proxyd.v1.RunOnReply\x12a\n" +
 	"\vCheckpoints\x12).singularity.proxyd.v1.CheckpointsRequest\x1a'.singularity.proxyd.v1.CheckpointsReply\x12Q\n" +
 	"\x06Verify\x12$.singularity.proxyd.v1.VerifyRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12I\n" +
 	"\x02GC\x12 .singularity.proxyd.v1.GCRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12R\n" +
@@ -2517,7 +2602,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_proxyd_proto_goTypes = []any{
 	(Finding_Level)(0),            // 0: singularity.proxyd.v1.Finding.Level
 	(*PingRequest)(nil),           // 1: singularity.proxyd.v1.PingRequest
@@ -2539,28 +2624,30 @@ var file_proxyd_proto_goTypes = []any{
 	(*Obstacle)(nil),              // 17: singularity.proxyd.v1.Obstacle
 	(*Event)(nil),                 // 18: singularity.proxyd.v1.Event
 	(*CheckpointRequest)(nil),     // 19: singularity.proxyd.v1.CheckpointRequest
-	(*Progress)(nil),              // 20: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),    // 21: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),      // 22: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),         // 23: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),          // 24: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),             // 25: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),              // 26: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                // 27: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),         // 28: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),           // 29: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),         // 30: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),           // 31: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),               // 32: singularity.proxyd.v1.Problem
-	nil,                           // 33: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*RunOnRequest)(nil),          // 20: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),            // 21: singularity.proxyd.v1.RunOnReply
+	(*Progress)(nil),              // 22: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),    // 23: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),      // 24: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),         // 25: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),          // 26: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),             // 27: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),              // 28: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                // 29: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),         // 30: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),           // 31: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),         // 32: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),           // 33: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),               // 34: singularity.proxyd.v1.Problem
+	nil,                           // 35: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	34, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	36, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	0,  // 2: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	33, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	35, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	10, // 4: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
 	15, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	17, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
@@ -2569,43 +2656,45 @@ var file_proxyd_proto_depIdxs = []int32{
 	11, // 9: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
 	12, // 10: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
 	13, // 11: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	34, // 12: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	34, // 13: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	34, // 14: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	36, // 12: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	36, // 13: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	36, // 14: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
 	16, // 15: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	35, // 16: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	34, // 17: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	34, // 18: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	37, // 16: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	36, // 17: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	36, // 18: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
 	15, // 19: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	24, // 20: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	26, // 21: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	26, // 20: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	28, // 21: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
 	15, // 22: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	35, // 23: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	27, // 24: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	34, // 25: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	37, // 23: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	29, // 24: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	36, // 25: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
 	17, // 26: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
 	1,  // 27: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
 	3,  // 28: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
 	5,  // 29: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
 	8,  // 30: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
 	19, // 31: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	21, // 32: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	23, // 33: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	25, // 34: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	28, // 35: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	30, // 36: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 37: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 38: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 39: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 40: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	20, // 41: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	22, // 42: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	20, // 43: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	20, // 44: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	29, // 45: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	31, // 46: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	37, // [37:47] is the sub-list for method output_type
-	27, // [27:37] is the sub-list for method input_type
+	20, // 32: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	23, // 33: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	25, // 34: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	27, // 35: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	30, // 36: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	32, // 37: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 38: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 39: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 40: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 41: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	22, // 42: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	21, // 43: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	24, // 44: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	22, // 45: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	22, // 46: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	31, // 47: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	33, // 48: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	38, // [38:49] is the sub-list for method output_type
+	27, // [27:38] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2616,19 +2705,19 @@ func file_proxyd_proto_init() {
 	if File_proxyd_proto != nil {
 		return
 	}
-	file_proxyd_proto_msgTypes[19].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[21].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[24].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	Proxyd_Doctor_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Doctor"
 	Proxyd_Show_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Show"
 	Proxyd_Checkpoint_FullMethodName  = "/singularity.proxyd.v1.Proxyd/Checkpoint"
+	Proxyd_RunOn_FullMethodName       = "/singularity.proxyd.v1.Proxyd/RunOn"
 	Proxyd_Checkpoints_FullMethodName = "/singularity.proxyd.v1.Proxyd/Checkpoints"
 	Proxyd_Verify_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Verify"
 	Proxyd_GC_FullMethodName          = "/singularity.proxyd.v1.Proxyd/GC"
@@ -53,6 +54,9 @@ type ProxydClient interface {
 	Show(ctx context.Context, in *ShowRequest, opts ...grpc.CallOption) (*Job, error)
 	// Checkpoint makes a checkpoint of a running job. The last message carries it.
 	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
+	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
+	// it. It does nothing to any other job.
+	RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc.CallOption) (*RunOnReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsReply, error)
 	// Verify reads checkpoints back. The last message carries the report.
@@ -134,6 +138,16 @@ func (c *proxydClient) Checkpoint(ctx context.Context, in *CheckpointRequest, op
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Proxyd_CheckpointClient = grpc.ServerStreamingClient[Progress]
+
+func (c *proxydClient) RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc.CallOption) (*RunOnReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunOnReply)
+	err := c.cc.Invoke(ctx, Proxyd_RunOn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *proxydClient) Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -226,6 +240,9 @@ type ProxydServer interface {
 	Show(context.Context, *ShowRequest) (*Job, error)
 	// Checkpoint makes a checkpoint of a running job. The last message carries it.
 	Checkpoint(*CheckpointRequest, grpc.ServerStreamingServer[Progress]) error
+	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
+	// it. It does nothing to any other job.
+	RunOn(context.Context, *RunOnRequest) (*RunOnReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsReply, error)
 	// Verify reads checkpoints back. The last message carries the report.
@@ -263,6 +280,9 @@ func (UnimplementedProxydServer) Show(context.Context, *ShowRequest) (*Job, erro
 }
 func (UnimplementedProxydServer) Checkpoint(*CheckpointRequest, grpc.ServerStreamingServer[Progress]) error {
 	return status.Error(codes.Unimplemented, "method Checkpoint not implemented")
+}
+func (UnimplementedProxydServer) RunOn(context.Context, *RunOnRequest) (*RunOnReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunOn not implemented")
 }
 func (UnimplementedProxydServer) Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoints not implemented")
@@ -383,6 +403,24 @@ func _Proxyd_Checkpoint_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Proxyd_CheckpointServer = grpc.ServerStreamingServer[Progress]
 
+func _Proxyd_RunOn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunOnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProxydServer).RunOn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Proxyd_RunOn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProxydServer).RunOn(ctx, req.(*RunOnRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Proxyd_Checkpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckpointsRequest)
 	if err := dec(in); err != nil {
@@ -474,6 +512,10 @@ var Proxyd_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Show",
 			Handler:    _Proxyd_Show_Handler,
+		},
+		{
+			MethodName: "RunOn",
+			Handler:    _Proxyd_RunOn_Handler,
 		},
 		{
 			MethodName: "Checkpoints",

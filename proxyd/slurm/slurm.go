@@ -27,8 +27,8 @@ type Slurm struct{ scontrol, squeue slurmrest.Scontrol }
 // New returns a Slurm that runs the scontrol at path, and the squeue beside it.
 func New(path string) *Slurm {
 	return &Slurm{
-		slurmrest.ExecScontrol{Path: path},
-		slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "squeue")},
+		controllerCommand{slurmrest.ExecScontrol{Path: path}},
+		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "squeue")}},
 	}
 }
 

@@ -48,6 +48,7 @@ var faults = []fault{
 	{"kill proxyd of the leader", daemon(leader, "proxyd", "daemon"), 2 * time.Second, heal(leader), false},
 	{"kill proxyd of a peer", daemon(peer, "proxyd", "daemon"), 2 * time.Second, heal(peer), false},
 	{"kill slurmd of the leader", daemon(leader, "slurmd", "-D"), 2 * time.Second, heal(leader), false},
+	{"slurmctld is restarted", ended(ctl, "slurmctld", "-D", "-i"), 3 * time.Second, heal(ctl), false},
 	{"kill slurmctld", daemon(ctl, "slurmctld", "-D", "-i"), 3 * time.Second, heal(ctl), false},
 	{"leader's node dies", power(leader), 0, reboot(leader), false},
 	{"peer's node dies", power(peer), 0, reboot(peer), false},
@@ -64,6 +65,22 @@ func ctl(*scene) string      { return "ctl" }
 
 func daemon(where func(*scene) string, command ...string) func(context.Context, *scene) error {
 	return func(_ context.Context, s *scene) error { return s.c.kill(where(s), command...) }
+}
+
+// ended ends a daemon in order, as systemctl stop does: slurmctld writes down what it knows.
+func ended(where func(*scene) string, command ...string) func(context.Context, *scene) error {
+	return func(ctx context.Context, s *scene) error {
+		pid, err := s.c.process(where(s), command...)
+		if err != nil {
+			return err
+		}
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+			return err
+		}
+		return eventually(ctx, 30*time.Second, func() (bool, string) {
+			return unix.Kill(pid, 0) != nil, command[0]+" does not end"
+		})
+	}
 }
 
 func heal(where func(*scene) string) func(*scene, context.Context) error {

@@ -204,6 +204,12 @@ func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.P
 	return r, nil
 }
 
+// RunOn notes that it was asked.
+func (c *Conductor) RunOn(_ context.Context, job string) error {
+	c.note("run on %s", job)
+	return nil
+}
+
 // Delete deletes nothing.
 func (c *Conductor) Delete(_ context.Context, ids []string) error {
 	c.note("delete %s", strings.Join(ids, " "))

@@ -36,7 +36,9 @@ type Record struct {
 	LastNumber     uint32       `json:"last,omitempty"`    // highest number given to a checkpoint
 	BeginAnew      bool         `json:"restart,omitempty"` // the next run begins anew
 	UnrestoredRuns int          `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
-	RequeuedBy     string       `json:"outlast,omitempty"` // node that owes the requeue after the time limit
+	// LastUnrestoredRun is the newest of them: several nodes may count it.
+	LastUnrestoredRun int    `json:"cut_run,omitempty"`
+	RequeuedBy        string `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }
 
 // Options are the options of sbatch that the user gave.

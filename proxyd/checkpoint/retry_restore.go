@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// errStepNotStarted is the reason for which a restore fails whose srun has failed. The arguments
+// of the srun are those with which the step ran before, so the failure is Slurm's: slurmctld or a
+// slurmd was away.
+var errStepNotStarted = errors.New("cannot be started again: srun has failed")
+
+// transientErrors are reasons for a failed restore that end without a person's help.
+var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, slurm.ErrSilent, errStepNotStarted}
+
+// isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
+// network, was away. An error that has come from another node is only a text.
+func isTransient(err error) bool {
+	for _, e := range transientErrors {
+		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryOrHold ends a run that could not be restored. If the reason is transient the job is
+// requeued, and its next run tries the restore again, up to maxUnrestoredRuns times in a row. Else
+// the job is held, or begins anew. The caller has marked the run as given up.
+func (j *job) retryOrHold(why error) error {
+	ctx := context.WithoutCancel(j.c.daemonCtx)
+	if isGivenUpElsewhere(why) && j.awaitRunEnd(ctx, restoreCallTimeout) {
+		return j.killPrograms(ctx)
+	}
+	if !isTransient(why) {
+		return j.holdOrRestart(why)
+	}
+	again, err := j.countUnrestoredRun()
+	if err != nil {
+		j.log.Error("count the tries of the restore", "error", err)
+	}
+	if !again {
+		return j.holdOrRestart(why)
+	}
+	j.freezeEverything(ctx)
+	j.addEvent(records.EventRequeued, nil, why.Error())
+	j.setCommentNow(ctx, "to be restored again: "+why.Error())
+	err = j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
+	return errors.Join(err, j.killPrograms(ctx))
+}
+
+// countUnrestoredRun notes in the job's record that this run was not restored, and tells whether
+// another run may try. The count begins again when the job is held: a person then releases it.
+func (j *job) countUnrestoredRun() (again bool, err error) {
+	rec, err := j.c.records.Load(j.id)
+	if err != nil || rec == nil {
+		return false, errors.Join(err, ErrNoJob)
+	}
+	j.mu.Lock()
+	run := j.run
+	j.mu.Unlock()
+	if rec.UnrestoredRuns > 0 && rec.LastUnrestoredRun == run { // Another node of this run has counted it.
+		return true, nil
+	}
+	rec.UnrestoredRuns++
+	rec.LastUnrestoredRun = run
+	again = rec.UnrestoredRuns <= maxUnrestoredRuns
+	if !again {
+		rec.UnrestoredRuns = 0
+	}
+	return again, j.c.records.Save(rec)
+}
+
+// isGivenUpElsewhere tells whether a restore failed because another node had given the run up.
+// That node holds or requeues the job.
+func isGivenUpElsewhere(why error) bool {
+	return strings.Contains(why.Error(), errGivenUp.Error())
+}
+
+// awaitRunEnd waits until Slurm has ended this run, and returns false if that has not happened in
+// time.
+func (j *job) awaitRunEnd(ctx context.Context, within time.Duration) bool {
+	for began := time.Now(); time.Since(began) < within; {
+		if j.hasRunEnded(ctx) {
+			return true
+		}
+		if !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
+			return false
+		}
+	}
+	return false
+}

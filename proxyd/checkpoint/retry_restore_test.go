@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// TestRestoreTriedAgain: a restore that failed because slurmctld or a daemon was away is tried again
+// by the job's next run, three times at most; a restore that fails for another reason holds the job.
+func TestRestoreTriedAgain(t *testing.T) {
+	damaged := errors.New("chunk 7 is damaged")
+	stepFailed := fmt.Errorf("step s0-1 %w", errStepNotStarted)
+	remote := errors.New("node n2: node n3: " + ErrAway.Error()) // as an error is after its way through gRPC
+	for _, tt := range []struct {
+		name string
+		why  []error // of the job's runs, one after the other
+		want []string
+	}{
+		{"slurmctld was away", []error{slurm.ErrSilent}, []string{"requeue 7"}},
+		{"a daemon was away", []error{ErrAway}, []string{"requeue 7"}},
+		{"a daemon was away for another node", []error{remote}, []string{"requeue 7"}},
+		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
+		{"again and again", []error{stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7"}},
+		{"released after that", []error{stepFailed, stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7", "requeue 7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := newQueue(t)
+			q.set(t, map[uint32]string{7: "RUNNING"})
+			recordCommands(t, q)
+			c := tidyOn(t, "n1", t.TempDir(), q, 7)
+			for run, why := range tt.why {
+				j := &job{c: c, id: 7, run: run, rec: recordOf(7), log: c.Log}
+				if err := j.giveUpRun(why); err != nil {
+					t.Fatal(err)
+				}
+				if err := j.giveUpRun(why); err != nil { // by another program
+					t.Fatal(err)
+				}
+			}
+			if got := q.requeues(t); !slices.Equal(got, tt.want) {
+				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
+			}
+			c.background.Wait()
+		})
+	}
+}
+
+// TestRunGivenUpElsewhere: a node whose restore failed because another node has given up the run
+// leaves the decision to that node.
+func TestRunGivenUpElsewhere(t *testing.T) {
+	q := newQueue(t)
+	q.set(t, map[uint32]string{7: "COMPLETING"})
+	recordCommands(t, q)
+	c := tidyOn(t, "n1", t.TempDir(), q, 7)
+	j := &job{c: c, id: 7, run: 0, rec: recordOf(7), log: c.Log}
+	if err := j.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.requeues(t); len(got) != 0 {
+		t.Errorf("commands to Slurm: %q, want none", got)
+	}
+}
+
+// recordCommands makes an scontrol that accepts all commands and writes them down.
+func recordCommands(t *testing.T, q queue) {
+	t.Helper()
+	const scontrol = "#!/bin/sh\ncd \"$(dirname \"$0\")\"; echo \"$*\" >>asked\n"
+	if err := os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requeues returns the requeues that Slurm was asked for.
+func (q queue) requeues(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(q.dir, "asked"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "requeue") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
