@@ -188,7 +188,7 @@ func (j *Journal) Latest(ctx context.Context) ([]Action, error) {
 
 // Tried returns when the last action of each job ended, whatever came of it.
 func (j *Journal) Tried(ctx context.Context) (map[int64]time.Time, error) {
-	rows, err := j.db.QueryContext(ctx, "SELECT job, max(ended) FROM action WHERE ended > 0 GROUP BY job")
+	rows, err := j.database().QueryContext(ctx, "SELECT job, max(ended) FROM action WHERE ended > 0 GROUP BY job")
 	if err != nil {
 		return nil, fmt.Errorf("journal: tried: %w", translateError(err))
 	}
@@ -205,7 +205,7 @@ func (j *Journal) Tried(ctx context.Context) (map[int64]time.Time, error) {
 }
 
 func (j *Journal) queryActions(ctx context.Context, where string, args ...any) ([]Action, error) {
-	rows, err := j.db.QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
+	rows, err := j.database().QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("journal: actions: %w", translateError(err))
 	}
@@ -228,7 +228,7 @@ func (j *Journal) queryActions(ctx context.Context, where string, args ...any) (
 
 // Lines returns the history of an action, oldest first.
 func (j *Journal) Lines(ctx context.Context, id int64) ([]Line, error) {
-	rows, err := j.db.QueryContext(ctx, "SELECT at, state, step, attempt, text FROM line WHERE action = ? ORDER BY revision", id)
+	rows, err := j.database().QueryContext(ctx, "SELECT at, state, step, attempt, text FROM line WHERE action = ? ORDER BY revision", id)
 	if err != nil {
 		return nil, fmt.Errorf("journal: lines: %w", translateError(err))
 	}

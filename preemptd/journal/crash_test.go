@@ -50,7 +50,7 @@ func writeForEver(args []string) int {
 	j, err := Open(ctx, args[0], "test")
 	if err == nil {
 		// Its predecessor was killed; it need not wait for the end of that lease.
-		_, err = j.db.Exec("DELETE FROM lease")
+		_, err = j.database().Exec("DELETE FROM lease")
 	}
 	if err == nil {
 		err = j.Await(ctx, nil)
@@ -114,7 +114,7 @@ func TestKilled(t *testing.T) {
 func afterKill(t *testing.T, path string, id, revision int64) {
 	t.Helper()
 	j := opened(t, path)
-	if _, err := j.db.Exec("DELETE FROM lease"); err != nil {
+	if _, err := j.database().Exec("DELETE FROM lease"); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Await(t.Context(), nil); err != nil {
@@ -293,7 +293,7 @@ func readOnly(args []string) int {
 
 func whole(j *Journal) int {
 	var ok string
-	if err := j.db.QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+	if err := j.database().QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
 		return failed("integrity "+ok, err)
 	}
 	return 0

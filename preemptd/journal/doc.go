@@ -31,4 +31,6 @@
 // error changed nothing, unless the process or machine died in it: then it is there
 // altogether or not at all. A full disk is ErrFull, a folder that cannot be written
 // ErrNotWritable, a damaged file ErrDamaged; none of them harms what is there.
+// A file that is removed under the process is written again (Keep); another file in its place is
+// ErrReplaced, which ends the work.
 package journal

@@ -25,7 +25,7 @@ import (
 // Journal is an open journal. It is safe for concurrent use. It may be read by everybody;
 // to write, this process must have the lease.
 type Journal struct {
-	db   *sql.DB
+	db   atomic.Pointer[sql.DB] // changed by writeBack only
 	path string
 	now  func() time.Time
 
@@ -33,6 +33,7 @@ type Journal struct {
 	holder string // this process, unlike any other
 	boot   string // of the machine
 	term   atomic.Int64
+	file   atomic.Pointer[os.FileInfo] // that is open
 }
 
 // patience is how long a write waits for another process's.
@@ -43,8 +44,8 @@ const patience = 5 * time.Second
 func Open(ctx context.Context, path, cluster string) (*Journal, error) {
 	j := &Journal{path: path, now: time.Now}
 	if err := j.openSchema(ctx, cluster); err != nil {
-		if j.db != nil {
-			j.db.Close()
+		if db := j.database(); db != nil {
+			db.Close()
 		}
 		return nil, fmt.Errorf("journal %s: %w", path, translateError(err))
 	}
@@ -73,6 +74,23 @@ func (j *Journal) openSchema(ctx context.Context, cluster string) error {
 		return err
 	}
 	f.Close()
+	if err := j.rememberFile(); err != nil {
+		return err
+	}
+	if err := j.openDatabase(); err != nil {
+		return err
+	}
+	if err := j.checkIntegrity(ctx); err != nil {
+		return err
+	}
+	return j.migrateSchema(ctx, cluster)
+}
+
+// database is the open database; nil before openDatabase.
+func (j *Journal) database() *sql.DB { return j.db.Load() }
+
+// openDatabase opens the file that is at the path.
+func (j *Journal) openDatabase() error {
 	options := url.Values{
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {"FULL"},
@@ -80,27 +98,25 @@ func (j *Journal) openSchema(ctx context.Context, cluster string) error {
 		"_txlock":       {"immediate"}, // two that read before they write would deadlock
 		"_foreign_keys": {"on"},
 	}
-	j.db, err = sql.Open("sqlite3", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: options.Encode()}).String())
+	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: options.Encode()}).String())
 	if err != nil {
 		return err
 	}
-	j.db.SetMaxOpenConns(1) // SQLite has one writer; the rest is quick
-	if err := j.checkIntegrity(ctx); err != nil {
-		return err
-	}
-	return j.migrateSchema(ctx, cluster)
+	db.SetMaxOpenConns(1) // SQLite has one writer; the rest is quick
+	j.db.Store(db)
+	return nil
 }
 
 // checkIntegrity reads the whole file once: what is damaged is found before anything depends on it.
 func (j *Journal) checkIntegrity(ctx context.Context) error {
 	var mode, found string
-	if err := j.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := j.database().QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (it offers %q)", ErrNotWritable, mode)
 	}
-	if err := j.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+	if err := j.database().QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
 		return err
 	}
 	if found != "ok" {
@@ -138,7 +154,7 @@ func (j *Journal) Close() error {
 	if errors.Is(err, ErrLost) {
 		err = nil
 	}
-	return errors.Join(err, translateError(j.db.Close()))
+	return errors.Join(err, translateError(j.database().Close()))
 }
 
 // ID tells this journal from all others: eight hexadecimal digits, for as long as the file
@@ -163,7 +179,7 @@ func (j *Journal) writeLeased(ctx context.Context, what string, f func(*sql.Tx) 
 }
 
 func (j *Journal) transact(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := j.db.BeginTx(ctx, nil)
+	tx, err := j.database().BeginTx(ctx, nil)
 	if err != nil {
 		return translateError(err)
 	}

@@ -265,7 +265,7 @@ func second1[T any](_ T, err error) error { return err }
 // age lets the lease run out.
 func age(t *testing.T, j *Journal) {
 	t.Helper()
-	if _, err := j.db.Exec("UPDATE lease SET renewed = renewed - ?", int64(leaseLife+time.Second)); err != nil {
+	if _, err := j.database().Exec("UPDATE lease SET renewed = renewed - ?", int64(leaseLife+time.Second)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -285,7 +285,7 @@ func TestLeaseLate(t *testing.T) {
 func TestLeaseOfEarlierBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preemptd.db")
 	first := open(t, path)
-	if _, err := first.db.Exec("UPDATE lease SET boot = 'another', renewed = renewed + 1000000000000"); err != nil {
+	if _, err := first.database().Exec("UPDATE lease SET boot = 'another', renewed = renewed + 1000000000000"); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := opened(t, path).Take(t.Context()); err != nil || !now.Mine {
@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 	}
 	newer := filepath.Join(dir, "newer.db")
 	j := open(t, newer)
-	if _, err := j.db.Exec("PRAGMA user_version = 99"); err != nil {
+	if _, err := j.database().Exec("PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
@@ -351,7 +351,7 @@ func TestPath(t *testing.T) {
 func TestDurability(t *testing.T) {
 	j := fresh(t)
 	var mode, sync string
-	if err := errors.Join(j.db.QueryRow("PRAGMA journal_mode").Scan(&mode), j.db.QueryRow("PRAGMA synchronous").Scan(&sync)); err != nil || mode != "wal" || sync != "2" {
+	if err := errors.Join(j.database().QueryRow("PRAGMA journal_mode").Scan(&mode), j.database().QueryRow("PRAGMA synchronous").Scan(&sync)); err != nil || mode != "wal" || sync != "2" {
 		t.Errorf("%v: journal mode %s, synchronous %s", err, mode, sync)
 	}
 }
@@ -360,11 +360,11 @@ func TestDurability(t *testing.T) {
 func integrity(t *testing.T, j *Journal) {
 	t.Helper()
 	var ok string
-	if err := j.db.QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+	if err := j.database().QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
 		t.Fatalf("integrity: %v %s", err, ok)
 	}
 	var id int64
-	err := j.db.QueryRow(`SELECT id FROM action WHERE revision <> (SELECT max(revision) FROM line WHERE action = id)
+	err := j.database().QueryRow(`SELECT id FROM action WHERE revision <> (SELECT max(revision) FROM line WHERE action = id)
 		OR revision + 1 <> (SELECT count(*) FROM line WHERE action = id)`).Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		t.Fatalf("action %d and its lines: %v", id, err)

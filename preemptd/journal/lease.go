@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -45,6 +46,12 @@ func sinceBoot() (time.Duration, error) {
 // Take takes the lease if nobody has it, and says who has it now. It may be called again.
 func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	var now Lease
+	switch err := j.checkFile(); {
+	case errors.Is(err, fs.ErrNotExist): // who has the lease writes it back
+		return Lease{}, fmt.Errorf("journal: lease: %w: its file is gone", ErrLocked)
+	case err != nil:
+		return Lease{}, fmt.Errorf("journal: lease: %w", err)
+	}
 	err := j.transact(ctx, func(tx *sql.Tx) error {
 		var err error
 		if now, err = j.readLease(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
@@ -112,7 +119,9 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Keep renews the lease until ctx ends, or the lease is lost: then it returns why.
+// Keep renews the lease until ctx ends, or the lease is lost: then it returns why. It also keeps the
+// journal's file: one that was removed is written again, and failed is told; one that was replaced is
+// ErrReplaced.
 func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 	tick := time.NewTicker(RenewEvery)
 	defer tick.Stop()
@@ -122,14 +131,27 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 			return nil
 		case <-tick.C:
 		}
-		switch err := j.Renew(ctx); {
+		switch err := errors.Join(j.keepFile(ctx), j.Renew(ctx)); {
 		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, ErrLost):
+		case errors.Is(err, ErrLost), errors.Is(err, ErrReplaced):
 			return err
 		case failed != nil: // a full disk, for one: as long as nobody else takes the lease it is ours
 			failed(err)
 		}
 	}
+}
+
+// keepFile writes the journal's file again if it was removed, and returns errRemoved then. It returns
+// ErrReplaced if another file is there.
+func (j *Journal) keepFile(ctx context.Context) error {
+	err := j.checkFile()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := j.writeBack(ctx); err != nil {
+		return fmt.Errorf("journal %s: the file was removed, and cannot be written again: %w", j.path, err)
+	}
+	return fmt.Errorf("journal %s: %w", j.path, errRemoved)
 }
 
 // releaseLease gives the lease back.

@@ -33,7 +33,7 @@ func (j *Journal) Note(ctx context.Context, e Event) error {
 
 // Events returns what others did, newest first: to one job, or with 0 to all.
 func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, error) {
-	rows, err := j.db.QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
+	rows, err := j.database().QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
 	if err != nil {
 		return nil, fmt.Errorf("journal: events: %w", translateError(err))
 	}
@@ -64,7 +64,7 @@ func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessag
 // Origin returns what SetOrigin recorded, or nil.
 func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error) {
 	var kept string
-	err := j.db.QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
+	err := j.database().QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error
 
 // Origins returns what SetOrigin recorded, by job.
 func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error) {
-	rows, err := j.db.QueryContext(ctx, "SELECT job, shape FROM origin")
+	rows, err := j.database().QueryContext(ctx, "SELECT job, shape FROM origin")
 	if err != nil {
 		return nil, fmt.Errorf("journal: origins: %w", translateError(err))
 	}
