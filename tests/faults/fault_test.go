@@ -78,7 +78,7 @@ func ended(where func(*scene) string, command ...string) func(context.Context, *
 			return err
 		}
 		return eventually(ctx, 30*time.Second, func() (bool, string) {
-			return unix.Kill(pid, 0) != nil, command[0]+" does not end"
+			return unix.Kill(pid, 0) != nil, command[0] + " does not end"
 		})
 	}
 }
