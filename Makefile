@@ -37,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check test-pkg test-full build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -181,6 +181,10 @@ test-harm: deps build ## something killed at each step of each action; random op
 # on a machine that does nothing else. Writes the table in docs/performance.md.
 bench: deps build ## what protection costs a job; writes docs/performance.md (15 min)
 	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -table docs/performance.md
+
+# What it costs when ranks share a device; writes the table in docs/splicing.md.
+slicing: ## what it costs when ranks share a device; writes docs/splicing.md (5 min)
+	$(GO) test -count=1 -timeout 30m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md
 
 # The benchmarks of single packages.
 bench-parts: ## the benchmarks of single packages (10 min)

@@ -56,7 +56,7 @@ type node struct {
 // runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	n := &node{cfg: cfg, log: log}
-	n.meter = &meter{metrics.New(version, checkpoint.Events(), checkpoint.Phases()), n}
+	n.meter = &meter{Metrics: metrics.New(version, checkpoint.Events(), checkpoint.Phases()), n: n}
 	for _, step := range []struct {
 		name string
 		do   func(*node, context.Context) (func(), error)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
@@ -188,6 +189,12 @@ func devicesOf(st *server.Status) *rpc.Devices {
 	out := &rpc.Devices{Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions}
 	for _, d := range st.Devices {
 		out.Devices = append(out.Devices, &rpc.Device{Name: d.Name, Memory: d.Memory, Used: d.Used})
+	}
+	for _, s := range st.Sharing {
+		out.Sharing = append(out.Sharing, &rpc.Sharing{
+			Devices: uint32(s.Devices), Spaces: uint32(s.Spaces), Instructions: s.Instructions, Switches: s.Switches, Interrupted: s.Interrupted,
+			SwitchTime: durationpb.New(s.SwitchTime), SwappedOut: s.SwappedOut, SwappedIn: s.SwappedIn, SwapTime: durationpb.New(s.SwapTime), Peak: s.Peak,
+		})
 	}
 	for _, p := range st.Processes {
 		out.Processes = append(out.Processes, &rpc.DeviceProcess{Pid: int64(p.Capsule), Used: p.Used, Fault: p.Fault})

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,7 @@ type deviceOptions struct {
 	await    bool   // attach nobody before a restore
 	exact    bool   // reductions do not depend on where ranks are
 	order    []int
+	status   string // a file for the server's last status, or ""
 	verbose  bool
 }
 
@@ -56,6 +58,7 @@ func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
+	c.Flags().StringVar(&o.status, "status", "", "write what the devices did to `FILE` when all is over, as JSON: instructions, switches between\nprocesses that share a device, bytes that were swapped for that")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
 }
 
@@ -168,7 +171,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: nccl.OverTCP(o.address),
 		Self: o.self, Awaits: o.await, Exact: o.exact,
 	})
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, o.writeStatus(s), s.Close()) }()
 	l, err := o.listener()
 	if err != nil {
 		return err
@@ -204,6 +207,21 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	case err := <-told:
 		return err
 	}
+}
+
+// writeStatus writes the server's status to the file that was asked for.
+func (o *deviceOptions) writeStatus(s *server.Server) error {
+	if o.status == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(s.Status(), "", "  ")
+	if err == nil {
+		err = os.WriteFile(o.status, append(text, '\n'), 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("--status: %w", err)
+	}
+	return nil
 }
 
 // checkOrder completes the order in which the job's devices are on those that there are. What is restored says itself how

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
@@ -18,6 +19,8 @@ import (
 type meter struct {
 	*metrics.Metrics
 	n *node
+
+	counting sync.Mutex // held from the question to device servers until the answers are counted
 }
 
 // Stored counts a checkpoint by what its manifest says.
@@ -30,6 +33,33 @@ func (m *meter) Stored(ctx context.Context, id store.ID) {
 	defer r.Close()
 	stats := r.Manifest().Stats
 	m.Metrics.Stored(stats.Logical, stats.Stored)
+}
+
+// countDevices asks the node's device servers what they have counted.
+func (m *meter) countDevices(ctx context.Context) {
+	if m.n.conductor == nil {
+		return
+	}
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	now := map[string]*metrics.DeviceCounts{}
+	for name, devices := range m.n.conductor.DeviceCounts(ctx) {
+		if devices == nil {
+			now[name] = nil
+			continue
+		}
+		sum := &metrics.DeviceCounts{}
+		for _, d := range devices {
+			sum.Instructions += d.Instructions
+			sum.Switches += d.Switches
+			sum.Interrupted += d.Interrupted
+			sum.SwappedOut += d.SwappedOut
+			sum.SwappedIn += d.SwappedIn
+			sum.SwitchTime += d.SwitchTime
+		}
+		now[name] = sum
+	}
+	m.Devices(now)
 }
 
 // serveMetrics listens for Prometheus. Nothing that is done depends on it.
@@ -45,7 +75,11 @@ func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	}
 	n.log.Info("metrics", "address", l.Addr().String())
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", n.meter.Handler())
+	metrics := n.meter.Handler()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		n.meter.countDevices(r.Context())
+		metrics.ServeHTTP(w, r)
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan struct{})
 	go func() {

@@ -186,6 +186,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	for _, i := range o.order {
 		args = append(args, "--order", strconv.Itoa(i))
 	}
+	if o.status != "" {
+		args = append(args, "--status", o.status)
+	}
 	if o.exact {
 		args = append(args, "--exact")
 	}

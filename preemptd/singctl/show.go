@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -146,6 +147,23 @@ var reductionsText = map[string]string{
 	"nccl":  "sums over GPUs: by NCCL, they agree to rounding (--singularity-exact has them agree exactly)",
 }
 
+// sharingText says what sharing a GPU has cost, "" if the GPU is not shared.
+func sharingText(s *rpc.Sharing) string {
+	if s.GetSwitches() == 0 && s.GetSwappedOut() == 0 {
+		return ""
+	}
+	what := "processes share a GPU"
+	if s.GetDevices() > 1 {
+		what = fmt.Sprintf("%d GPUs share one of the node's", s.GetDevices())
+	}
+	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
+		s.GetSwitchTime().AsDuration().Round(time.Millisecond), s.GetInterrupted())
+	if s.GetSwappedOut() > 0 {
+		text += fmt.Sprintf("; what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
+	}
+	return text
+}
+
 // printDevices prints the GPUs of capsules, and what went wrong with them.
 func (a *app) printDevices(capsules []*rpc.Capsule) {
 	rows := [][]string{{"CAPSULE", "GPU", "NAME", "MEMORY", "USED", "PROCESSES"}}
@@ -175,6 +193,11 @@ func (a *app) printDevices(capsules []*rpc.Capsule) {
 		}
 		if text, known := reductionsText[d.GetReductions()]; known && len(d.GetProcesses()) > 0 {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
+		}
+		for _, s := range d.GetSharing() {
+			if text := sharingText(s); text != "" {
+				notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
+			}
 		}
 		for _, what := range d.GetMissed() {
 			notes = append(notes, fmt.Sprintf("capsule %d: a program wanted what is not covered: %s", c.GetIndex(), what))

@@ -285,3 +285,34 @@ func (c *Conductor) Uploads(job uint32) ([]*upload.Record, error) { return c.upl
 // IsNeededAsBase tells whether a checkpoint is the base of a checkpoint on its way to the store.
 // It returns true if that cannot be determined.
 func (c *Conductor) IsNeededAsBase(id store.ID) bool { return c.uploads.IsNeededAsBase(id) }
+
+// countsWithin limits the time for a device server to tell its counts. A server that saves or restores answers later.
+const countsWithin = time.Second
+
+// DeviceCounts asks all device servers of this node for their counts and returns these by the names of the capsules; nil for a
+// server that does not answer now.
+func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.SharingStatus {
+	ctx, cancel := context.WithTimeout(ctx, countsWithin)
+	defer cancel()
+	var mu sync.Mutex
+	counts := map[string][]server.SharingStatus{}
+	var all sync.WaitGroup
+	for _, j := range c.allJobs() {
+		for _, lc := range j.localCapsules() {
+			if lc.devices == nil {
+				continue
+			}
+			all.Go(func() {
+				st, err := lc.devices.Status(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				counts[capsuleName(j.id, lc.index)] = nil
+				if err == nil {
+					counts[capsuleName(j.id, lc.index)] = st.Sharing
+				}
+			})
+		}
+	}
+	all.Wait()
+	return counts
+}

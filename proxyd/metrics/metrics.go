@@ -24,6 +24,7 @@ type Metrics struct {
 	failures    *prometheus.CounterVec
 	logical     prometheus.Histogram
 	stored      prometheus.Histogram
+	devices     deviceTotals
 }
 
 const prefix = "proxyd_"
@@ -55,6 +56,7 @@ func New(version string, events, phases []string) *Metrics {
 	info.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(info, m.events, m.checkpoints, m.phases, m.failures, m.logical, m.stored,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.devices.registerCounters(m.registry)
 	for _, e := range events {
 		m.events.WithLabelValues(label(e))
 	}

@@ -740,6 +740,7 @@ type Devices struct {
 	Faults        []string               `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`         // what has ended a process's use of devices
 	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"`      // they stand still: a checkpoint, or a restore
 	Reductions    string                 `protobuf:"bytes,6,opt,name=reductions,proto3" json:"reductions,omitempty"` // how sums over them were made: "exact", or "nccl", in an order of its own
+	Sharing       []*Sharing             `protobuf:"bytes,7,rep,name=sharing,proto3" json:"sharing,omitempty"`       // of each GPU of the machine that its device server has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +817,130 @@ func (x *Devices) GetReductions() string {
 	return ""
 }
 
+func (x *Devices) GetSharing() []*Sharing {
+	if x != nil {
+		return x.Sharing
+	}
+	return nil
+}
+
+// Sharing is what a GPU of the machine has done since the device server began, and what sharing it has cost.
+type Sharing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Devices       uint32                 `protobuf:"varint,1,opt,name=devices,proto3" json:"devices,omitempty"`                         // of the capsule's, that are on it
+	Spaces        uint32                 `protobuf:"varint,2,opt,name=spaces,proto3" json:"spaces,omitempty"`                           // that take turns on it: one for each process and GPU of the capsule
+	Instructions  uint64                 `protobuf:"varint,3,opt,name=instructions,proto3" json:"instructions,omitempty"`               // that warps have issued; 0 where the GPU does not count
+	Switches      uint64                 `protobuf:"varint,4,opt,name=switches,proto3" json:"switches,omitempty"`                       // from one space to another
+	Interrupted   uint64                 `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`                 // of the switches, those away from a space that had more work to do
+	SwitchTime    *durationpb.Duration   `protobuf:"bytes,6,opt,name=switch_time,json=switchTime,proto3" json:"switch_time,omitempty"`  // in all
+	SwappedOut    uint64                 `protobuf:"varint,7,opt,name=swapped_out,json=swappedOut,proto3" json:"swapped_out,omitempty"` // bytes, to the host's memory
+	SwappedIn     uint64                 `protobuf:"varint,8,opt,name=swapped_in,json=swappedIn,proto3" json:"swapped_in,omitempty"`
+	SwapTime      *durationpb.Duration   `protobuf:"bytes,9,opt,name=swap_time,json=swapTime,proto3" json:"swap_time,omitempty"`
+	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"` // bytes of spaces that were in its memory at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sharing) Reset() {
+	*x = Sharing{}
+	mi := &file_proxyd_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sharing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sharing) ProtoMessage() {}
+
+func (x *Sharing) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
+func (*Sharing) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Sharing) GetDevices() uint32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *Sharing) GetSpaces() uint32 {
+	if x != nil {
+		return x.Spaces
+	}
+	return 0
+}
+
+func (x *Sharing) GetInstructions() uint64 {
+	if x != nil {
+		return x.Instructions
+	}
+	return 0
+}
+
+func (x *Sharing) GetSwitches() uint64 {
+	if x != nil {
+		return x.Switches
+	}
+	return 0
+}
+
+func (x *Sharing) GetInterrupted() uint64 {
+	if x != nil {
+		return x.Interrupted
+	}
+	return 0
+}
+
+func (x *Sharing) GetSwitchTime() *durationpb.Duration {
+	if x != nil {
+		return x.SwitchTime
+	}
+	return nil
+}
+
+func (x *Sharing) GetSwappedOut() uint64 {
+	if x != nil {
+		return x.SwappedOut
+	}
+	return 0
+}
+
+func (x *Sharing) GetSwappedIn() uint64 {
+	if x != nil {
+		return x.SwappedIn
+	}
+	return 0
+}
+
+func (x *Sharing) GetSwapTime() *durationpb.Duration {
+	if x != nil {
+		return x.SwapTime
+	}
+	return nil
+}
+
+func (x *Sharing) GetPeak() uint64 {
+	if x != nil {
+		return x.Peak
+	}
+	return 0
+}
+
 type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -827,7 +952,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +964,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +977,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11}
+	return file_proxyd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Device) GetName() string {
@@ -887,7 +1012,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1024,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1037,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{12}
+	return file_proxyd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -952,7 +1077,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1089,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1102,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{13}
+	return file_proxyd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Program) GetName() string {
@@ -1057,7 +1182,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1194,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1207,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{14}
+	return file_proxyd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -1186,7 +1311,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1323,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1336,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{15}
+	return file_proxyd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -1243,7 +1368,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1380,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1393,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{16}
+	return file_proxyd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -1325,7 +1450,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1462,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1475,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{17}
+	return file_proxyd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1395,7 +1520,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1532,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1545,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{18}
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -1453,7 +1578,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1590,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1603,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -1496,7 +1621,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1633,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1646,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
 }
 
 // Progress of long work. The last message of a stream that ends well has one of result.
@@ -1544,7 +1669,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1681,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1694,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Progress) GetPhase() string {
@@ -1672,7 +1797,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1809,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1822,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -1716,7 +1841,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1853,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1866,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -1760,7 +1885,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1897,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1910,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -1807,7 +1932,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1944,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1957,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -1874,7 +1999,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2011,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2024,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -1945,7 +2070,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2082,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2095,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -2053,7 +2178,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2190,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2203,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -2104,7 +2229,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2241,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2254,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{29}
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -2148,7 +2273,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2285,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2298,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{30}
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -2192,7 +2317,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2329,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2342,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{31}
+	return file_proxyd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -2242,7 +2367,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2379,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2392,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{32}
+	return file_proxyd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -2319,7 +2444,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2456,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2469,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{33}
+	return file_proxyd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Problem) GetKind() string {
@@ -2442,7 +2567,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12:\n" +
 	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\x128\n" +
-	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\"\xf0\x01\n" +
+	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\"\xaa\x02\n" +
 	"\aDevices\x127\n" +
 	"\adevices\x18\x01 \x03(\v2\x1d.singularity.proxyd.v1.DeviceR\adevices\x12B\n" +
 	"\tprocesses\x18\x02 \x03(\v2$.singularity.proxyd.v1.DeviceProcessR\tprocesses\x12\x16\n" +
@@ -2451,7 +2576,23 @@ const file_proxyd_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\bR\astopped\x12\x1e\n" +
 	"\n" +
 	"reductions\x18\x06 \x01(\tR\n" +
-	"reductions\"H\n" +
+	"reductions\x128\n" +
+	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xe5\x02\n" +
+	"\aSharing\x12\x18\n" +
+	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +
+	"\x06spaces\x18\x02 \x01(\rR\x06spaces\x12\"\n" +
+	"\finstructions\x18\x03 \x01(\x04R\finstructions\x12\x1a\n" +
+	"\bswitches\x18\x04 \x01(\x04R\bswitches\x12 \n" +
+	"\vinterrupted\x18\x05 \x01(\x04R\vinterrupted\x12:\n" +
+	"\vswitch_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"switchTime\x12\x1f\n" +
+	"\vswapped_out\x18\a \x01(\x04R\n" +
+	"swappedOut\x12\x1d\n" +
+	"\n" +
+	"swapped_in\x18\b \x01(\x04R\tswappedIn\x126\n" +
+	"\tswap_time\x18\t \x01(\v2\x19.google.protobuf.DurationR\bswapTime\x12\x12\n" +
+	"\x04peak\x18\n" +
+	" \x01(\x04R\x04peak\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +
@@ -2602,7 +2743,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_proxyd_proto_goTypes = []any{
 	(Finding_Level)(0),            // 0: singularity.proxyd.v1.Finding.Level
 	(*PingRequest)(nil),           // 1: singularity.proxyd.v1.PingRequest
@@ -2616,88 +2757,92 @@ var file_proxyd_proto_goTypes = []any{
 	(*Job)(nil),                   // 9: singularity.proxyd.v1.Job
 	(*Capsule)(nil),               // 10: singularity.proxyd.v1.Capsule
 	(*Devices)(nil),               // 11: singularity.proxyd.v1.Devices
-	(*Device)(nil),                // 12: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),         // 13: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),               // 14: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),            // 15: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),             // 16: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),              // 17: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                 // 18: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),     // 19: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),          // 20: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),            // 21: singularity.proxyd.v1.RunOnReply
-	(*Progress)(nil),              // 22: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),    // 23: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),      // 24: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),         // 25: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),          // 26: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),             // 27: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),              // 28: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                // 29: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),         // 30: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),           // 31: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),         // 32: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),           // 33: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),               // 34: singularity.proxyd.v1.Problem
-	nil,                           // 35: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*Sharing)(nil),               // 12: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                // 13: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),         // 14: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),               // 15: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),            // 16: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),             // 17: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),              // 18: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                 // 19: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),     // 20: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),          // 21: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),            // 22: singularity.proxyd.v1.RunOnReply
+	(*Progress)(nil),              // 23: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),    // 24: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),      // 25: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),         // 26: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),          // 27: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),             // 28: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),              // 29: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                // 30: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),         // 31: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),           // 32: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),         // 33: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),           // 34: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),               // 35: singularity.proxyd.v1.Problem
+	nil,                           // 36: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	36, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	37, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	0,  // 2: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	35, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	36, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	10, // 4: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	15, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	17, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	18, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	14, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	16, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	18, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	19, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	15, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
 	11, // 9: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	12, // 10: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	13, // 11: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	36, // 12: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	36, // 13: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	36, // 14: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	16, // 15: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	37, // 16: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	36, // 17: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	36, // 18: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	15, // 19: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	26, // 20: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	28, // 21: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	15, // 22: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	37, // 23: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	29, // 24: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	36, // 25: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	17, // 26: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 27: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 28: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 29: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 30: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	19, // 31: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	20, // 32: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	23, // 33: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	25, // 34: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	27, // 35: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	30, // 36: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	32, // 37: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 38: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 39: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 40: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 41: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	22, // 42: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	21, // 43: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	24, // 44: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	22, // 45: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	22, // 46: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	31, // 47: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	33, // 48: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	13, // 10: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	14, // 11: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	12, // 12: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	38, // 13: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	38, // 14: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	37, // 15: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	37, // 16: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	37, // 17: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	17, // 18: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	38, // 19: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	37, // 20: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	37, // 21: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	16, // 22: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	27, // 23: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	29, // 24: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	16, // 25: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	38, // 26: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	30, // 27: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	37, // 28: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	18, // 29: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	1,  // 30: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	3,  // 31: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
+	5,  // 32: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	8,  // 33: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	20, // 34: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	21, // 35: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	24, // 36: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	26, // 37: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	28, // 38: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	31, // 39: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	33, // 40: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 41: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 42: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 43: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 44: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	23, // 45: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	22, // 46: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	25, // 47: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	23, // 48: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	23, // 49: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	32, // 50: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	34, // 51: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	41, // [41:52] is the sub-list for method output_type
+	30, // [30:41] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -2705,19 +2850,19 @@ func file_proxyd_proto_init() {
 	if File_proxyd_proto != nil {
 		return
 	}
-	file_proxyd_proto_msgTypes[21].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[22].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[26].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -116,6 +117,7 @@ type device struct {
 	backend *Backend
 	info    backend.Info
 
+	issued   atomic.Uint64 // instructions of warps, in all
 	mu       sync.Mutex
 	mapped   *space
 	holdings holdings
@@ -123,3 +125,6 @@ type device struct {
 
 // Info implements backend.Device.
 func (d *device) Info() *backend.Info { return &d.info }
+
+// Instructions implements backend.InstructionCounter.
+func (d *device) Instructions() uint64 { return d.issued.Load() }

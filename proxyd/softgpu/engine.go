@@ -5,6 +5,7 @@ package softgpu
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -73,4 +74,5 @@ type launch struct {
 	workers     int // cores at most, 0: all
 	stack       uint64
 	sms         uint32
+	issued      *atomic.Uint64 // instructions of warps, to be increased
 }

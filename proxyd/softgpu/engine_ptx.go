@@ -162,6 +162,7 @@ func (k ptxKernel) launch(ctx context.Context, l launch) error {
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),
 		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { l.output(1, []byte(p.Text())) }, Malloc: l.malloc, Free: l.free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
+		Issued: l.issued,
 	})
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError

@@ -60,7 +60,7 @@ func without(list []*space, s *space) []*space {
 func (d *device) grown(s *space) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mapped == s && len(d.holdings.spaces) > 1 {
+	if d.mapped == s {
 		d.admit(s)
 	}
 }

@@ -109,6 +109,10 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}, {}},
 						Missed:    []string{"cuTexObject\x1b[31mCreate"},
 						Faults:    []string{"process 311: an illegal address"}, Reductions: "nccl",
+						Sharing: []*rpc.Sharing{{
+							Devices: 2, Spaces: 2, Instructions: 1e9, Switches: 812, SwitchTime: durationpb.New(1200 * time.Millisecond), Interrupted: 3,
+							SwappedOut: 3 << 30, SwappedIn: 2 << 30, SwapTime: durationpb.New(time.Second), Peak: 4 << 30,
+						}},
 					}},
 				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{
 					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},

@@ -75,6 +75,10 @@ type Swap struct {
 // Swapper is a Device that counts what it moves.
 type Swapper interface{ Swapped() Swap }
 
+// InstructionCounter is a Device that counts the instructions which warps have issued, in all. For the same
+// program the number is the same, whichever spaces share the device.
+type InstructionCounter interface{ Instructions() uint64 }
+
 // PCI is a device's place.
 type PCI struct{ Domain, Bus, Device uint32 }
 

@@ -19,6 +19,7 @@ type Status struct {
 	Stopped   bool            `json:"stopped,omitempty"` // by Save or Restore, until Resume
 	Failed    string          `json:"failed,omitempty"`  // why Restore has failed
 	Devices   []DeviceStatus  `json:"devices"`
+	Sharing   []SharingStatus `json:"sharing,omitempty"` // of each device of the machine
 	Processes []ProcessStatus `json:"processes"`
 	// Reductions is how sums of numbers that are rounded were made: ReducedExactly or ReducedByNCCL.
 	Reductions string   `json:"reductions,omitempty"`
@@ -148,6 +149,7 @@ func (s *Server) Status() *Status {
 		}
 		st.Processes = append(st.Processes, ps)
 	}
+	st.Sharing = s.describeSharing()
 	st.Missed, st.Faults = s.seen.all()
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
@@ -163,6 +165,7 @@ func (st *Status) bound() {
 	}
 	st.Missed, st.Faults = bounded(st.Missed, maxMissed), bounded(st.Faults, maxFaults)
 	st.Devices = st.Devices[:min(len(st.Devices), maxDevices)]
+	st.Sharing = st.Sharing[:min(len(st.Sharing), maxDevices)]
 	for i := range st.Devices {
 		st.Devices[i].Name = plain(st.Devices[i].Name)
 	}

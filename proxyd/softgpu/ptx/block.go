@@ -36,7 +36,7 @@ func (b *block) put() {
 	k := b.run.kernel
 	b.forget()
 	for _, w := range b.warps {
-		w.lanesRun = 0
+		w.lanesRun, w.issued = 0, 0
 	}
 	b.run = nil
 	k.blocks.Put(b)

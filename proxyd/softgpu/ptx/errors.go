@@ -102,3 +102,16 @@ func (f *Fault) Error() string {
 	}
 	return s
 }
+
+// fault ends the launch. It does not return.
+func (w *warp) fault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
+	b := w.block
+	f := &Fault{
+		Kind: kind, Kernel: b.run.kernel.Name, Line: int(in.line), Func: b.run.kernel.Name,
+		Block: b.pos, Thread: b.run.cfg.Block.at(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
+	}
+	if w.cur != nil {
+		f.Func = w.cur.frame.code.fn.name
+	}
+	panic(f)
+}

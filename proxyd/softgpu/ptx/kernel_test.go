@@ -6,6 +6,7 @@ package ptx
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"testing"
 )
 
@@ -112,5 +113,42 @@ func TestConcurrentLaunches(t *testing.T) {
 		if got := words(out)[16*i]; got != 255*128 {
 			t.Errorf("launch %d: %d, should be %d", i, got, 255*128)
 		}
+	}
+}
+
+// TestIssued: instructions are counted once for all lanes of a warp, and as many however many cores there are.
+func TestIssued(t *testing.T) {
+	m := boot(t, `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry parts()
+{
+	.reg .pred %p;
+	.reg .u32 %r<2>;
+	mov.u32 %r0, %tid.x;
+	setp.lt.u32 %p, %r0, 16;
+	@%p bra FIRST;
+	add.u32 %r1, %r0, 1;
+	add.u32 %r1, %r1, 1;
+	ret;
+FIRST:
+	add.u32 %r1, %r0, 2;
+	ret;
+}`)
+	var counts []uint64
+	for _, c := range []struct {
+		workers int
+		lanes   uint32 // of the block; the first 16 do not part from each other
+	}{{1, 16}, {1, 32}, {3, 32}} {
+		var issued atomic.Uint64
+		m.cfg.Workers, m.cfg.Issued = c.workers, &issued
+		if err := m.launch("parts", Dim3{X: 5, Y: 1, Z: 1}, Dim3{X: c.lanes, Y: 1, Z: 1}); err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, issued.Load())
+	}
+	// Lanes that part execute the three instructions of the other side besides, in each of five blocks.
+	if counts[0] == 0 || counts[1] != counts[0]+5*3 || counts[2] != counts[1] {
+		t.Errorf("%d instructions", counts)
 	}
 }

@@ -49,6 +49,9 @@ type Config struct {
 	SMs uint32
 	// Count, if not nil, is set to the number of lane-instructions executed.
 	Count *uint64
+	// Issued, if not nil, is increased by the number of instructions that warps have issued. A launch that
+	// ends with an error adds only a part of them.
+	Issued *atomic.Uint64
 }
 
 // launch is a launch that runs.
@@ -216,12 +219,18 @@ func (r *launch) spread(workers int) error {
 	return first
 }
 
+// addCount adds what the block's warps have executed to the launch's counts.
 func (b *block) addCount() {
-	if b.run.cfg.Count == nil {
-		return
-	}
+	var lanes, issued uint64
 	for _, w := range b.warps {
-		*b.run.cfg.Count += w.lanesRun
+		lanes += w.lanesRun
+		issued += w.issued
+	}
+	if b.run.cfg.Count != nil {
+		*b.run.cfg.Count += lanes
+	}
+	if b.run.cfg.Issued != nil {
+		b.run.cfg.Issued.Add(issued)
 	}
 }
 

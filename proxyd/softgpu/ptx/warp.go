@@ -59,6 +59,7 @@ type warp struct {
 	rests          int
 	counting       bool
 	lanesRun       uint64 // lane-instructions, when counting
+	issued         uint64 // instructions, each counted once for all lanes
 	ticks          uint64 // see clock
 
 	id     int
@@ -275,6 +276,7 @@ func (w *warp) rotate() {
 func (w *warp) step(budget *int) bool {
 	f := w.cur
 	code := f.frame.code.insts
+	from := f.pc // what is before was counted
 	for {
 		in := &code[f.pc]
 		m := f.mask
@@ -292,6 +294,7 @@ func (w *warp) step(budget *int) bool {
 			continue
 		}
 		w.ticks += 16
+		w.issued += uint64(f.pc-from) + 1 // meeting points too, which are no instructions
 		switch in.flow {
 		case flowBranch:
 			*budget--
@@ -323,6 +326,7 @@ func (w *warp) step(budget *int) bool {
 				if !w.park() {
 					return false
 				}
+				from = f.pc
 				continue
 			}
 			f.pc++
@@ -353,6 +357,7 @@ func (w *warp) step(budget *int) bool {
 			w.rests = spinTurn + 1
 			return true
 		}
+		from = f.pc
 	}
 }
 
@@ -380,17 +385,4 @@ func (w *warp) index(in *inst) {
 		}
 		w.split(in, same, target)
 	}
-}
-
-// fault ends the launch. It does not return.
-func (w *warp) fault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
-	b := w.block
-	f := &Fault{
-		Kind: kind, Kernel: b.run.kernel.Name, Line: int(in.line), Func: b.run.kernel.Name,
-		Block: b.pos, Thread: b.run.cfg.Block.at(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
-	}
-	if w.cur != nil {
-		f.Func = w.cur.frame.code.fn.name
-	}
-	panic(f)
 }

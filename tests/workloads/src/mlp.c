@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /* A perceptron of three layers learns what a fixed random matrix says is the class of a random point. Each rank has its own points. */
+#include <stdio.h>
+
 #include "data.h"
 #include "layers.h"
 #include "model.h"
@@ -17,6 +19,7 @@ struct mlp {
 	CUdeviceptr x[LAYERS + 1]; /* x[0] the input, x[i + 1] what layer i makes of x[i] */
 	CUdeviceptr h[LAYERS];     /* before the activation; the last is the logits */
 	CUdeviceptr dh, dx, each, target;
+	CUdeviceptr sums; /* with --statistics, running sums of what layers make of this rank's points: no other rank has the same */
 };
 
 static void make(struct mlp *p, struct rank *r)
@@ -26,6 +29,8 @@ static void make(struct mlp *p, struct rank *r)
 		p->w[i] = add_part(&p->m, widths[i] * widths[i + 1], i == 0 ? 0.2f : 0.15f, 0);
 		p->b[i] = add_part(&p->m, widths[i + 1], 0, 0);
 	}
+	if (r->o->extra > 0)
+		add_part(&p->m, r->o->extra, 1, 0);
 	make_model(r, &p->m, r->o->seed * 1000);
 	for (int i = 0; i < LAYERS; ++i) {
 		p->x[i] = floats(BATCH * widths[i]);
@@ -35,6 +40,8 @@ static void make(struct mlp *p, struct rank *r)
 	p->dx = floats(BATCH * HIDDEN);
 	p->each = floats(BATCH);
 	p->target = floats(BATCH);
+	if (r->o->statistics)
+		p->sums = floats(LAYERS * HIDDEN);
 }
 
 static struct linear layer(const struct mlp *p, int i)
@@ -42,6 +49,30 @@ static struct linear layer(const struct mlp *p, int i)
 	return ((struct linear){
 		.rows = BATCH, .in = widths[i], .out = widths[i + 1], .x = p->x[i], .w = part(&p->m, p->w[i]), .b = part(&p->m, p->b[i]), .y = p->h[i],
 	});
+}
+
+/* Takes a layer's output into the running sums, as batch normalisation does for its means. */
+static void add_to_sums(struct mlp *p, int i)
+{
+	CUdeviceptr sums = p->sums + 4 * (CUdeviceptr)i * HIDDEN, h = p->h[i];
+	unsigned rows = BATCH, columns = widths[i + 1];
+	float keep = 0.9f;
+
+	over(p->r, K_sum_rows, columns, (void *[]){ &sums, &h, &rows, &columns, &keep });
+}
+
+/* The sums of all ranks, as a line of rank 0. */
+static void print_sums(struct mlp *p)
+{
+	float sums[LAYERS * HIDDEN];
+	uint64_t all[p->r->ranks], h;
+
+	CU(cuMemcpyDtoHAsync(sums, p->sums, sizeof(sums), p->r->stream));
+	CU(cuStreamSynchronize(p->r->stream));
+	h = hash_bytes(HASH_BEGIN, sums, sizeof(sums));
+	gather_hashes(p->r, h, all);
+	if (p->r->rank == 0)
+		printf("statistics hash %016llx\n", (unsigned long long)hash_bytes(HASH_BEGIN, all, sizeof(all)));
 }
 
 /* The loss of the points that are there, and what its gradients need. */
@@ -54,6 +85,8 @@ static void forward(void *user)
 		struct linear l = layer(p, i);
 
 		linear(r, &l);
+		if (r->o->statistics)
+			add_to_sums(p, i);
 		if (i < LAYERS - 1)
 			activate(r, K_relu, p->x[i + 1], p->h[i], BATCH * widths[i + 1]);
 	}
@@ -121,6 +154,8 @@ static void train(struct rank *r)
 		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
 		last = is_last_step(r, step);
 	}
+	if (r->o->statistics)
+		print_sums(&p);
 	free_model(&p.m);
 }
 

@@ -20,6 +20,8 @@ static const char usage[] =
 	"  --rank N        be only this one, as RANK with WORLD_SIZE, or SLURM_PROCID with SLURM_NTASKS, says, too\n"
 	"  --id-file PATH  where ranks that are started one by one find each other\n"
 	"  --devices N     how many devices are used, 0: all\n"
+	"  --extra N       mlp: so many parameters besides, which no layer uses, for a model that takes much memory\n"
+	"  --statistics    mlp: keep running sums of each rank's own activations, as batch normalisation does\n"
 	"  --gradients     compare gradients with differences, and end\n"
 	"  --socket PATH   serve: answer there, not on stdin\n";
 
@@ -57,13 +59,14 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, SOCKET, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, SOCKET, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
 		{ "ranks", required_argument, NULL, RANKS },     { "processes", no_argument, NULL, PROCESSES },
 		{ "rank", required_argument, NULL, RANK },       { "id-file", required_argument, NULL, ID_FILE },
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
+		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
 		{ "socket", required_argument, NULL, SOCKET },   { "help", no_argument, NULL, HELP },
 		{ 0 },
 	};
@@ -98,6 +101,12 @@ int read_options(struct options *o, int argc, char **argv)
 			break;
 		case GRADIENTS:
 			o->gradients = true;
+			break;
+		case EXTRA:
+			o->extra = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case STATISTICS:
+			o->statistics = true;
 			break;
 		case SOCKET:
 			o->socket = optarg;

@@ -27,6 +27,8 @@ struct options {
 	int devices; /* how many are used, 0: all */
 	const char *id_file;
 	bool gradients; /* compare gradients with differences, and end */
+	unsigned extra; /* mlp: so many parameters besides, which no layer uses */
+	bool statistics; /* mlp: each rank keeps running sums of its own activations */
 	const char *socket;
 };
 

@@ -31,6 +31,21 @@ type TimeSlices struct {
 	held    *Process // whose ring is held, or nil
 	running bool
 	news    chan struct{}
+	counts  TurnCounts
+}
+
+// TurnCounts is what the turns on a device have cost so far.
+type TurnCounts struct {
+	Switches    uint64        // between spaces
+	Took        time.Duration // for that, with the bytes that were moved
+	Interrupted uint64        // of the switches, those away from a space that had more work to do
+}
+
+// Counts is what the turns have cost so far, and how many spaces take turns now.
+func (t *TimeSlices) Counts() (TurnCounts, int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts, len(t.spaces)
 }
 
 // join has a space take part.
@@ -147,12 +162,18 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 	if spent < leastTurn {
 		return leastTurn - spent
 	}
+	began := time.Now()
 	err := t.holder.Unmap()
 	switch {
 	case err == nil || errors.Is(err, backend.NotMapped):
+		t.counts.Switches++
+		if t.held != nil {
+			t.counts.Interrupted++
+		}
 		t.release()
 		t.holder = nil
 		t.give(next)
+		t.counts.Took += time.Since(began)
 		return leastTurn
 	case spent > turn+longest:
 		t.release()

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// SharingStatus is what a device of the machine has done since the server began, and the price of sharing the device between
+// processes or devices of the job's. See docs/splicing.md.
+type SharingStatus struct {
+	Devices      int           `json:"devices"`                // of the job's, that this device carries
+	Spaces       int           `json:"spaces"`                 // that take turns now: a process has a space for each of its devices
+	Instructions uint64        `json:"instructions,omitempty"` // that warps have issued; 0 where the device does not count
+	Switches     uint64        `json:"switches"`               // between spaces
+	Interrupted  uint64        `json:"interrupted"`            // switches away from a space that had more work to do
+	SwitchTime   time.Duration `json:"switch_time"`            // in all, with the time for the bytes that were moved
+	SwappedOut   uint64        `json:"swapped_out"`            // bytes, to the host's memory
+	SwappedIn    uint64        `json:"swapped_in"`
+	SwapTime     time.Duration `json:"swap_time"`
+	Peak         uint64        `json:"peak"` // bytes of spaces that were in the device's memory at once
+}
+
+// describeSharing is what each device of the backend counts.
+func (s *Server) describeSharing() []SharingStatus {
+	var out []SharingStatus
+	for i, d := range s.cfg.Backend.Devices() {
+		turns, spaces := s.turns[i].Counts()
+		of := SharingStatus{Spaces: spaces, Switches: turns.Switches, Interrupted: turns.Interrupted, SwitchTime: turns.Took}
+		for _, on := range s.devices {
+			if on.TimeSlices == s.turns[i] {
+				of.Devices++
+			}
+		}
+		if c, is := d.(backend.InstructionCounter); is {
+			of.Instructions = c.Instructions()
+		}
+		if w, is := d.(backend.Swapper); is {
+			n := w.Swapped()
+			of.SwappedOut, of.SwappedIn, of.SwapTime, of.Peak = n.Out, n.In, n.Took, n.Most
+		}
+		out = append(out, of)
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DeviceCounts is what the GPUs of one device server have done since the server began.
+type DeviceCounts struct {
+	Instructions, Switches, Interrupted, SwappedOut, SwappedIn uint64
+	SwitchTime                                                 time.Duration
+}
+
+// deviceTotals adds up what device servers count. A server's counts end with the server, those of Prometheus must not fall.
+type deviceTotals struct {
+	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn prometheus.Counter
+
+	mu   sync.Mutex
+	last map[string]DeviceCounts // by server
+}
+
+func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "device_" + name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	d.instructions = counter("instructions_total", "Instructions that warps of this node's jobs have issued, on GPUs that count them.")
+	d.switches = counter("switches_total", "Switches of GPUs between processes, or GPUs of jobs, that share them.")
+	d.interrupted = counter("interruptions_total", "Of the switches, those in the middle of work.")
+	d.switchSeconds = counter("switch_seconds_total", "How long the switches took, with the time for what was swapped.")
+	d.swappedOut = counter("swapped_out_bytes_total", "What left GPUs for the host's memory for lack of room.")
+	d.swappedIn = counter("swapped_in_bytes_total", "What came back.")
+}
+
+// Devices takes what the device servers of this node count now, each under a name of its own; nil for a server that did not answer.
+// What a server has counted after it was asked for the last time is not in the totals.
+func (m *Metrics) Devices(now map[string]*DeviceCounts) {
+	d := &m.devices
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := map[string]DeviceCounts{}
+	for name, n := range now {
+		was := d.last[name]
+		if n == nil {
+			last[name] = was
+			continue
+		}
+		last[name] = *n
+		if n.Switches < was.Switches || n.Instructions < was.Instructions {
+			was = DeviceCounts{} // another server, under the same name
+		}
+		for _, c := range []struct {
+			total    prometheus.Counter
+			now, was uint64
+		}{
+			{d.instructions, n.Instructions, was.Instructions}, {d.switches, n.Switches, was.Switches},
+			{d.interrupted, n.Interrupted, was.Interrupted}, {d.swappedOut, n.SwappedOut, was.SwappedOut}, {d.swappedIn, n.SwappedIn, was.SwappedIn},
+		} {
+			c.total.Add(float64(max(c.now, c.was) - c.was)) // Add panics at what falls
+		}
+		d.switchSeconds.Add(max(n.SwitchTime-was.SwitchTime, 0).Seconds())
+	}
+	d.last = last
+}

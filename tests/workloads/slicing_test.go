@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+var slicingTable = flag.String("slicing", "", "measure all of it and write the table into this file, relative to the root of the repository, between the lines that mark its place")
+
+// The machine of the model: a V100 with ResNet-50, whose mini-batch is the shortest of the paper's, so that a switch costs the most. Each
+// workload stands for it: its instructions for the time of a mini-batch, the memory of a rank for the whole device.
+const (
+	modelBatch  = 210 * time.Millisecond  // of one rank, alone
+	modelSwap   = 1333 * time.Millisecond // 16 GB by PCIe 3, in one direction
+	modelSwitch = 1500 * time.Microsecond // whatever is moved
+)
+
+// slicingCase is a workload whose ranks share a device.
+type slicingCase struct {
+	name  string
+	steps int
+	args  []string
+	bound float64 // of the modelled overhead of ranks whose memory fits, in percent
+	slow  bool    // only for the table
+}
+
+var slicingCases = []slicingCase{
+	{"mlp", 12, nil, 100, false},
+	{"mlp", 12, []string{"--statistics"}, 100, false},
+	{"mlp", 3, []string{"--extra", "1000000"}, 100, true},
+	{"gpt", 3, nil, 100, true},
+	{"streams", 12, nil, 100, false},
+	{"grid", 6, nil, 100, true},
+}
+
+// slicingRun is what a run printed, and what the devices of the machine counted, in all.
+type slicingRun struct {
+	lines []string
+	took  time.Duration
+	server.SharingStatus
+}
+
+// share runs a case on devices of a machine: of k ranks, with more flags of "proxyd run".
+func (c *slicingCase) share(t *testing.T, k int, flags ...string) slicingRun {
+	t.Helper()
+	w := need(t)
+	status := filepath.Join(t.TempDir(), "status")
+	args := append([]string{"--ranks", fmt.Sprint(k), "--processes", "--steps", fmt.Sprint(c.steps)}, c.args...)
+	began := time.Now()
+	r := w.Run(t, soft.Program{Devices: k, On: append(flags, "--status", status), Path: filepath.Join(w.Dir, c.name), Args: args, Limit: 4 * time.Minute})
+	took := time.Since(began)
+	if r.Exit != 0 {
+		t.Fatalf("%s %v %v: exit status %d\n%s%s", c.name, args, flags, r.Exit, r.Stdout, r.Stderr)
+	}
+	text, err := os.ReadFile(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st server.Status
+	if err := json.Unmarshal(text, &st); err != nil {
+		t.Fatal(err)
+	}
+	out := slicingRun{lines: strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), took: took}
+	for _, d := range st.Sharing {
+		out.Instructions += d.Instructions
+		out.Switches += d.Switches
+		out.Interrupted += d.Interrupted
+		out.SwappedOut += d.SwappedOut
+		out.SwappedIn += d.SwappedIn
+		out.Peak = max(out.Peak, d.Peak)
+	}
+	return out
+}
+
+// overhead is the time that k ranks take on one device by the model, over k times that of one, in percent, of which the instructions
+// are those that were executed. Nothing in it is a time that was measured.
+func (c *slicingCase) overhead(k int, alone, shared slicingRun) float64 {
+	ideal := float64(k*c.steps) * modelBatch.Seconds()
+	took := ideal * float64(shared.Instructions) / float64(alone.Instructions)
+	took += float64(shared.Switches) * modelSwitch.Seconds()
+	took += float64(shared.SwappedOut+shared.SwappedIn) / float64(alone.Peak) * modelSwap.Seconds()
+	return 100 * (took/ideal - 1)
+}
+
+// row is the case's line of the table.
+func (c *slicingCase) row(k int, way string, alone, shared slicingRun) string {
+	per := float64(c.steps)
+	return fmt.Sprintf("| %s | %d | %s | %.1f | %.1f | %.2f | %+.1f %% | %.2f |\n", strings.Join(append([]string{c.name}, c.args...), " "), k, way,
+		float64(shared.Switches)/per, float64(shared.Interrupted)/per, float64(shared.SwappedOut+shared.SwappedIn)/float64(alone.Peak)/per,
+		c.overhead(k, alone, shared), shared.took.Seconds()/alone.took.Seconds())
+}
+
+// TestSlicing: ranks that share one device, in each way that there is, compute the bits of ranks with one each, by as many instructions, and what
+// the sharing costs by the model is bounded.
+func TestSlicing(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| workload | ranks | way | switches | of them in the middle of work | memories of a rank moved | overhead, modelled | time by the clock |\n")
+	table.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	sizes := []int{2, 4, 8}
+	if *slicingTable == "" {
+		sizes = []int{4}
+	}
+	for _, c := range slicingCases {
+		for _, k := range sizes {
+			if c.name == "grid" && k%4 != 0 || c.slow && *slicingTable == "" {
+				continue
+			}
+			alone := c.share(t, k, "--memory", "1G")
+			for _, way := range []struct{ name, memory string }{{"resident", "1G"}, {"swap", fmt.Sprint(max(alone.Peak, backend.Granule))}} {
+				shared := c.share(t, k, "--on", "1", "--memory", way.memory)
+				same(t, fmt.Sprintf("%s %v, %d ranks, %s", c.name, c.args, k, way.name), shared.lines, alone.lines)
+				if shared.Instructions > alone.Instructions {
+					t.Errorf("%s: %d ranks on one device execute %d instructions, %d on devices of their own", c.name, k, shared.Instructions, alone.Instructions)
+				}
+				if o := c.overhead(k, alone, shared); way.name == "resident" && o > c.bound {
+					t.Errorf("%s %v: %d ranks on one device take %.1f %% longer than they should, by the model, not %.1f %%", c.name, c.args, k, o, c.bound)
+				}
+				table.WriteString(c.row(k, way.name, alone, shared))
+			}
+		}
+	}
+	t.Logf("\n%s", &table)
+	if *slicingTable != "" && !t.Failed() {
+		writeSlicing(t, table.String())
+	}
+}
+
+// The lines between which the file has the table.
+const (
+	slicingBegin = "<!-- make slicing writes from here -->\n"
+	slicingEnd   = "<!-- to here -->\n"
+)
+
+func writeSlicing(t *testing.T, table string) {
+	t.Helper()
+	file := filepath.Join("..", "..", *slicingTable)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), slicingBegin)
+	_, after, ended := strings.Cut(rest, slicingEnd)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table: %q and %q", file, slicingBegin, slicingEnd)
+	}
+	if err := os.WriteFile(file, []byte(before+slicingBegin+"\n"+table+"\n"+slicingEnd+after), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
