@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -43,7 +44,7 @@ func TestFill(t *testing.T) {
 	out := &rpc.Job{Id: "49"}
 	fill(out, &checkpoint.View{
 		Record:    records.Record{Slurm: "48_3"},
-		Obstacles: []checkpoint.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
+		Obstacles: []processes.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
 		Events:    []records.Event{{At: at, What: "started", Where: "n1,n2"}},
 	})
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" {

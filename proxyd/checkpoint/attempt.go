@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -242,7 +243,7 @@ func (a *attempt) useFallback(err error) bool {
 // started are complete within a moment. A restarting daemon answers again within the time that
 // Slurm leaves to a job that is being ended.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, errTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 )
 
@@ -19,8 +20,8 @@ func TestAttemptIsRepeated(t *testing.T) {
 		want  error
 	}{
 		{"the stage is full, then the base is gone", []error{upload.ErrStageFull, upload.ErrBaseUnusable}, nil},
-		{"a step begins, then the base is gone", []error{errTasksMissing, upload.ErrBaseUnusable}, nil},
-		{"a step begins, then the stage is full", []error{errTasksMissing, upload.ErrStageFull, errTasksMissing}, nil},
+		{"a step begins, then the base is gone", []error{steps.ErrTasksMissing, upload.ErrBaseUnusable}, nil},
+		{"a step begins, then the stage is full", []error{steps.ErrTasksMissing, upload.ErrStageFull, steps.ErrTasksMissing}, nil},
 		{"there was no base", []error{upload.ErrBaseUnusable, upload.ErrBaseUnusable}, upload.ErrBaseUnusable},
 		{"the stage is full twice", []error{upload.ErrStageFull, upload.ErrStageFull}, upload.ErrStageFull},
 	} {

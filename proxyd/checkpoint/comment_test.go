@@ -92,27 +92,6 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-func TestProcess(t *testing.T) {
-	since, command := processInfo("/proc/self")
-	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {
-		t.Errorf("%s, %s", since, command)
-	}
-	if since, command := processInfo("/proc/0"); !since.IsZero() || command != "" {
-		t.Errorf("process that has ended: %s, %s", since, command)
-	}
-}
-
-// TestObstacleAge: an obstacle that is found again keeps its age.
-func TestObstacleAge(t *testing.T) {
-	o := Obstacle{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal"}
-	first := o.withSince("n1", time.Unix(1, 0), nil)
-	again := o.withSince("n1", time.Unix(2, 0), []Obstacle{o.withSince("n2", time.Unix(0, 0), nil), first})
-	other := o.withSince("n3", time.Unix(3, 0), []Obstacle{first})
-	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
-		t.Errorf("%v %v %v", first, again, other)
-	}
-}
-
 // TestOver: a job without a record is over and has no owner.
 func TestOver(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())

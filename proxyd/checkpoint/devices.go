@@ -15,6 +15,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
@@ -30,7 +31,7 @@ import (
 //	unlock     when all programs of the job are restored: the servers connect to each other and go on
 //	remove     the server is ended with the capsule
 //
-// The server is in the job's cgroup (cgroups.go). If the server dies, the state of the
+// The server is in the job's cgroup (processes/cgroups.go). If the server dies, the state of the
 // devices is lost: the run is ended, and the job resumes from its newest checkpoint.
 
 // DeviceConfig describes the GPUs that jobs get on this node.
@@ -83,7 +84,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	}
 	spec := life.Spec{
 		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceCgroup(j.c.jobCgroupHere(j.id), lc.index),
+		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
 		spec.Kind = kindCuda
@@ -209,8 +210,8 @@ func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *records.C
 	for _, p := range m.Devices.Processes {
 		saved[p.Capsule] = p
 	}
-	for _, pid := range cgroupProcesses(group) {
-		p, ok := saved[namespacePID(pid)]
+	for _, pid := range processes.InCgroup(group) {
+		p, ok := saved[processes.NamespacePID(pid)]
 		if !ok {
 			continue
 		}
@@ -264,4 +265,30 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 		}
 	}
 	return nil
+}
+
+// enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
+// server was started before the cgroup existed. Memory that the server holds already is not
+// counted.
+func (j *job) enterJobCgroup(lc *localCapsule, task int) {
+	if lc.devices == nil || lc.devices.Cgroup() != "" {
+		return
+	}
+	g := processes.DeviceCgroup(processes.JobCgroup(j.c.Cgroups, task), lc.index)
+	if g == "" {
+		return
+	}
+	if err := lc.devices.Enter(g); err != nil {
+		j.log.Warn("the job's limits do not apply to its device server", "capsule", lc.index, "error", err)
+	}
+}
+
+// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty. It
+// may be called twice.
+func endDeviceServer(ctx context.Context, s *life.Server) error {
+	g := s.Cgroup()
+	if err := s.End(ctx); err != nil || g == "" {
+		return err
+	}
+	return processes.RemoveEmptyCgroup(filepath.Dir(g))
 }

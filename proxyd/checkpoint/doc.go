@@ -14,6 +14,8 @@
 //	restore.go        a restore from top to bottom
 //	verdict.go        what a SIGTERM of Slurm means
 //	records           a package: what is written down about a job
+//	steps             a package: the sruns of a capsule, and the layout of their steps
+//	processes         a package: what is read of processes: obstacles, executables, cgroups
 //	upload            a package: the way of a checkpoint that is written to its nodes first
 //
 // docs/glossary.md explains the words.

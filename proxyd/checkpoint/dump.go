@@ -19,7 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
@@ -228,12 +230,12 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareW
 	if m.LastPID, err = lc.capsule.LastPID(ctx); err != nil {
 		return nil, err
 	}
-	programs, err := runningPrograms(ctx, lc.capsule)
+	programs, err := processes.RunningPrograms(ctx, lc.capsule)
 	if err != nil {
 		return nil, err
 	}
 	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(root, programs, j.c.isKitFile)...); err != nil {
+	if m.Fingerprint, err = host.FingerprintOf(root, processes.SystemExecutables(root, programs, j.c.isKitFile)...); err != nil {
 		return nil, err
 	}
 	if m.Ended, err = j.endedTasks(ctx, lc, b.Steps); err != nil {
@@ -298,7 +300,7 @@ var travelling = []string{"/dev/shm", "/tmp", "/var/tmp"}
 func (j *job) linkRemoved(lc *localCapsule, programs []capsule.Program) ([]string, error) {
 	var pids []int
 	for _, p := range programs {
-		pids = append(pids, cgroupProcesses(p.Cgroup)...)
+		pids = append(pids, processes.InCgroup(p.Cgroup)...)
 	}
 	links, err := criu.LinkRemoved(lc.capsule.PID(), pids, travelling)
 	if len(links) > 0 {
@@ -330,7 +332,7 @@ func (j *job) unlinkRemoved(lc *localCapsule) error {
 
 // endedTasks returns the tasks that have ended, with their status, of steps that still run. After
 // a restart Slurm starts these tasks again, and they must not run.
-func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) (map[string]syscall.WaitStatus, error) {
+func (j *job) endedTasks(ctx context.Context, lc *localCapsule, running []string) (map[string]syscall.WaitStatus, error) {
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return nil, err
@@ -339,7 +341,7 @@ func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) 
 	if err != nil {
 		return nil, err
 	}
-	late, err := endedCaptured(programs)
+	late, err := steps.EndedCaptured(programs)
 	if err != nil {
 		return nil, err
 	}
@@ -351,25 +353,9 @@ func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) 
 	maps.Copy(kept, all)
 	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
 		key, _, ok := records.ParseTaskName(name)
-		return !ok || !slices.Contains(steps, key)
+		return !ok || !slices.Contains(running, key)
 	})
 	return kept, nil
-}
-
-// endedCaptured returns the programs that ended between the mark as captured and the freeze. A
-// program that was killed is an error: the program did not end by itself.
-func endedCaptured(programs []capsule.Program) (map[string]syscall.WaitStatus, error) {
-	late := map[string]syscall.WaitStatus{}
-	for _, p := range programs {
-		if !p.Captured || !p.Ended {
-			continue
-		}
-		if p.Status.Signaled() && p.Status.Signal() == syscall.SIGKILL {
-			return nil, fmt.Errorf("program %s was killed", p.Name)
-		}
-		late[p.Name] = p.Status
-	}
-	return late, nil
 }
 
 // runningSteps returns the keys of the steps whose sruns run, on any node.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -221,7 +222,7 @@ func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty
 
 // runsBatchScript tells whether the batch script runs in a capsule.
 func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
-	programs, err := runningPrograms(ctx, lc.capsule)
+	programs, err := processes.RunningPrograms(ctx, lc.capsule)
 	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == records.BatchProgram })
 }
 

@@ -6,13 +6,11 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
@@ -102,7 +100,7 @@ func (j *job) saveRunEnv(lc *localCapsule) {
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()
-	env, err := readSlurmEnv(pid)
+	env, err := processes.SlurmEnv(pid)
 	if err != nil {
 		j.log.Warn("read the environment of the batch step", "error", err)
 		return
@@ -114,20 +112,6 @@ func (j *job) saveRunEnv(lc *localCapsule) {
 		lc.note.FirstEnv = env
 	}
 	j.saveNote(lc)
-}
-
-func readSlurmEnv(pid int) (map[string]string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return nil, err
-	}
-	env := map[string]string{}
-	for v := range strings.SplitSeq(string(b), "\x00") {
-		if k, val, ok := strings.Cut(v, "="); ok && strings.HasPrefix(k, "SLURM") {
-			env[k] = val
-		}
-	}
-	return env, nil
 }
 
 // withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
@@ -72,12 +73,12 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 
 // capsuleProcesses returns the processes of a capsule's programs.
 func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
-	programs, err := runningPrograms(ctx, c)
+	programs, err := processes.RunningPrograms(ctx, c)
 	if err != nil {
 		return nil // the capsule is gone, or the next call finds them
 	}
 	for _, p := range programs {
-		pids = append(pids, cgroupProcesses(p.Cgroup)...)
+		pids = append(pids, processes.InCgroup(p.Cgroup)...)
 	}
 	return pids
 }
@@ -95,19 +96,13 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	var pids []int
 	var groups []uint32
 	for _, p := range programs {
-		pids = append(pids, cgroupProcesses(p.Cgroup)...)
+		pids = append(pids, processes.InCgroup(p.Cgroup)...)
 	}
 	if len(pids) > 0 {
-		groups, _ = supplementaryGroups(pids[0])
+		groups, _ = processes.SupplementaryGroups(pids[0])
 	}
 	// What srun writes for its step (--output=FILE) belongs to the job, too.
-	j.mu.Lock()
-	for _, r := range lc.sruns {
-		if !r.Ended() {
-			pids = append(pids, r.PID())
-		}
-	}
-	j.mu.Unlock()
+	pids = append(pids, lc.sruns.PIDs()...)
 	if err := lc.journal.Drain(ctx); err != nil {
 		return nil, err
 	}

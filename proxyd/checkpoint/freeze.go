@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -83,7 +85,7 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
 		j.saveNote(lc)
 		j.mu.Unlock()
-		programs, err := runningPrograms(ctx, lc.capsule)
+		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {
 			return err
 		}
@@ -177,6 +179,12 @@ func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Answers of the capsule's init when a program, or its processes, have ended.
+const (
+	errNoProgram = syscall.ENOENT
+	errNoProcess = syscall.ESRCH
+)
 
 // isGone tells whether an operation failed because the program had ended.
 func isGone(err error) bool {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -126,7 +127,7 @@ func (j *job) holdRun(ctx context.Context, why error) error {
 // freezeEverything freezes the programs of this node, before they notice their loss and fail.
 func (j *job) freezeEverything(ctx context.Context) {
 	for _, lc := range j.localCapsules() {
-		programs, err := runningPrograms(ctx, lc.capsule)
+		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		for _, p := range programs {
 			err = errors.Join(err, lc.capsule.Freeze(ctx, p.Name))
 		}

@@ -16,13 +16,13 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
 // job is this node's state of a job.
@@ -42,20 +42,20 @@ type job struct {
 	run             int             // Slurm's restart count at the start of this run
 	placement       records.Placement
 	capsules        map[int]*localCapsule
-	resumePoint     *resumePoint     // nil: this run began anew
-	ledAttempt      *attempt         // the attempt that this node leads
-	membership      *membership      // this node's part in an attempt, its own or another node's
-	withheld        []withheldSignal // programs whose SIGTERM is withheld
-	deciding        bool             // handleTermination runs
-	endDecided      bool             // handleTermination has finished in this run
-	released        bool             // the run was captured and its processes are ended, for a requeue
-	signalForwarded bool             // programs of this run got SIGTERM: the run is not complete any more
-	restored        bool             // all programs of resumePoint are restored
-	givenUp         bool             // the run cannot be restored and is being ended
-	stopPeriodic    func()           // stops the periodic checkpoints
-	lastObstacles   []Obstacle       // of the last attempt
-	requester       *requester       // the program that asked Slurm for a requeue; nil: none did
-	itself          bool             // the run had itself requeued, and the program that asked for that has ended
+	resumePoint     *resumePoint         // nil: this run began anew
+	ledAttempt      *attempt             // the attempt that this node leads
+	membership      *membership          // this node's part in an attempt, its own or another node's
+	withheld        []withheldSignal     // programs whose SIGTERM is withheld
+	deciding        bool                 // handleTermination runs
+	endDecided      bool                 // handleTermination has finished in this run
+	released        bool                 // the run was captured and its processes are ended, for a requeue
+	signalForwarded bool                 // programs of this run got SIGTERM: the run is not complete any more
+	restored        bool                 // all programs of resumePoint are restored
+	givenUp         bool                 // the run cannot be restored and is being ended
+	stopPeriodic    func()               // stops the periodic checkpoints
+	lastObstacles   []processes.Obstacle // of the last attempt
+	requester       *requester           // the program that asked Slurm for a requeue; nil: none did
+	itself          bool                 // the run had itself requeued, and the program that asked for that has ended
 }
 
 // localCapsule is a capsule on this node.
@@ -67,12 +67,12 @@ type localCapsule struct {
 
 	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 
+	sruns steps.Sruns
+
 	// Protected by job.mu. note is saved after each change.
-	note            capsuleNote
-	sruns           map[string]*srun.Runner
-	unreportedSruns map[string]bool // sruns whose failure was not reported to the script
-	opened          map[string]bool // programs that CRIU has restored in this run
-	scriptEnded     bool            // the event of the batch script's end has arrived
+	note        capsuleNote
+	opened      map[string]bool // programs that CRIU has restored in this run
+	scriptEnded bool            // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change
 	committedFiles *files.State   // file state of the newest checkpoint, or of the restored one
@@ -177,13 +177,8 @@ func (j *job) leaderNode() string {
 // removeCapsule ends a capsule and removes everything that belongs to it.
 func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 	lc.stopWatching()
-	j.mu.Lock()
-	runners := slices.Collect(maps.Values(lc.sruns))
-	j.mu.Unlock()
-	for _, r := range runners {
-		if err := endRunner(ctx, r); err != nil {
-			j.log.Warn("end an srun", "error", err)
-		}
+	if err := lc.sruns.Kill(ctx); err != nil {
+		j.log.Warn("end the sruns", "error", err)
 	}
 	err := errors.Join(
 		lc.capsule.Remove(ctx),
@@ -201,16 +196,6 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 		return err
 	}
 	return os.RemoveAll(j.c.srunDir(j.id, lc.index))
-}
-
-// runnerTime is how long an srun and its runner may take to end. A runner that closes a
-// file whose file system does not answer never ends, and the job's end must not wait for it.
-const runnerTime = 20 * time.Second
-
-func endRunner(ctx context.Context, r *srun.Runner) error {
-	ctx, cancel := context.WithTimeout(ctx, runnerTime)
-	defer cancel()
-	return r.Kill(ctx)
 }
 
 // removeRun ends a run on this node and removes everything that belongs to it.

@@ -22,7 +22,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
@@ -73,7 +72,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
-	lc := &localCapsule{index: index, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}, note: capsuleNote{
+	lc := &localCapsule{index: index, opened: map[string]bool{}, note: capsuleNote{
 		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
@@ -174,6 +173,11 @@ func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
 		{Source: c.Scontrol, Target: c.RealScontrol, ReadOnly: true},
 		{Source: wrapper, Target: c.Scontrol, ReadOnly: true},
 	}
+}
+
+// isKitFile tells whether a path within a capsule belongs to the kit.
+func (c *Conductor) isKitFile(path string) bool {
+	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
 }
 
 // restoreContents restores what a capsule contains besides programs, and locks its network until

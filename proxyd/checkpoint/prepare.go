@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -29,12 +31,12 @@ type prepareRequest struct {
 
 // prepareReply describes the part of the job on a node.
 type prepareReply struct {
-	Capsules   int        `json:"capsules"`
-	Programs   int        `json:"programs"`
-	Bytes      uint64     `json:"bytes"` // estimated size of the dump, an upper bound
-	Obstacles  []Obstacle `json:"obstacles"`
-	Unrestored []string   `json:"left"`  // programs that are not restored yet
-	Steps      []string   `json:"steps"` // keys of the steps whose sruns run in the node's capsules
+	Capsules   int                  `json:"capsules"`
+	Programs   int                  `json:"programs"`
+	Bytes      uint64               `json:"bytes"` // estimated size of the dump, an upper bound
+	Obstacles  []processes.Obstacle `json:"obstacles"`
+	Unrestored []string             `json:"left"`  // programs that are not restored yet
+	Steps      []string             `json:"steps"` // keys of the steps whose sruns run in the node's capsules
 
 	TaskCounts map[string]int `json:"tasks"` // number of tasks of each step, on all nodes
 	TasksHere  map[string]int `json:"here"`  // number of tasks of each step that ran on this node
@@ -45,7 +47,7 @@ type prepareReply struct {
 }
 
 // ObstacleError lists what in a job cannot be captured.
-type ObstacleError struct{ Obstacles []Obstacle }
+type ObstacleError struct{ Obstacles []processes.Obstacle }
 
 func (e *ObstacleError) Error() string {
 	var all []string
@@ -73,7 +75,7 @@ var errNothingLeft = errors.New("has no programs any more on node")
 
 // IsTransient tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
 func IsTransient(err error) bool {
-	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, errTasksMissing) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
+	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
 }
 
 // prepare asks all nodes for their part of the job, checks that the job can be captured, and
@@ -115,7 +117,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return err
 	}
 	var bytes uint64
-	var found []Obstacle
+	var found []processes.Obstacle
 	j.mu.Lock()
 	before := j.lastObstacles
 	j.mu.Unlock()
@@ -123,7 +125,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for node, r := range a.reports {
 		bytes += r.Bytes
 		for _, o := range r.Obstacles {
-			found = append(found, o.withSince(node, now, before))
+			found = append(found, o.WithSince(node, now, before))
 		}
 		if len(r.Unrestored) > 0 {
 			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Unrestored, ", "))
@@ -218,6 +220,10 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	var r prepareReply
 	j.mu.Lock()
 	other, gaveUp, told := j.membership, j.givenUp, j.signalForwarded
+	var addresses []netip.Addr
+	if j.rec != nil {
+		addresses = j.rec.Addresses
+	}
 	if gaveUp || told {
 		j.mu.Unlock()
 		if told {
@@ -252,17 +258,17 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 				continue
 			}
 			r.Programs++
-			r.Bytes += residentBytes(p)
+			r.Bytes += processes.ResidentBytes(p)
 		}
-		found, err := j.findObstacles(lc.capsule, programs)
+		found, err := processes.FindObstacles(lc.capsule.PID(), programs, addresses)
 		if err != nil {
 			return r, err
 		}
 		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
-		r.Steps = slices.AppendSeq(r.Steps, maps.Keys(lc.sruns))
 		j.mu.Unlock()
+		r.Steps = append(r.Steps, lc.sruns.Keys()...)
 		if err := j.countTasks(ctx, lc, programs, &r); err != nil {
 			return r, err
 		}
@@ -315,10 +321,4 @@ func (j *job) armLeaderTimeout(m *membership) {
 		}
 	})
 	m.stopLeaderTimeout = func() bool { defer cancel(); return stop() }
-}
-
-// runningPrograms returns the programs of a capsule that have started and not ended.
-func runningPrograms(ctx context.Context, c *capsule.Capsule) ([]capsule.Program, error) {
-	all, err := c.Programs(ctx)
-	return slices.DeleteFunc(all, func(p capsule.Program) bool { return p.Ended || p.Waiting }), err
 }

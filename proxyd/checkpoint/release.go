@@ -149,13 +149,9 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, err
 // releaseCapsule ends the programs of a capsule. The sruns are silenced first, and the wardens of
 // tasks exit with status 0, so that srun reports no failure.
 func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
-	j.mu.Lock()
-	for key, r := range lc.sruns {
-		if err := r.Quiet(ctx); err != nil {
-			j.log.Warn("silence an srun", "key", key, "error", err)
-		}
+	if err := lc.sruns.Silence(ctx); err != nil {
+		j.log.Warn("silence the sruns", "error", err)
 	}
-	j.mu.Unlock()
 	programs, err := lc.capsule.Programs(ctx)
 	if err != nil {
 		return err

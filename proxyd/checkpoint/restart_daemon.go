@@ -116,7 +116,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
 		}
 	}
-	lc := &localCapsule{index: n.Index, capsule: cap, note: n, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}}
+	lc := &localCapsule{index: n.Index, capsule: cap, note: n, opened: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}
@@ -133,7 +133,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		c.Log.Error("find sruns", "job", n.Job, "error", err)
 	}
 	for _, r := range runners {
-		lc.sruns[r.Key()] = r
+		lc.sruns.Add(r.Key(), r)
 		c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, r.Key(), r) })
 	}
 	j.addCapsule(lc)

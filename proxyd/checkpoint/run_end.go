@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -175,13 +176,13 @@ func (j *job) runsHere(ctx context.Context, _ store.ID, r requester) (bool, erro
 	if lc == nil {
 		return false, nil
 	}
-	all, err := runningPrograms(ctx, lc.capsule)
+	all, err := processes.RunningPrograms(ctx, lc.capsule)
 	return slices.ContainsFunc(all, func(p capsule.Program) bool { return p.Name == r.Program }), err
 }
 
 // programOf finds the program of a capsule that a process belongs to.
 func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error) {
-	all, err := runningPrograms(ctx, c)
+	all, err := processes.RunningPrograms(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +192,7 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 				return p.Name, nil
 			}
 		}
-		if pid, err = parentPID(pid); err != nil {
+		if pid, err = processes.ParentPID(pid); err != nil {
 			return "", err
 		}
 	}

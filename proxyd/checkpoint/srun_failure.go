@@ -28,12 +28,9 @@ func (j *job) isLeavingNodes() bool {
 // it has begun.
 func (j *job) awaitStayOrEnd(ctx context.Context, lc *localCapsule, key string) error {
 	for j.c.findJob(j.id) == j {
-		j.mu.Lock()
-		doubt := lc.unreportedSruns[key]
-		j.mu.Unlock()
 		look := pollInterval
 		if !j.isLeavingNodes() {
-			if !doubt || j.staysOnNodes(ctx) {
+			if !lc.sruns.IsUnreported(key) || j.staysOnNodes(ctx) {
 				return nil
 			}
 			look = slurmPollInterval
@@ -67,9 +64,7 @@ func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 		}
 	}
 	// The statuses of the tasks are kept for the restore of the step.
-	j.mu.Lock()
-	lc.unreportedSruns[key] = true
-	j.mu.Unlock()
+	lc.sruns.MarkUnreported(key)
 	return false
 }
 

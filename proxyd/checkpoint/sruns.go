@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
@@ -114,7 +112,8 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		// keep what slurmstepd has written for the step so far
 		env = append(env, "SLURM_OPEN_MODE=append")
 	}
-	layout, err := j.stepLayout(key)
+	restored, where := j.restoredMeta()
+	layout, err := steps.Layout(restored, where, key)
 	if err == nil {
 		layout.FewerGPUs, err = j.hasFewerGPUs(ctx)
 	}
@@ -128,17 +127,26 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
-		Cgroups: j.wardenCgroups(lc), Clean: j.stepOutputs(key), Ask: c.Socket,
+		Cgroups: j.wardenCgroups(lc), Clean: steps.Outputs(restored, key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
 	}
 	j.log.Info("srun started", "capsule", lc.index, "key", key, "again", again)
-	j.mu.Lock()
-	lc.sruns[key] = r
-	j.mu.Unlock()
+	lc.sruns.Add(key, r)
 	c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, key, r) })
 	return nil
+}
+
+// restoredMeta describes the checkpoint from which this run resumes (nil: the run began anew), and
+// the nodes of the run.
+func (j *job) restoredMeta() (*records.Meta, records.Placement) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.resumePoint == nil {
+		return nil, j.placement
+	}
+	return j.resumePoint.meta, j.placement
 }
 
 // followSrun removes an srun's state after its end.
@@ -147,12 +155,7 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 	if ctx.Err() != nil {
 		return
 	}
-	j.mu.Lock()
-	kept := lc.unreportedSruns[key]
-	if lc.sruns[key] == r && !kept {
-		delete(lc.sruns, key)
-	}
-	j.mu.Unlock()
+	kept := !lc.sruns.RemoveEnded(key, r)
 	j.log.Info("srun ended", "key", key, "status", int(how), "told", !kept, "error", err)
 	if kept {
 		return // kept until the caller asks, or the job ends
@@ -168,23 +171,12 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 // reportEarlierEnd reports the status of an srun that has ended to a caller that asks again. It
 // returns false if there is no such srun.
 func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, caller *srun.Caller) (bool, error) {
-	j.mu.Lock()
-	r := lc.sruns[key]
-	j.mu.Unlock()
-	if r == nil {
-		return false, nil
-	}
-	// The caller asks only because the runner is gone.
-	how, err := r.Wait(ctx)
-	if errors.Is(err, srun.ErrGone) {
-		how = syscall.WaitStatus(syscall.SIGKILL)
-	} else if err != nil {
+	status, known, err := lc.sruns.EndOf(ctx, key)
+	if err != nil || !known {
 		return false, err
 	}
-	return true, caller.Report(key, how)
+	return true, caller.Report(key, status)
 }
-
-var keyPattern = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
 
 // keyFor returns a new key for "", else it checks the key.
 func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
@@ -193,54 +185,9 @@ func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 	if key == "" {
 		lc.note.SrunKeys++
 		j.saveNote(lc)
-		return fmt.Sprintf("s%d-%d", lc.index, lc.note.SrunKeys), nil
+		return steps.NewKey(lc.index, lc.note.SrunKeys), nil
 	}
-	if !keyPattern.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", lc.index)) {
-		return "", fmt.Errorf("key %q does not belong to this capsule", key)
-	}
-	return key, nil
-}
-
-// stepLayout returns the nodes of this run for a step and its tasks.
-func (j *job) stepLayout(key string) (srun.Layout, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	l := srun.Layout{Nodes: j.placement.NodeTranslation()}
-	if j.resumePoint == nil {
-		return l, nil
-	}
-	capsules, err := j.resumePoint.meta.StepTasks(key)
-	if err != nil {
-		return l, err
-	}
-	for _, k := range capsules {
-		l.Tasks = append(l.Tasks, j.placement.NodeOf(k))
-	}
-	l.Overcommit = len(j.placement.Today) < len(j.placement.First)
-	return l, nil
-}
-
-// stepOutputs returns the files that slurmstepd wrote for a step that is to be restored.
-func (j *job) stepOutputs(key string) []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.resumePoint == nil {
-		return nil
-	}
-	var all []string
-	for _, c := range j.resumePoint.meta.Capsules {
-		for _, p := range c.Programs {
-			if k, _, ok := records.ParseTaskName(p.Name); !ok || k != key {
-				continue
-			}
-			for _, path := range p.Image.Program.Stdio[1:] {
-				if filepath.IsAbs(path) && !slices.Contains(all, path) {
-					all = append(all, path)
-				}
-			}
-		}
-	}
-	return all
+	return key, steps.CheckKey(lc.index, key)
 }
 
 // callerCapsule returns the capsule of a caller, by its PID namespace, which a process cannot
@@ -273,13 +220,11 @@ func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) 
 
 // Signal sends a signal to an srun of the caller's capsule.
 func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig syscall.Signal) error {
-	j, lc, err := c.callerCapsule(who)
+	_, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err
 	}
-	j.mu.Lock()
-	r := lc.sruns[key]
-	j.mu.Unlock()
+	r := lc.sruns.Get(key)
 	if r == nil {
 		return fmt.Errorf("srun %q: %w", key, errNoProcess)
 	}
@@ -309,29 +254,5 @@ func (j *job) wardenCgroups(lc *localCapsule) []string {
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()
-	return cgroupsOf(pid)
-}
-
-// supplementaryGroups returns a process's supplementary groups.
-func supplementaryGroups(pid int) ([]uint32, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(b)) {
-		list, ok := strings.CutPrefix(line, "Groups:")
-		if !ok {
-			continue
-		}
-		var groups []uint32
-		for _, g := range strings.Fields(list) {
-			n, err := strconv.ParseUint(g, 10, 32)
-			if err != nil {
-				return nil, err
-			}
-			groups = append(groups, uint32(n))
-		}
-		return groups, nil
-	}
-	return nil, fmt.Errorf("PID %d: no groups", pid)
+	return processes.CgroupsOf(pid)
 }

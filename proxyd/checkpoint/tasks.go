@@ -7,20 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
-
-// A checkpoint must contain all of a job. A checkpoint without a part, because a node lost it or
-// has not started it yet, would be the newest, and the job would be restored from it.
-
-// errTasksMissing prevents a checkpoint while tasks of a step are missing. They may be about to
-// start.
-var errTasksMissing = errors.New("not all tasks have started")
 
 // errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")
@@ -61,28 +55,14 @@ func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsu
 		return err
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	n := steps.Count(lc.note.TaskCounts, programs, ended, lc.note.FinishedTasks)
+	j.mu.Unlock()
 	if r.TaskCounts == nil {
 		r.TaskCounts, r.TasksHere = map[string]int{}, map[string]int{}
 	}
-	for key, n := range lc.note.TaskCounts {
-		r.TaskCounts[key] = n
-	}
-	seen := map[string]bool{}
-	see := func(program string) {
-		if key, _, ok := records.ParseTaskName(program); ok && !seen[program] {
-			seen[program] = true
-			r.TasksHere[key]++
-		}
-	}
-	for _, p := range programs {
-		see(p.Name)
-	}
-	for program := range ended {
-		see(program)
-	}
-	for program := range lc.note.FinishedTasks {
-		see(program)
+	maps.Copy(r.TaskCounts, n.Everywhere)
+	for key, n := range n.Here {
+		r.TasksHere[key] += n
 	}
 	return nil
 }
@@ -100,20 +80,9 @@ func (a *attempt) checkComplete() error {
 			}
 		}
 	}
-	steps := a.runningSteps()
-	want, have := map[string]int{}, map[string]int{}
+	var counts []steps.Counts
 	for _, r := range a.reports {
-		for key, n := range r.TaskCounts {
-			want[key] = max(want[key], n)
-		}
-		for key, n := range r.TasksHere {
-			have[key] += n
-		}
+		counts = append(counts, steps.Counts{Everywhere: r.TaskCounts, Here: r.TasksHere})
 	}
-	for key, n := range want {
-		if slices.Contains(steps, key) && have[key] < n {
-			return fmt.Errorf("%w: step %s has %d of %d", errTasksMissing, key, have[key], n)
-		}
-	}
-	return nil
+	return steps.CheckComplete(a.runningSteps(), counts)
 }

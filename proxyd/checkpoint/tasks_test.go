@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 )
 
 // TestCheckComplete: a checkpoint that lacks a part of the job is refused.
@@ -25,8 +26,8 @@ func TestCheckComplete(t *testing.T) {
 	}{
 		"a script alone":                    {nil, two(&prepareReply{Capsules: 1}, &prepareReply{}), nil},
 		"all tasks":                         {nil, two(step(2, 1, "s0-1"), step(2, 1)), nil},
-		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), errTasksMissing},
-		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), errTasksMissing},
+		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), steps.ErrTasksMissing},
+		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), steps.ErrTasksMissing},
 		"a step that is over":               {nil, two(step(2, 1), &prepareReply{}), nil},
 		"no task yet":                       {nil, two(&prepareReply{Capsules: 1, Steps: []string{"s0-1"}}, &prepareReply{}), nil},
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},

@@ -9,16 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
@@ -31,7 +27,7 @@ type View struct {
 	Run       int
 	Leader    string // "": this node knows of no run
 	Capsules  []CapsuleView
-	Obstacles []Obstacle
+	Obstacles []processes.Obstacle
 	Events    []records.Event
 }
 
@@ -155,9 +151,9 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		}
 		v := CapsuleView{Index: lc.index, Node: j.c.Node}
 		for _, p := range programs {
-			pv := ProgramView{Program: p, Resident: residentBytes(p)}
+			pv := ProgramView{Program: p, Resident: processes.ResidentBytes(p)}
 			if !p.Ended && p.First > 0 {
-				pv.Since, pv.Command = processInfo(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
+				pv.Since, pv.Command = processes.Info(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
 			}
 			v.Programs = append(v.Programs, pv)
 		}
@@ -170,34 +166,6 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 	}
 	return views, nil
 }
-
-// processInfo returns the start time and the command of a process, by its folder in a /proc; zero
-// values if the process has ended.
-func processInfo(dir string) (since time.Time, command string) {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return since, ""
-	}
-	// The name in parentheses may contain parentheses and blanks. starttime is field 22.
-	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	var now unix.Timespec
-	if len(f) > 19 && unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) == nil {
-		if ticks, err := strconv.ParseInt(f[19], 10, 64); err == nil {
-			const hz = 100 // USER_HZ of all supported machines
-			since = time.Now().Add(time.Duration(ticks)*time.Second/hz - time.Duration(now.Nano())).Round(time.Millisecond)
-		}
-	}
-	if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
-		command = strings.TrimRight(strings.ReplaceAll(string(b), "\x00", " "), " ")
-	}
-	if len(command) > maxCommand {
-		command = command[:maxCommand] + "…"
-	}
-	return since, strings.ToValidUTF8(command, "?")
-}
-
-// maxCommand keeps a command to a line of a table.
-const maxCommand = 120
 
 // errNothingHere returns the error for a job without programs on this node. A protected job has
 // lost them, for example by a power failure: Slurm will notice that and run the job again.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func TestJobCgroup(t *testing.T) {
 			t.Errorf("path %s: job cgroup %q, want %q", path, got, want)
 		}
 	}
-	if got := deviceCgroup("", 2); got != "" {
+	if got := DeviceCgroup("", 2); got != "" {
 		t.Errorf("job cgroup %q without a cgroup hierarchy", got)
 	}
 }
@@ -64,20 +64,19 @@ func TestJobCgroupHere(t *testing.T) {
 			os.Remove(dir)
 		}
 	})
-	c := &Conductor{Config: Config{Cgroups: root}}
-	if got := c.jobCgroupHere(id); got != "" {
+	if got := JobCgroupHere(root, id); got != "" {
 		t.Errorf("job cgroup %q before it exists", got)
 	}
 	if err := os.WriteFile(filepath.Join(step, "slurm", "cgroup.procs"), []byte(strconv.Itoa(stepd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.jobCgroupHere(id); got != job {
+	if got := JobCgroupHere(root, id); got != job {
 		t.Errorf("job cgroup %q, want %q", got, job)
 	}
-	if got := c.jobCgroupHere(id / 10); got != "" {
+	if got := JobCgroupHere(root, id/10); got != "" {
 		t.Errorf("cgroup of another job: %q", got)
 	}
-	if err := removeEmptyCgroup(job); err != nil {
+	if err := RemoveEmptyCgroup(job); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(job); err != nil {
@@ -91,7 +90,7 @@ func TestJobCgroupHere(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := removeEmptyCgroup(job); err != nil {
+		if err := RemoveEmptyCgroup(job); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +68,7 @@ func TestSystemExecutables(t *testing.T) {
 	libc := func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") }
 	var got []string
 	for range 1000 { // until the loader has done its work
-		if got = systemExecutables("/", programs, func(path string) bool { return path == "/ours" }); slices.ContainsFunc(got, libc) {
+		if got = SystemExecutables("/", programs, func(path string) bool { return path == "/ours" }); slices.ContainsFunc(got, libc) {
 			break
 		}
 	}
@@ -78,12 +79,18 @@ func TestSystemExecutables(t *testing.T) {
 	if err != nil || then.Files[sleep] == "" {
 		t.Fatalf("%v, %v", then.Files, err)
 	}
-	c := &Conductor{Config: Config{Node: "n2"}}
-	if err := c.checkCompatible(&records.CapsuleMeta{Fingerprint: then}); err != nil {
+	check := func() error {
+		here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(then.Files))...)
+		if err != nil {
+			return err
+		}
+		return host.Compatible(then, here)
+	}
+	if err := check(); err != nil {
 		t.Errorf("on the same node: %v", err)
 	}
 	then.Files[sleep] = "0123456789abcdef"
-	if err := c.checkCompatible(&records.CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
+	if err := check(); err == nil || !strings.Contains(err.Error(), "incompatible node: "+sleep+" is another build (") {
 		t.Errorf("on a node with another build: %v", err)
 	}
 }

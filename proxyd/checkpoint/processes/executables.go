@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
 	"bufio"
@@ -18,16 +18,16 @@ import (
 // most.
 const maxExecutables = 4096
 
-// systemExecutables returns the files of the system whose code the programs of a capsule run, by
+// SystemExecutables returns the files of the system whose code the programs of a capsule run, by
 // their paths in root, the capsule's. Unchanged pages of them are in no image, so a node with
 // another build of such a file would restore other code. Files of users are not included: they
 // are on shared file systems or travel with the capsule. Files of the kit are the same on every
 // node.
-func systemExecutables(root string, programs []capsule.Program, ours func(path string) bool) []string {
+func SystemExecutables(root string, programs []capsule.Program, ours func(path string) bool) []string {
 	var paths []string
 	seen := map[string]bool{}
 	for _, p := range programs {
-		for _, pid := range cgroupProcesses(p.Cgroup) {
+		for _, pid := range InCgroup(p.Cgroup) {
 			for _, path := range mappedExecutables(pid) {
 				if seen[path] || ours(path) || len(paths) >= maxExecutables {
 					continue
@@ -68,9 +68,4 @@ func mappedExecutables(pid int) []string {
 func isRootFile(path string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(path, &st) == nil && st.Uid == 0 && st.Mode&syscall.S_IFMT == syscall.S_IFREG
-}
-
-// isKitFile tells whether a path within a capsule belongs to the kit.
-func (c *Conductor) isKitFile(path string) bool {
-	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
 }

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,8 +16,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 )
 
 // Slurm's limits of memory and processors for the job apply to its device servers too: their
@@ -30,9 +27,9 @@ import (
 // varies.
 const stepPrefix = "step_"
 
-// jobCgroup returns the folder of the cgroup v2 of the job to whose step a process belongs; "" if
+// JobCgroup returns the folder of the cgroup v2 of the job to whose step a process belongs; "" if
 // there is none.
-func jobCgroup(root string, pid int) string {
+func JobCgroup(root string, pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil || root == "" {
 		return ""
@@ -57,19 +54,19 @@ func jobCgroupPath(root, path string) string {
 	return filepath.Join(root, job)
 }
 
-// deviceCgroup returns the path of the cgroup for a capsule's device server within a job's; ""
+// DeviceCgroup returns the path of the cgroup for a capsule's device server within a job's; ""
 // for none.
-func deviceCgroup(job string, index int) string {
+func DeviceCgroup(job string, index int) string {
 	if job == "" {
 		return ""
 	}
 	return filepath.Join(job, fmt.Sprintf("sing-devices-%d", index))
 }
 
-// jobCgroupHere returns the job's cgroup on this node; "" if Slurm has not made it yet. On a node
+// JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node
 // without the batch script, a restored job has none before its steps start, except that of an
 // extern step.
-func (c *Conductor) jobCgroupHere(job uint32) string {
+func JobCgroupHere(root string, job uint32) string {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
 		return ""
@@ -77,7 +74,7 @@ func (c *Conductor) jobCgroupHere(job uint32) string {
 	for _, e := range all {
 		pid, err := strconv.Atoi(e.Name())
 		if err == nil && isStepdOf(pid, job) {
-			if g := jobCgroup(c.Cgroups, pid); g != "" {
+			if g := JobCgroup(root, pid); g != "" {
 				return g
 			}
 		}
@@ -97,34 +94,8 @@ func isStepdOf(pid int, job uint32) bool {
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
 }
 
-// enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
-// server was started before the cgroup existed. Memory that the server holds already is not
-// counted.
-func (j *job) enterJobCgroup(lc *localCapsule, task int) {
-	if lc.devices == nil || lc.devices.Cgroup() != "" {
-		return
-	}
-	g := deviceCgroup(jobCgroup(j.c.Cgroups, task), lc.index)
-	if g == "" {
-		return
-	}
-	if err := lc.devices.Enter(g); err != nil {
-		j.log.Warn("the job's limits do not apply to its device server", "capsule", lc.index, "error", err)
-	}
-}
-
-// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty. It
-// may be called twice.
-func endDeviceServer(ctx context.Context, s *life.Server) error {
-	g := s.Cgroup()
-	if err := s.End(ctx); err != nil || g == "" {
-		return err
-	}
-	return removeEmptyCgroup(filepath.Dir(g))
-}
-
-// removeEmptyCgroup removes a cgroup unless it is in use.
-func removeEmptyCgroup(group string) error {
+// RemoveEmptyCgroup removes a cgroup unless it is in use.
+func RemoveEmptyCgroup(group string) error {
 	err := os.Remove(group)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil
@@ -132,9 +103,9 @@ func removeEmptyCgroup(group string) error {
 	return err
 }
 
-// cgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. It returns
+// CgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. It returns
 // nil for a process that has ended.
-func cgroupsOf(pid int) []string {
+func CgroupsOf(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
 	"bufio"
@@ -15,16 +15,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-)
-
-// Answers of the capsule's init when a program, or its processes, have ended.
-const (
-	errNoProgram = syscall.ENOENT
-	errNoProcess = syscall.ESRCH
 )
 
 // Obstacle is a part of a job that cannot be captured.
@@ -39,8 +32,8 @@ type Obstacle struct {
 	Since time.Time `json:"-"` // first attempt that found it
 }
 
-// withSince sets the node, and the time at which the obstacle was first seen.
-func (o Obstacle) withSince(node string, now time.Time, before []Obstacle) Obstacle {
+// WithSince sets the node, and the time at which the obstacle was first seen.
+func (o Obstacle) WithSince(node string, now time.Time, before []Obstacle) Obstacle {
 	o.Node, o.Since = node, now
 	for _, old := range before {
 		if o.Since = old.Since; o == old {
@@ -66,13 +59,10 @@ var uncapturableDevices = []struct{ prefix, what string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself"},
 }
 
-// findObstacles looks for what cannot be captured in the programs of a capsule. CRIU finds the
-// rest later; then the checkpoint only takes longer to fail.
-func (j *job) findObstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obstacle, error) {
-	j.mu.Lock()
-	ours := j.rec.Addresses
-	j.mu.Unlock()
-	outside, err := outsideConnections(c.PID(), func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
+// FindObstacles looks for what cannot be captured in the programs of a capsule, whose init is init. ours are the
+// addresses of the job's capsules. CRIU finds the rest later; then the checkpoint only takes longer to fail.
+func FindObstacles(init int, programs []capsule.Program, ours []netip.Addr) ([]Obstacle, error) {
+	outside, err := outsideConnections(init, func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +71,8 @@ func (j *job) findObstacles(c *capsule.Capsule, programs []capsule.Program) ([]O
 		if p.Ended || p.Waiting {
 			continue
 		}
-		pids := cgroupProcesses(p.Cgroup)
-		own := terminalsOf(c.PID(), pids)
+		pids := InCgroup(p.Cgroup)
+		own := terminalsOf(init, pids)
 		for _, pid := range pids {
 			found = append(found, processObstacles(p, pid, outside, own)...)
 		}
@@ -98,7 +88,7 @@ func processObstacles(p capsule.Program, pid int, outside map[string]string, own
 	}
 	var found []Obstacle
 	see := func(what string) {
-		o := Obstacle{Program: p.Name, PID: namespacePID(pid), Name: commandName(pid), What: what}
+		o := Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what}
 		if !slices.Contains(found, o) {
 			found = append(found, o)
 		}
@@ -170,57 +160,4 @@ func parseAddrPort(s string) (netip.AddrPort, bool) {
 	}
 	addr, ok := netip.AddrFromSlice(b)
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
-}
-
-// cgroupProcesses returns the PIDs of a program's processes, in this daemon's PID namespace.
-func cgroupProcesses(cgroup string) []int {
-	b, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
-	if err != nil {
-		return nil // the program has ended
-	}
-	var all []int
-	for _, w := range strings.Fields(string(b)) {
-		if pid, err := strconv.Atoi(w); err == nil && pid != 0 {
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
-// namespacePID returns a process's PID in its own namespace.
-func namespacePID(pid int) int {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(b)) {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			w := strings.Fields(list)
-			n, _ := strconv.Atoi(w[len(w)-1])
-			return n
-		}
-	}
-	return pid
-}
-
-func commandName(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil {
-		return "a process"
-	}
-	return strings.TrimSpace(string(b))
-}
-
-// residentBytes returns an upper bound, roughly, of the size of a program's images.
-func residentBytes(p capsule.Program) uint64 {
-	var sum uint64
-	page := uint64(os.Getpagesize())
-	for _, pid := range cgroupProcesses(p.Cgroup) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-		if err != nil {
-			continue
-		}
-		var size, resident uint64
-		if _, err := fmt.Sscan(string(b), &size, &resident); err == nil {
-			sum += resident * page
-		}
-	}
-	return sum
 }

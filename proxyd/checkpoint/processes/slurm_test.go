@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package processes
 
 import (
 	"context"
@@ -30,7 +30,6 @@ func TestSlurmDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Conductor{Config: Config{Cgroups: root}}
 	srun := exec.CommandContext(ctx, "srun", "-n1", "--mem=30", "-J", "devices", "sleep", "1000")
 	if err := srun.Start(); err != nil {
 		t.Fatal(err)
@@ -42,7 +41,7 @@ func TestSlurmDevices(t *testing.T) {
 		out, _ := exec.CommandContext(ctx, "squeue", "-h", "-n", "devices", "-o", "%A").Output()
 		n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 32)
 		if id = uint32(n); err == nil {
-			job = c.jobCgroupHere(id)
+			job = JobCgroupHere(root, id)
 		}
 		return job != ""
 	})
@@ -50,7 +49,7 @@ func TestSlurmDevices(t *testing.T) {
 		limit, err := os.ReadFile(filepath.Join(job, "memory.max"))
 		return err == nil && strings.TrimSpace(string(limit)) == strconv.Itoa(30<<20)
 	})
-	group := deviceCgroup(job, 0)
+	group := DeviceCgroup(job, 0)
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func TestSlurmDevices(t *testing.T) {
 	if err := os.Remove(group); err != nil {
 		t.Error(err)
 	}
-	if err := removeEmptyCgroup(job); err != nil {
+	if err := RemoveEmptyCgroup(job); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(job); err == nil {

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseAddrPort(t *testing.T) {
+	for in, want := range map[string]string{
+		"0100007F:1F90":                         "127.0.0.1:8080",
+		"0000000000000000FFFF00000100007F:0016": "127.0.0.1:22",
+		"00000000000000000000000001000000:0016": "[::1]:22",
+	} {
+		if got, ok := parseAddrPort(in); !ok || got.String() != want {
+			t.Errorf("%s: %s %v", in, got, ok)
+		}
+	}
+	for _, bad := range []string{"", "x", "0100007F", "01:16", "0100007F:x"} {
+		if got, ok := parseAddrPort(bad); ok {
+			t.Errorf("%q: %s", bad, got)
+		}
+	}
+}
+
+func TestPMI(t *testing.T) {
+	for environ, want := range map[string]string{
+		"SLURM_JOB_ID=26\x00PMI_FD=16\x00PMI_JOBID=26.0\x00PMI_RANK=0\x00": "16",
+		"PMI_FD=16\x00PMI_RANK=0\x00SLURM_JOB_ID=26\x00":                   "", // mpiexec
+		"SLURM_JOB_ID=2\x00PMI_FD=16\x00PMI_JOBID=26.0\x00":                "",
+		"PMI_FD=16\x00PMI_JOBID=.0\x00":                                    "",
+		"":                                                                 "",
+	} {
+		if got := pmiDescriptor(environ); got != want {
+			t.Errorf("%q: %q, want %q", environ, got, want)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	since, command := Info("/proc/self")
+	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {
+		t.Errorf("%s, %s", since, command)
+	}
+	if since, command := Info("/proc/0"); !since.IsZero() || command != "" {
+		t.Errorf("process that has ended: %s, %s", since, command)
+	}
+}
+
+// TestObstacleAge: an obstacle that is found again keeps its age.
+func TestObstacleAge(t *testing.T) {
+	o := Obstacle{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal"}
+	first := o.WithSince("n1", time.Unix(1, 0), nil)
+	again := o.WithSince("n1", time.Unix(2, 0), []Obstacle{o.WithSince("n2", time.Unix(0, 0), nil), first})
+	other := o.WithSince("n3", time.Unix(3, 0), []Obstacle{first})
+	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
+		t.Errorf("%v %v %v", first, again, other)
+	}
+}

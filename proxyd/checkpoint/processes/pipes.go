@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipePollInterval is the time between two looks into a pipe. The kernel notifies only writers,
+// not other processes, when a pipe becomes empty.
+const pipePollInterval = 2 * time.Millisecond
+
+// WaitForEmptyPipe waits until the process pid, which has the reading end of a pipe, has read
+// everything.
+func WaitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
+	f, err := openPipeOf(pid, pipe)
+	if err != nil || f == nil {
+		return err // nil: the process has closed the pipe and forwards nothing more
+	}
+	defer f.Close()
+	tick := time.NewTicker(pipePollInterval)
+	defer tick.Stop()
+	for {
+		n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// openPipeOf opens a pipe of a process. It returns nil if the process has no such pipe.
+func openPipeOf(pid int, pipe string) (*os.File, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil // the process has ended
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if to, err := os.Readlink(path); err != nil || to != pipe {
+			continue
+		}
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		return os.NewFile(uintptr(fd), pipe), nil
+	}
+	return nil, nil
+}
