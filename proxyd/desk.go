@@ -18,6 +18,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -148,7 +149,7 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 	out.Leader = v.Leader
 	o := v.Record.Options
 	out.Options = map[string]string{}
-	for k, val := range map[string]string{"gpus": o.GPUs, "on-failure": o.OnFailure, "exclude": strings.Join(o.Exclude, ",")} {
+	for k, val := range map[string]string{"gpus": o.GPUs, "on-failure": o.OnFailure, "outside": o.Outside, "exclude": strings.Join(o.Exclude, ",")} {
 		if val != "" {
 			out.Options[k] = val
 		}
@@ -174,11 +175,19 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 		out.Capsules = append(out.Capsules, c)
 	}
 	for _, o := range v.Obstacles {
-		out.Obstacles = append(out.Obstacles, &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Node: o.Node, Since: stamp(o.Since)})
+		out.Obstacles = append(out.Obstacles, obstacleOf(o))
+	}
+	for _, o := range v.Outside {
+		out.Outside = append(out.Outside, obstacleOf(o))
 	}
 	for _, e := range v.Events {
 		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
 	}
+}
+
+// obstacleOf is an obstacle in the contract's words.
+func obstacleOf(o processes.Obstacle) *rpc.Obstacle {
+	return &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure, Node: o.Node, Since: stamp(o.Since)}
 }
 
 // devicesOf is what a device server says of itself, nil if there is none.
@@ -294,7 +303,7 @@ func explain(job, leader, here string, err error) error {
 	case errors.As(err, &o):
 		e := &rpc.Error{Kind: rpc.ErrObstacle, Text: err.Error()}
 		for _, x := range o.Obstacles {
-			e.Obstacles = append(e.Obstacles, &rpc.Obstacle{Program: x.Program, Pid: int64(x.PID), Command: x.Name, What: x.What, Node: x.Node, Since: stamp(x.Since)})
+			e.Obstacles = append(e.Obstacles, obstacleOf(x))
 		}
 		return e
 	case errors.As(err, &space):

@@ -14,7 +14,7 @@
 /* Of Slurm's: what it forwards an option by, and where a program finds it again. */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
-enum { SELF = 0, OPTIONS = 6 };
+enum { SELF = 0, OPTIONS = 7 };
 
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
@@ -37,11 +37,11 @@ static const struct row {
 		.flag = "singularity",
 		.key = "singularity",
 		.forwarded = FORWARDED "singularity",
-		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact and exclude=, separated by commas",
+		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact, outside= and exclude=, separated by commas",
 		.value = "[KEY=VALUE,...]",
 		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
-			"stood; KEY is interval, gpus, on-failure, exact or exclude, as below; \"off\" switches it off",
+			"stood; KEY is interval, gpus, on-failure, exact, outside or exclude, as below; \"off\" switches it off",
 	},
 	{
 		.flag = "singularity-interval",
@@ -85,6 +85,17 @@ static const struct row {
 			"real ones",
 		.check = value_exact,
 		.bare = true,
+	},
+	{
+		.flag = "singularity-outside",
+		.brief = "outside",
+		.key = "outside",
+		.forwarded = FORWARDED "singularity_outside",
+		.accepted = "reset or refuse",
+		.value = "reset|refuse",
+		.help = "connections to other than the job's own nodes when the job resumes: the program finds them reset, "
+			"as after a failure of the network, or the job is not captured while it has any",
+		.check = value_outside,
 	},
 	{
 		.flag = "singularity-exclude",

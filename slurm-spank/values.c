@@ -125,6 +125,15 @@ const char *value_on_failure(const char *text, char out[VALUE_SIZE])
 	return (NULL);
 }
 
+const char *value_outside(const char *text, char out[VALUE_SIZE])
+{
+	if (strcmp(text, "reset") != 0 && strcmp(text, "refuse") != 0)
+		return ("neither of the two");
+	snprintf(out, VALUE_SIZE, "%s", text);
+
+	return (NULL);
+}
+
 const char *value_exact(const char *text, char out[VALUE_SIZE])
 {
 	if (*text && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)

@@ -76,7 +76,8 @@ enum {
 #define SING_KEY_PLUGIN "plugin"
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
- * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), exclude (paths, with commas between).
+ * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, refuse),
+ * exclude (paths, with commas between).
  */
 
 #define SING_STEP_BATCH "batch"

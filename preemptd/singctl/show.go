@@ -110,6 +110,12 @@ func (a *app) printJob(j *rpc.Job) {
 			fmt.Fprintln(w)
 		}
 	}
+	if len(j.GetOutside()) > 0 {
+		fmt.Fprintln(w, "\nconnected to outside of the job:")
+		for _, o := range j.GetOutside() {
+			fmt.Fprintf(w, "  %s\n", obstacleText(o))
+		}
+	}
 	if len(j.GetTimeline()) > 0 {
 		rows := [][]string{{"TIME", "EVENT", "WHERE", "WHAT"}}
 		for _, e := range j.GetTimeline() {

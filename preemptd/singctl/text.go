@@ -96,6 +96,9 @@ func obstacleText(o *rpc.Obstacle) string {
 		}
 	}
 	s += ": " + o.GetWhat()
+	if o.GetCure() != "" {
+		s += ": " + o.GetCure()
+	}
 	return safeLine(strings.TrimPrefix(s, ": "))
 }
 

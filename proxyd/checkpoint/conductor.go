@@ -50,6 +50,7 @@ type Config struct {
 	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none
 	OnTimeLimit string          // "requeue", "hold" or "end"
 	OnFailure   string          // after a failed restore, unless the job has its own: "hold" or "restart"
+	Outside     string          // connections to outside of the job, unless the job has its own: "reset" or "refuse"
 	Without     string          // for a requeued job without a checkpoint: "restart" or "hold"
 	Keep        store.Retention // for checkpoints of running jobs
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -220,10 +219,6 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	var r prepareReply
 	j.mu.Lock()
 	other, gaveUp, told := j.membership, j.givenUp, j.signalForwarded
-	var addresses []netip.Addr
-	if j.rec != nil {
-		addresses = j.rec.Addresses
-	}
 	if gaveUp || told {
 		j.mu.Unlock()
 		if told {
@@ -260,11 +255,14 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 			r.Programs++
 			r.Bytes += processes.ResidentBytes(p)
 		}
-		found, err := processes.FindObstacles(lc.capsule.PID(), programs, addresses)
-		if err != nil {
-			return r, err
+		r.Obstacles = append(r.Obstacles, processes.FindObstacles(lc.capsule.PID(), programs)...)
+		if j.refusesOutside() {
+			sockets, err := j.findOutside(lc, programs)
+			if err != nil {
+				return r, err
+			}
+			r.Obstacles = append(r.Obstacles, processes.OutsideObstacles(sockets, cureRefused)...)
 		}
-		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
 		j.mu.Unlock()

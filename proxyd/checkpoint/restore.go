@@ -133,6 +133,9 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if err != nil {
 		return err
 	}
+	if err := j.resetOutside(lc, capsule.Program{Name: program, Cgroup: group}); err != nil {
+		return err
+	}
 	if err := j.adoptProcesses(ctx, lc, m, group); err != nil {
 		return err
 	}

@@ -28,15 +28,17 @@ type View struct {
 	Leader    string // "": this node knows of no run
 	Capsules  []CapsuleView
 	Obstacles []processes.Obstacle
+	Outside   []processes.Obstacle // connections to outside, which a restore resets
 	Events    []records.Event
 }
 
 // CapsuleView describes a capsule.
 type CapsuleView struct {
-	Index    int            `json:"index"`
-	Node     string         `json:"node"`
-	Programs []ProgramView  `json:"programs"`
-	Devices  *server.Status `json:"devices,omitempty"`
+	Index    int                  `json:"index"`
+	Node     string               `json:"node"`
+	Programs []ProgramView        `json:"programs"`
+	Devices  *server.Status       `json:"devices,omitempty"`
+	Outside  []processes.Obstacle `json:"outside,omitempty"` // connections to outside, which a restore resets
 }
 
 // ProgramView describes a program.
@@ -114,6 +116,10 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	for _, cv := range j.viewAll(ctx, today) {
 		if cv.Index < len(v.Capsules) {
 			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
+			for _, o := range cv.Outside {
+				o.Node = cv.Node
+				v.Outside = append(v.Outside, o)
+			}
 		}
 	}
 	return v, nil
@@ -156,6 +162,13 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 				pv.Since, pv.Command = processes.Info(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
 			}
 			v.Programs = append(v.Programs, pv)
+		}
+		if !j.refusesOutside() {
+			sockets, err := j.findOutside(lc, programs)
+			if err != nil {
+				j.log.Info("describe the job", "error", err)
+			}
+			v.Outside = processes.OutsideObstacles(sockets, cureReset)
 		}
 		if lc.devices != nil {
 			if v.Devices, err = lc.devices.Status(ctx); err != nil {

@@ -36,6 +36,7 @@ type Config struct {
 	OnTimeLimit       string
 	WithoutCheckpoint string
 	OnFailure         string
+	Outside           string
 	Keep              int
 	KeepFor           time.Duration
 

@@ -39,6 +39,8 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: choice(func(c *Config) *string { return &c.WithoutCheckpoint }, "restart", "hold")},
 	{Name: "on_failure", Default: "hold", Meaning: "What becomes of a job whose checkpoint cannot be restored, unless it says so itself: hold or restart.",
 		Set: choice(func(c *Config) *string { return &c.OnFailure }, "hold", "restart")},
+	{Name: "outside", Default: "reset", Meaning: "What becomes of a job's TCP connections to other than its own nodes when it resumes, unless it says so itself:\nreset (its programs find them reset) or refuse (the job is not captured while it has any).",
+		Set: choice(func(c *Config) *string { return &c.Outside }, "reset", "refuse")},
 	{Name: "keep", Default: "2", Meaning: "Newest checkpoints of each job that are kept.",
 		Set: table.Number(func(c *Config) *int { return &c.Keep }, 1, 1000)},
 	{Name: "keep_for", Default: "7d", Meaning: "How long checkpoints of jobs that have ended are kept. 0: they go at the next collection.",

@@ -56,7 +56,7 @@
 // # Limits
 //
 //   - IPv4 only: eth0 has no IPv6 address; lo has ::1.
-//   - A connection to the outside, or between a node and a capsule, ends with a move.
+//   - A connection to the outside, or between a node and a capsule, ends with a move: ResetConnections.
 //   - The host of a node behind a gateway cannot reach a capsule: only capsules' packets travel in vxlan.
 //   - A packet filter of the node's own that drops what is forwarded also drops what is
 //     forwarded to and from capsules. Open finds those in nftables: see Overlay.Notes.

@@ -102,17 +102,7 @@ func Locked(pid int) (locked bool, err error) {
 
 // withinNetworkOf runs f with a new transaction in the network namespace of a process.
 func withinNetworkOf(pid int, f func(*nftables.Conn) error) error {
-	node, err := ownNetns()
-	if err != nil {
-		return err
-	}
-	defer node.Close()
-	ns, err := capsuleNetns(pid, node)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return withinNamespace(ns, func() error {
+	return withinNetworkNamespace(pid, func() error {
 		c, err := newTransaction()
 		if err != nil {
 			return err

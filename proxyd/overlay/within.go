@@ -44,6 +44,21 @@ func withinNamespace(ns *os.File, f func() error) error {
 	return <-done
 }
 
+// withinNetworkNamespace runs f on a thread in the network namespace of a capsule's process.
+func withinNetworkNamespace(pid int, f func() error) error {
+	node, err := ownNetns()
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	ns, err := capsuleNetns(pid, node)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return withinNamespace(ns, f)
+}
+
 // ownNetns opens the caller's network namespace. The process's first thread, to which /proc/self
 // refers, may be in another namespace.
 func ownNetns() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }

@@ -522,6 +522,7 @@ type Job struct {
 	Obstacles     []*Obstacle            `protobuf:"bytes,11,rep,name=obstacles,proto3" json:"obstacles,omitempty"` // what kept the last checkpoint from being made
 	Timeline      []*Event               `protobuf:"bytes,12,rep,name=timeline,proto3" json:"timeline,omitempty"`
 	Comment       string                 `protobuf:"bytes,13,opt,name=comment,proto3" json:"comment,omitempty"` // as in Slurm
+	Outside       []*Obstacle            `protobuf:"bytes,14,rep,name=outside,proto3" json:"outside,omitempty"` // connections to outside of the job, which a restore resets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +646,13 @@ func (x *Job) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *Job) GetOutside() []*Obstacle {
+	if x != nil {
+		return x.Outside
+	}
+	return nil
 }
 
 type Capsule struct {
@@ -1362,6 +1370,7 @@ type Obstacle struct {
 	What          string                 `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"` // "connection to 192.0.2.7:443, outside of the job"
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Cure          string                 `protobuf:"bytes,7,opt,name=cure,proto3" json:"cure,omitempty"` // what the user can do about it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1438,10 +1447,17 @@ func (x *Obstacle) GetNode() string {
 	return ""
 }
 
+func (x *Obstacle) GetCure() string {
+	if x != nil {
+		return x.Cure
+	}
+	return ""
+}
+
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"` // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "held", "begins anew"
+	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"` // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "reset", "held", "begins anew"
 	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"` // nodes
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2542,7 +2558,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04WARN\x10\x02\x12\b\n" +
 	"\x04FAIL\x10\x03\"\x1f\n" +
 	"\vShowRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\xa2\x04\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xdd\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
@@ -2557,7 +2573,8 @@ const file_proxyd_proto_rawDesc = "" +
 	" \x03(\v2!.singularity.proxyd.v1.CheckpointR\vcheckpoints\x12=\n" +
 	"\tobstacles\x18\v \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles\x128\n" +
 	"\btimeline\x18\f \x03(\v2\x1c.singularity.proxyd.v1.EventR\btimeline\x12\x18\n" +
-	"\acomment\x18\r \x01(\tR\acomment\x1a:\n" +
+	"\acomment\x18\r \x01(\tR\acomment\x129\n" +
+	"\aoutside\x18\x0e \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\aoutside\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x01\n" +
@@ -2628,14 +2645,15 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05state\x18\r \x01(\tR\x05state\"P\n" +
 	"\tPhaseTime\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12-\n" +
-	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xaa\x01\n" +
+	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xbe\x01\n" +
 	"\bObstacle\x12\x18\n" +
 	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\tR\acommand\x12\x12\n" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\"w\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
+	"\x04cure\x18\a \x01(\tR\x04cure\"w\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x14\n" +
@@ -2794,55 +2812,56 @@ var file_proxyd_proto_depIdxs = []int32{
 	16, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	18, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
 	19, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	15, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	11, // 9: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	13, // 10: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	14, // 11: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	12, // 12: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	38, // 13: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	38, // 14: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	37, // 15: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	37, // 16: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	37, // 17: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	17, // 18: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	38, // 19: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	37, // 20: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	37, // 21: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	16, // 22: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	27, // 23: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	29, // 24: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	16, // 25: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	38, // 26: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	30, // 27: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	37, // 28: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	18, // 29: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 30: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 31: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 32: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 33: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	20, // 34: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	21, // 35: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	24, // 36: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	26, // 37: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	28, // 38: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	31, // 39: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	33, // 40: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 41: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 42: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 43: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 44: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	23, // 45: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	22, // 46: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	25, // 47: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	23, // 48: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	23, // 49: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	32, // 50: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	34, // 51: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	41, // [41:52] is the sub-list for method output_type
-	30, // [30:41] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	18, // 8: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	15, // 9: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	11, // 10: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	13, // 11: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	14, // 12: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	12, // 13: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	38, // 14: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	38, // 15: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	37, // 16: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	37, // 17: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	37, // 18: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	17, // 19: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	38, // 20: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	37, // 21: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	37, // 22: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	16, // 23: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	27, // 24: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	29, // 25: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	16, // 26: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	38, // 27: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	30, // 28: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	37, // 29: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	18, // 30: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	1,  // 31: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	3,  // 32: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
+	5,  // 33: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	8,  // 34: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	20, // 35: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	21, // 36: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	24, // 37: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	26, // 38: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	28, // 39: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	31, // 40: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	33, // 41: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 42: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 43: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 44: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 45: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	23, // 46: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	22, // 47: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	25, // 48: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	23, // 49: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	23, // 50: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	32, // 51: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	34, // 52: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	42, // [42:53] is the sub-list for method output_type
+	31, // [31:42] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }

@@ -210,7 +210,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 }
 
 // options are the keys of a join that carry what the user asked for.
-var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "exclude"}
+var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "outside", "exclude"}
 
 func parseJoin(m message, who Peer) (Join, error) {
 	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Warden: m.vals["warden"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}

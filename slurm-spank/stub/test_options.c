@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact and exclude=, separated by commas"
+#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact, outside= and exclude=, separated by commas"
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
@@ -34,7 +34,7 @@ static void registered(void)
 	const char *which = getenv("STUB_CONTEXT");
 
 	load(contexts[which ? atoi(which) : 0], NULL);
-	CHECK(options_registered() == 6);
+	CHECK(options_registered() == 7);
 	CHECK(options_documented());
 }
 
@@ -73,6 +73,7 @@ static void refused(void)
 		{ "singularity-gpus", "8-4", "--singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX" },
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
 		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
+		{ "singularity-outside", "keep", "--singularity-outside=keep: neither of the two; accepted: reset or refuse" },
 		{ "singularity", "gpus", "--singularity=gpus: unknown; accepted: " LIST },
 		{ "singularity-exclude", "tmp", "--singularity-exclude=tmp: a relative path; accepted: absolute paths, separated by" },
 	};
@@ -109,8 +110,9 @@ static void exact_in_list(void)
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	give("singularity", "exact,gpus=2");
+	give("singularity", "exact,outside=refuse,gpus=2");
 	ask(&m);
+	CHECK(strcmp(asked(&m, "outside"), "refuse") == 0);
 	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
 	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
 }

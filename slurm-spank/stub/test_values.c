@@ -75,6 +75,16 @@ static void on_failure(void)
 	table(value_on_failure, rows);
 }
 
+static void outside(void)
+{
+	static const struct row rows[] = {
+		{ "reset", "reset" }, { "refuse", "refuse" }, { "", "!neither of the two" },
+		{ "Reset", "!neither of the two" }, { "resetrefuse", "!neither of the two" }, { NULL, NULL },
+	};
+
+	table(value_outside, rows);
+}
+
 static void paths(void)
 {
 	static char longest[VALUE_SIZE + 1];
@@ -171,5 +181,6 @@ static void script(void)
 
 const struct test value_tests[] = {
 	{ "times", times },	{ "gpus", gpus },	  { "on failure", on_failure },
-	{ "paths", paths },	{ "plugstack arguments", arguments }, { "sbatch's script", script }, { NULL, NULL },
+	{ "outside", outside },	{ "paths", paths },	  { "plugstack arguments", arguments },
+	{ "sbatch's script", script }, { NULL, NULL },
 };

@@ -80,14 +80,14 @@ func TestAsked(t *testing.T) {
 			c.ctl(t, "scancel "+job)
 		},
 		"of what stands in the way": func(t *testing.T) {
-			job := c.submit(t, "--singularity --comment=mine", `exec 3<>/dev/tcp/ctl/6817; echo ready; sleep 1000`)
+			job := c.submit(t, "--singularity --singularity-outside=refuse --comment=mine", `exec 3<>/dev/tcp/ctl/6817; echo ready; sleep 1000`)
 			c.reaches(t, job, "ready")
 			c.says(t, "alice", "singctl checkpoint -q "+job, 5, `is connected to \S+:6817, which is outside of the job`)
 			eventually(t, 10*time.Second, func() (bool, string) {
 				said := c.show(t, job, "Comment")
 				return regexp.MustCompile(`^mine; singularity: no checkpoint at [0-9:]+: checkpoint 1: prepare: .*:6817, which is outside`).MatchString(said), said
 			})
-			c.says(t, "alice", "singctl show "+job, 0, `which is outside of the job \(since 20`, `no checkpoint +n[12] +checkpoint 1: prepare`)
+			c.says(t, "alice", "singctl show "+job, 0, `which is outside of the job: close it, .* \(since 20`, `no checkpoint +n[12] +checkpoint 1: prepare`)
 			c.ctl(t, "scancel "+job)
 		},
 		"of damage": func(t *testing.T) {

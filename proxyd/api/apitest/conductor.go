@@ -118,7 +118,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},
 			},
 			Checkpoints: checkpoints,
-			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "connection to 192.0.2.7:22, outside of the job", Since: at(20)}},
+			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: at(20)}},
+			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
 				{Time: at(0), Event: "started", Where: "n1,n2"},
 				{Time: at(30), Event: "requeued", Text: "node n2 failed"},

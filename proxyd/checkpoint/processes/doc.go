@@ -8,5 +8,6 @@
 //	executables.go  the files of the system whose code the processes run
 //	cgroups.go      the cgroup of a job, for its device servers
 //	process.go      one process: its parent, groups, environment, memory
+//	outside.go      TCP connections to outside of the job
 //	pipes.go        waits until a pipe is empty
 package processes

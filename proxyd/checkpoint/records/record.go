@@ -46,13 +46,14 @@ type Options struct {
 	Interval  time.Duration `json:"interval"` // 0: as configured
 	GPUs      string        `json:"gpus,omitempty"`
 	OnFailure string        `json:"on_failure,omitempty"` // "restart" or "hold"; "": as configured
+	Outside   string        `json:"outside,omitempty"`    // "reset" or "refuse"; "": as configured
 	Exact     bool          `json:"exact,omitempty"`      // reductions give the same bits on any placement of the ranks
 	Exclude   []string      `json:"exclude,omitempty"`
 }
 
 // ParseOptions parses the options as the plugin sends them. The plugin has checked the values.
 func ParseOptions(given map[string]string) (Options, error) {
-	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
+	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Outside: given["outside"], Exact: given["exact"] == "yes"}
 	if s := given["interval"]; s != "" {
 		n, err := strconv.ParseUint(s, 10, 31)
 		if err != nil {

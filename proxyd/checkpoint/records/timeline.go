@@ -40,6 +40,7 @@ const (
 	EventReleased     = "left"          // captured, and its processes are ended
 	EventEnded        = "ended"
 	EventRestored     = "restored"
+	EventReset        = "reset" // connections to outside of the job, at a restore
 	EventHeld         = "held"
 	EventRequeued     = "to be run again" // the run has lost a part
 	EventRestart      = "begins anew"

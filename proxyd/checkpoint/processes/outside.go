@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processes
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+)
+
+// OutsideSocket is a descriptor of a process for a TCP connection to outside of its job.
+type OutsideSocket struct {
+	Link string // identifies the socket: several descriptors may share it
+	To   string // address and port of the other end
+
+	program string
+	pid, fd int // in this daemon's PID namespace
+}
+
+// FindOutside returns the descriptors of programs for connections to outside of the job. init is the init of the
+// capsule, and ours are the addresses of the job's capsules.
+func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]OutsideSocket, error) {
+	outside, err := outsideConnections(init, func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
+	if err != nil || len(outside) == 0 {
+		return nil, err
+	}
+	var found []OutsideSocket
+	for _, p := range programs {
+		if p.Ended || p.Waiting {
+			continue
+		}
+		for _, pid := range InCgroup(p.Cgroup) {
+			for fd, link := range descriptorLinks(pid) {
+				if to, ok := outside[link]; ok {
+					found = append(found, OutsideSocket{link, to, p.Name, pid, fd})
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// OutsideObstacles returns an obstacle for each process and address of connections to outside.
+func OutsideObstacles(sockets []OutsideSocket, cure string) []Obstacle {
+	var all []Obstacle
+	for _, s := range sockets {
+		o := Obstacle{
+			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
+			What: "is connected to " + s.To + ", which is outside of the job", Cure: cure,
+		}
+		if !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Open returns a duplicate of the descriptor. The error wraps unix.ESRCH if the process has ended.
+func (s OutsideSocket) Open() (*os.File, error) {
+	process, err := unix.PidfdOpen(s.pid, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(process)
+	got, err := unix.PidfdGetfd(process, s.fd, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_getfd", err)
+	}
+	return os.NewFile(uintptr(got), fmt.Sprintf("descriptor %d of process %d", s.fd, s.pid)), nil
+}
+
+// descriptorLinks returns what the descriptors of a process are, nothing if it has ended.
+func descriptorLinks(pid int) map[int]string {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	links := map[int]string{}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			links[fd] = link
+		}
+	}
+	return links
+}
+
+// outsideConnections returns the TCP connections of a network namespace to addresses outside,
+// keyed by the links of their descriptors.
+func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
+	found := map[string]string{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // no IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		for s := bufio.NewScanner(f); s.Scan(); {
+			w := strings.Fields(s.Text())
+			// sl local remote state … inode; 0A listens, 07 is closed, 06 waits for nothing
+			if len(w) < 10 || w[3] == "0A" || w[3] == "07" || w[3] == "06" {
+				continue
+			}
+			to, ok := parseAddrPort(w[2])
+			if ok && to.Port() != 0 && !inside(to.Addr()) {
+				found["socket:["+w[9]+"]"] = to.String()
+			}
+		}
+		f.Close()
+	}
+	return found, nil
+}
+
+// parseAddrPort parses "0100007F:1F90": words of 32 bits in host order.
+func parseAddrPort(s string) (netip.AddrPort, bool) {
+	a, p, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(a)
+	port, perr := strconv.ParseUint(p, 16, 16)
+	if err != nil || perr != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for w := b; len(w) > 0; w = w[4:] {
+		slices.Reverse(w[:4])
+	}
+	addr, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Constants of linux/tcp.h.
+const (
+	tcpRecvQueue       = 1
+	tcpNoQueue         = 0
+	tcpRepairOn        = 1
+	tcpRepairOffSilent = -1 // TCP_REPAIR_OFF_NO_WP: without a window probe
+)
+
+// resetPatience bounds the wait for a reset, which the kernel carries out on the same processor.
+const resetPatience = 5 * time.Second
+
+// ResetConnections ends TCP connections of a capsule as a reset from their other ends would end
+// them: the program reads what had arrived, then gets ECONNRESET, or the end of the stream if the
+// other end had closed the connection. The packets come from this process and reach only the
+// capsule, also if its network is locked. pid is a process of the capsule. connections are
+// sockets of the capsule whose programs do not run meanwhile, because bytes that a program writes
+// while the sequence number is read would come back to it as input.
+//
+// SOCK_DESTROY of the kernel would be shorter, but programs would get ECONNABORTED, which few of
+// them expect on a connection.
+func ResetConnections(pid int, connections []*os.File) error {
+	if len(connections) == 0 {
+		return nil
+	}
+	err := withinNetworkNamespace(pid, func() error {
+		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		defer unix.Close(raw)
+		if err := unix.SetsockoptInt(raw, unix.SOL_SOCKET, unix.SO_MARK, criuMark); err != nil {
+			return os.NewSyscallError("setsockopt SO_MARK", err)
+		}
+		var errs []error
+		for _, f := range connections {
+			errs = append(errs, resetConnection(raw, int(f.Fd())))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return fmt.Errorf("reset connections of process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// resetConnection resets one connection by a packet that is sent to raw.
+func resetConnection(raw, fd int) error {
+	local, remote, err := endsOf(fd)
+	if errors.Is(err, unix.ENOTCONN) {
+		return nil // closed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	sequence, err := nextSequence(fd)
+	if err != nil {
+		return fmt.Errorf("connection to %s: %w", remote, err)
+	}
+	to := &unix.SockaddrInet4{Addr: local.Addr().As4()}
+	if err := unix.Sendto(raw, resetPacket(remote, local, sequence), 0, to); err != nil {
+		return fmt.Errorf("connection to %s: %w", remote, os.NewSyscallError("sendto", err))
+	}
+	waiting := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always reported
+	for deadline := time.Now().Add(resetPatience); ; {
+		n, err := unix.Poll(waiting, int(time.Until(deadline).Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return os.NewSyscallError("poll", err)
+		case n == 0:
+			return fmt.Errorf("connection to %s: the kernel did not accept the reset", remote)
+		case waiting[0].Revents&unix.POLLHUP != 0:
+			return nil
+		default:
+			return fmt.Errorf("connection to %s: poll: %#x", remote, waiting[0].Revents)
+		}
+	}
+}
+
+// endsOf returns the addresses of a connection.
+func endsOf(fd int) (local, remote netip.AddrPort, err error) {
+	l, err := unix.Getsockname(fd)
+	if err != nil {
+		return local, remote, err
+	}
+	r, err := unix.Getpeername(fd)
+	if err != nil {
+		return local, remote, err
+	}
+	if local, err = addrPortOf(l); err == nil {
+		remote, err = addrPortOf(r)
+	}
+	return local, remote, err
+}
+
+// addrPortOf returns the IPv4 address of a socket; capsules have no other to the outside.
+func addrPortOf(sa unix.Sockaddr) (netip.AddrPort, error) {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)), nil
+	case *unix.SockaddrInet6:
+		if ip := netip.AddrFrom16(a.Addr); ip.Is4In6() {
+			return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port)), nil
+		}
+	}
+	return netip.AddrPort{}, errors.New("the connection has no IPv4 address")
+}
+
+// nextSequence returns the sequence number of the next byte that a connection would receive. The
+// kernel accepts a reset with this number only (RFC 5961).
+func nextSequence(fd int) (uint32, error) {
+	if err := unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOn); err != nil {
+		return 0, os.NewSyscallError("setsockopt TCP_REPAIR", err)
+	}
+	var sequence int
+	err := unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR_QUEUE, tcpRecvQueue)
+	if err == nil {
+		sequence, err = unix.GetsockoptInt(fd, unix.SOL_TCP, unix.TCP_QUEUE_SEQ)
+	}
+	return uint32(sequence), errors.Join(
+		os.NewSyscallError("TCP_QUEUE_SEQ", err),
+		os.NewSyscallError("setsockopt TCP_REPAIR_QUEUE", unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR_QUEUE, tcpNoQueue)),
+		os.NewSyscallError("setsockopt TCP_REPAIR", unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_REPAIR, tcpRepairOffSilent)))
+}
+
+// resetPacket returns an IPv4 packet with a TCP segment that resets a connection.
+func resetPacket(from, to netip.AddrPort, sequence uint32) []byte {
+	const ipHeader, tcpHeader, flagRST, ttl = 20, 20, 0x04, 64
+	p := make([]byte, ipHeader+tcpHeader)
+	source, target := from.Addr().As4(), to.Addr().As4()
+	p[0], p[8], p[9] = 4<<4|ipHeader/4, ttl, unix.IPPROTO_TCP // the kernel sets length and checksum of this header
+	copy(p[12:], source[:])
+	copy(p[16:], target[:])
+	t := p[ipHeader:]
+	binary.BigEndian.PutUint16(t[0:], from.Port())
+	binary.BigEndian.PutUint16(t[2:], to.Port())
+	binary.BigEndian.PutUint32(t[4:], sequence)
+	t[12], t[13] = tcpHeader/4<<4, flagRST
+	sum := uint32(unix.IPPROTO_TCP + tcpHeader) // the rest of the pseudo header is in p
+	for i := 12; i < len(p); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(p[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(t[16:], ^uint16(sum))
+	return p
+}
