@@ -37,6 +37,7 @@ type deviceOptions struct {
 	soft     int    // devices that programs see, if no order says otherwise
 	on       int    // devices that there are; 0: as many
 	memory   string
+	shows    string // the compute capability of software GPUs
 	address  string // of this host, for device servers of others
 	ready    int    // a descriptor that is told when it listens, or -1
 	lifeline int    // a descriptor whose end of file ends it, or -1
@@ -56,6 +57,7 @@ func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().IntVar(&o.on, "on", 0, "have them share `M` software GPUs, each as large as one of them; what does not\nfit there at once is swapped to the host's memory (default: N)")
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
+	c.Flags().StringVar(&o.shows, "capability", softgpu.DefaultCapability.String(), "have them show this compute `CAPABILITY`: 8.0, 8.9, 9.0 or 10.0. Below 10.0\ncuBLAS and its like load machine code, which they cannot run")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
 	c.Flags().StringVar(&o.status, "status", "", "write what the devices did to `FILE` when all is over, as JSON: instructions, switches between\nprocesses that share a device, bytes that were swapped for that")
@@ -76,7 +78,11 @@ func (o *deviceOptions) config() (softgpu.Config, error) {
 	case o.on < 0 || o.on > o.soft:
 		return softgpu.Config{}, fmt.Errorf("--on %d: it is from 1 to the %d that share them; %w", o.on, o.soft, errUsage)
 	}
-	c := softgpu.Config{Seed: "singularity-slurm"}
+	shows, err := softgpu.ParseCapability(o.shows)
+	if err != nil {
+		return softgpu.Config{}, fmt.Errorf("--capability: %w; %w", err, errUsage)
+	}
+	c := softgpu.Config{Seed: "singularity-slurm", Capability: shows}
 	for range cmp.Or(o.on, o.soft) {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}
@@ -87,7 +93,7 @@ func (o *deviceOptions) config() (softgpu.Config, error) {
 func (o *deviceOptions) shown(cfg softgpu.Config) []backend.Info {
 	var all []backend.Info
 	for i := range max(o.soft, len(o.order)) {
-		all = append(all, softgpu.Describe(cfg.Seed, i, cfg.Memory[0]))
+		all = append(all, softgpu.Describe(cfg, i, cfg.Memory[0]))
 	}
 	return all
 }

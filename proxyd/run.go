@@ -179,7 +179,8 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		ready.Close()
 		return nil, err
 	}
-	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory,
+		"--capability", o.shows, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
 	if o.address != "" {
 		args = append(args, "--address", o.address)
 	}

@@ -36,11 +36,12 @@ import (
 
 // DeviceConfig describes the GPUs that jobs get on this node.
 type DeviceConfig struct {
-	Kind     string // "none", "soft" or "cuda"
-	Memory   uint64 // bytes of each GPU
-	Address  string // of this node, for device servers of other nodes; "": as Slurm knows it
-	Dir      string // where capsules see the socket of their server; an empty folder of the node
-	Relative bool   // Slurm numbers the GPUs of each job from 0
+	Kind       string // "none", "soft" or "cuda"
+	Memory     uint64 // bytes of each GPU
+	Capability string // of software GPUs
+	Address    string // of this node, for device servers of other nodes; "": as Slurm knows it
+	Dir        string // where capsules see the socket of their server; an empty folder of the node
+	Relative   bool   // Slurm numbers the GPUs of each job from 0
 	// GPUs lists the UUIDs of the node's GPUs in Slurm's order, which is that of the PCI bus.
 	// Only kind cuda needs it.
 	GPUs func(context.Context) ([]string, error)
@@ -84,7 +85,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	}
 	spec := life.Spec{
 		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
+		Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
 		spec.Kind = kindCuda

@@ -63,9 +63,10 @@ type Staging struct {
 
 // Devices are those that jobs of this node have by device servers.
 type Devices struct {
-	Kind    string // "none", "soft" or "cuda"
-	Memory  uint64 // of each
-	Address string // of this node, for device servers of others
+	Kind       string // "none", "soft" or "cuda"
+	Memory     uint64 // of each
+	Capability string // of software GPUs, as in "10.0"
+	Address    string // of this node, for device servers of others
 }
 
 // Metrics is where they are served.

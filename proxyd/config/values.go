@@ -68,6 +68,17 @@ func choice(field func(*Config) *string, accepted ...string) func(*Config, strin
 	}
 }
 
+// capability takes a compute capability. YAML writes 10.0, which is a number for it, as 10.
+func capability(field func(*Config) *string) func(*Config, string) error {
+	set := choice(field, "8.0", "8.9", "9.0", "10.0")
+	return func(c *Config, v string) error {
+		if v == "8" || v == "9" || v == "10" {
+			v += ".0"
+		}
+		return set(c, v)
+	}
+}
+
 var nameSyntax = regexp.MustCompile(`^@?[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
 
 func names(field func(*Config) *[]string) func(*Config, string) error {

@@ -3,10 +3,52 @@
 
 package softgpu
 
-import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+import (
+	"fmt"
 
-// attributes are those of a device of compute capability 8.0 with what this one lacks set to 0.
-var attributes = backend.Attributes{
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Capability is a compute capability, ten times the major number plus the minor.
+type Capability int32
+
+// DefaultCapability is newer than what most vendors' libraries were built for: they use their PTX then. On older devices
+// they load machine code, which a software GPU cannot run.
+const DefaultCapability Capability = 100
+
+// capabilities are those that devices can have, with the shared memory of a multiprocessor, and its threads and blocks.
+var capabilities = map[Capability]struct{ shared, threads, blocks int32 }{
+	80:  {167936, 2048, 32},
+	89:  {102400, 1536, 24},
+	90:  {233472, 2048, 32},
+	100: {233472, 2048, 32},
+}
+
+// ParseCapability reads "8.0", "8.9", "9.0" or "10.0"; ".0" may be left out.
+func ParseCapability(text string) (Capability, error) {
+	for c := range capabilities {
+		if text == c.String() || text+".0" == c.String() {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not 8.0, 8.9, 9.0 or 10.0", text)
+}
+
+func (c Capability) String() string { return fmt.Sprintf("%d.%d", c/10, c%10) }
+
+// attributesOf are the attributes of a device of that capability.
+func attributesOf(c Capability) backend.Attributes {
+	const reserved = 1024 // of each block's shared memory
+	all, has := commonAttributes, capabilities[c]
+	all[backend.ComputeMajor], all[backend.ComputeMinor] = int32(c/10), int32(c%10)
+	all[backend.MaxSharedPerMultiprocessor], all[backend.MaxSharedPerBlockOptin] = has.shared, has.shared-reserved
+	all[backend.MaxThreadsPerMultiprocessor], all[backend.MaxBlocksPerMultiprocessor] = has.threads, has.blocks
+	all[backend.ReservedSharedPerBlock] = reserved
+	return all
+}
+
+// commonAttributes are those that do not depend on the capability, with what the device lacks set to 0.
+var commonAttributes = backend.Attributes{
 	backend.MaxThreadsPerBlock:            1024,
 	backend.MaxBlockX:                     1024,
 	backend.MaxBlockY:                     1024,
@@ -28,14 +70,11 @@ var attributes = backend.Attributes{
 	backend.MemoryClockRate:               1215000,
 	backend.MemoryBusWidth:                5120,
 	backend.L2CacheSize:                   41943040,
-	backend.MaxThreadsPerMultiprocessor:   2048,
 	backend.AsyncEngines:                  3,
 	backend.UnifiedAddressing:             1,
-	backend.ComputeMajor:                  8,
 	backend.StreamPriorities:              1,
 	backend.GlobalL1Cache:                 1,
 	backend.LocalL1Cache:                  1,
-	backend.MaxSharedPerMultiprocessor:    167936,
 	backend.MaxRegistersPerMultiprocessor: 65536,
 	backend.SingleToDoubleRatio:           2,
 	backend.ComputePreemption:             1,
@@ -44,11 +83,8 @@ var attributes = backend.Attributes{
 	backend.StreamMemOps64V1:              1,
 	backend.StreamWaitNorV1:               1,
 	backend.CooperativeLaunch:             1,
-	backend.MaxSharedPerBlockOptin:        166912,
 	backend.HostRegister:                  1,
 	backend.VirtualMemory:                 1,
-	backend.MaxBlocksPerMultiprocessor:    32,
-	backend.ReservedSharedPerBlock:        1024,
 	backend.MemoryPools:                   1,
 	backend.StreamMemOps64:                1,
 	backend.StreamWaitNor:                 1,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package softgpu is the software GPU: devices of compute capability 8.0 whose memory is the server's and whose kernels are
+// Package softgpu is the software GPU: devices whose memory is the server's and whose kernels are
 // run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
 //
 //	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
@@ -27,6 +27,7 @@
 package softgpu
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -45,6 +46,8 @@ type Config struct {
 	Memory  []uint64 // bytes of each device, multiples of Granule
 	Seed    string   // makes the UUIDs; the same seed gives the same ones
 	Workers int      // cores that a kernel may use at most, 0: all
+
+	Capability Capability // 0: DefaultCapability
 }
 
 // Backend is a set of software GPUs.
@@ -64,25 +67,30 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue.
+// New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue, and so is a capability that
+// ParseCapability does not return.
 func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
 
 func newBackend(cfg Config, e engine) (*Backend, error) {
+	cfg.Capability = cmp.Or(cfg.Capability, DefaultCapability)
+	if _, ok := capabilities[cfg.Capability]; !ok {
+		return nil, fmt.Errorf("compute capability %s: %w", cfg.Capability, backend.InvalidValue)
+	}
 	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i, n := range cfg.Memory {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
 			return nil, fmt.Errorf("device %d: %d bytes of memory: %w", i, n, backend.InvalidValue)
 		}
-		b.devices = append(b.devices, &device{backend: b, info: Describe(cfg.Seed, i, n)})
+		b.devices = append(b.devices, &device{backend: b, info: Describe(cfg, i, n)})
 	}
 	return b, nil
 }
 
-// Describe says what the i-th device of a backend with that seed is like, if it has so many bytes of memory.
-func Describe(seed string, i int, memory uint64) backend.Info {
-	info := backend.Info{Name: Name, Memory: memory, Attributes: attributes}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", seed, i))
+// Describe says what the i-th device of such a backend is like, if it has so many bytes of memory.
+func Describe(cfg Config, i int, memory uint64) backend.Info {
+	info := backend.Info{Name: Name, Memory: memory, Attributes: attributesOf(cmp.Or(cfg.Capability, DefaultCapability))}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", cfg.Seed, i))
 	copy(info.UUID[:], sum[:])
 	info.PCI = backend.PCI{Bus: uint32(i%255 + 1), Domain: uint32(i / 255)}
 	info.Attributes[backend.PCIBusID] = int32(info.PCI.Bus)

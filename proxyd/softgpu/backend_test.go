@@ -329,6 +329,38 @@ func longModule(size int) string {
 	return text.String()
 }
 
+// TestCapability: a device shows the capability that it is given, with the memory of a block that such devices have, and
+// is given the code for it.
+func TestCapability(t *testing.T) {
+	const optin = backend.MaxSharedPerBlockOptin
+	for text, shared := range map[string]int32{"8.0": 163 << 10, "8": 163 << 10, "8.9": 99 << 10, "9": 227 << 10, "9.0": 227 << 10, "10.0": 227 << 10} {
+		c, err := ParseCapability(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(Config{Memory: []uint64{64 << 20}, Capability: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		at := b.Devices()[0].Info().Attributes
+		if got := Capability(10*at[backend.ComputeMajor] + at[backend.ComputeMinor]); got != c || at[optin] != shared {
+			t.Errorf("%s: %s, %d bytes of a block, want %d", text, got, at[optin], shared)
+		}
+	}
+	for _, text := range []string{"", "7.5", "80", "10.00", "8.", "ten"} {
+		if _, err := ParseCapability(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+	if _, err := New(Config{Memory: []uint64{64 << 20}, Capability: 75}); backend.ResultOf(err) != backend.InvalidValue {
+		t.Errorf("7.5: %v", err)
+	}
+	if DefaultCapability.String() != "10.0" {
+		t.Errorf("default %s: proxyd.yaml says 10.0", DefaultCapability)
+	}
+}
+
 // TestNewerPTX: PTX for a later device is taken where a program has no other. What only that device has is refused with
 // the kernel that needs it.
 func TestNewerPTX(t *testing.T) {
@@ -352,10 +384,10 @@ func TestNewerPTX(t *testing.T) {
 .visible .entry good() { ret; }
 .visible .entry newer() { wgmma.fence.sync.aligned; ret; }
 `
-	if _, _, err := c.Load(backendtest.Fatbin(text, 100), backend.LoadConfig{}); backend.ResultOf(err) != backend.NoBinaryForGPU {
-		t.Errorf("for architecture 100: %v", err)
+	if _, _, err := c.Load(backendtest.Fatbin(text, 130), backend.LoadConfig{}); backend.ResultOf(err) != backend.NoBinaryForGPU {
+		t.Errorf("for architecture 130: %v", err)
 	}
-	m, log, err := c.Load(backendtest.Fatbin(text, 90), backend.LoadConfig{})
+	m, log, err := c.Load(backendtest.Fatbin(text, 120), backend.LoadConfig{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.Error)
 	}

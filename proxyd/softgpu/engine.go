@@ -14,7 +14,7 @@ import (
 // all here.
 type engine interface {
 	// compile links texts of PTX. The error wraps a Result, and the log says more.
-	compile(texts []string, cfg backend.LoadConfig) (program, backend.Log, error)
+	compile(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
 	// newAddresses makes an empty memory for kernels.
 	newAddresses() addresses
 }

@@ -41,7 +41,7 @@ func verdict(err error) (string, error) {
 	return text, fmt.Errorf("%w: %w", result, err)
 }
 
-func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backend.Log, error) {
+func (ptxEngine) compile(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error) {
 	later := compilesLater(texts, cfg)
 	parse := ptx.Parse
 	if later {
@@ -64,7 +64,7 @@ func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backe
 		log, err := verdict(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, cfg, later}, backend.Log{}, nil
+	return &ptxProgram{p, cfg, c, later}, backend.Log{}, nil
 }
 
 // longText is the length from which on kernels are compiled when they are asked for. Shorter code is compiled when it is
@@ -85,6 +85,7 @@ func compilesLater(texts []string, cfg backend.LoadConfig) bool {
 type ptxProgram struct {
 	*ptx.Program
 	cfg      backend.LoadConfig
+	device   Capability
 	deferred bool
 }
 
@@ -118,7 +119,7 @@ func (p *ptxProgram) kernel(name string) (kernel, backend.Log, error) {
 	}
 	var info string
 	if p.cfg.Verbose {
-		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, architecture) +
+		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, p.device) +
 			fmt.Sprintf("ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
 	}
 	return ptxKernel{k, p.cfg.MaxRegisters}, backend.Log{Info: info}, nil

@@ -31,7 +31,7 @@ func (f *function) Required() backend.Dim {
 
 // maxThreads is the largest block: what the kernel says, and what its registers leave.
 func (f *function) maxThreads() int32 {
-	n := attributes[backend.MaxThreadsPerBlock]
+	n := f.attributes()[backend.MaxThreadsPerBlock]
 	if f.facts.maxThreads != 0 {
 		n = min(n, int32(f.facts.maxThreads))
 	}
@@ -41,7 +41,7 @@ func (f *function) maxThreads() int32 {
 // registers is what a thread is said to have: what the interpreter needs, within what the device has for a full block.
 func (f *function) registers() int32 {
 	n := ledger.RoundUp(uint64(max(f.facts.registers, 8)), 8)
-	return int32(min(n, uint64(attributes[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
+	return int32(min(n, uint64(f.attributes()[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
 }
 
 // Attribute implements backend.Function.
@@ -66,15 +66,17 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	case backend.FuncPTXVersion:
 		return f.facts.ptx, nil
 	case backend.FuncBinaryVersion:
-		return architecture, nil
+		return int32(f.module.context.space.device.backend.cfg.Capability), nil
 	case backend.FuncCacheModeCA:
 		return f.cache, nil
 	case backend.FuncMaxDynamicShared:
 		return f.dynamic, nil
 	case backend.FuncSharedCarveout:
 		return f.carve, nil
+	case backend.FuncNonPortableCluster:
+		return f.larger, nil
 	case backend.FuncClusterSizeMustBeSet, backend.FuncRequiredClusterWidth, backend.FuncRequiredClusterHeight,
-		backend.FuncRequiredClusterDepth, backend.FuncNonPortableCluster, backend.FuncClusterScheduling:
+		backend.FuncRequiredClusterDepth, backend.FuncClusterScheduling:
 		return 0, nil
 	}
 	return 0, fmt.Errorf("attribute %d of a function: %w", a, backend.InvalidValue)
@@ -89,10 +91,12 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case a == backend.FuncMaxDynamicShared && v >= 0 && v <= attributes[backend.MaxSharedPerBlockOptin]-int32(f.facts.shared):
+	case a == backend.FuncMaxDynamicShared && v >= 0 && v <= f.attributes()[backend.MaxSharedPerBlockOptin]-int32(f.facts.shared):
 		f.dynamic = v
 	case a == backend.FuncSharedCarveout && v >= -1 && v <= 100:
 		f.carve = v
+	case a == backend.FuncNonPortableCluster && (v == 0 || v == 1):
+		f.larger = v
 	default:
 		return fmt.Errorf("set attribute %d of a function to %d: %w", a, v, backend.InvalidValue)
 	}
@@ -119,7 +123,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	spec := launch{
 		grid: l.Grid, block: l.Block, shared: l.Shared, params: bytes.Clone(l.Params), memory: s.table.engine, cooperative: l.Cooperative,
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
-		sms: uint32(attributes[backend.Multiprocessors]), issued: &s.device.issued,
+		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.device.issued,
 	}
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]

@@ -13,12 +13,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// architecture is what these devices are. PTX for later ones is taken up to newestPTX where a program has no other:
-// what only those have is refused with the kernel that needs it.
-const (
-	architecture = 80
-	newestPTX    = 90
-)
+// newestPTX is for which architectures PTX is taken where a program has none for the device: what only such devices have
+// is refused with the kernel that needs it.
+const newestPTX = 121
 
 // module is loaded code.
 type module struct {
@@ -45,6 +42,7 @@ type function struct {
 	mu      sync.Mutex
 	dynamic int32 // shared memory that a launch may ask for
 	carve   int32
+	larger  int32 // 1: clusters may be larger than those of all devices; there is only one size here
 	cache   int32
 }
 
@@ -62,14 +60,15 @@ func translate(err error) error {
 
 // compile takes an image to a program.
 func (c *cudaContext) compile(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
-	texts, err := image.Choose(data, architecture)
+	d := c.space.device
+	texts, err := image.Choose(data, uint32(d.backend.cfg.Capability))
 	if errors.Is(err, image.ErrNoPTX) {
 		texts, err = image.Choose(data, newestPTX)
 	}
 	if err != nil {
 		return nil, backend.Log{Error: err.Error() + "\n"}, translate(err)
 	}
-	return c.space.device.backend.engine.compile(texts, cfg)
+	return d.backend.engine.compile(texts, d.backend.cfg.Capability, cfg)
 }
 
 // Load implements backend.Context.
@@ -113,13 +112,18 @@ func compileKernels(p program, log *backend.Log) error {
 	return nil
 }
 
+// attributes are those of the function's device.
+func (f *function) attributes() *backend.Attributes {
+	return &f.module.context.space.device.info.Attributes
+}
+
 // compile compiles a function's kernel, once, and returns why the kernel cannot run. It may be called by many.
 func (f *function) compile() error {
 	f.compiled.Do(func() {
 		if f.kernel, _, f.refused = f.module.program.kernel(f.name); f.refused == nil {
 			f.facts = f.kernel.facts()
 		}
-		f.dynamic = max(attributes[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
+		f.dynamic = max(f.attributes()[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
 	})
 	return f.refused
 }

@@ -25,7 +25,7 @@ func TestRuntime(t *testing.T) {
 	libraries := strings.TrimSpace(string(out))
 	program := w.Compile(t, "testdata/runtime/saxpy.c", "-L"+libraries, "-l:libcudart.so.12", "-l:libnvrtc.so.12")
 	r := w.Run(t, soft.Program{Path: program, Devices: 2, Limit: time.Minute, Env: []string{"LD_LIBRARY_PATH=" + libraries}})
-	const want = "2 devices of capability 8\nlaunched by the driver\nlaunched by the runtime\n"
+	const want = "2 devices of capability 10\nlaunched by the driver\nlaunched by the runtime\n"
 	if r.Exit != 0 || r.Stdout != want {
 		t.Errorf("exit code %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
 	}

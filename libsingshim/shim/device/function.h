@@ -11,7 +11,9 @@
 #include "gen_abi.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A parameter in the block of them. */
 struct sing_param {
@@ -26,6 +28,27 @@ struct sing_function {
 	uint32_t params;
 	const struct sing_param *param;
 };
+
+/* How a program hands a launch to cuLaunchKernelEx. */
+struct sing_launch_config {
+	unsigned int grid[3], block[3], shared;
+	CUstream stream;
+	CUlaunchAttribute *attributes;
+	unsigned int n;
+};
+_Static_assert(sizeof(struct sing_launch_config) == 56 && offsetof(struct sing_launch_config, stream) == 32, "as the driver has it");
+
+/* How many blocks a cluster of these dimensions has, or more than any may have; a dimension of 0 counts as 1. */
+static inline uint64_t sing_cluster_blocks(const CUlaunchAttributeValue *dimensions)
+{
+	uint64_t blocks = 1;
+	uint32_t of[3];
+
+	memcpy(of, dimensions->word, sizeof(of));
+	for (int i = 0; i < 3; ++i)
+		blocks *= of[i] == 0 ? 1 : of[i] < 65536 ? of[i] : 65536;
+	return blocks;
+}
 
 /* A grid and what each block has. */
 struct sing_shape {

@@ -1856,10 +1856,14 @@ CUresult sing_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunctio
 extern __typeof__(sing_cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor __attribute__((visibility("default")));
 CUresult sing_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int size, size_t shared, unsigned int flags);
 extern __typeof__(sing_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags __attribute__((visibility("default")));
+CUresult sing_cuOccupancyMaxActiveClusters(int *n, CUfunction function, void *config);
+extern __typeof__(sing_cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters __attribute__((visibility("default")));
 CUresult sing_cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function, void *need, size_t shared, int limit);
 extern __typeof__(sing_cuOccupancyMaxPotentialBlockSize) cuOccupancyMaxPotentialBlockSize __attribute__((visibility("default")));
 CUresult sing_cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function, void *need, size_t shared, int limit, unsigned int flags);
 extern __typeof__(sing_cuOccupancyMaxPotentialBlockSizeWithFlags) cuOccupancyMaxPotentialBlockSizeWithFlags __attribute__((visibility("default")));
+CUresult sing_cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, void *config);
+extern __typeof__(sing_cuOccupancyMaxPotentialClusterSize) cuOccupancyMaxPotentialClusterSize __attribute__((visibility("default")));
 CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr);
 extern __typeof__(sing_cuPointerGetAttribute) cuPointerGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **data, CUdeviceptr ptr);

@@ -255,163 +255,161 @@ MISS(cuMulticastBindMem_v2, 240);
 MISS(cuMulticastCreate, 241);
 MISS(cuMulticastGetGranularity, 242);
 MISS(cuMulticastUnbind, 243);
-MISS(cuOccupancyMaxActiveClusters, 244);
-MISS(cuOccupancyMaxPotentialClusterSize, 245);
-MISS(cuParamSetSize, 246);
-MISS(cuParamSetTexRef, 247);
-MISS(cuParamSetf, 248);
-MISS(cuParamSeti, 249);
-MISS(cuParamSetv, 250);
-MISS(cuProfilerInitialize, 251);
-MISS(cuProfilerStart, 252);
-MISS(cuProfilerStop, 253);
-MISS(cuSignalExternalSemaphoresAsync, 254);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 255);
-MISS(cuStreamAttachMemAsync, 256);
-MISS(cuStreamAttachMemAsync_ptsz, 257);
-MISS(cuStreamBeginCaptureToCig, 258);
-MISS(cuStreamEndCaptureToCig, 259);
-MISS(cuStreamGetCtx_v2, 260);
-MISS(cuStreamGetCtx_v2_ptsz, 261);
-MISS(cuStreamGetDevResource, 262);
-MISS(cuStreamGetDevResource_ptsz, 263);
-MISS(cuStreamGetGreenCtx, 264);
-MISS(cuSurfObjectCreate, 265);
-MISS(cuSurfObjectDestroy, 266);
-MISS(cuSurfObjectGetResourceDesc, 267);
-MISS(cuSurfRefGetArray, 268);
-MISS(cuSurfRefSetArray, 269);
-MISS(cuTensorMapEncodeIm2col, 270);
-MISS(cuTensorMapEncodeIm2colWide, 271);
-MISS(cuTensorMapEncodeTiled, 272);
-MISS(cuTensorMapReplaceAddress, 273);
-MISS(cuTexObjectCreate, 274);
-MISS(cuTexObjectDestroy, 275);
-MISS(cuTexObjectGetResourceDesc, 276);
-MISS(cuTexObjectGetResourceViewDesc, 277);
-MISS(cuTexObjectGetTextureDesc, 278);
-MISS(cuTexRefCreate, 279);
-MISS(cuTexRefDestroy, 280);
-MISS(cuTexRefGetAddress, 281);
-MISS(cuTexRefGetAddressMode, 282);
-MISS(cuTexRefGetAddress_v2, 283);
-MISS(cuTexRefGetArray, 284);
-MISS(cuTexRefGetBorderColor, 285);
-MISS(cuTexRefGetFilterMode, 286);
-MISS(cuTexRefGetFlags, 287);
-MISS(cuTexRefGetFormat, 288);
-MISS(cuTexRefGetMaxAnisotropy, 289);
-MISS(cuTexRefGetMipmapFilterMode, 290);
-MISS(cuTexRefGetMipmapLevelBias, 291);
-MISS(cuTexRefGetMipmapLevelClamp, 292);
-MISS(cuTexRefGetMipmappedArray, 293);
-MISS(cuTexRefSetAddress, 294);
-MISS(cuTexRefSetAddress2D, 295);
-MISS(cuTexRefSetAddress2D_v2, 296);
-MISS(cuTexRefSetAddress2D_v3, 297);
-MISS(cuTexRefSetAddressMode, 298);
-MISS(cuTexRefSetAddress_v2, 299);
-MISS(cuTexRefSetArray, 300);
-MISS(cuTexRefSetBorderColor, 301);
-MISS(cuTexRefSetFilterMode, 302);
-MISS(cuTexRefSetFlags, 303);
-MISS(cuTexRefSetFormat, 304);
-MISS(cuTexRefSetMaxAnisotropy, 305);
-MISS(cuTexRefSetMipmapFilterMode, 306);
-MISS(cuTexRefSetMipmapLevelBias, 307);
-MISS(cuTexRefSetMipmapLevelClamp, 308);
-MISS(cuTexRefSetMipmappedArray, 309);
-MISS(cuUserObjectCreate, 310);
-MISS(cuUserObjectRelease, 311);
-MISS(cuUserObjectRetain, 312);
-MISS(cuVDPAUCtxCreate, 313);
-MISS(cuVDPAUCtxCreate_v2, 314);
-MISS(cuVDPAUGetDevice, 315);
-MISS(cuWaitExternalSemaphoresAsync, 316);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 317);
-MISS(ncclCommGetUniqueId, 318);
-MISS(ncclCommGrow, 319);
-MISS(ncclCommMemStats, 320);
-MISS(ncclCommQueryProperties, 321);
-MISS(ncclCommResume, 322);
-MISS(ncclCommRevoke, 323);
-MISS(ncclCommShrink, 324);
-MISS(ncclCommSuspend, 325);
-MISS(ncclCommWindowDeregister, 326);
-MISS(ncclCommWindowRegister, 327);
-MISS(ncclDevCommCreate, 328);
-MISS(ncclDevCommDestroy, 329);
-MISS(ncclGroupSimulateEnd, 330);
-MISS(ncclParamBind, 331);
-MISS(ncclParamDumpAll, 332);
-MISS(ncclParamGet, 333);
-MISS(ncclParamGetAllParameterKeys, 334);
-MISS(ncclParamGetI16, 335);
-MISS(ncclParamGetI32, 336);
-MISS(ncclParamGetI64, 337);
-MISS(ncclParamGetI8, 338);
-MISS(ncclParamGetParameter, 339);
-MISS(ncclParamGetStr, 340);
-MISS(ncclParamGetU16, 341);
-MISS(ncclParamGetU32, 342);
-MISS(ncclParamGetU64, 343);
-MISS(ncclParamGetU8, 344);
-MISS(ncclPutSignal, 345);
-MISS(ncclSignal, 346);
-MISS(ncclWaitSignal, 347);
-MISS(ncclWinGetUserPtr, 348);
-MISS(nvmlDeviceGetAttributes_v2, 349);
-MISS(nvmlDeviceGetComputeRunningProcesses, 350);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 351);
-MISS(nvmlDeviceGetFieldValues, 352);
-MISS(nvmlDeviceGetGpuFabricInfo, 353);
-MISS(nvmlDeviceGetGpuFabricInfoV, 354);
-MISS(nvmlDeviceGetHandleByUUIDV, 355);
-MISS(nvmlDeviceGetInforomVersion, 356);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 357);
-MISS(nvmlDeviceGetPciInfo, 358);
-MISS(nvmlDeviceGetPciInfo_v2, 359);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 360);
-MISS(nvmlDeviceResetGpuLockedClocks, 361);
-MISS(nvmlDeviceSetApplicationsClocks, 362);
-MISS(nvmlDeviceSetComputeMode, 363);
-MISS(nvmlDeviceSetEccMode, 364);
-MISS(nvmlDeviceSetGpuLockedClocks, 365);
-MISS(nvmlDeviceSetMigMode, 366);
-MISS(nvmlDeviceSetPersistenceMode, 367);
-MISS(nvmlDeviceSetPowerManagementLimit, 368);
-MISS(nvmlSystemGetProcessName, 369);
-MISS(pncclCommGetUniqueId, 370);
-MISS(pncclCommGrow, 371);
-MISS(pncclCommMemStats, 372);
-MISS(pncclCommQueryProperties, 373);
-MISS(pncclCommResume, 374);
-MISS(pncclCommRevoke, 375);
-MISS(pncclCommShrink, 376);
-MISS(pncclCommSuspend, 377);
-MISS(pncclCommWindowDeregister, 378);
-MISS(pncclCommWindowRegister, 379);
-MISS(pncclDevCommCreate, 380);
-MISS(pncclDevCommDestroy, 381);
-MISS(pncclGroupSimulateEnd, 382);
-MISS(pncclParamBind, 383);
-MISS(pncclParamDumpAll, 384);
-MISS(pncclParamGet, 385);
-MISS(pncclParamGetAllParameterKeys, 386);
-MISS(pncclParamGetI16, 387);
-MISS(pncclParamGetI32, 388);
-MISS(pncclParamGetI64, 389);
-MISS(pncclParamGetI8, 390);
-MISS(pncclParamGetParameter, 391);
-MISS(pncclParamGetStr, 392);
-MISS(pncclParamGetU16, 393);
-MISS(pncclParamGetU32, 394);
-MISS(pncclParamGetU64, 395);
-MISS(pncclParamGetU8, 396);
-MISS(pncclPutSignal, 397);
-MISS(pncclSignal, 398);
-MISS(pncclWaitSignal, 399);
-MISS(pncclWinGetUserPtr, 400);
+MISS(cuParamSetSize, 244);
+MISS(cuParamSetTexRef, 245);
+MISS(cuParamSetf, 246);
+MISS(cuParamSeti, 247);
+MISS(cuParamSetv, 248);
+MISS(cuProfilerInitialize, 249);
+MISS(cuProfilerStart, 250);
+MISS(cuProfilerStop, 251);
+MISS(cuSignalExternalSemaphoresAsync, 252);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 253);
+MISS(cuStreamAttachMemAsync, 254);
+MISS(cuStreamAttachMemAsync_ptsz, 255);
+MISS(cuStreamBeginCaptureToCig, 256);
+MISS(cuStreamEndCaptureToCig, 257);
+MISS(cuStreamGetCtx_v2, 258);
+MISS(cuStreamGetCtx_v2_ptsz, 259);
+MISS(cuStreamGetDevResource, 260);
+MISS(cuStreamGetDevResource_ptsz, 261);
+MISS(cuStreamGetGreenCtx, 262);
+MISS(cuSurfObjectCreate, 263);
+MISS(cuSurfObjectDestroy, 264);
+MISS(cuSurfObjectGetResourceDesc, 265);
+MISS(cuSurfRefGetArray, 266);
+MISS(cuSurfRefSetArray, 267);
+MISS(cuTensorMapEncodeIm2col, 268);
+MISS(cuTensorMapEncodeIm2colWide, 269);
+MISS(cuTensorMapEncodeTiled, 270);
+MISS(cuTensorMapReplaceAddress, 271);
+MISS(cuTexObjectCreate, 272);
+MISS(cuTexObjectDestroy, 273);
+MISS(cuTexObjectGetResourceDesc, 274);
+MISS(cuTexObjectGetResourceViewDesc, 275);
+MISS(cuTexObjectGetTextureDesc, 276);
+MISS(cuTexRefCreate, 277);
+MISS(cuTexRefDestroy, 278);
+MISS(cuTexRefGetAddress, 279);
+MISS(cuTexRefGetAddressMode, 280);
+MISS(cuTexRefGetAddress_v2, 281);
+MISS(cuTexRefGetArray, 282);
+MISS(cuTexRefGetBorderColor, 283);
+MISS(cuTexRefGetFilterMode, 284);
+MISS(cuTexRefGetFlags, 285);
+MISS(cuTexRefGetFormat, 286);
+MISS(cuTexRefGetMaxAnisotropy, 287);
+MISS(cuTexRefGetMipmapFilterMode, 288);
+MISS(cuTexRefGetMipmapLevelBias, 289);
+MISS(cuTexRefGetMipmapLevelClamp, 290);
+MISS(cuTexRefGetMipmappedArray, 291);
+MISS(cuTexRefSetAddress, 292);
+MISS(cuTexRefSetAddress2D, 293);
+MISS(cuTexRefSetAddress2D_v2, 294);
+MISS(cuTexRefSetAddress2D_v3, 295);
+MISS(cuTexRefSetAddressMode, 296);
+MISS(cuTexRefSetAddress_v2, 297);
+MISS(cuTexRefSetArray, 298);
+MISS(cuTexRefSetBorderColor, 299);
+MISS(cuTexRefSetFilterMode, 300);
+MISS(cuTexRefSetFlags, 301);
+MISS(cuTexRefSetFormat, 302);
+MISS(cuTexRefSetMaxAnisotropy, 303);
+MISS(cuTexRefSetMipmapFilterMode, 304);
+MISS(cuTexRefSetMipmapLevelBias, 305);
+MISS(cuTexRefSetMipmapLevelClamp, 306);
+MISS(cuTexRefSetMipmappedArray, 307);
+MISS(cuUserObjectCreate, 308);
+MISS(cuUserObjectRelease, 309);
+MISS(cuUserObjectRetain, 310);
+MISS(cuVDPAUCtxCreate, 311);
+MISS(cuVDPAUCtxCreate_v2, 312);
+MISS(cuVDPAUGetDevice, 313);
+MISS(cuWaitExternalSemaphoresAsync, 314);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 315);
+MISS(ncclCommGetUniqueId, 316);
+MISS(ncclCommGrow, 317);
+MISS(ncclCommMemStats, 318);
+MISS(ncclCommQueryProperties, 319);
+MISS(ncclCommResume, 320);
+MISS(ncclCommRevoke, 321);
+MISS(ncclCommShrink, 322);
+MISS(ncclCommSuspend, 323);
+MISS(ncclCommWindowDeregister, 324);
+MISS(ncclCommWindowRegister, 325);
+MISS(ncclDevCommCreate, 326);
+MISS(ncclDevCommDestroy, 327);
+MISS(ncclGroupSimulateEnd, 328);
+MISS(ncclParamBind, 329);
+MISS(ncclParamDumpAll, 330);
+MISS(ncclParamGet, 331);
+MISS(ncclParamGetAllParameterKeys, 332);
+MISS(ncclParamGetI16, 333);
+MISS(ncclParamGetI32, 334);
+MISS(ncclParamGetI64, 335);
+MISS(ncclParamGetI8, 336);
+MISS(ncclParamGetParameter, 337);
+MISS(ncclParamGetStr, 338);
+MISS(ncclParamGetU16, 339);
+MISS(ncclParamGetU32, 340);
+MISS(ncclParamGetU64, 341);
+MISS(ncclParamGetU8, 342);
+MISS(ncclPutSignal, 343);
+MISS(ncclSignal, 344);
+MISS(ncclWaitSignal, 345);
+MISS(ncclWinGetUserPtr, 346);
+MISS(nvmlDeviceGetAttributes_v2, 347);
+MISS(nvmlDeviceGetComputeRunningProcesses, 348);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 349);
+MISS(nvmlDeviceGetFieldValues, 350);
+MISS(nvmlDeviceGetGpuFabricInfo, 351);
+MISS(nvmlDeviceGetGpuFabricInfoV, 352);
+MISS(nvmlDeviceGetHandleByUUIDV, 353);
+MISS(nvmlDeviceGetInforomVersion, 354);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 355);
+MISS(nvmlDeviceGetPciInfo, 356);
+MISS(nvmlDeviceGetPciInfo_v2, 357);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 358);
+MISS(nvmlDeviceResetGpuLockedClocks, 359);
+MISS(nvmlDeviceSetApplicationsClocks, 360);
+MISS(nvmlDeviceSetComputeMode, 361);
+MISS(nvmlDeviceSetEccMode, 362);
+MISS(nvmlDeviceSetGpuLockedClocks, 363);
+MISS(nvmlDeviceSetMigMode, 364);
+MISS(nvmlDeviceSetPersistenceMode, 365);
+MISS(nvmlDeviceSetPowerManagementLimit, 366);
+MISS(nvmlSystemGetProcessName, 367);
+MISS(pncclCommGetUniqueId, 368);
+MISS(pncclCommGrow, 369);
+MISS(pncclCommMemStats, 370);
+MISS(pncclCommQueryProperties, 371);
+MISS(pncclCommResume, 372);
+MISS(pncclCommRevoke, 373);
+MISS(pncclCommShrink, 374);
+MISS(pncclCommSuspend, 375);
+MISS(pncclCommWindowDeregister, 376);
+MISS(pncclCommWindowRegister, 377);
+MISS(pncclDevCommCreate, 378);
+MISS(pncclDevCommDestroy, 379);
+MISS(pncclGroupSimulateEnd, 380);
+MISS(pncclParamBind, 381);
+MISS(pncclParamDumpAll, 382);
+MISS(pncclParamGet, 383);
+MISS(pncclParamGetAllParameterKeys, 384);
+MISS(pncclParamGetI16, 385);
+MISS(pncclParamGetI32, 386);
+MISS(pncclParamGetI64, 387);
+MISS(pncclParamGetI8, 388);
+MISS(pncclParamGetParameter, 389);
+MISS(pncclParamGetStr, 390);
+MISS(pncclParamGetU16, 391);
+MISS(pncclParamGetU32, 392);
+MISS(pncclParamGetU64, 393);
+MISS(pncclParamGetU8, 394);
+MISS(pncclPutSignal, 395);
+MISS(pncclSignal, 396);
+MISS(pncclWaitSignal, 397);
+MISS(pncclWinGetUserPtr, 398);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -682,9 +680,6 @@ const char sing_misses_text[] =
 	"cuMulticastCreate" "\0"
 	"cuMulticastGetGranularity" "\0"
 	"cuMulticastUnbind" "\0"
-	"cuOccupancyMaxActiveClusters" "\0"
-	"thread block clusters need compute capability 9.0, which is not offered yet" "\0"
-	"cuOccupancyMaxPotentialClusterSize" "\0"
 	"cuParamSetSize" "\0"
 	"cuParamSetTexRef" "\0"
 	"cuParamSetf" "\0"
@@ -1095,162 +1090,160 @@ const struct sing_miss sing_misses[] = {
 	{ 7165, 7044, 801 },
 	{ 7183, 7044, 801 },
 	{ 7209, 7044, 801 },
-	{ 7227, 7256, 801 },
-	{ 7332, 7256, 801 },
-	{ 7367, 2283, 801 },
-	{ 7382, 2283, 801 },
-	{ 7399, 2283, 801 },
-	{ 7411, 2283, 801 },
-	{ 7423, 2283, 801 },
-	{ 7435, 7456, 801 },
-	{ 7512, 7456, 801 },
-	{ 7528, 7456, 801 },
-	{ 7543, 1151, 801 },
-	{ 7575, 1151, 801 },
-	{ 7612, 4599, 801 },
-	{ 7635, 4599, 801 },
-	{ 7663, 7689, 801 },
-	{ 7741, 7689, 801 },
-	{ 7765, 1104, 801 },
-	{ 7783, 1104, 801 },
-	{ 7806, 944, 801 },
-	{ 7829, 944, 801 },
-	{ 7857, 944, 801 },
-	{ 7877, 16, 801 },
-	{ 7896, 16, 801 },
-	{ 7916, 16, 801 },
-	{ 7944, 16, 801 },
-	{ 7962, 16, 801 },
-	{ 7980, 1104, 801 },
-	{ 8004, 1104, 801 },
-	{ 8032, 1104, 801 },
-	{ 8055, 1104, 801 },
-	{ 8081, 16, 801 },
-	{ 8099, 16, 801 },
-	{ 8118, 16, 801 },
-	{ 8145, 16, 801 },
-	{ 8176, 16, 801 },
-	{ 8202, 16, 801 },
-	{ 8217, 16, 801 },
-	{ 8233, 16, 801 },
-	{ 8252, 16, 801 },
-	{ 8275, 16, 801 },
-	{ 8297, 16, 801 },
-	{ 8314, 16, 801 },
-	{ 8337, 16, 801 },
-	{ 8359, 16, 801 },
-	{ 8376, 16, 801 },
-	{ 8394, 16, 801 },
-	{ 8419, 16, 801 },
-	{ 8447, 16, 801 },
-	{ 8474, 16, 801 },
-	{ 8502, 16, 801 },
-	{ 8528, 16, 801 },
-	{ 8547, 16, 801 },
-	{ 8568, 16, 801 },
-	{ 8592, 16, 801 },
-	{ 8616, 16, 801 },
-	{ 8639, 16, 801 },
-	{ 8661, 16, 801 },
-	{ 8678, 16, 801 },
-	{ 8701, 16, 801 },
-	{ 8723, 16, 801 },
-	{ 8740, 16, 801 },
-	{ 8758, 16, 801 },
-	{ 8783, 16, 801 },
-	{ 8811, 16, 801 },
-	{ 8838, 16, 801 },
-	{ 8866, 16, 801 },
-	{ 8892, 3386, 801 },
-	{ 8911, 3386, 801 },
-	{ 8931, 3386, 801 },
-	{ 8950, 1737, 801 },
-	{ 8967, 1737, 801 },
-	{ 8987, 1737, 801 },
-	{ 9004, 1151, 801 },
-	{ 9034, 1151, 801 },
-	{ 9069, 1104, 5 },
-	{ 9089, 1104, 5 },
-	{ 9102, 1104, 5 },
-	{ 9119, 1104, 5 },
-	{ 9143, 9158, 5 },
-	{ 9205, 1104, 5 },
-	{ 9220, 1104, 5 },
-	{ 9235, 9158, 5 },
-	{ 9251, 9276, 5 },
-	{ 9354, 9276, 5 },
-	{ 9377, 9395, 5 },
-	{ 9452, 9395, 5 },
-	{ 9471, 1104, 5 },
-	{ 9492, 9506, 5 },
-	{ 9557, 9506, 5 },
-	{ 9574, 9506, 5 },
-	{ 9587, 9506, 5 },
-	{ 9616, 9506, 5 },
-	{ 9632, 9506, 5 },
-	{ 9648, 9506, 5 },
-	{ 9664, 9506, 5 },
-	{ 9679, 9506, 5 },
-	{ 9701, 9506, 5 },
-	{ 9717, 9506, 5 },
-	{ 9733, 9506, 5 },
-	{ 9749, 9506, 5 },
-	{ 9765, 9506, 5 },
-	{ 9780, 9794, 5 },
-	{ 9852, 9794, 5 },
-	{ 9863, 9794, 5 },
-	{ 9878, 9276, 5 },
-	{ 9896, 1104, 3 },
-	{ 9923, 1104, 3 },
-	{ 9960, 1104, 3 },
-	{ 10000, 1104, 3 },
-	{ 10025, 1104, 3 },
-	{ 10052, 1104, 3 },
-	{ 10080, 1104, 3 },
-	{ 10107, 1104, 3 },
-	{ 10135, 1104, 3 },
-	{ 10168, 1104, 3 },
-	{ 10189, 1104, 3 },
-	{ 10213, 1104, 3 },
-	{ 10257, 10288, 3 },
-	{ 10333, 10288, 3 },
-	{ 10365, 10288, 3 },
-	{ 10390, 10288, 3 },
-	{ 10411, 10288, 3 },
-	{ 10440, 10288, 3 },
-	{ 10461, 10288, 3 },
-	{ 10490, 10288, 3 },
-	{ 10524, 1104, 3 },
-	{ 10549, 1104, 5 },
-	{ 10570, 1104, 5 },
-	{ 10584, 1104, 5 },
-	{ 10602, 1104, 5 },
-	{ 10627, 9158, 5 },
-	{ 10643, 1104, 5 },
-	{ 10659, 1104, 5 },
-	{ 10675, 9158, 5 },
-	{ 10692, 9276, 5 },
-	{ 10718, 9276, 5 },
-	{ 10742, 9395, 5 },
-	{ 10761, 9395, 5 },
-	{ 10781, 1104, 5 },
-	{ 10803, 9506, 5 },
-	{ 10818, 9506, 5 },
-	{ 10836, 9506, 5 },
-	{ 10850, 9506, 5 },
-	{ 10880, 9506, 5 },
-	{ 10897, 9506, 5 },
-	{ 10914, 9506, 5 },
-	{ 10931, 9506, 5 },
-	{ 10947, 9506, 5 },
-	{ 10970, 9506, 5 },
-	{ 10987, 9506, 5 },
-	{ 11004, 9506, 5 },
-	{ 11021, 9506, 5 },
-	{ 11038, 9506, 5 },
-	{ 11054, 9794, 5 },
-	{ 11069, 9794, 5 },
-	{ 11081, 9794, 5 },
-	{ 11097, 9276, 5 },
+	{ 7227, 2283, 801 },
+	{ 7242, 2283, 801 },
+	{ 7259, 2283, 801 },
+	{ 7271, 2283, 801 },
+	{ 7283, 2283, 801 },
+	{ 7295, 7316, 801 },
+	{ 7372, 7316, 801 },
+	{ 7388, 7316, 801 },
+	{ 7403, 1151, 801 },
+	{ 7435, 1151, 801 },
+	{ 7472, 4599, 801 },
+	{ 7495, 4599, 801 },
+	{ 7523, 7549, 801 },
+	{ 7601, 7549, 801 },
+	{ 7625, 1104, 801 },
+	{ 7643, 1104, 801 },
+	{ 7666, 944, 801 },
+	{ 7689, 944, 801 },
+	{ 7717, 944, 801 },
+	{ 7737, 16, 801 },
+	{ 7756, 16, 801 },
+	{ 7776, 16, 801 },
+	{ 7804, 16, 801 },
+	{ 7822, 16, 801 },
+	{ 7840, 1104, 801 },
+	{ 7864, 1104, 801 },
+	{ 7892, 1104, 801 },
+	{ 7915, 1104, 801 },
+	{ 7941, 16, 801 },
+	{ 7959, 16, 801 },
+	{ 7978, 16, 801 },
+	{ 8005, 16, 801 },
+	{ 8036, 16, 801 },
+	{ 8062, 16, 801 },
+	{ 8077, 16, 801 },
+	{ 8093, 16, 801 },
+	{ 8112, 16, 801 },
+	{ 8135, 16, 801 },
+	{ 8157, 16, 801 },
+	{ 8174, 16, 801 },
+	{ 8197, 16, 801 },
+	{ 8219, 16, 801 },
+	{ 8236, 16, 801 },
+	{ 8254, 16, 801 },
+	{ 8279, 16, 801 },
+	{ 8307, 16, 801 },
+	{ 8334, 16, 801 },
+	{ 8362, 16, 801 },
+	{ 8388, 16, 801 },
+	{ 8407, 16, 801 },
+	{ 8428, 16, 801 },
+	{ 8452, 16, 801 },
+	{ 8476, 16, 801 },
+	{ 8499, 16, 801 },
+	{ 8521, 16, 801 },
+	{ 8538, 16, 801 },
+	{ 8561, 16, 801 },
+	{ 8583, 16, 801 },
+	{ 8600, 16, 801 },
+	{ 8618, 16, 801 },
+	{ 8643, 16, 801 },
+	{ 8671, 16, 801 },
+	{ 8698, 16, 801 },
+	{ 8726, 16, 801 },
+	{ 8752, 3386, 801 },
+	{ 8771, 3386, 801 },
+	{ 8791, 3386, 801 },
+	{ 8810, 1737, 801 },
+	{ 8827, 1737, 801 },
+	{ 8847, 1737, 801 },
+	{ 8864, 1151, 801 },
+	{ 8894, 1151, 801 },
+	{ 8929, 1104, 5 },
+	{ 8949, 1104, 5 },
+	{ 8962, 1104, 5 },
+	{ 8979, 1104, 5 },
+	{ 9003, 9018, 5 },
+	{ 9065, 1104, 5 },
+	{ 9080, 1104, 5 },
+	{ 9095, 9018, 5 },
+	{ 9111, 9136, 5 },
+	{ 9214, 9136, 5 },
+	{ 9237, 9255, 5 },
+	{ 9312, 9255, 5 },
+	{ 9331, 1104, 5 },
+	{ 9352, 9366, 5 },
+	{ 9417, 9366, 5 },
+	{ 9434, 9366, 5 },
+	{ 9447, 9366, 5 },
+	{ 9476, 9366, 5 },
+	{ 9492, 9366, 5 },
+	{ 9508, 9366, 5 },
+	{ 9524, 9366, 5 },
+	{ 9539, 9366, 5 },
+	{ 9561, 9366, 5 },
+	{ 9577, 9366, 5 },
+	{ 9593, 9366, 5 },
+	{ 9609, 9366, 5 },
+	{ 9625, 9366, 5 },
+	{ 9640, 9654, 5 },
+	{ 9712, 9654, 5 },
+	{ 9723, 9654, 5 },
+	{ 9738, 9136, 5 },
+	{ 9756, 1104, 3 },
+	{ 9783, 1104, 3 },
+	{ 9820, 1104, 3 },
+	{ 9860, 1104, 3 },
+	{ 9885, 1104, 3 },
+	{ 9912, 1104, 3 },
+	{ 9940, 1104, 3 },
+	{ 9967, 1104, 3 },
+	{ 9995, 1104, 3 },
+	{ 10028, 1104, 3 },
+	{ 10049, 1104, 3 },
+	{ 10073, 1104, 3 },
+	{ 10117, 10148, 3 },
+	{ 10193, 10148, 3 },
+	{ 10225, 10148, 3 },
+	{ 10250, 10148, 3 },
+	{ 10271, 10148, 3 },
+	{ 10300, 10148, 3 },
+	{ 10321, 10148, 3 },
+	{ 10350, 10148, 3 },
+	{ 10384, 1104, 3 },
+	{ 10409, 1104, 5 },
+	{ 10430, 1104, 5 },
+	{ 10444, 1104, 5 },
+	{ 10462, 1104, 5 },
+	{ 10487, 9018, 5 },
+	{ 10503, 1104, 5 },
+	{ 10519, 1104, 5 },
+	{ 10535, 9018, 5 },
+	{ 10552, 9136, 5 },
+	{ 10578, 9136, 5 },
+	{ 10602, 9255, 5 },
+	{ 10621, 9255, 5 },
+	{ 10641, 1104, 5 },
+	{ 10663, 9366, 5 },
+	{ 10678, 9366, 5 },
+	{ 10696, 9366, 5 },
+	{ 10710, 9366, 5 },
+	{ 10740, 9366, 5 },
+	{ 10757, 9366, 5 },
+	{ 10774, 9366, 5 },
+	{ 10791, 9366, 5 },
+	{ 10807, 9366, 5 },
+	{ 10830, 9366, 5 },
+	{ 10847, 9366, 5 },
+	{ 10864, 9366, 5 },
+	{ 10881, 9366, 5 },
+	{ 10898, 9366, 5 },
+	{ 10914, 9654, 5 },
+	{ 10929, 9654, 5 },
+	{ 10941, 9654, 5 },
+	{ 10957, 9136, 5 },
 };
-unsigned char sing_misses_said[401];
+unsigned char sing_misses_said[399];

@@ -15,15 +15,6 @@
 /* A block of parameters of up to so many bytes is put together on the stack. */
 enum { BLOCK_SMALL = 4352 };
 
-/* How a program hands a launch to cuLaunchKernelEx. */
-struct launch_config {
-	unsigned int grid[3], block[3], shared;
-	CUstream stream;
-	CUlaunchAttribute *attributes;
-	unsigned int n;
-};
-_Static_assert(sizeof(struct launch_config) == 56 && offsetof(struct launch_config, stream) == 32, "as the driver has it");
-
 struct launch {
 	CUfunction function;
 	struct sing_shape shape;
@@ -112,10 +103,7 @@ SING_PUBLIC(cuLaunchKernel_ptsz);
 /* Whether a cluster is one block, which is what there is without clusters. */
 static CUresult check_cluster(const CUlaunchAttributeValue *v)
 {
-	uint32_t of[3];
-
-	memcpy(of, v->word, sizeof(of));
-	return of[0] <= 1 && of[1] <= 1 && of[2] <= 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	return sing_cluster_blocks(v) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 /* Look through the attributes. What is only a hint goes along. */
@@ -152,7 +140,7 @@ static CUresult check_attributes(struct launch *l)
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_ex(const struct launch_config *c, CUstream stream, CUfunction function, void *params, void *extra)
+static CUresult launch_ex(const struct sing_launch_config *c, CUstream stream, CUfunction function, void *params, void *extra)
 {
 	struct launch l = {
 		.function = function,
@@ -170,7 +158,7 @@ static CUresult launch_ex(const struct launch_config *c, CUstream stream, CUfunc
 
 CUresult sing_cuLaunchKernelEx(void *config, CUfunction function, void *params, void *extra)
 {
-	const struct launch_config *const c = config;
+	const struct sing_launch_config *const c = config;
 
 	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, c->stream, function, params, extra);
 }
@@ -178,7 +166,7 @@ SING_PUBLIC(cuLaunchKernelEx);
 
 CUresult sing_cuLaunchKernelEx_ptsz(void *config, CUfunction function, void *params, void *extra)
 {
-	const struct launch_config *const c = config;
+	const struct sing_launch_config *const c = config;
 
 	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, own(c->stream), function, params, extra);
 }

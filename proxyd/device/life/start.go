@@ -34,15 +34,17 @@ type Spec struct {
 	// Cgroup, if set, is a cgroup v2 folder of its own, made if it is missing, that it is started into. End removes it.
 	Cgroup string
 
-	Kind    string   // of devices; "" is the program's default, software GPUs
-	GPUs    []string // of kind cuda: which of the machine's, by their UUIDs: whatever its cgroup lets it see, these are the same
-	Exact   bool     // reductions do not depend on where ranks are
-	Count   int      // software GPUs
-	Memory  string   // of each, as in "4G"; "" is the program's default
-	Address string   // of this host, for device servers of others; "" is the program's default
-	Self    int      // its number among the job's device servers, from 0
-	Order   []int    // on which of them each of the job's devices is; nil: each is one
-	Verbose bool     // the log says which processes come and go
+	Kind   string   // of devices; "" is the program's default, software GPUs
+	GPUs   []string // of kind cuda: which of the machine's, by their UUIDs: whatever its cgroup lets it see, these are the same
+	Exact  bool     // reductions do not depend on where ranks are
+	Count  int      // software GPUs
+	Memory string   // of each, as in "4G"; "" is the program's default
+	// Capability is the compute capability of software GPUs, as in "8.0"; "" is the program's default.
+	Capability string
+	Address    string // of this host, for device servers of others; "" is the program's default
+	Self       int    // its number among the job's device servers, from 0
+	Order      []int  // on which of them each of the job's devices is; nil: each is one
+	Verbose    bool   // the log says which processes come and go
 }
 
 // ErrExists is wrapped by the error of Start and Restore for a folder that is there already: Find it and End it.
@@ -239,6 +241,9 @@ func (m *making) arguments() []string {
 	}
 	if m.Memory != "" {
 		args = append(args, "--memory", m.Memory)
+	}
+	if m.Capability != "" {
+		args = append(args, "--capability", m.Capability)
 	}
 	if m.Address != "" {
 		args = append(args, "--address", m.Address)

@@ -178,7 +178,7 @@ int main(void)
 	module = before;
 	f = fatbin(2, 80, 0, "machine code", 13, 0);
 	WANT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, &f));
-	f = fatbin(1, 100, 0, image, sizeof(image), 0);
+	f = fatbin(1, 130, 0, image, sizeof(image), 0);
 	WANT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, &f));
 	f = fatbin(1, 70, LZ4, "\xff\xff\xff", 3, 400);
 	WANT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, &f));

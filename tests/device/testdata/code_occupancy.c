@@ -6,6 +6,8 @@
 
 #include "check.h"
 
+#include <string.h>
+
 static const char image[] = PTX(
 	".visible .entry plain() { ret; }\n"
 	".visible .entry small() .maxntid 96, 1, 1 { ret; }\n"
@@ -24,12 +26,14 @@ int main(void)
 {
 	CUmodule module;
 	CUfunction plain, small, shared;
-	int blocks, grid, block, sms, per, other;
+	int blocks, grid, block, sms, per, other, total, optin;
 	size_t bytes;
 
 	begin();
 	OK(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
 	OK(cuDeviceGetAttribute(&per, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0));
+	OK(cuDeviceGetAttribute(&total, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0));
+	OK(cuDeviceGetAttribute(&optin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&plain, module, "plain"));
 	OK(cuModuleGetFunction(&small, module, "small"));
@@ -39,7 +43,7 @@ int main(void)
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&other, plain, 256, 0, CU_OCCUPANCY_DEFAULT));
 	HOLDS(other == blocks);
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared, 32, 0));
-	HOLDS(blocks == 167936 / (16384 + 1024));
+	HOLDS(blocks == total / (16384 + 1024));
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 128, 0));
 	HOLDS(blocks == 0);
 	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 0, 0));
@@ -53,7 +57,7 @@ int main(void)
 	OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, plain, NULL, 0, 100));
 	HOLDS(block <= 100 && block % 32 == 0);
 	OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, plain, need, 0, 0, CU_OCCUPANCY_DEFAULT));
-	HOLDS(block * 160 <= 166912 && grid % sms == 0 && grid > 0);
+	HOLDS(block * 160 <= optin && grid % sms == 0 && grid > 0);
 	printf("the function was %s\n", asked > 0 ? "asked" : "not asked");
 
 	OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, plain, 2, 128));
@@ -61,5 +65,30 @@ int main(void)
 	HOLDS(blocks >= 2);
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, bytes + 256));
 	HOLDS(blocks < 2);
+
+	/* A cluster is a block, whether the program says so or says nothing; larger ones there are none. */
+	CUlaunchAttribute cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
+	CUlaunchConfig launch = { .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1, .blockDimZ = 1 };
+
+	OK(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 2));
+	OK(cuOccupancyMaxActiveClusters(&blocks, plain, &launch));
+	HOLDS(blocks == per / 256 * sms);
+	launch.attrs = &cluster;
+	launch.numAttrs = 1;
+	for (unsigned size = 1; size <= 2; ++size) {
+		const unsigned dimensions[3] = { size, 1, 1 };
+
+		memcpy(&cluster.value, dimensions, sizeof(dimensions));
+		OK(cuOccupancyMaxActiveClusters(&blocks, plain, &launch));
+		HOLDS(blocks == (size == 1 ? per / 256 * sms : 0));
+		OK(cuOccupancyMaxPotentialClusterSize(&other, plain, &launch));
+		HOLDS(other == 1);
+		WANT(size == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&launch, plain, NULL, NULL));
+	}
+	OK(cuCtxSynchronize());
+	launch.blockDimX = 0;
+	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&blocks, plain, &launch));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxPotentialClusterSize(NULL, plain, &launch));
 	return (0);
 }

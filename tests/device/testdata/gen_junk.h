@@ -656,214 +656,220 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuOccupancyMaxPotentialBlockSizeWithFlags";
 		return (cuOccupancyMaxPotentialBlockSizeWithFlags((int *)junk_memory(j), (int *)junk_memory(j), (CUfunction)junk_handle(j), junk_function, (size_t)junk_number(j), (int)junk_number(j), (unsigned int)junk_number(j)));
 	case 216:
+		j->name = "cuOccupancyMaxPotentialClusterSize";
+		return (cuOccupancyMaxPotentialClusterSize((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
+	case 217:
+		j->name = "cuOccupancyMaxActiveClusters";
+		return (cuOccupancyMaxActiveClusters((int *)junk_memory(j), (CUfunction)junk_handle(j), junk_zeros(j)));
+	case 218:
 		j->name = "cuGraphCreate";
 		return (cuGraphCreate((CUgraph *)junk_made(j), (unsigned int)junk_number(j)));
-	case 217:
+	case 219:
 		j->name = "cuGraphDestroy";
 		return (cuGraphDestroy((CUgraph)junk_handle(j)));
-	case 218:
+	case 220:
 		j->name = "cuGraphClone";
 		return (cuGraphClone((CUgraph *)junk_made(j), (CUgraph)junk_handle(j)));
-	case 219:
+	case 221:
 		j->name = "cuGraphNodeFindInClone";
 		return (cuGraphNodeFindInClone((CUgraphNode *)junk_memory(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 220:
+	case 222:
 		j->name = "cuGraphAddEmptyNode";
 		return (cuGraphAddEmptyNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 221:
+	case 223:
 		j->name = "cuGraphAddKernelNode";
 		return (cuGraphAddKernelNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 222:
+	case 224:
 		j->name = "cuGraphAddKernelNode_v2";
 		return (cuGraphAddKernelNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 223:
+	case 225:
 		j->name = "cuGraphKernelNodeGetParams";
 		return (cuGraphKernelNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 224:
+	case 226:
 		j->name = "cuGraphKernelNodeGetParams_v2";
 		return (cuGraphKernelNodeGetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 225:
+	case 227:
 		j->name = "cuGraphKernelNodeSetParams";
 		return (cuGraphKernelNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 226:
+	case 228:
 		j->name = "cuGraphKernelNodeSetParams_v2";
 		return (cuGraphKernelNodeSetParams_v2((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 227:
+	case 229:
 		j->name = "cuGraphKernelNodeCopyAttributes";
 		return (cuGraphKernelNodeCopyAttributes((CUgraphNode)junk_handle(j), (CUgraphNode)junk_handle(j)));
-	case 228:
+	case 230:
 		j->name = "cuGraphKernelNodeGetAttribute";
 		return (cuGraphKernelNodeGetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (CUlaunchAttributeValue *)junk_memory(j)));
-	case 229:
+	case 231:
 		j->name = "cuGraphKernelNodeSetAttribute";
 		return (cuGraphKernelNodeSetAttribute((CUgraphNode)junk_handle(j), (int)junk_number(j), (const CUlaunchAttributeValue *)junk_memory(j)));
-	case 230:
+	case 232:
 		j->name = "cuGraphAddMemsetNode";
 		return (cuGraphAddMemsetNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 231:
+	case 233:
 		j->name = "cuGraphMemsetNodeGetParams";
 		return (cuGraphMemsetNodeGetParams((CUgraphNode)junk_handle(j), (CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 232:
+	case 234:
 		j->name = "cuGraphMemsetNodeSetParams";
 		return (cuGraphMemsetNodeSetParams((CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j)));
-	case 233:
+	case 235:
 		j->name = "cuGraphAddHostNode";
 		return (cuGraphAddHostNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 234:
+	case 236:
 		j->name = "cuGraphHostNodeGetParams";
 		return (cuGraphHostNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 235:
+	case 237:
 		j->name = "cuGraphHostNodeSetParams";
 		return (cuGraphHostNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 236:
+	case 238:
 		j->name = "cuGraphAddChildGraphNode";
 		return (cuGraphAddChildGraphNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUgraph)junk_handle(j)));
-	case 237:
+	case 239:
 		j->name = "cuGraphChildGraphNodeGetGraph";
 		return (cuGraphChildGraphNodeGetGraph((CUgraphNode)junk_handle(j), (CUgraph *)junk_memory(j)));
-	case 238:
+	case 240:
 		j->name = "cuGraphAddEventRecordNode";
 		return (cuGraphAddEventRecordNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 239:
+	case 241:
 		j->name = "cuGraphEventRecordNodeGetEvent";
 		return (cuGraphEventRecordNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 240:
+	case 242:
 		j->name = "cuGraphEventRecordNodeSetEvent";
 		return (cuGraphEventRecordNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 241:
+	case 243:
 		j->name = "cuGraphAddEventWaitNode";
 		return (cuGraphAddEventWaitNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUevent)junk_handle(j)));
-	case 242:
+	case 244:
 		j->name = "cuGraphEventWaitNodeGetEvent";
 		return (cuGraphEventWaitNodeGetEvent((CUgraphNode)junk_handle(j), (CUevent *)junk_memory(j)));
-	case 243:
+	case 245:
 		j->name = "cuGraphEventWaitNodeSetEvent";
 		return (cuGraphEventWaitNodeSetEvent((CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 244:
+	case 246:
 		j->name = "cuGraphAddMemAllocNode";
 		return (cuGraphAddMemAllocNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 245:
+	case 247:
 		j->name = "cuGraphMemAllocNodeGetParams";
 		return (cuGraphMemAllocNodeGetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 246:
+	case 248:
 		j->name = "cuGraphAddMemFreeNode";
 		return (cuGraphAddMemFreeNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), (CUdeviceptr)junk_handle(j)));
-	case 247:
+	case 249:
 		j->name = "cuGraphMemFreeNodeGetParams";
 		return (cuGraphMemFreeNodeGetParams((CUgraphNode)junk_handle(j), (CUdeviceptr *)junk_memory(j)));
-	case 248:
+	case 250:
 		j->name = "cuGraphAddNode";
 		return (cuGraphAddNode((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 249:
+	case 251:
 		j->name = "cuGraphAddNode_v2";
 		return (cuGraphAddNode_v2((CUgraphNode *)junk_made(j), (CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j), junk_zeros(j)));
-	case 250:
+	case 252:
 		j->name = "cuGraphNodeSetParams";
 		return (cuGraphNodeSetParams((CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 251:
+	case 253:
 		j->name = "cuGraphNodeGetType";
 		return (cuGraphNodeGetType((CUgraphNode)junk_handle(j), (int *)junk_memory(j)));
-	case 252:
+	case 254:
 		j->name = "cuGraphGetNodes";
 		return (cuGraphGetNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 253:
+	case 255:
 		j->name = "cuGraphGetRootNodes";
 		return (cuGraphGetRootNodes((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 254:
+	case 256:
 		j->name = "cuGraphGetEdges";
 		return (cuGraphGetEdges((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 255:
+	case 257:
 		j->name = "cuGraphGetEdges_v2";
 		return (cuGraphGetEdges_v2((CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 256:
+	case 258:
 		j->name = "cuGraphNodeGetDependencies";
 		return (cuGraphNodeGetDependencies((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 257:
+	case 259:
 		j->name = "cuGraphNodeGetDependencies_v2";
 		return (cuGraphNodeGetDependencies_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 258:
+	case 260:
 		j->name = "cuGraphNodeGetDependentNodes";
 		return (cuGraphNodeGetDependentNodes((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (size_t *)junk_count(j)));
-	case 259:
+	case 261:
 		j->name = "cuGraphNodeGetDependentNodes_v2";
 		return (cuGraphNodeGetDependentNodes_v2((CUgraphNode)junk_handle(j), (CUgraphNode *)junk_memory(j), (CUgraphEdgeData *)junk_memory(j), (size_t *)junk_count(j)));
-	case 260:
+	case 262:
 		j->name = "cuGraphAddDependencies";
 		return (cuGraphAddDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 261:
+	case 263:
 		j->name = "cuGraphAddDependencies_v2";
 		return (cuGraphAddDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 262:
+	case 264:
 		j->name = "cuGraphRemoveDependencies";
 		return (cuGraphRemoveDependencies((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (size_t)junk_small(j)));
-	case 263:
+	case 265:
 		j->name = "cuGraphRemoveDependencies_v2";
 		return (cuGraphRemoveDependencies_v2((CUgraph)junk_handle(j), (const CUgraphNode *)junk_memory(j), (const CUgraphNode *)junk_memory(j), (const CUgraphEdgeData *)junk_memory(j), (size_t)junk_small(j)));
-	case 264:
+	case 266:
 		j->name = "cuGraphDestroyNode";
 		return (cuGraphDestroyNode((CUgraphNode)junk_handle(j)));
-	case 265:
+	case 267:
 		j->name = "cuGraphInstantiate";
 		return (cuGraphInstantiate((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 266:
+	case 268:
 		j->name = "cuGraphInstantiate_v2";
 		return (cuGraphInstantiate_v2((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (char *)junk_memory(j), (size_t)junk_small(j)));
-	case 267:
+	case 269:
 		j->name = "cuGraphInstantiateWithFlags";
 		return (cuGraphInstantiateWithFlags((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (unsigned long long)junk_number(j)));
-	case 268:
+	case 270:
 		j->name = "cuGraphInstantiateWithParams";
 		return (cuGraphInstantiateWithParams((CUgraphExec *)junk_made(j), (CUgraph)junk_handle(j), (CUDA_GRAPH_INSTANTIATE_PARAMS *)junk_memory(j)));
-	case 269:
+	case 271:
 		j->name = "cuGraphExecGetFlags";
 		return (cuGraphExecGetFlags((CUgraphExec)junk_handle(j), (unsigned long long *)junk_memory(j)));
-	case 270:
+	case 272:
 		j->name = "cuGraphExecDestroy";
 		return (cuGraphExecDestroy((CUgraphExec)junk_handle(j)));
-	case 271:
+	case 273:
 		j->name = "cuGraphUpload";
 		return (cuGraphUpload((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 272:
+	case 274:
 		j->name = "cuGraphLaunch";
 		return (cuGraphLaunch((CUgraphExec)junk_handle(j), (CUstream)junk_handle(j)));
-	case 273:
+	case 275:
 		j->name = "cuGraphExecUpdate";
 		return (cuGraphExecUpdate((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphNode *)junk_memory(j), (int *)junk_memory(j)));
-	case 274:
+	case 276:
 		j->name = "cuGraphExecUpdate_v2";
 		return (cuGraphExecUpdate_v2((CUgraphExec)junk_handle(j), (CUgraph)junk_handle(j), (CUgraphExecUpdateResultInfo *)junk_memory(j)));
-	case 275:
+	case 277:
 		j->name = "cuGraphNodeSetEnabled";
 		return (cuGraphNodeSetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int)junk_number(j)));
-	case 276:
+	case 278:
 		j->name = "cuGraphNodeGetEnabled";
 		return (cuGraphNodeGetEnabled((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (unsigned int *)junk_memory(j)));
-	case 277:
+	case 279:
 		j->name = "cuGraphExecKernelNodeSetParams";
 		return (cuGraphExecKernelNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 278:
+	case 280:
 		j->name = "cuGraphExecKernelNodeSetParams_v2";
 		return (cuGraphExecKernelNodeSetParams_v2((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 279:
+	case 281:
 		j->name = "cuGraphExecMemsetNodeSetParams";
 		return (cuGraphExecMemsetNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (const CUDA_MEMSET_NODE_PARAMS *)junk_memory(j), (CUcontext)junk_handle(j)));
-	case 280:
+	case 282:
 		j->name = "cuGraphExecHostNodeSetParams";
 		return (cuGraphExecHostNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
-	case 281:
+	case 283:
 		j->name = "cuGraphExecChildGraphNodeSetParams";
 		return (cuGraphExecChildGraphNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUgraph)junk_handle(j)));
-	case 282:
+	case 284:
 		j->name = "cuGraphExecEventRecordNodeSetEvent";
 		return (cuGraphExecEventRecordNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 283:
+	case 285:
 		j->name = "cuGraphExecEventWaitNodeSetEvent";
 		return (cuGraphExecEventWaitNodeSetEvent((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), (CUevent)junk_handle(j)));
-	case 284:
+	case 286:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 285 };
+enum { JUNK_CALLS = 287 };

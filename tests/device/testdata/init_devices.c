@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // devices: 2
 // expect: 2 devices
-// expect: 0: compute capability 8.0
-// expect: 1: compute capability 8.0
+// expect: 0: compute capability 10.0
+// expect: 1: compute capability 10.0
 
 #include "check.h"
 

@@ -146,7 +146,13 @@ func functionAttributes(r *rig) {
 	r.want("no attribute", err, backend.InvalidValue)
 	r.want("set what is fixed", add.SetAttribute(backend.FuncRegisters, 5), backend.InvalidValue)
 	r.want("negative", add.SetAttribute(backend.FuncMaxDynamicShared, -1), backend.InvalidValue)
-	r.want("more than a block has", add.SetAttribute(backend.FuncMaxDynamicShared, 164<<10), backend.InvalidValue)
+	at := &r.dev.Info().Attributes
+	r.want("more than a block has", add.SetAttribute(backend.FuncMaxDynamicShared, at[backend.MaxSharedPerBlockOptin]+1), backend.InvalidValue)
+	if at[backend.ComputeMajor] >= 9 {
+		r.ok(add.SetAttribute(backend.FuncNonPortableCluster, 1))
+		equal(r, "clusters that are not portable", attr("add", backend.FuncNonPortableCluster), 1)
+		r.want("neither yes nor no", add.SetAttribute(backend.FuncNonPortableCluster, 2), backend.InvalidValue)
+	}
 	r.ok(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
 	equal(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 100<<10)
 	r.ok(add.SetAttribute(backend.FuncSharedCarveout, 50))

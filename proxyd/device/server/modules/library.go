@@ -32,7 +32,7 @@ type kernel struct {
 	name    string
 
 	mu     sync.Mutex
-	facts  *kernelFacts                                  // nil until somebody asks for them
+	facts  *kernelFacts                                  // nil until they are asked for
 	handle dispatch.Kernel                               // 0 until it is asked for
 	set    map[int32]map[backend.FunctionAttribute]int32 // by device
 }
