@@ -45,13 +45,7 @@ type attempt struct {
 	staged        bool           // written to the stages of the nodes
 	upload        *upload.Record // record of the upload, from commit on, if staged
 
-	// Protected by job.mu.
-	after          verdict       // what follows the commit. forwardSignal: the job runs on; else its processes are released
-	releaseReason  string        // why the processes are released, for people
-	holdAfterwards bool          // wait for a requeue before the job runs on
-	holdUntil      time.Time     // end of that wait; each new request moves it
-	outcomeDecided bool          // after is final
-	holdOver       chan struct{} // closed, and set to nil, to end the wait for a requeue
+	outcome *outcome // what follows the checkpoint
 
 	committed  chan struct{} // closed when the checkpoint is committed or has failed
 	captureErr error         // why the checkpoint failed; set before committed is closed
@@ -116,61 +110,19 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.released {
+	if j.run.snapshot().was(runReleased) {
 		return nil, false
 	}
-	a = j.ledAttempt
-	switch {
-	case a == nil:
+	if a = j.ledAttempt; a == nil {
 		a = &attempt{
-			j: j, reason: w.Reason, after: w.After, releaseReason: w.Reason, holdAfterwards: w.HoldAfterwards, holdOver: make(chan struct{}),
+			j: j, reason: w.Reason, outcome: newOutcome(w),
 			committed: make(chan struct{}), done: make(chan struct{}), progress: func(string, int64, int64) {},
 		}
 		j.ledAttempt = a
 		c.startBackground(a.run)
-	case a.outcomeDecided:
-		late = a.after == forwardSignal && (w.After != forwardSignal || w.HoldAfterwards)
-	case a.after == forwardSignal:
-		a.after, a.releaseReason = w.After, w.Reason
-		if w.HoldAfterwards {
-			a.holdAfterwards, a.holdUntil = true, time.Now().Add(holdTimeout)
-		}
-		if w.After != forwardSignal {
-			a.stopWaiting()
-		}
+		return a, false
 	}
-	return a, late
-}
-
-// stopWaiting ends the wait for a requeue. Caller holds j.mu.
-func (a *attempt) stopWaiting() {
-	if a.holdOver != nil {
-		close(a.holdOver)
-		a.holdOver = nil
-	}
-}
-
-// waitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the
-// timeout. Afterwards no request changes what follows.
-func (a *attempt) waitForRequeue(ctx context.Context) {
-	a.j.mu.Lock()
-	defer a.j.mu.Unlock()
-	a.holdUntil = time.Now().Add(holdTimeout)
-	for a.holdAfterwards && a.holdOver != nil && ctx.Err() == nil {
-		turn, left := a.holdOver, time.Until(a.holdUntil)
-		if left <= 0 {
-			a.log.Warn("the frozen job was not requeued in time and runs on")
-			break
-		}
-		a.j.mu.Unlock()
-		select {
-		case <-turn:
-		case <-ctx.Done():
-		case <-time.After(left):
-		}
-		a.j.mu.Lock()
-	}
-	a.outcomeDecided = true
+	return a, a.outcome.join(w)
 }
 
 // RunOn ends the wait of a job for a requeue that will not come.
@@ -184,9 +136,10 @@ func (c *Conductor) RunOn(job string) error {
 		return ErrNoJob
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if a := j.ledAttempt; a != nil && a.holdAfterwards && a.after == forwardSignal {
-		a.stopWaiting()
+	a := j.ledAttempt
+	j.mu.Unlock()
+	if a != nil {
+		a.outcome.runOn()
 	}
 	return nil
 }
@@ -207,13 +160,13 @@ func (a *attempt) run(ctx context.Context) {
 		if !a.staged {
 			j.c.reportStored(a.id)
 		}
-		if a.mustCaptureNow() {
+		if a.outcome.leaves() {
 			j.c.noteCaptureTime(time.Since(began))
 		}
 		j.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
-		a.waitForRequeue(ctx)
+		a.outcome.waitForRequeue(ctx, a.log)
 		a.endHeartbeat()
 		err = a.finish(ctx)
 		if a.staged {
@@ -243,7 +196,7 @@ func (a *attempt) useFallback(err error) bool {
 // started are complete within a moment. A restarting daemon answers again within the time that
 // Slurm leaves to a job that is being ended.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.leaves())
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.
@@ -269,12 +222,4 @@ func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// mustCaptureNow tells whether the job leaves its nodes after this checkpoint, so that no later
-// checkpoint can replace it.
-func (a *attempt) mustCaptureNow() bool {
-	a.j.mu.Lock()
-	defer a.j.mu.Unlock()
-	return a.after != forwardSignal
 }

@@ -30,7 +30,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 			c := l.boot("n1", t.TempDir()+"/s", nil)
 			j := c.jobFor(7)
 			j.mu.Lock()
-			j.rec = recordOf(7)
+			j.run.now.rec = recordOf(7)
 			j.mu.Unlock()
 			before := phases
 			defer func() { phases = before }()

@@ -99,7 +99,7 @@ func joinNames(names []string) string { return strings.Join(names, ",") }
 func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	every := j.rec.Options.Interval
+	every := j.run.snapshot().rec.Options.Interval
 	if every == 0 {
 		every = j.c.Interval
 	}

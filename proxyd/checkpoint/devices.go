@@ -60,9 +60,8 @@ func (c *Conductor) deviceDir(job uint32, index int) string {
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
 func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
-	j.mu.Lock()
-	rec, where := j.rec, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	rec, where := snap.rec, snap.placement
 	g, err := j.findGrant(ctx, rec, where, lc.index)
 	if err != nil || g == nil {
 		return nil, err

@@ -8,7 +8,8 @@
 // Read in this order:
 //
 //	phases.go         a checkpoint from top to bottom
-//	attempt.go        one attempt at a checkpoint, and what follows it
+//	attempt.go        one attempt at a checkpoint; outcome.go is what follows it
+//	run_state.go      the states of a run, and which may follow which
 //	calls.go          the calls between nodes, and the function of each
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore.go        a restore from top to bottom
@@ -67,6 +68,9 @@
 //	job.capsulesMu        held while capsules are made or removed
 //	job.completeMu        held while a restored job is released into running
 //	└─ job.mu             the other fields of a job; never held during a call that waits
+//	   ├─ run.mu          the run, and where it stands
+//	   ├─ termination.mu  what is known of a SIGTERM of Slurm
+//	   ├─ outcome.mu      what follows an attempt
 //	   └─ Conductor.mu    the table of jobs
 //	timeline.mu           held while a time line is written; no other lock is taken under it
 package checkpoint

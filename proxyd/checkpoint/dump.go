@@ -221,8 +221,8 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareW
 	m := &records.CapsuleMeta{
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
-	rec := j.rec
 	j.mu.Unlock()
+	rec := j.run.snapshot().rec
 	var err error
 	if m.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
 		return nil, err
@@ -433,11 +433,10 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	for _, r := range a.reports {
 		bytes += r.Bytes
 	}
-	j.mu.Lock()
+	rec := j.run.snapshot().rec
 	a.upload = &upload.Record{
-		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.after != forwardSignal,
+		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.leaves(),
 	}
-	j.mu.Unlock()
 	return j.c.uploads.Pledge(ctx, a.upload)
 }

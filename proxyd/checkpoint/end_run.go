@@ -41,12 +41,11 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
 	}
-	j.mu.Lock()
-	rec, run, left := j.rec, j.run, j.released
-	leads := rec != nil && j.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(left, j.endsBeforeRestore(), next)
-	nodes, outlasts := slices.Clone(j.placement.Today), rec != nil && rec.RequeuedBy != ""
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
+	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
+	again := statesToRequeue(snap.was(runReleased), j.endsBeforeRestore(snap), next)
+	outlasts := rec != nil && rec.RequeuedBy != ""
 	if leads && len(again) == 0 && !outlasts {
 		j.addEvent(records.EventEnded, nodes, "")
 	}
@@ -108,14 +107,16 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 
 // endsBeforeRestore tells whether the run ends before its batch script was restored. Then the job
 // itself has done nothing in the run, and its exit status means nothing. Slurm ends such a run
-// for a node that died a moment ago. Caller holds j.mu.
-func (j *job) endsBeforeRestore() bool {
+// for a node that died a moment ago.
+func (j *job) endsBeforeRestore(snap runSnapshot) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	lc := j.capsules[0]
 	switch {
-	case j.rec == nil || j.givenUp:
+	case snap.rec == nil || snap.was(runGivenUp):
 		return false
 	case lc == nil:
-		return j.resumePoint != nil
+		return snap.point != nil
 	}
 	return slices.Contains(lc.note.ProgramsToRestore, records.BatchProgram)
 }
@@ -166,9 +167,10 @@ func (j *job) isAbandoned(ctx context.Context) bool {
 		}
 	}
 	j.mu.Lock()
-	run, busy := j.run, j.ledAttempt != nil || j.membership != nil || j.deciding || len(j.capsules) == 0
+	busy := j.ledAttempt != nil || j.membership != nil || len(j.capsules) == 0
 	j.mu.Unlock()
-	if busy {
+	run := j.run.snapshot().number
+	if busy || j.termination.now() == terminationDeciding {
 		return false
 	}
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -186,9 +188,8 @@ const leaderDecisionTimeout = 40 * time.Second
 // on a node without tasks, whose capsule may still be needed for the checkpoint; also for a
 // checkpoint that the leader's daemon takes after a restart.
 func (j *job) awaitLeaderDecision(ctx context.Context) {
-	j.mu.Lock()
-	leads := j.rec == nil || j.placement.NodeOf(0) == j.c.Node
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	leads := snap.rec == nil || snap.placement.NodeOf(0) == j.c.Node
 	if leads {
 		return
 	}
@@ -205,9 +206,9 @@ func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty
 	for j.c.findJob(j.id) == j {
 		j.mu.Lock()
 		lc := j.capsules[0]
-		decided := j.endDecided && j.ledAttempt == nil && !j.deciding
+		leads := j.ledAttempt != nil
 		j.mu.Unlock()
-		if decided || lc == nil {
+		if j.termination.now() == terminationDecided && !leads || lc == nil {
 			break
 		}
 		if !runsBatchScript(ctx, lc) {
@@ -231,8 +232,9 @@ func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
 func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 	for {
 		j.mu.Lock()
-		lead, busy := j.ledAttempt, j.membership != nil || j.deciding
+		lead, busy := j.ledAttempt, j.membership != nil
 		j.mu.Unlock()
+		busy = busy || j.termination.now() == terminationDeciding
 		switch {
 		case lead != nil:
 			select {

@@ -116,33 +116,26 @@ func (j *job) saveRunEnv(lc *localCapsule) {
 
 // withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.
 func (j *job) withholdSignal(signal withheldSignal) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.withheld = append(j.withheld, signal)
-	if j.deciding {
-		return
+	if j.termination.withhold(signal) {
+		j.c.startBackground(j.handleTermination)
 	}
-	j.deciding = true
-	j.c.startBackground(j.handleTermination)
 }
 
 // handleTermination asks Slurm why the job is being ended, and takes a checkpoint if the job will
 // run again. After an error, and if the job will not run again, the programs get their SIGTERM,
 // as without --singularity.
 func (j *job) handleTermination(ctx context.Context) {
-	j.mu.Lock()
-	run, gaveUp := j.run, j.givenUp
-	j.mu.Unlock()
+	snap := j.run.snapshot()
 	v, reason, err := forwardSignal, forwardSignal.String(), error(nil)
-	if !gaveUp { // After givenUp this daemon itself ends the run, which is not complete and is not captured.
-		v, reason, err = j.c.askVerdict(ctx, j.id, run)
+	if !snap.was(runGivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
+		v, reason, err = j.c.askVerdict(ctx, j.id, snap.number)
 	}
 	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
-	own := j.asksItself()
+	own := j.termination.recentRequester()
 	if err == nil && v == requeued && own != nil && j.endsItself(ctx, own) {
 		j.log.Info("the job has had itself requeued, and ends by itself", "program", own.Program)
 		v, reason = forwardSignal, "requeue that the job asked for"
-		j.markItself()
+		j.setState(runRequeuedItself)
 	}
 	if err == nil && v != forwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
@@ -156,13 +149,15 @@ func (j *job) handleTermination(ctx context.Context) {
 		j.setComment(commentNoCheckpoint + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
-	if a := j.ledAttempt; a != nil { // a job frozen for a requeue would not receive the signal
-		a.stopWaiting()
-	}
-	all := j.withheld
-	j.withheld, j.deciding, j.endDecided = nil, false, true
-	j.signalForwarded = j.signalForwarded || err != nil
+	a := j.ledAttempt
 	j.mu.Unlock()
+	if a != nil { // a job frozen for a requeue would not receive the signal
+		a.outcome.stopWaiting()
+	}
+	if err != nil {
+		j.setState(runTerminated)
+	}
+	all := j.termination.decided()
 	if err == nil && v != forwardSignal {
 		return
 	}

@@ -31,9 +31,7 @@ const journalPeriod = 100 * time.Millisecond
 // createJournal creates the list for a capsule that is about to be made.
 func (j *job) createJournal(index int) (*files.Journal, error) {
 	dir := j.c.journalDir(j.id, index)
-	j.mu.Lock()
-	rec := j.rec
-	j.mu.Unlock()
+	rec := j.run.snapshot().rec
 	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
 	}
@@ -51,9 +49,8 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 			j.log.Error("record changed files", "capsule", lc.index, "error", err)
 		}
 	})
-	j.mu.Lock()
-	kit := filepath.Join(j.c.kits.Local, j.rec.Kit)
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	kit := filepath.Join(j.c.kits.Local, snap.rec.Kit)
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
@@ -86,9 +83,8 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 // fileUser returns the user with whose rights the job's files are read and written. Supplementary
 // groups may be needed for access.
 func (j *job) fileUser(c *capsule.Capsule, groups []uint32) files.User {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return files.User{PID: c.PID(), UID: j.rec.UID, GID: j.rec.GID, Groups: groups}
+	rec := j.run.snapshot().rec
+	return files.User{PID: c.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
 }
 
 // recordFiles records the state of the job's files. The job's programs are frozen.
@@ -160,7 +156,7 @@ func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 			}
 		}
 	}
-	return files.Job{Exclude: j.rec.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
+	return files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
 }
 
 // putBack restores the state of a capsule's files, before the first program is restored.
@@ -172,7 +168,7 @@ func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint,
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, j.fileUser(lc.capsule, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
+	report, err := files.PutBack(ctx, j.fileUser(lc.capsule, m.Groups), files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
 		streamSource{point.reader, m, "files/"})
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestFrozenTooLate(t *testing.T) {
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).id(3)
-	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}
+	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}
 	nothing := func() error { return nil }
 	if err := j.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)

@@ -100,9 +100,8 @@ func (j *job) findGrant(ctx context.Context, rec *records.Record, where records.
 // hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
 // run.
 func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
-	j.mu.Lock()
-	rec, where := j.rec, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	rec, where := snap.rec, snap.placement
 	if rec.GPUs == nil {
 		return false, nil
 	}

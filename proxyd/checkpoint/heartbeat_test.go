@@ -62,7 +62,7 @@ func TestHeartbeatHere(t *testing.T) {
 		defer cancel()
 		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: map[uint32]*job{}}
 		id := (&lab{}).id(3)
-		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}
+		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}
 		c.jobs[7] = j
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()

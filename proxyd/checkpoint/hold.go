@@ -31,27 +31,19 @@ func (j *job) giveUpRun(why error) error {
 }
 
 // markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
-// no failure. It returns false if the run was marked before.
+// no failure. It returns false if the run was marked before, or is leaving anyway.
 func (j *job) markGivenUp() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	first := !j.givenUp
-	j.givenUp = true
-	return first
+	return j.run.to(runGivenUp) == nil
 }
 
 func (j *job) isGivenUp() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.givenUp
+	return j.run.snapshot().was(runGivenUp)
 }
 
 // holdOrRestart holds the job, or has it begin anew. The caller has marked the run as given up.
 func (j *job) holdOrRestart(why error) error {
 	ctx := context.WithoutCancel(j.c.daemonCtx)
-	j.mu.Lock()
-	rec := j.rec
-	j.mu.Unlock()
+	rec := j.run.snapshot().rec
 	if rec == nil { // The run was not looked up in Slurm yet.
 		var err error
 		if rec, err = j.c.records.Load(j.id); err != nil || rec == nil {
@@ -146,9 +138,7 @@ const (
 // retrySlurmCommand repeats a command until Slurm accepts it, or has ended the run by itself. It
 // outlasts a restart of slurmctld.
 func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, string) error) error {
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	for {
 		try, cancel := context.WithTimeout(ctx, slurmCommandTimeout)
 		err := do(try, j.slurmName())
@@ -168,7 +158,5 @@ func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, st
 
 // isLearnt tells whether the run was looked up in Slurm.
 func (j *job) isLearnt() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.rec != nil
+	return j.run.snapshot().rec != nil
 }

@@ -69,9 +69,7 @@ func (j *job) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, n
 		j.log.Warn("the previous checkpoint is not used as base", "checkpoint", id, "error", err)
 		return nil
 	}
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	if meta.Run != run {
 		return nil
 	}

@@ -37,25 +37,15 @@ type job struct {
 	capsulesMu sync.Mutex
 	completeMu sync.Mutex
 
-	mu              sync.Mutex
-	rec             *records.Record // nil: the run is not known yet
-	run             int             // Slurm's restart count at the start of this run
-	placement       records.Placement
-	capsules        map[int]*localCapsule
-	resumePoint     *resumePoint         // nil: this run began anew
-	ledAttempt      *attempt             // the attempt that this node leads
-	membership      *membership          // this node's part in an attempt, its own or another node's
-	withheld        []withheldSignal     // programs whose SIGTERM is withheld
-	deciding        bool                 // handleTermination runs
-	endDecided      bool                 // handleTermination has finished in this run
-	released        bool                 // the run was captured and its processes are ended, for a requeue
-	signalForwarded bool                 // programs of this run got SIGTERM: the run is not complete any more
-	restored        bool                 // all programs of resumePoint are restored
-	givenUp         bool                 // the run cannot be restored and is being ended
-	stopPeriodic    func()               // stops the periodic checkpoints
-	lastObstacles   []processes.Obstacle // of the last attempt
-	requester       *requester           // the program that asked Slurm for a requeue; nil: none did
-	itself          bool                 // the run had itself requeued, and the program that asked for that has ended
+	run         run
+	termination termination
+
+	mu            sync.Mutex
+	capsules      map[int]*localCapsule
+	ledAttempt    *attempt             // the attempt that this node leads
+	membership    *membership          // this node's part in an attempt, its own or another node's
+	stopPeriodic  func()               // stops the periodic checkpoints
+	lastObstacles []processes.Obstacle // of the last attempt
 }
 
 // localCapsule is a capsule on this node.
@@ -149,29 +139,23 @@ func (j *job) localCapsules() []*localCapsule {
 
 // slurmName returns the job's name for Slurm's commands.
 func (j *job) slurmName() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.rec == nil {
-		return jobName(j.id)
+	if rec := j.run.snapshot().rec; rec != nil {
+		return rec.Slurm
 	}
-	return j.rec.Slurm
+	return jobName(j.id)
 }
 
 // submittedAt distinguishes the job from an earlier job of the same number.
 func (j *job) submittedAt() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.rec == nil {
-		return ""
+	if rec := j.run.snapshot().rec; rec != nil {
+		return rec.Submitted
 	}
-	return j.rec.Submitted
+	return ""
 }
 
 // leaderNode returns the node of capsule 0, where the batch script runs.
 func (j *job) leaderNode() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.placement.NodeOf(0)
+	return j.run.snapshot().placement.NodeOf(0)
 }
 
 // removeCapsule ends a capsule and removes everything that belongs to it.
@@ -213,8 +197,8 @@ func (j *job) removeRun(ctx context.Context) error {
 		j.stopPeriodic()
 		j.stopPeriodic = nil
 	}
-	j.resumePoint.close()
-	j.resumePoint, j.withheld = nil, nil
+	j.run.closePoint()
+	j.termination.forget()
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), nil)
 }
 

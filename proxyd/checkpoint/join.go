@@ -69,10 +69,8 @@ func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Plac
 // learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
 func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err error) {
-	if t.Step == records.BatchProgram { // A held job that was repaired and released may be given up again.
-		j.mu.Lock()
-		j.givenUp = false
-		j.mu.Unlock()
+	if t.Step == records.BatchProgram && j.run.snapshot().state == runGivenUp {
+		j.setState(runUnknown) // A held job that was repaired and released may be given up again.
 	}
 	s, err := j.showPatiently(ctx)
 	if err != nil {
@@ -102,9 +100,8 @@ func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err er
 	if err != nil {
 		return "", err
 	}
-	j.mu.Lock()
-	fresh := j.rec == nil || j.run != s.Restarts
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	fresh := snap.rec == nil || snap.number != s.Restarts
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
 		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point))
@@ -143,24 +140,31 @@ func describeStart(restarts int, point *resumePoint) string {
 // removeEarlierRun removes what an earlier run has on this node. It finds something only if this
 // node missed the end of that run.
 func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
-	j.mu.Lock()
-	old := j.rec != nil && j.run != s.Restarts
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	old := snap.rec != nil && snap.number != s.Restarts
 	if !old {
 		return nil
 	}
-	return j.removeRun(ctx)
+	err := j.removeRun(ctx)
+	j.setState(runUnknown)
+	return err
 }
 
-func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *resumePoint) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.resumePoint != point {
-		j.resumePoint.close()
+// setState makes the run enter a state. A transition that is not allowed is logged, and changes
+// nothing.
+func (j *job) setState(next runState) {
+	if j.run.snapshot().state == next {
+		return
 	}
-	j.rec, j.run, j.placement, j.resumePoint = rec, run, records.Placement{First: rec.Nodes, Today: nodes}, point
-	j.withheld, j.givenUp, j.released, j.restored, j.signalForwarded, j.endDecided = nil, false, false, false, false, false
-	j.itself, j.requester = false, nil
+	if err := j.run.to(next); err != nil {
+		j.log.Info("the state of the run stays", "why", err)
+	}
+}
+
+// beginRun notes the run that begins on this node.
+func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *resumePoint) {
+	j.run.begin(rec, run, nodes, point)
+	j.termination.begin()
 }
 
 // captureEnv are variables that make programs avoid features which cannot be captured and which
@@ -171,9 +175,8 @@ var captureEnv = []string{
 
 // placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
 func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error) {
-	j.mu.Lock()
-	rec, point, where := j.rec, j.resumePoint, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	rec, point, where := snap.rec, snap.point, snap.placement
 	if t.UID != rec.UID {
 		return warden.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
 	}

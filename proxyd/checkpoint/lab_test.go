@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -103,4 +104,9 @@ func (l *lab) kill(node string) {
 
 func (l *lab) id(number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
+}
+
+// runOf is a run of a job that runs.
+func runOf(number int, rec *records.Record) run {
+	return run{now: runSnapshot{number: number, rec: rec, state: runRunning}}
 }

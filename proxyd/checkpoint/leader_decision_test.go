@@ -19,8 +19,8 @@ func TestLeaderComesBack(t *testing.T) {
 	asked := make(chan string)
 	n2.Remote = counted{l, asked}
 	j := n2.jobFor(7)
-	j.rec = &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
-	j.placement = records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}
+	j.run.now.rec = &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
+	j.run.now.placement = records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

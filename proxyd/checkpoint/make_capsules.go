@@ -31,8 +31,8 @@ import (
 func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*localCapsule, error) {
 	j.mu.Lock()
 	lc := j.capsules[index]
-	point := j.resumePoint
 	j.mu.Unlock()
+	point := j.run.snapshot().point
 	if lc != nil {
 		return lc, nil
 	}
@@ -66,9 +66,8 @@ func (j *job) addCapsule(lc *localCapsule) {
 // makeCapsule makes a capsule. m is the capsule's entry in the checkpoint's manifest, or nil for
 // a new capsule.
 func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *records.CapsuleMeta) (_ *localCapsule, err error) {
-	j.mu.Lock()
-	rec, where, run := j.rec, j.placement, j.run
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	rec, where, run := snap.rec, snap.placement, snap.number
 	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
@@ -270,9 +269,8 @@ func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.P
 // the first program is restored, so that an error is found early. Caller holds j.capsulesMu, on
 // the leader.
 func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
-	j.mu.Lock()
-	point, where, run := j.resumePoint, j.placement, j.run
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	point, where, run := snap.point, snap.placement, snap.number
 	j.log.Debug("phase begins", "phase", callMakeCapsules)
 	g, ctx := errgroup.WithContext(ctx)
 	asked := map[string]bool{}
@@ -292,9 +290,8 @@ func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
 
 // makeCapsulesHere makes the capsules of this node. Caller holds j.capsulesMu.
 func (j *job) makeCapsulesHere(ctx context.Context) error {
-	j.mu.Lock()
-	point, where := j.resumePoint, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	point, where := snap.point, snap.placement
 	for _, m := range point.meta.Capsules {
 		if where.NodeOf(m.Index) != j.c.Node {
 			continue

@@ -36,17 +36,12 @@ const (
 
 // refusesOutside tells whether the job is not captured while it has connections to outside.
 func (j *job) refusesOutside() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return cmp.Or(j.rec.Options.Outside, j.c.Outside) == outsideRefuse
+	return cmp.Or(j.run.snapshot().rec.Options.Outside, j.c.Outside) == outsideRefuse
 }
 
 // findOutside returns the connections of programs of a capsule to outside of the job.
 func (j *job) findOutside(lc *localCapsule, programs []capsule.Program) ([]processes.OutsideSocket, error) {
-	j.mu.Lock()
-	ours := j.rec.Addresses
-	j.mu.Unlock()
-	return processes.FindOutside(lc.capsule.PID(), programs, ours)
+	return processes.FindOutside(lc.capsule.PID(), programs, j.run.snapshot().rec.Addresses)
 }
 
 // resetOutside resets the connections of a restored program to outside of the job. The program is

@@ -90,9 +90,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
+	snap := j.run.snapshot()
+	today, leaves := snap.placement.Today, a.outcome.leavesOrHolds()
+	after, _ := a.outcome.get()
+	a.meta = records.Meta{Record: *snap.rec, Run: snap.number, Reason: a.reason, Itself: after == requeued && j.termination.recentRequester() != nil}
 	j.mu.Lock()
-	today, leaves := j.placement.Today, a.after != forwardSignal || a.holdAfterwards
-	a.meta = records.Meta{Record: *j.rec, Run: j.run, Reason: a.reason, Itself: a.after == requeued && j.requester.counts()}
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv
 	}
@@ -150,11 +152,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 // reserveNumber saves the number in the job's record, before anything is frozen: no other
 // checkpoint of the job gets the number, even if this attempt fails.
 func (j *job) reserveNumber(number uint32) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	rec := *j.rec
-	rec.LastNumber, j.rec = number, &rec
-	return j.c.records.Save(&rec)
+	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool { rec.LastNumber = number; return true })
 }
 
 // checkBatchRuns returns errScriptEnded unless the batch script runs.
@@ -175,9 +173,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 // unprepare releases the reservation and ends the membership of every node. Nodes without a
 // membership ignore the call.
 func (a *attempt) unprepare(ctx context.Context) error {
-	a.j.mu.Lock()
-	a.nodes = a.j.placement.Today
-	a.j.mu.Unlock()
+	a.nodes = a.j.run.snapshot().placement.Today
 	err := a.resumeJob(ctx)
 	if a.reservation != nil {
 		err = errors.Join(err, a.reservation.Release(ctx))
@@ -217,15 +213,15 @@ const leaderTimeout = 45 * time.Second
 // prepareHere starts this node's membership and describes this node's part of the job.
 func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
 	var r prepareReply
-	j.mu.Lock()
-	other, gaveUp, told := j.membership, j.givenUp, j.signalForwarded
-	if gaveUp || told {
-		j.mu.Unlock()
-		if told {
-			return r, errSignalForwarded
-		}
+	snap := j.run.snapshot()
+	switch {
+	case snap.was(runTerminated):
+		return r, errSignalForwarded
+	case snap.was(runGivenUp):
 		return r, errGivenUp
 	}
+	j.mu.Lock()
+	other := j.membership
 	if other == nil && len(j.capsules) > 0 {
 		j.membership = &membership{id: id, release: b.Release, done: make(chan struct{})}
 		j.armLeaderTimeout(j.membership)

@@ -42,8 +42,8 @@ func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c.Remote = r
 	j := c.jobFor(7)
 	nodes := []string{"n1", "n2", "n3"}
-	j.rec, j.placement = &records.Record{Job: 7}, records.Placement{First: nodes, Today: nodes}
-	j.resumePoint = &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
+	j.run.now.rec, j.run.now.placement = &records.Record{Job: 7}, records.Placement{First: nodes, Today: nodes}
+	j.run.now.point = &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
 	return j
 }
 
@@ -55,7 +55,7 @@ func TestCompleteOnce(t *testing.T) {
 		opened := make(chan bool)
 		for range 2 {
 			go func() {
-				did, err := j.completeRestore(t.Context(), j.resumePoint, j.placement)
+				did, err := j.completeRestore(t.Context(), j.run.now.point, j.run.now.placement)
 				if err != nil {
 					t.Error(err)
 				}
@@ -76,7 +76,7 @@ func TestCompleteOnce(t *testing.T) {
 func TestCompleteAfterRestart(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
-	if did, err := j.completeRestore(t.Context(), j.resumePoint, j.placement); err != nil || !did {
+	if did, err := j.completeRestore(t.Context(), j.run.now.point, j.run.now.placement); err != nil || !did {
 		t.Fatal(did, err)
 	}
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {

@@ -30,9 +30,8 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Info("resume devices", "error", err)
 		}
 	}()
-	j.mu.Lock()
-	then, exit, rec := a.after, a.releaseReason, *j.rec
-	j.mu.Unlock()
+	then, exit := a.outcome.get()
+	rec := *j.run.snapshot().rec
 	if then == timeLimit {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
@@ -61,9 +60,9 @@ func (a *attempt) finish(ctx context.Context) error {
 	if then == forwardSignal {
 		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
-		j.mu.Lock()
-		j.released = then != timeLimit
-		j.mu.Unlock()
+		if then != timeLimit {
+			j.setState(runReleased)
+		}
 		// A node that does not answer releases its capsules later (resolveOrphaned), or loses
 		// them with its end. The checkpoint exists, so an error here is no error of the
 		// checkpoint.
@@ -111,9 +110,7 @@ var errJobEnded = errors.New("the job has ended meanwhile")
 // already needs no requeue.
 func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j := a.j
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	switch {
 	case err != nil:
@@ -226,9 +223,8 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 // tellOtherNodes sends the outcome of an orphaned attempt to the other nodes, if this node leads,
 // so that they need not wait for their own timeouts.
 func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
-	j.mu.Lock()
-	nodes := slices.Clone(j.placement.Today)
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	nodes := slices.Clone(snap.placement.Today)
 	if j.leaderNode() != j.c.Node {
 		return
 	}
@@ -254,9 +250,7 @@ func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool,
 	if !release {
 		return false, nil
 	}
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return false, err

@@ -98,9 +98,8 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		)
 	}
 	j := c.jobFor(n.Job)
-	j.mu.Lock()
-	fresh := j.rec == nil
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	fresh := snap.rec == nil
 	if fresh {
 		var point *resumePoint
 		if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
@@ -158,11 +157,9 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where r
 func (c *Conductor) usedKits() map[string]bool {
 	used := map[string]bool{}
 	for _, j := range c.allJobs() {
-		j.mu.Lock()
-		if j.rec != nil {
-			used[j.rec.Kit] = true
+		if rec := j.run.snapshot().rec; rec != nil {
+			used[rec.Kit] = true
 		}
-		j.mu.Unlock()
 	}
 	return used
 }
@@ -204,9 +201,7 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 		c.startBackground(j.reportRestoredByPredecessor)
 	}
 	s, err := c.Slurm.Show(ctx, jobName(j.id))
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	if errors.Is(err, slurm.ErrNoJob) || err == nil && s.Restarts > run+1 {
 		c.startBackground(func(ctx context.Context) {
 			if err := c.End(ctx, j.id); err != nil {

@@ -81,9 +81,7 @@ func (j *job) hasRunEnded(ctx context.Context) bool {
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return err == nil && (s.Restarts > j.run || !s.Runs())
+	return err == nil && (s.Restarts > j.run.snapshot().number || !s.Runs())
 }
 
 // logCRIU logs the path of CRIU's own log, for an administrator.
@@ -95,8 +93,10 @@ func (j *job) logCRIU(err error) {
 }
 
 func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program string) error {
+	snap := j.run.snapshot()
+	point, rec := snap.point, snap.rec
 	j.mu.Lock()
-	point, rec, left, renamed := j.resumePoint, j.rec, slices.Contains(lc.note.ProgramsToRestore, program), lc.note.Renamed
+	left, renamed := slices.Contains(lc.note.ProgramsToRestore, program), lc.note.Renamed
 	j.mu.Unlock()
 	if point == nil || !left {
 		return errors.New("the program is in no checkpoint that is being restored")
@@ -214,19 +214,16 @@ const stepsDeadline = 10 * time.Minute
 
 // awaitSteps gives the run up if the tasks of its steps do not come back in time.
 func (j *job) awaitSteps(ctx context.Context) {
-	j.mu.Lock()
-	point, run := j.resumePoint, j.run
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	point, run := snap.point, snap.number
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(stepsDeadline):
 	}
 	left, err := j.unrestoredPrograms(ctx, point)
-	j.mu.Lock()
-	same := j.resumePoint == point && j.run == run
-	j.mu.Unlock()
-	if err != nil || len(left) == 0 || !same {
+	now := j.run.snapshot()
+	if err != nil || len(left) == 0 || now.point != point || now.number != run {
 		return
 	}
 	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.id.Number, joinNames(left))
@@ -247,17 +244,18 @@ func (j *job) reportRestored(ctx context.Context) error {
 // unrestoredHere returns the programs of this node that are not restored yet, including those of
 // capsules that are not made yet.
 func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
+	snap := j.run.snapshot()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var left []string
 	for _, lc := range j.capsules {
 		left = append(left, lc.note.ProgramsToRestore...)
 	}
-	if j.resumePoint == nil {
+	if snap.point == nil {
 		return left, nil
 	}
-	for _, m := range j.resumePoint.meta.Capsules {
-		if j.placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
+	for _, m := range snap.point.meta.Capsules {
+		if snap.placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
 			continue
 		}
 		for _, p := range m.Programs {
@@ -271,9 +269,8 @@ func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error)
 // node, the network is unlocked: earlier packets would reach programs that are not restored yet,
 // and the kernel would answer with a reset.
 func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
-	j.mu.Lock()
-	point, where := j.resumePoint, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	point, where := snap.point, snap.placement
 	if point == nil {
 		return empty{}, nil
 	}
@@ -291,10 +288,7 @@ func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, err
 func (j *job) completeRestore(ctx context.Context, point *resumePoint, where records.Placement) (bool, error) {
 	j.completeMu.Lock()
 	defer j.completeMu.Unlock()
-	j.mu.Lock()
-	over := j.restored || j.resumePoint != point
-	j.mu.Unlock()
-	if over {
+	if now := j.run.snapshot(); now.was(runRunning) || now.point != point {
 		return false, nil
 	}
 	if left, err := j.unrestoredPrograms(ctx, point); err != nil || len(left) > 0 {
@@ -325,15 +319,12 @@ func (j *job) completeRestore(ctx context.Context, point *resumePoint, where rec
 
 // markRestored notes that all programs are restored, and resets the count of unrestored runs.
 func (j *job) markRestored() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.restored = true
-	if j.rec.UnrestoredRuns == 0 {
-		return nil
-	}
-	rec := *j.rec
-	rec.UnrestoredRuns, j.rec = 0, &rec
-	return j.c.records.Save(&rec)
+	j.setState(runRunning)
+	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		changed := rec.UnrestoredRuns != 0
+		rec.UnrestoredRuns = 0
+		return changed
+	})
 }
 
 // nodes returns the nodes of this run that have capsules of the checkpoint.
@@ -347,9 +338,7 @@ func (p *resumePoint) nodes(where records.Placement) map[string]bool {
 
 // unrestoredPrograms asks all nodes for the programs that are not restored yet.
 func (j *job) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
-	j.mu.Lock()
-	where := j.placement
-	j.mu.Unlock()
+	where := j.run.snapshot().placement
 	var mu sync.Mutex
 	var left []string
 	g, ctx := errgroup.WithContext(ctx)

@@ -97,12 +97,8 @@ var errNoCheckpoint = errors.New("it has no checkpoint, and Slurm runs it again"
 // openNewestCheckpoint opens the checkpoint from which the run resumes; nil if there is none.
 // begins means that the run begins now: then an upload of the newest checkpoint is waited for.
 func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *records.Record, anew, begins bool) (*resumePoint, error) {
-	j.mu.Lock()
-	have := j.resumePoint
-	same := j.rec != nil && j.run == s.Restarts
-	j.mu.Unlock()
-	if same {
-		return have, nil
+	if snap := j.run.snapshot(); snap.rec != nil && snap.number == s.Restarts {
+		return snap.point, nil
 	}
 	var lost *upload.Record
 	if begins {

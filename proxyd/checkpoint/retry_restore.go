@@ -65,9 +65,7 @@ func (j *job) countUnrestoredRun() (again bool, err error) {
 	if err != nil || rec == nil {
 		return false, errors.Join(err, ErrNoJob)
 	}
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	if rec.UnrestoredRuns > 0 && rec.LastUnrestoredRun == run { // Another node of this run has counted it.
 		return true, nil
 	}

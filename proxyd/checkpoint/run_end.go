@@ -79,8 +79,12 @@ func (e runEnd) next() nextRun {
 func (j *job) runEnd(ctx context.Context) runEnd {
 	j.mu.Lock()
 	lc := j.capsules[0]
-	e := runEnd{left: j.released, told: j.signalForwarded, gaveUp: j.givenUp, itself: j.itself, resumed: j.resumePoint != nil && j.resumePoint.meta.Itself}
 	j.mu.Unlock()
+	snap := j.run.snapshot()
+	e := runEnd{
+		left: snap.was(runReleased), told: snap.was(runTerminated), gaveUp: snap.was(runGivenUp), itself: snap.was(runRequeuedItself),
+		resumed: snap.point != nil && snap.point.meta.Itself,
+	}
 	if lc == nil {
 		return e
 	}
@@ -98,9 +102,8 @@ func (j *job) runEnd(ctx context.Context) runEnd {
 // lostNode says whether a node of the run does not answer. A script that lost a node may have
 // ended for that, which is none of its own doing.
 func (j *job) lostNode(ctx context.Context) bool {
-	j.mu.Lock()
-	nodes := slices.Clone(j.placement.Today)
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	nodes := slices.Clone(snap.placement.Today)
 	for _, node := range nodes {
 		if node == j.c.Node {
 			continue
@@ -117,14 +120,11 @@ func (j *job) noteEnd(n nextRun) error {
 	if n == resumes {
 		return nil
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.rec == nil || j.rec.BeginAnew {
-		return nil
-	}
-	rec := *j.rec
-	rec.BeginAnew, j.rec = true, &rec
-	return j.c.records.Save(&rec)
+	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool {
+		changed := !rec.BeginAnew
+		rec.BeginAnew = true
+		return changed
+	})
 }
 
 // handlerWithin is how long a program that had its own job requeued may take to end by itself
@@ -161,10 +161,8 @@ func (c *Conductor) NoteRequeue(ctx context.Context, who warden.Peer) error {
 
 // asksThere is told, on the leader, that a program of the job asks for a requeue.
 func (j *job) asksThere(_ context.Context, _ store.ID, r requester) (empty, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	r.At = time.Now() // clocks of nodes differ
-	j.requester = &r
+	j.termination.noteRequester(&r)
 	return empty{}, nil
 }
 
@@ -199,16 +197,6 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 	return "", errNoProgram
 }
 
-// asksItself says whether a program of the job has asked for the requeue that Slurm makes.
-func (j *job) asksItself() *requester {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.requester.counts() {
-		return nil
-	}
-	return j.requester
-}
-
 // counts says that a request is recent enough to be what Slurm does.
 func (r *requester) counts() bool { return r != nil && time.Since(r.At) <= requestWithin }
 
@@ -235,11 +223,4 @@ func (j *job) endsItself(ctx context.Context, r *requester) bool {
 			return false
 		}
 	}
-}
-
-// markItself notes that this run ends by the job's own request.
-func (j *job) markItself() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.itself = true
 }

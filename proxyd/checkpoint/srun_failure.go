@@ -18,9 +18,18 @@ import (
 
 // isLeavingNodes tells whether Slurm is taking the job's nodes away, as far as this node knows.
 func (j *job) isLeavingNodes() bool {
+	// In this order: a decision leads to an attempt, and the attempt to the release.
+	if j.termination.now() == terminationDeciding {
+		return true
+	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.deciding || j.released || j.givenUp || j.ledAttempt != nil && j.ledAttempt.after != forwardSignal || j.membership != nil && j.membership.release
+	led, m := j.ledAttempt, j.membership
+	j.mu.Unlock()
+	if led != nil && led.outcome.leaves() || m != nil && m.release {
+		return true
+	}
+	now := j.run.snapshot()
+	return now.was(runReleased) || now.was(runGivenUp)
 }
 
 // awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
@@ -92,9 +101,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	if j.isLeavingNodes() {
 		return false
 	}
-	j.mu.Lock()
-	run := j.run
-	j.mu.Unlock()
+	run := j.run.snapshot().number
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -116,10 +123,9 @@ func (j *job) endRunLogged(why error) {
 // isStepUnrestored tells whether a step belongs to the restored checkpoint and not all of its
 // tasks are restored, as far as this node can find out.
 func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
-	j.mu.Lock()
-	point, back := j.resumePoint, j.restored
-	j.mu.Unlock()
-	if point == nil || back {
+	snap := j.run.snapshot()
+	point := snap.point
+	if point == nil || snap.was(runRunning) {
 		return false
 	}
 	if tasks, err := point.meta.StepTasks(key); err == nil && len(tasks) == 0 {

@@ -112,8 +112,8 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		// keep what slurmstepd has written for the step so far
 		env = append(env, "SLURM_OPEN_MODE=append")
 	}
-	restored, where := j.restoredMeta()
-	layout, err := steps.Layout(restored, where, key)
+	snap := j.run.snapshot()
+	layout, err := steps.Layout(snap.meta(), snap.placement, key)
 	if err == nil {
 		layout.FewerGPUs, err = j.hasFewerGPUs(ctx)
 	}
@@ -127,7 +127,7 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
-		Cgroups: j.wardenCgroups(lc), Clean: steps.Outputs(restored, key), Ask: c.Socket,
+		Cgroups: j.wardenCgroups(lc), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
@@ -136,17 +136,6 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 	lc.sruns.Add(key, r)
 	c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, key, r) })
 	return nil
-}
-
-// restoredMeta describes the checkpoint from which this run resumes (nil: the run began anew), and
-// the nodes of the run.
-func (j *job) restoredMeta() (*records.Meta, records.Placement) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.resumePoint == nil {
-		return nil, j.placement
-	}
-	return j.resumePoint.meta, j.placement
 }
 
 // followSrun removes an srun's state after its end.
@@ -206,9 +195,8 @@ func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) 
 			if err != nil || !os.SameFile(ns, of) {
 				continue
 			}
-			j.mu.Lock()
-			owner := j.rec.UID
-			j.mu.Unlock()
+			snap := j.run.snapshot()
+			owner := snap.rec.UID
 			if who.UID != owner {
 				return nil, nil, fmt.Errorf("uid %d is not the job's user", who.UID)
 			}

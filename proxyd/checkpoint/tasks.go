@@ -70,9 +70,8 @@ func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsu
 // checkComplete returns an error if a part of the job is missing, as far as the replies show.
 func (a *attempt) checkComplete() error {
 	j := a.j
-	j.mu.Lock()
-	point, where := j.resumePoint, j.placement
-	j.mu.Unlock()
+	snap := j.run.snapshot()
+	point, where := snap.point, snap.placement
 	if point != nil {
 		for node := range point.nodes(where) {
 			if r := a.reports[node]; r == nil || r.Capsules == 0 {

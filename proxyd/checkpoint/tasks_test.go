@@ -33,7 +33,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := &job{resumePoint: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}
+		j := &job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -101,19 +101,18 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		}
 		return &View{Record: *rec}, nil
 	}
-	j.mu.Lock()
-	if j.rec == nil {
-		j.mu.Unlock()
+	snap := j.run.snapshot()
+	if snap.rec == nil {
 		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	v := &View{Record: *j.rec, Run: j.run, Leader: j.placement.NodeOf(0)}
+	v := &View{Record: *snap.rec, Run: snap.number, Leader: snap.placement.NodeOf(0)}
+	j.mu.Lock()
 	v.Obstacles = slices.Clone(j.lastObstacles)
-	for k := range j.rec.Nodes {
-		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.placement.NodeOf(k)})
+	for k := range snap.rec.Nodes {
+		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: snap.placement.NodeOf(k)})
 	}
-	today := slices.Clone(j.placement.Today)
 	j.mu.Unlock()
-	for _, cv := range j.viewAll(ctx, today) {
+	for _, cv := range j.viewAll(ctx, snap.placement.Today) {
 		if cv.Index < len(v.Capsules) {
 			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
 			for _, o := range cv.Outside {

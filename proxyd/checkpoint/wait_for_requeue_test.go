@@ -19,15 +19,14 @@ import (
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := &Conductor{Config: Config{Node: "n1"}}
-	j := &job{c: c, id: 7, placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}
+	j := &job{c: c, id: 7, run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}}}
 	a := &attempt{
-		j: j, log: slog.New(slog.DiscardHandler), after: forwardSignal, holdAfterwards: true,
-		holdOver: make(chan struct{}), committed: make(chan struct{}), done: make(chan struct{}),
+		j: j, log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
 	j.ledAttempt = a
 	waitOver := make(chan struct{})
 	go func() {
-		a.waitForRequeue(ctx)
+		a.outcome.waitForRequeue(ctx, a.log)
 		close(waitOver)
 	}()
 	return c, a, waitOver
@@ -52,8 +51,8 @@ func TestWaitForRequeue(t *testing.T) {
 				t.Fatal("the job does not wait")
 			}
 			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued, Reason: "requeue"})
-			if joined != a || late || a.after != requeued || !isClosed(waitOver) {
-				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, a.after, isClosed(waitOver))
+			if joined != a || late || a.outcome.after != requeued || !isClosed(waitOver) {
+				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, a.outcome.after, isClosed(waitOver))
 			}
 		})
 	})
@@ -62,8 +61,8 @@ func TestWaitForRequeue(t *testing.T) {
 			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
 			<-waitOver
-			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.after != forwardSignal {
-				t.Fatalf("wait over after %s, after %v", took, a.after)
+			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.outcome.after != forwardSignal {
+				t.Fatalf("wait over after %s, after %v", took, a.outcome.after)
 			}
 		})
 	})
@@ -94,8 +93,8 @@ func TestWaitForRequeue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !isClosed(waitOver) || a.after != forwardSignal {
-				t.Fatalf("wait over %v, after %v", isClosed(waitOver), a.after)
+			if !isClosed(waitOver) || a.outcome.after != forwardSignal {
+				t.Fatalf("wait over %v, after %v", isClosed(waitOver), a.outcome.after)
 			}
 			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
 				t.Errorf("a job that is not there: %v", err)
@@ -108,10 +107,8 @@ func TestWaitForRequeue(t *testing.T) {
 			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal}); joined != a || late || isClosed(waitOver) {
 				t.Fatal("the plain request ended the wait")
 			}
-			a.j.mu.Lock()
-			a.stopWaiting()
-			a.stopWaiting() // a second call
-			a.j.mu.Unlock()
+			a.outcome.stopWaiting()
+			a.outcome.stopWaiting() // a second call
 			<-waitOver
 		})
 	})
@@ -130,11 +127,11 @@ func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &Conductor{}
-			a := &attempt{j: &job{c: c}, log: slog.New(slog.DiscardHandler), holdAfterwards: stands, holdOver: make(chan struct{})}
+			a := &attempt{j: &job{c: c}, log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
-			a.waitForRequeue(t.Context())
-			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.after != forwardSignal {
-				t.Errorf("hold %v: late is %v, after %v", stands, late, a.after)
+			a.outcome.waitForRequeue(t.Context(), a.log)
+			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.outcome.after != forwardSignal {
+				t.Errorf("hold %v: late is %v, after %v", stands, late, a.outcome.after)
 			}
 		})
 	}
@@ -145,10 +142,8 @@ func TestOutcomeDecided(t *testing.T) {
 func TestLateRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, _ := waitingAttempt(t.Context(), t)
-		a.j.mu.Lock()
-		a.outcomeDecided = true
-		a.stopWaiting()
-		a.j.mu.Unlock()
+		a.outcome.state = outcomeDecided
+		a.outcome.stopWaiting()
 		for v, want := range map[verdict]bool{requeued: true, timeLimit: true, forwardSignal: false} {
 			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: v}); late != want {
 				t.Errorf("request for %v: late is %v", v, late)
@@ -157,9 +152,7 @@ func TestLateRequeue(t *testing.T) {
 		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); !late {
 			t.Error("a request to stay frozen is not late although the job runs on")
 		}
-		a.j.mu.Lock()
-		a.after = requeued
-		a.j.mu.Unlock()
+		a.outcome.after = requeued
 		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); late {
 			t.Error("a request to leave is late although the job leaves")
 		}
