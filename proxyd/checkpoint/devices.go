@@ -59,7 +59,8 @@ func (c *Conductor) deviceDir(job uint32, index int) string {
 
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
-func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
+func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
+	j := lc.j
 	snap := j.run.snapshot()
 	rec, where := snap.rec, snap.placement
 	g, err := j.findGrant(ctx, rec, where, lc.index)
@@ -154,7 +155,8 @@ var (
 // watchDevices ends the run if the capsule's device server dies, because the state of the devices
 // is lost. If the server was killed for lack of memory, the next run would fail in the same way,
 // so the job is held.
-func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
+func (lc *localCapsule) watchDevices(ctx context.Context) {
+	j := lc.j
 	select {
 	case <-ctx.Done():
 		return
@@ -174,7 +176,7 @@ func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 
 // deviceBytesUsed returns an upper bound of the bytes that a dump of the capsule's devices
 // contains.
-func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, err error) {
+func (lc *localCapsule) deviceBytesUsed(ctx context.Context) (n uint64, err error) {
 	st, err := lc.devices.Status(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("capsule %d: device server: %w", lc.index, err)
@@ -187,7 +189,8 @@ func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, 
 
 // saveDevices writes the stopped devices of a capsule into the checkpoint, and takes over
 // unchanged streams of the base.
-func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w upload.ShareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
+func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
+	j := lc.j
 	prefix := fmt.Sprintf("%d/%s/", lc.index, records.DevicesFolder)
 	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
 	if err == nil {
@@ -202,7 +205,7 @@ func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w upload.ShareW
 
 // adoptProcesses hands the processes of a restored program to the capsule's device server. The
 // processes wait at the server's gates, or will.
-func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *records.CapsuleMeta, group string) error {
+func (lc *localCapsule) adoptProcesses(ctx context.Context, m *records.CapsuleMeta, group string) error {
 	if m.Devices == nil {
 		return nil
 	}
@@ -270,7 +273,8 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 // enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
 // server was started before the cgroup existed. Memory that the server holds already is not
 // counted.
-func (j *job) enterJobCgroup(lc *localCapsule, task int) {
+func (lc *localCapsule) enterJobCgroup(task int) {
+	j := lc.j
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}

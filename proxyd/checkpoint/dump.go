@@ -185,7 +185,7 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 	}
 	base := j.openBase(ctx, w, p.id, b.Base)
 	for _, lc := range j.localCapsules() {
-		m, err := j.dumpCapsule(ctx, lc, w, base, b)
+		m, err := lc.dumpCapsule(ctx, w, base, b)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
@@ -216,7 +216,8 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (uploa
 const maxDumpsAtOnce = 4
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
+func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
+	j := lc.j
 	j.mu.Lock()
 	m := &records.CapsuleMeta{
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
@@ -238,14 +239,14 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareW
 	if m.Fingerprint, err = host.FingerprintOf(root, processes.SystemExecutables(root, programs, j.c.isKitFile)...); err != nil {
 		return nil, err
 	}
-	if m.Ended, err = j.endedTasks(ctx, lc, b.Steps); err != nil {
+	if m.Ended, err = lc.endedTasks(ctx, b.Steps); err != nil {
 		return nil, err
 	}
-	if m.Removed, err = j.linkRemoved(lc, programs); err != nil {
+	if m.Removed, err = lc.linkRemoved(programs); err != nil {
 		return nil, fmt.Errorf("removed files: %w", err)
 	}
 	defer func() {
-		if err := j.unlinkRemoved(lc); err != nil {
+		if err := lc.unlinkRemoved(); err != nil {
 			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
@@ -267,7 +268,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareW
 	}
 	if lc.devices != nil {
 		g.Go(func() (err error) {
-			m.Devices, err = j.saveDevices(gctx, lc, w, on, b.Cut)
+			m.Devices, err = lc.saveDevices(gctx, w, on, b.Cut)
 			return err
 		})
 	}
@@ -280,7 +281,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareW
 		return packFolder(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID()))
 	})
 	g.Go(func() (err error) {
-		m.Files, err = j.recordFiles(gctx, lc, programs, streamSink{w, prefix + "files/"})
+		m.Files, err = lc.recordFiles(gctx, programs, streamSink{w, prefix + "files/"})
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -297,7 +298,8 @@ var travelling = []string{"/dev/shm", "/tmp", "/var/tmp"}
 
 // linkRemoved gives removed files that programs use, and that have other names, names by
 // which they can be found while the capsule is dumped.
-func (j *job) linkRemoved(lc *localCapsule, programs []capsule.Program) ([]string, error) {
+func (lc *localCapsule) linkRemoved(programs []capsule.Program) ([]string, error) {
+	j := lc.j
 	var pids []int
 	for _, p := range programs {
 		pids = append(pids, processes.InCgroup(p.Cgroup)...)
@@ -306,14 +308,15 @@ func (j *job) linkRemoved(lc *localCapsule, programs []capsule.Program) ([]strin
 	if len(links) > 0 {
 		j.mu.Lock()
 		lc.note.Links = links
-		j.saveNote(lc)
+		lc.saveNote()
 		j.mu.Unlock()
 	}
 	return links, err
 }
 
 // unlinkRemoved takes these names away. It may be called twice.
-func (j *job) unlinkRemoved(lc *localCapsule) error {
+func (lc *localCapsule) unlinkRemoved() error {
+	j := lc.j
 	j.mu.Lock()
 	links := lc.note.Links
 	j.mu.Unlock()
@@ -326,13 +329,14 @@ func (j *job) unlinkRemoved(lc *localCapsule) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc.note.Links = nil
-	j.saveNote(lc)
+	lc.saveNote()
 	return nil
 }
 
 // endedTasks returns the tasks that have ended, with their status, of steps that still run. After
 // a restart Slurm starts these tasks again, and they must not run.
-func (j *job) endedTasks(ctx context.Context, lc *localCapsule, running []string) (map[string]syscall.WaitStatus, error) {
+func (lc *localCapsule) endedTasks(ctx context.Context, running []string) (map[string]syscall.WaitStatus, error) {
+	j := lc.j
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return nil, err

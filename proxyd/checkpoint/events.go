@@ -21,9 +21,10 @@ type withheldSignal struct {
 }
 
 // watchCapsule handles the events of a capsule until the capsule ends.
-func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
+func (lc *localCapsule) watchCapsule(ctx context.Context) {
+	j := lc.j
 	for {
-		err := lc.capsule.Watch(ctx, func(e capsule.Event) { j.handleEvent(lc, e) })
+		err := lc.capsule.Watch(ctx, func(e capsule.Event) { lc.handleEvent(e) })
 		if ctx.Err() != nil || errors.Is(err, capsule.ErrStale) {
 			return
 		}
@@ -32,15 +33,16 @@ func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
 }
 
 // handleEvent handles an event. It must not block.
-func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
+func (lc *localCapsule) handleEvent(e capsule.Event) {
+	j := lc.j
 	p := e.Program.Name
 	switch e.Kind {
 	case capsule.Waiting:
-		j.c.startBackground(func(ctx context.Context) { j.restoreWaiting(ctx, lc, p) })
+		j.c.startBackground(func(ctx context.Context) { lc.restoreWaiting(ctx, p) })
 	case capsule.Started:
 		j.log.Info("program started", "capsule", lc.index, "program", p)
 		if p == records.BatchProgram {
-			j.saveRunEnv(lc)
+			lc.saveRunEnv()
 		}
 	case capsule.Present:
 		// The program started before the watch. Or this daemon was restarted meanwhile; then its
@@ -49,7 +51,7 @@ func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 		missed := p == records.BatchProgram && lc.note.RunEnv == nil
 		j.mu.Unlock()
 		if missed {
-			j.saveRunEnv(lc)
+			lc.saveRunEnv()
 		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
@@ -96,7 +98,8 @@ const scriptEndEventTimeout = 5 * time.Second
 // saveRunEnv saves the SLURM_* variables of this run's batch step, which are those of its warden.
 // The script may have changed its own variables, and a restored script has the variables of an
 // earlier run.
-func (j *job) saveRunEnv(lc *localCapsule) {
+func (lc *localCapsule) saveRunEnv() {
+	j := lc.j
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()
@@ -111,7 +114,7 @@ func (j *job) saveRunEnv(lc *localCapsule) {
 	if lc.note.FirstEnv == nil {
 		lc.note.FirstEnv = env
 	}
-	j.saveNote(lc)
+	lc.saveNote()
 }
 
 // withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.

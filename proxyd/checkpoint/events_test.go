@@ -38,8 +38,8 @@ func TestRunEnvIsSaved(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := n1.jobFor(7)
-			lc := &localCapsule{note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
-			j.handleEvent(lc, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
+			lc := &localCapsule{j: j, note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
+			lc.handleEvent(capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
 				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
 			}

@@ -40,7 +40,8 @@ func (j *job) createJournal(index int) (*files.Journal, error) {
 
 // recordFileChanges maintains a capsule's list of changed files until ctx ends, from reports of
 // the shims and, for programs that bypass the shims, of the kernel.
-func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
+func (lc *localCapsule) recordFileChanges(ctx context.Context) {
+	j := lc.j
 	defer close(lc.journalIdle)
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -88,7 +89,8 @@ func (j *job) fileUser(c *capsule.Capsule, groups []uint32) files.User {
 }
 
 // recordFiles records the state of the job's files. The job's programs are frozen.
-func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []capsule.Program, s streamSink) (*files.State, error) {
+func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, s streamSink) (*files.State, error) {
+	j := lc.j
 	var pids []int
 	var groups []uint32
 	for _, p := range programs {
@@ -123,7 +125,7 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, j.fileUser(lc.capsule, groups), j.fileJob(lc, programs), before, touched, s)
+	state, err := files.Record(ctx, j.fileUser(lc.capsule, groups), lc.fileJob(programs), before, touched, s)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,8 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 
 // fileJob returns the files that are not put back: those that the user excluded, and the job's
 // own logs, which only grow. The output of steps is put back.
-func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
+func (lc *localCapsule) fileJob(programs []capsule.Program) files.Job {
+	j := lc.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, p := range programs {
@@ -160,7 +163,8 @@ func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 }
 
 // putBack restores the state of a capsule's files, before the first program is restored.
-func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint, m *records.CapsuleMeta) error {
+func (lc *localCapsule) putBack(ctx context.Context, point *resumePoint, m *records.CapsuleMeta) error {
+	j := lc.j
 	if m.Files == nil {
 		return nil
 	}
@@ -186,7 +190,8 @@ func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint,
 const journalIdleTimeout = 5 * time.Second
 
 // removeJournal removes a capsule's list on this node. Call lc.stopWatching before.
-func (j *job) removeJournal(lc *localCapsule) error {
+func (lc *localCapsule) removeJournal() error {
+	j := lc.j
 	select {
 	case <-lc.journalIdle:
 	case <-time.After(journalIdleTimeout):

@@ -83,7 +83,7 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
 		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
-		j.saveNote(lc)
+		lc.saveNote()
 		j.mu.Unlock()
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {
@@ -144,24 +144,25 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	}
 	m.releaseStageRoom()
 	for _, lc := range j.localCapsules() {
-		errs = append(errs, j.thawCapsule(ctx, lc))
+		errs = append(errs, lc.thawCapsule(ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // thawCapsule undoes everything that an attempt did to a capsule.
-func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
+func (lc *localCapsule) thawCapsule(ctx context.Context) error {
+	j := lc.j
 	j.mu.Lock()
 	restoring := lc.note.NetworkLocked
 	lc.note.Attempt = nil
-	j.saveNote(lc)
+	lc.saveNote()
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {
 		errs = append(errs, overlay.Unlock(lc.capsule.PID()))
 	}
 	if !restoring { // else programs are still to open these files
-		errs = append(errs, j.unlinkRemoved(lc))
+		errs = append(errs, lc.unlinkRemoved())
 	}
 	programs, err := lc.capsule.Programs(ctx)
 	errs = append(errs, err)

@@ -50,6 +50,7 @@ type job struct {
 
 // localCapsule is a capsule on this node.
 type localCapsule struct {
+	j            *job
 	index        int
 	capsule      *capsule.Capsule
 	devices      *life.Server // nil: the capsule has no devices. Does not change
@@ -110,7 +111,8 @@ func (c *Conductor) capsuleDir(job uint32, index int) string {
 }
 
 // saveNote saves a capsule's note. Caller holds j.mu.
-func (j *job) saveNote(lc *localCapsule) {
+func (lc *localCapsule) saveNote() {
+	j := lc.j
 	if err := records.WriteJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
 		// The capsule runs on. Only a crash of this daemon would lose state now.
 		j.log.Error("save a capsule's note", "capsule", lc.index, "error", err)
@@ -159,7 +161,8 @@ func (j *job) leaderNode() string {
 }
 
 // removeCapsule ends a capsule and removes everything that belongs to it.
-func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
+func (lc *localCapsule) removeCapsule(ctx context.Context) error {
+	j := lc.j
 	lc.stopWatching()
 	if err := lc.sruns.Kill(ctx); err != nil {
 		j.log.Warn("end the sruns", "error", err)
@@ -168,7 +171,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 		lc.capsule.Remove(ctx),
 		lc.endDevices(ctx),
 		j.c.Overlay.Detach(ctx, capsuleName(j.id, lc.index)),
-		j.removeJournal(lc),
+		lc.removeJournal(),
 	)
 	if err != nil {
 		return fmt.Errorf("capsule %d.%d: %w", j.id, lc.index, err)
@@ -186,7 +189,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 func (j *job) removeRun(ctx context.Context) error {
 	var errs []error
 	for _, lc := range j.localCapsules() {
-		errs = append(errs, j.removeCapsule(ctx, lc))
+		errs = append(errs, lc.removeCapsule(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -220,7 +220,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if err != nil {
 		return warden.Place{}, err
 	}
-	j.enterJobCgroup(lc, t.PID)
+	lc.enterJobCgroup(t.PID)
 	j.mu.Lock()
 	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
 		mode = warden.Fresh // The program was restored before in this run, and its step runs again.
@@ -232,7 +232,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	lc.note.WardenPIDs[program] = t.PID
 	lc.setTaskCount(t)
 	first := lc.note.FirstEnv
-	j.saveNote(lc)
+	lc.saveNote()
 	j.mu.Unlock()
 	ns, err := lc.capsule.Namespaces()
 	if err != nil {

@@ -44,22 +44,23 @@ func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*loc
 	if err != nil {
 		return nil, err
 	}
-	j.addCapsule(lc)
+	lc.addCapsule()
 	return lc, nil
 }
 
 // addCapsule adds a capsule to the job and starts the goroutines that watch it.
-func (j *job) addCapsule(lc *localCapsule) {
+func (lc *localCapsule) addCapsule() {
+	j := lc.j
 	ctx, cancel := context.WithCancel(j.c.daemonCtx)
 	lc.stopWatching, lc.journalIdle = cancel, make(chan struct{})
 	j.mu.Lock()
 	j.capsules[lc.index] = lc
-	j.saveNote(lc)
+	lc.saveNote()
 	j.mu.Unlock()
-	j.c.background.Go(func() { j.watchCapsule(ctx, lc) })
-	j.c.background.Go(func() { j.recordFileChanges(ctx, lc) })
+	j.c.background.Go(func() { lc.watchCapsule(ctx) })
+	j.c.background.Go(func() { lc.recordFileChanges(ctx) })
 	if lc.devices != nil {
-		j.c.background.Go(func() { j.watchDevices(ctx, lc) })
+		j.c.background.Go(func() { lc.watchDevices(ctx) })
 	}
 }
 
@@ -71,7 +72,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
-	lc := &localCapsule{index: index, opened: map[string]bool{}, note: capsuleNote{
+	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
 		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
@@ -122,7 +123,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			lc.note.Script = m.Script
 		}
 	}
-	binds, err := j.startDevices(ctx, lc, kit, point, m)
+	binds, err := lc.startDevices(ctx, kit, point, m)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	}
 	lc.capsule = c
 	if m != nil {
-		err = j.restoreContents(ctx, lc, point, m)
+		err = lc.restoreContents(ctx, point, m)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Remove(context.WithoutCancel(ctx)), j.c.Overlay.Detach(context.WithoutCancel(ctx), capsuleName(j.id, index)))
@@ -181,7 +182,7 @@ func (c *Conductor) isKitFile(path string) bool {
 
 // restoreContents restores what a capsule contains besides programs, and locks its network until
 // all programs of the job are restored.
-func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resumePoint, m *records.CapsuleMeta) error {
+func (lc *localCapsule) restoreContents(ctx context.Context, point *resumePoint, m *records.CapsuleMeta) error {
 	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {
 		return err
@@ -198,7 +199,7 @@ func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resu
 		return fmt.Errorf("removed files: %w", err)
 	}
 	lc.note.Renamed, lc.note.Links = renamed, slices.Collect(maps.Values(renamed))
-	return j.putBack(ctx, lc, point, m)
+	return lc.putBack(ctx, point, m)
 }
 
 // checkCompatible returns an error if this node cannot run the programs of a capsule.

@@ -40,7 +40,8 @@ func (j *job) refusesOutside() bool {
 }
 
 // findOutside returns the connections of programs of a capsule to outside of the job.
-func (j *job) findOutside(lc *localCapsule, programs []capsule.Program) ([]processes.OutsideSocket, error) {
+func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.OutsideSocket, error) {
+	j := lc.j
 	return processes.FindOutside(lc.capsule.PID(), programs, j.run.snapshot().rec.Addresses)
 }
 
@@ -48,8 +49,9 @@ func (j *job) findOutside(lc *localCapsule, programs []capsule.Program) ([]proce
 // still frozen and finds them reset when it runs: a client that looks at an idle connection before
 // it uses the connection, such as urllib3, makes a new one. The network is locked, so the program
 // can have no newer connection to outside.
-func (j *job) resetOutside(lc *localCapsule, p capsule.Program) error {
-	sockets, err := j.findOutside(lc, []capsule.Program{p})
+func (lc *localCapsule) resetOutside(p capsule.Program) error {
+	j := lc.j
+	sockets, err := lc.findOutside([]capsule.Program{p})
 	if err != nil || len(sockets) == 0 {
 		return err
 	}

@@ -233,7 +233,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	for _, lc := range j.localCapsules() {
 		r.Capsules++
 		if lc.devices != nil {
-			used, err := j.deviceBytesUsed(ctx, lc)
+			used, err := lc.deviceBytesUsed(ctx)
 			if err != nil {
 				return r, err
 			}
@@ -253,7 +253,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 		}
 		r.Obstacles = append(r.Obstacles, processes.FindObstacles(lc.capsule.PID(), programs)...)
 		if j.refusesOutside() {
-			sockets, err := j.findOutside(lc, programs)
+			sockets, err := lc.findOutside(programs)
 			if err != nil {
 				return r, err
 			}
@@ -263,7 +263,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
 		j.mu.Unlock()
 		r.Steps = append(r.Steps, lc.sruns.Keys()...)
-		if err := j.countTasks(ctx, lc, programs, &r); err != nil {
+		if err := lc.countTasks(ctx, programs, &r); err != nil {
 			return r, err
 		}
 	}

@@ -138,14 +138,15 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, err
 	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, lc := range j.localCapsules() {
-		g.Go(func() error { return j.releaseCapsule(ctx, lc) })
+		g.Go(func() error { return lc.releaseCapsule(ctx) })
 	}
 	return empty{}, g.Wait()
 }
 
 // releaseCapsule ends the programs of a capsule. The sruns are silenced first, and the wardens of
 // tasks exit with status 0, so that srun reports no failure.
-func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
+func (lc *localCapsule) releaseCapsule(ctx context.Context) error {
+	j := lc.j
 	if err := lc.sruns.Silence(ctx); err != nil {
 		j.log.Warn("silence the sruns", "error", err)
 	}
@@ -161,7 +162,7 @@ func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 				err = lc.capsule.Signal(ctx, p.Name, syscall.SIGKILL)
 			}
 			if err == nil {
-				err = j.awaitProgramEnd(ctx, lc, p.Name)
+				err = lc.awaitProgramEnd(ctx, p.Name)
 			}
 			if err == nil {
 				err = lc.capsule.Release(ctx, p.Name, 0)
@@ -176,7 +177,7 @@ func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 }
 
 // awaitProgramEnd waits until a captured program has ended.
-func (j *job) awaitProgramEnd(ctx context.Context, lc *localCapsule, program string) error {
+func (lc *localCapsule) awaitProgramEnd(ctx context.Context, program string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seen := false
@@ -203,7 +204,7 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 		} else if err == nil {
 			err = j.resumeHere(ctx, id)
 			for _, lc := range j.localCapsules() {
-				err = errors.Join(err, j.thawCapsule(ctx, lc))
+				err = errors.Join(err, lc.thawCapsule(ctx))
 			}
 		}
 		if err == nil {

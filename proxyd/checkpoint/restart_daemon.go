@@ -115,7 +115,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
 		}
 	}
-	lc := &localCapsule{index: n.Index, capsule: cap, note: n, opened: map[string]bool{}}
+	lc := &localCapsule{j: j, index: n.Index, capsule: cap, note: n, opened: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}
@@ -133,9 +133,9 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	for _, r := range runners {
 		lc.sruns.Add(r.Key(), r)
-		c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, r.Key(), r) })
+		c.startBackground(func(ctx context.Context) { lc.followSrun(ctx, r.Key(), r) })
 	}
-	j.addCapsule(lc)
+	lc.addCapsule()
 	j.log.Info("capsule adopted", "capsule", n.Index, "run", n.Run)
 	return nil
 }

@@ -37,10 +37,11 @@ import (
 //	none: unlock the network             ────────► the job runs on
 
 // restoreWaiting restores a program whose warden waits.
-func (j *job) restoreWaiting(ctx context.Context, lc *localCapsule, program string) {
+func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
+	j := lc.j
 	began := time.Now()
 	j.log.Debug("phase begins", "phase", restoreStep, "program", program)
-	err := j.restoreProgram(ctx, lc, program)
+	err := lc.restoreProgram(ctx, program)
 	if err == nil {
 		j.log.Info("program restored", "capsule", lc.index, "program", program, "took", time.Since(began))
 		err = j.reportRestored(ctx)
@@ -92,7 +93,8 @@ func (j *job) logCRIU(err error) {
 	}
 }
 
-func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program string) error {
+func (lc *localCapsule) restoreProgram(ctx context.Context, program string) error {
+	j := lc.j
 	snap := j.run.snapshot()
 	point, rec := snap.point, snap.rec
 	j.mu.Lock()
@@ -133,17 +135,17 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if err != nil {
 		return err
 	}
-	if err := j.resetOutside(lc, capsule.Program{Name: program, Cgroup: group}); err != nil {
+	if err := lc.resetOutside(capsule.Program{Name: program, Cgroup: group}); err != nil {
 		return err
 	}
-	if err := j.adoptProcesses(ctx, lc, m, group); err != nil {
+	if err := lc.adoptProcesses(ctx, m, group); err != nil {
 		return err
 	}
 	if program == records.BatchProgram {
-		j.saveRunEnv(lc)
+		lc.saveRunEnv()
 		j.c.startBackground(j.awaitSteps)
 	}
-	if err := j.unlinkAfterLast(lc, program); err != nil {
+	if err := lc.unlinkAfterLast(program); err != nil {
 		return err
 	}
 	if err := lc.capsule.Restored(ctx, program, p.PID, p.First); err != nil {
@@ -158,13 +160,14 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == program })
-	j.saveNote(lc)
+	lc.saveNote()
 	return nil
 }
 
 // unlinkAfterLast deletes the names of removed files when CRIU has restored the last program of
 // a capsule.
-func (j *job) unlinkAfterLast(lc *localCapsule, program string) error {
+func (lc *localCapsule) unlinkAfterLast(program string) error {
+	j := lc.j
 	j.mu.Lock()
 	lc.opened[program] = true
 	last := !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.opened[s] })
@@ -172,7 +175,7 @@ func (j *job) unlinkAfterLast(lc *localCapsule, program string) error {
 	if !last {
 		return nil
 	}
-	return j.unlinkRemoved(lc)
+	return lc.unlinkRemoved()
 }
 
 // keepLastPID makes the capsule's PIDs continue after last. CRIU resets the counter at a restore
@@ -383,7 +386,7 @@ func (j *job) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error
 		if err == nil {
 			j.mu.Lock()
 			lc.note.NetworkLocked = false
-			j.saveNote(lc)
+			lc.saveNote()
 			j.mu.Unlock()
 		}
 		errs = append(errs, err)

@@ -35,7 +35,8 @@ func (j *job) isLeavingNodes() bool {
 // awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
 // this srun was not reported, Slurm is asked repeatedly: Slurm may take minutes to carry out what
 // it has begun.
-func (j *job) awaitStayOrEnd(ctx context.Context, lc *localCapsule, key string) error {
+func (lc *localCapsule) awaitStayOrEnd(ctx context.Context, key string) error {
+	j := lc.j
 	for j.c.findJob(j.id) == j {
 		look := pollInterval
 		if !j.isLeavingNodes() {

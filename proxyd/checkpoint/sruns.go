@@ -46,7 +46,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string
 	if err != nil {
 		return err
 	}
-	j, lc, err := c.callerCapsule(who)
+	_, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string
 	if err := caller.Hear(ctx); err != nil {
 		return err
 	}
-	err = j.startSrun(ctx, lc, who, key, caller, belongings)
+	err = lc.startSrun(ctx, who, key, caller, belongings)
 	if err != nil {
 		if err := caller.Refuse("singularity: " + err.Error()); err != nil {
 			c.Log.Debug("cannot answer an srun", "error", err)
@@ -76,7 +76,8 @@ func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string
 }
 
 // startSrun starts an srun for a caller whose call has been received.
-func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
+func (lc *localCapsule) startSrun(ctx context.Context, who warden.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
+	j := lc.j
 	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
@@ -89,7 +90,7 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		}
 	}
 	// An srun would fail while Slurm takes the job away, so the caller waits for that, too.
-	if err := j.awaitStayOrEnd(ctx, lc, key); err != nil {
+	if err := lc.awaitStayOrEnd(ctx, key); err != nil {
 		return err
 	}
 	// A caller that has ended would have its srun ended at once.
@@ -98,11 +99,11 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		return err
 	}
 	again := key != ""
-	if key, err = j.keyFor(lc, key); err != nil {
+	if key, err = lc.keyFor(key); err != nil {
 		return err
 	}
 	if again {
-		done, err := j.reportEarlierEnd(ctx, lc, key, caller)
+		done, err := lc.reportEarlierEnd(ctx, key, caller)
 		if err != nil || done {
 			return err
 		}
@@ -127,19 +128,20 @@ func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, 
 		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
-		Cgroups: j.wardenCgroups(lc), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
+		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
 	}
 	j.log.Info("srun started", "capsule", lc.index, "key", key, "again", again)
 	lc.sruns.Add(key, r)
-	c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, key, r) })
+	c.startBackground(func(ctx context.Context) { lc.followSrun(ctx, key, r) })
 	return nil
 }
 
 // followSrun removes an srun's state after its end.
-func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *srun.Runner) {
+func (lc *localCapsule) followSrun(ctx context.Context, key string, r *srun.Runner) {
+	j := lc.j
 	how, err := r.Wait(ctx)
 	if ctx.Err() != nil {
 		return
@@ -150,7 +152,7 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 		return // kept until the caller asks, or the job ends
 	}
 	if err == nil {
-		err = j.forgetStepStatuses(ctx, lc, key)
+		err = lc.forgetStepStatuses(ctx, key)
 	}
 	if err = errors.Join(err, r.Remove(ctx)); err != nil {
 		j.log.Debug("srun", "key", key, "error", err)
@@ -159,7 +161,7 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 
 // reportEarlierEnd reports the status of an srun that has ended to a caller that asks again. It
 // returns false if there is no such srun.
-func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, caller *srun.Caller) (bool, error) {
+func (lc *localCapsule) reportEarlierEnd(ctx context.Context, key string, caller *srun.Caller) (bool, error) {
 	status, known, err := lc.sruns.EndOf(ctx, key)
 	if err != nil || !known {
 		return false, err
@@ -168,12 +170,13 @@ func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string
 }
 
 // keyFor returns a new key for "", else it checks the key.
-func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
+func (lc *localCapsule) keyFor(key string) (string, error) {
+	j := lc.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if key == "" {
 		lc.note.SrunKeys++
-		j.saveNote(lc)
+		lc.saveNote()
 		return steps.NewKey(lc.index, lc.note.SrunKeys), nil
 	}
 	return key, steps.CheckKey(lc.index, key)
@@ -220,7 +223,7 @@ func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig
 }
 
 // forgetStepStatuses has the capsule's init drop the statuses of a step that is over.
-func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key string) error {
+func (lc *localCapsule) forgetStepStatuses(ctx context.Context, key string) error {
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err
@@ -238,7 +241,8 @@ func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key stri
 }
 
 // wardenCgroups returns the cgroups of the batch step, which the step's srun joins.
-func (j *job) wardenCgroups(lc *localCapsule) []string {
+func (lc *localCapsule) wardenCgroups() []string {
+	j := lc.j
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()

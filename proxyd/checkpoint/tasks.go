@@ -45,11 +45,12 @@ func (j *job) recordFinishedTask(index int, t warden.Join, program string, statu
 	}
 	lc.note.FinishedTasks[program] = status
 	lc.setTaskCount(t)
-	j.saveNote(lc)
+	lc.saveNote()
 }
 
 // countTasks adds the tasks that a capsule has, or had, to r.
-func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsule.Program, r *prepareReply) error {
+func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Program, r *prepareReply) error {
+	j := lc.j
 	ended, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err

@@ -163,7 +163,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 			v.Programs = append(v.Programs, pv)
 		}
 		if !j.refusesOutside() {
-			sockets, err := j.findOutside(lc, programs)
+			sockets, err := lc.findOutside(programs)
 			if err != nil {
 				j.log.Info("describe the job", "error", err)
 			}
