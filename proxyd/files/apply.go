@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write asks for the contents that are needed, in the order in which the streams have
+// writeContents asks for the contents that are needed, in the order in which the streams have
 // them, and writes them.
-func (b *backer) write() error {
+func (b *backer) writeContents() error {
 	slices.SortStableFunc(b.jobs, func(x, y job) int {
 		return cmp.Or(cmp.Compare(x.Stream, y.Stream), cmp.Compare(x.Off, y.Off), cmp.Compare(x.Size, y.Size))
 	})
@@ -44,8 +44,8 @@ func (b *backer) write() error {
 			if hash != rest[0].seg.Hash {
 				return fmt.Errorf("stream %s: at %d is not what was recorded", w.Stream, w.Off)
 			}
-			if err := t.write(rest[0], data); err != nil {
-				b.note(rest[0].path, "not put back: "+err.Error())
+			if err := t.writeSegment(rest[0], data); err != nil {
+				b.addProblem(rest[0].path, "not put back: "+err.Error())
 			} else {
 				b.report.Bytes += w.Size
 			}
@@ -68,10 +68,10 @@ func (t *target) close() {
 	}
 }
 
-func (t *target) write(j job, data []byte) error {
+func (t *target) writeSegment(j job, data []byte) error {
 	if t.file == nil || t.path != j.path {
 		t.close()
-		st, err := lstat(j.path)
+		st, err := statLink(j.path)
 		if err != nil {
 			return err
 		}
@@ -83,17 +83,17 @@ func (t *target) write(j job, data []byte) error {
 	return writeFull(int(t.file.Fd()), data, j.seg.At)
 }
 
-// finish sets mode, group and times, when nothing in or below changes any more.
-func (b *backer) finish(p string, f *File) {
-	now, err := lstat(p)
-	if err != nil || typeOf(now) != f.Type || !b.mine(now) {
+// setAttributes sets mode, group and times, when nothing in or below changes any more.
+func (b *backer) setAttributes(p string, f *File) {
+	now, err := statLink(p)
+	if err != nil || typeOf(now) != f.Type || !b.isUsers(now) {
 		return
 	}
 	if now.Gid != f.GID {
 		_ = unix.Lchown(p, -1, int(f.GID)) // he may have left the group
 	}
 	if f.Type != Symlink {
-		if now, err = lstat(p); err == nil && now.Mode&0o7777 != f.Mode {
+		if now, err = statLink(p); err == nil && now.Mode&0o7777 != f.Mode {
 			err = unix.Chmod(p, f.Mode)
 		}
 	}
@@ -102,6 +102,6 @@ func (b *backer) finish(p string, f *File) {
 		err = errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW))
 	}
 	if err != nil {
-		b.note(p, "mode or time not put back: "+err.Error())
+		b.addProblem(p, "mode or time not put back: "+err.Error())
 	}
 }

@@ -147,9 +147,9 @@ func begun(j *Journal, files bool) (stop func() error, err error) {
 		return nil, err
 	}
 	if files {
-		err = w.arm()
+		err = w.markFiles()
 	} else {
-		err = w.mark()
+		err = w.markMounts()
 	}
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func begun(j *Journal, files bool) (stop func() error, err error) {
 	j.past = false // for the next
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- w.run(ctx) }()
+	go func() { ended <- w.watchEvents(ctx) }()
 	return func() error {
 		cancel()
 		_ = w.f.SetReadDeadline(longAgo)

@@ -23,8 +23,8 @@ type collector struct {
 	buf     []byte
 }
 
-// record is the helper's part of Record.
-func (w *worker) record() error {
+// recordState is the helper's part of Record.
+func (w *worker) recordState() error {
 	c := &collector{
 		worker:  w,
 		out:     &State{Mark: w.o.Mark, Boot: w.boot, Time: time.Now().UTC(), Lost: w.o.Lost, Files: map[Name]*File{}},
@@ -33,16 +33,16 @@ func (w *worker) record() error {
 	}
 	c.chooseStreams()
 	w.resolveAll()
-	w.follow()
+	w.followRenamed()
 	t := newTree()
 	for p := range w.state.Files {
-		t.at(string(p)).touched = true
+		t.nodeAt(string(p)).touched = true
 	}
 	for _, e := range w.entries {
-		t.take(e)
+		t.applyEntry(e)
 	}
-	for _, p := range t.paths() {
-		if err := c.look(p, t); err != nil {
+	for _, p := range t.touchedPaths() {
+		if err := c.recordPath(p, t); err != nil {
 			return err
 		}
 	}
@@ -70,32 +70,32 @@ func (c *collector) chooseStreams() {
 	}
 }
 
-// look records one path.
-func (c *collector) look(p string, t *tree) error {
+// recordPath records one path.
+func (c *collector) recordPath(p string, t *tree) error {
 	if belowAny(p, c.skip) {
 		return nil
 	}
 	n := t.find(p)
-	st, err := lstat(p)
+	st, err := statLink(p)
 	if isMissing(err) {
 		c.out.Files[Name(p)] = &File{Type: Missing}
 		return nil
 	}
 	if err != nil {
-		c.note(p, "not recorded: "+err.Error())
+		c.addProblem(p, "not recorded: "+err.Error())
 		return nil //nolint:nilerr // it is told in a note
 	}
 	id := [2]uint64{st.Dev, st.Ino}
 	if c.logs[id] {
 		return nil
 	}
-	f := c.describe(p, st)
+	f := c.describeFile(p, st)
 	c.out.Files[Name(p)] = f
 	switch f.Type {
 	case Symlink:
 		target, err := os.Readlink(p)
 		if err != nil {
-			c.note(p, "not recorded: "+err.Error())
+			c.addProblem(p, "not recorded: "+err.Error())
 			delete(c.out.Files, Name(p))
 		}
 		f.Target = Name(target)
@@ -110,10 +110,10 @@ func (c *collector) look(p string, t *tree) error {
 		}
 		c.leaders[id] = Name(p)
 		f.Wrote = n.wrote || st.Nlink > 1 // perhaps by another name
-		err = c.content(p, f, n)
+		err = c.recordContent(p, f, n)
 		var broken *pipeError
 		if err != nil && !errors.As(err, &broken) {
-			c.note(p, "content not recorded: "+err.Error())
+			c.addProblem(p, "content not recorded: "+err.Error())
 			delete(c.out.Files, Name(p))
 			delete(c.leaders, id)
 			err = nil
@@ -132,14 +132,14 @@ func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	if o := t.find(n.link); o != nil && o.touched {
 		return false
 	}
-	st, err := lstat(n.link)
+	st, err := statLink(n.link)
 	return err == nil && [2]uint64{st.Dev, st.Ino} == id
 }
 
-// content fills in f.Data, and sends what is not in the streams that are referred to.
-func (c *collector) content(p string, f *File, n *node) error {
+// recordContent fills in f.Data, and sends what is not in the streams that are referred to.
+func (c *collector) recordContent(p string, f *File, n *node) error {
 	old := c.earlier[[2]uint64{f.Dev, f.Ino}]
-	if old != nil && c.untouched(old, f) && c.canKeep(old.Data) {
+	if old != nil && c.isUntouched(old, f) && c.canKeep(old.Data) {
 		f.Data = old.Data
 		return nil
 	}
@@ -166,15 +166,15 @@ func (c *collector) content(p string, f *File, n *node) error {
 			known[g.At] = g
 		}
 	}
-	return c.extents(file, from, f, known)
+	return c.recordExtents(file, from, f, known)
 }
 
 func (c *collector) canKeep(data []Segment) bool {
 	return !slices.ContainsFunc(data, func(g Segment) bool { return !c.reuse[g.Stream] })
 }
 
-// extents goes through the parts of a file that have data, in segments.
-func (c *collector) extents(file *os.File, from int64, f *File, known map[int64]Segment) error {
+// recordExtents goes through the parts of a file that have data, in segments.
+func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[int64]Segment) error {
 	fd := int(file.Fd())
 	for from < f.Size {
 		data, err := unix.Seek(fd, from, unix.SEEK_DATA)
@@ -192,7 +192,7 @@ func (c *collector) extents(file *os.File, from int64, f *File, known map[int64]
 		if err != nil {
 			return err
 		}
-		if err := c.segment(c.buf[:n], from, f, known); err != nil {
+		if err := c.takeSegment(c.buf[:n], from, f, known); err != nil {
 			return err
 		}
 		if int64(n) < size {
@@ -204,8 +204,8 @@ func (c *collector) extents(file *os.File, from int64, f *File, known map[int64]
 	return nil
 }
 
-// segment takes one into f, and sends it if it is new. Zeros need no place.
-func (c *collector) segment(b []byte, at int64, f *File, known map[int64]Segment) error {
+// takeSegment takes one into f, and sends it if it is new. Zeros need no place.
+func (c *collector) takeSegment(b []byte, at int64, f *File, known map[int64]Segment) error {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]
 	}

@@ -12,10 +12,10 @@ import (
 
 const maxELFPart = 64 << 10
 
-// bypasses says whether a program, when executed, does not go through the shim: it is
+// bypassesShim says whether a program, when executed, does not go through the shim: it is
 // linked statically, by Go, for another libc or another word size. A user has made it: no
 // more than a few fixed sizes are read.
-func bypasses(r io.ReaderAt) bool {
+func bypassesShim(r io.ReaderAt) bool {
 	var h elf.Header64
 	b := make([]byte, binary.Size(h))
 	if _, err := r.ReadAt(b, 0); err != nil || !bytes.HasPrefix(b, []byte(elf.ELFMAG)) {
@@ -39,11 +39,11 @@ func bypasses(r io.ReaderAt) bool {
 		}
 		switch elf.ProgType(p.Type) {
 		case elf.PT_INTERP:
-			interpreter = string(part(r, p))
+			interpreter = string(readPart(r, p))
 		case elf.PT_DYNAMIC:
-			soname = hasSoname(part(r, p))
+			soname = hasSoname(readPart(r, p))
 		case elf.PT_NOTE:
-			goNote = goNote || hasGoNote(part(r, p))
+			goNote = goNote || hasGoNote(readPart(r, p))
 		}
 	}
 	switch {
@@ -55,7 +55,7 @@ func bypasses(r io.ReaderAt) bool {
 	return !soname // the dynamic linker has a name and no interpreter; a static program neither
 }
 
-func part(r io.ReaderAt, p elf.Prog64) []byte {
+func readPart(r io.ReaderAt, p elf.Prog64) []byte {
 	b := make([]byte, min(p.Filesz, maxELFPart))
 	n, _ := r.ReadAt(b, int64(p.Off))
 	return b[:n]

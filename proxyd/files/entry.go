@@ -53,14 +53,14 @@ const (
 // and go with it whole, or they are no files at all.
 var travelling = []string{"/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run/singularity-slurm"}
 
-// below says whether p is dir or in it. Both are clean.
-func below(p, dir string) bool {
+// isBelow says whether p is dir or in it. Both are clean.
+func isBelow(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
 
 func belowAny(p string, dirs []string) bool {
 	for _, d := range dirs {
-		if below(p, d) {
+		if isBelow(p, d) {
 			return true
 		}
 	}
@@ -73,7 +73,7 @@ func validPath(p string) bool {
 	return len(p) > 1 && len(p) <= maxPath && p[0] == '/' && strings.IndexByte(p, 0) < 0
 }
 
-func (e Entry) valid() bool {
+func (e Entry) isValid() bool {
 	if !validPath(e.Path) {
 		return false
 	}
@@ -86,6 +86,6 @@ func (e Entry) valid() bool {
 	return false
 }
 
-// lexical cleans a path without looking at the file system. With ".." behind a symbolic
+// cleanPath cleans a path without looking at the file system. With ".." behind a symbolic
 // link the result is another file, so the folder is resolved first where it exists.
-func lexical(p string) string { return path.Clean(p) }
+func cleanPath(p string) string { return path.Clean(p) }

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// feed sends the parts of streams that a helper wants. They are in the order of the
+// feedWanted sends the parts of streams that a helper wants. They are in the order of the
 // streams, so each stream is read once, from its beginning.
-func (h *helper) feed(wants []want, l Loader) error {
+func (h *helper) feedWanted(wants []want, l Loader) error {
 	f := feeder{l: l}
 	defer f.close()
 	buf := make([]byte, maxSegment)
@@ -18,7 +18,7 @@ func (h *helper) feed(wants []want, l Loader) error {
 		if w.Size <= 0 || w.Size > maxSegment || w.Off < 0 {
 			return fmt.Errorf("the helper wants %d bytes at %d", w.Size, w.Off)
 		}
-		if err := f.read(w, buf[:w.Size]); err != nil {
+		if err := f.readWanted(w, buf[:w.Size]); err != nil {
 			return fmt.Errorf("stream %.80s: %w", w.Stream, err)
 		}
 		if err := h.send(frameData, buf[:w.Size]); err != nil {
@@ -43,7 +43,7 @@ func (f *feeder) close() {
 	}
 }
 
-func (f *feeder) read(w want, b []byte) error {
+func (f *feeder) readWanted(w want, b []byte) error {
 	if f.r == nil || f.name != w.Stream || f.at > w.Off {
 		f.close()
 		r, err := f.l.Open(w.Stream)
@@ -52,7 +52,7 @@ func (f *feeder) read(w want, b []byte) error {
 		}
 		f.r, f.name, f.at = r, w.Stream, 0
 	}
-	if err := f.skip(w.Off - f.at); err != nil {
+	if err := f.skipBytes(w.Off - f.at); err != nil {
 		return err
 	}
 	f.at = w.Off + int64(len(b))
@@ -60,7 +60,7 @@ func (f *feeder) read(w want, b []byte) error {
 	return err
 }
 
-func (f *feeder) skip(n int64) error {
+func (f *feeder) skipBytes(n int64) error {
 	if n == 0 {
 		return nil
 	}

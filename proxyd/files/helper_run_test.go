@@ -97,11 +97,11 @@ print("ready", flush=True); sys.stdin.read()`, dir)
 // TestHelperIsNotTraced: the user cannot trace the helper that runs as him.
 func TestHelperIsNotTraced(t *testing.T) {
 	needRoot(t)
-	h, err := start(deadline(t), testUser)
+	h, err := startHelper(deadline(t), testUser)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { h.end(context.Background(), io.EOF) }()
+	defer func() { h.endHelper(context.Background(), io.EOF) }()
 	if err := errors.Join(h.sendJSON(frameOrder, order{UID: testUID, GID: testUID}), h.flush()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 
 const identityMask = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BTIME
 
-// identity tells a file from all others of its folder, also from those that were there
+// fileIdentity tells a file from all others of its folder, also from those that were there
 // before: an inode is soon given to the next file, but not with the same time of birth.
 // Where a file system has no such time, it is the inode's alone.
-func identity(st *unix.Statx_t) uint64 {
+func fileIdentity(st *unix.Statx_t) uint64 {
 	h := fnv.New64a()
 	b := binary.LittleEndian.AppendUint64(nil, st.Ino)
 	if st.Mask&unix.STATX_BTIME != 0 {
@@ -33,13 +33,13 @@ func identityAt(p string) uint64 {
 	if unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, identityMask, &st) != nil {
 		return 0
 	}
-	return identity(&st)
+	return fileIdentity(&st)
 }
 
-// follow adds to the entries where a file is now that the kernel saw under another name:
+// followRenamed adds to the entries where a file is now that the kernel saw under another name:
 // of a program that bypasses the shim it is known what it writes, not what it renames.
 // The new name is looked for in the same folder.
-func (w *worker) follow() {
+func (w *worker) followRenamed() {
 	folders := map[string]map[uint64]string{}
 	var found []Entry
 	for _, e := range w.entries {

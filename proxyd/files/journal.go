@@ -70,7 +70,7 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 				return err
 			}
 		}
-		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.bytes(), 0); err != nil {
+		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.encode(), 0); err != nil {
 			return err
 		}
 	}
@@ -114,14 +114,14 @@ type Journal struct {
 // goes on where the last one stopped; with a new list, it goes on in the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
 	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
-	if err := j.open(dir, log); err != nil {
+	if err := j.openLists(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
 	}
 	return j, nil
 }
 
-func (j *Journal) open(dir, log string) (err error) {
+func (j *Journal) openLists(dir, log string) (err error) {
 	// The files are the user's, but not the names: the folder is root's.
 	if j.list, err = os.OpenFile(filepath.Join(dir, ListName), os.O_RDWR|unix.O_NOFOLLOW, 0); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (j *Journal) open(dir, log string) (err error) {
 	if j.log, err = os.OpenFile(log, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	head, err := j.head()
+	head, err := j.readHead()
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (j *Journal) open(dir, log string) (err error) {
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.sync(true)
+	err := j.syncLists(true)
 	j.closeFiles()
 	return err
 }
@@ -174,7 +174,7 @@ func (j *Journal) closeFiles() {
 	}
 }
 
-func (j *Journal) head() (listHead, error) {
+func (j *Journal) readHead() (listHead, error) {
 	b := make([]byte, firstAt)
 	if _, err := j.list.ReadAt(b, 0); err != nil {
 		return listHead{}, err
@@ -203,7 +203,7 @@ func (j *Journal) Run(ctx context.Context, period time.Duration) error {
 func (j *Journal) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.sync(false)
+	return j.syncLists(false)
 }
 
 // Cut brings everything into the log, also what programs were about to do, and makes the
@@ -212,10 +212,10 @@ func (j *Journal) Sync() error {
 func (j *Journal) Cut() (Mark, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.sync(true); err != nil {
+	if err := j.syncLists(true); err != nil {
 		return 0, err
 	}
-	head, err := j.head()
+	head, err := j.readHead()
 	if err != nil {
 		return 0, err
 	}
@@ -233,18 +233,18 @@ func (j *Journal) Cut() (Mark, error) {
 func (j *Journal) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b, err := j.news(false) // the shim knows more than the kernel tells
+	b, err := j.newEntries(false) // the shim knows more than the kernel tells
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		was, ok := j.known[e.Path]
 		another := e.Kind == Closed && was.id != 0 && was.id != e.ID
-		if e.valid() && (!ok || another || !was.wrote && e.Kind != Appended) {
-			b = j.append(b, e)
+		if e.isValid() && (!ok || another || !was.wrote && e.Kind != Appended) {
+			b = j.appendEntry(b, e)
 		}
 	}
-	return j.put(b)
+	return j.writeUnsynced(b)
 }
 
 // Drain brings what a Watch has been told so far into the journal. Call it when the
@@ -258,7 +258,7 @@ func (j *Journal) Drain(ctx context.Context) error {
 	}
 	// To take an event opens its file, which can hang with a file server.
 	done := make(chan error, 1)
-	go func() { done <- w.drain() }()
+	go func() { done <- w.drainEvents() }()
 	select {
 	case err := <-done:
 		return err
@@ -273,38 +273,38 @@ func (j *Journal) setWatcher(w *watcher) {
 	j.watcher = w
 }
 
-// lose says that something is not in the list.
-func (j *Journal) lose() error {
+// markIncomplete says that something is not in the list.
+func (j *Journal) markIncomplete() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.losing {
 		return nil
 	}
 	j.losing = true
-	return j.write(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
+	return j.writeDurably(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
 }
 
-// bypassed says whether a program of the job has bypassed the shim, now or before, and
+// hadBypass says whether a program of the job has bypassed the shim, now or before, and
 // unwatched that one may have done so while nobody watched.
-func (j *Journal) bypassed() (ever, unwatched bool) {
+func (j *Journal) hadBypass() (ever, unwatched bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.past, j.missed
 }
 
-// bypass says that one has, for the next who opens the log.
-func (j *Journal) bypass() error {
+// noteBypass says that one has, for the next who opens the log.
+func (j *Journal) noteBypass() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.past = true
-	return j.put(appendRecord(nil, Entry{Kind: anchorPast, Path: j.run}))
+	return j.writeUnsynced(appendRecord(nil, Entry{Kind: anchorPast, Path: j.run}))
 }
 
 // Since returns what happened after m. The programs must be frozen or dead.
 func (j *Journal) Since(m Mark) (Touched, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.sync(true); err != nil {
+	if err := j.syncLists(true); err != nil {
 		return Touched{}, err
 	}
 	if m < 0 || int64(m) > j.end {
@@ -342,10 +342,10 @@ func (j *Journal) Rewind(m Mark, made []Name) error {
 	j.end = int64(m)
 	b := []byte{}
 	for _, p := range made {
-		b = j.append(b, Entry{Kind: Closed, Path: string(p)})
+		b = j.appendEntry(b, Entry{Kind: Closed, Path: string(p)})
 	}
 	if len(b) == 0 {
 		return j.log.Sync()
 	}
-	return j.write(b)
+	return j.writeDurably(b)
 }

@@ -174,7 +174,7 @@ func TestListFull(t *testing.T) {
 // hostileLists are lists that a user could have written.
 func hostileLists() map[string][]byte {
 	head := func(tail uint64) []byte {
-		b := listHead{tail: tail, epoch: 1, run: "0123456789abcdef"}.bytes()
+		b := listHead{tail: tail, epoch: 1, run: "0123456789abcdef"}.encode()
 		return append(b, make([]byte, listSize-firstAt)...)
 	}
 	full := head(listSize)
@@ -206,7 +206,7 @@ func TestHostileList(t *testing.T) {
 			}
 			for range 2 {
 				for _, e := range since(t, j, 0).Entries {
-					if !e.valid() {
+					if !e.isValid() {
 						t.Errorf("entry %+v", e)
 					}
 				}
@@ -242,15 +242,15 @@ func FuzzParse(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{recordMark}, 40))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for steps := 0; len(b) > 0; steps++ {
-			p := parse(b)
+			p := parseRecord(b)
 			if p.size == 0 {
 				return
 			}
 			if p.size < 8 || p.size%8 != 0 || p.size > len(b) {
 				t.Fatalf("size %d of %d", p.size, len(b))
 			}
-			if p.state == stateDone && p.entry.valid() {
-				again := parse(appendRecord(nil, p.entry))
+			if p.state == stateDone && p.entry.isValid() {
+				again := parseRecord(appendRecord(nil, p.entry))
 				if !reflect.DeepEqual(again.entry, p.entry) {
 					t.Fatalf("%+v came back as %+v", p.entry, again.entry)
 				}
@@ -264,7 +264,7 @@ func FuzzParse(f *testing.F) {
 func TestEpochPlace(t *testing.T) {
 	ours(t)
 	j, _ := journalFor(t)
-	before, _ := j.head()
+	before, _ := j.readHead()
 	if _, err := j.Cut(); err != nil {
 		t.Fatal(err)
 	}

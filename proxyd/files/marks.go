@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark has the kernel tell of the capsule's mounts what is wanted now, as far as it does not.
-func (w *watcher) mark() error {
+// markMounts has the kernel tell of the capsule's mounts what is wanted now, as far as it does not.
+func (w *watcher) markMounts() error {
 	if !w.isThere() {
 		return errGone
 	}
@@ -77,11 +77,11 @@ func mountPoint(line string) (at, id string, ok bool) {
 	case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "autofs":
 		return "", "", false
 	}
-	return unescape(f[4]), f[0] + " " + f[2], true
+	return unescapeMountPath(f[4]), f[0] + " " + f[2], true
 }
 
-// unescape undoes what the kernel does to blanks in mountinfo.
-func unescape(s string) string {
+// unescapeMountPath undoes what the kernel does to blanks in mountinfo.
+func unescapeMountPath(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

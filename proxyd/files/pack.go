@@ -59,7 +59,7 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 	}
 	defer unix.Close(fd)
 	p := &packer{ctx: ctx, w: bufio.NewWriterSize(w, 1<<20), links: map[[2]uint64]Name{}, buf: make([]byte, 1<<20)}
-	if err := p.all(fd); err != nil {
+	if err := p.packAll(fd); err != nil {
 		return fmt.Errorf("pack %s: %w", dir, err)
 	}
 	return nil
@@ -72,7 +72,7 @@ type packer struct {
 	buf   []byte
 }
 
-func (p *packer) all(fd int) error {
+func (p *packer) packAll(fd int) error {
 	if _, err := p.w.WriteString(packMagic); err != nil {
 		return err
 	}
@@ -80,10 +80,10 @@ func (p *packer) all(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if err := p.put(entryOf(".", st, fd), nil); err != nil {
+	if err := p.writeHeader(entryOf(".", st, fd), nil); err != nil {
 		return err
 	}
-	if err := p.folder(fd, ""); err != nil {
+	if err := p.packFolder(fd, ""); err != nil {
 		return err
 	}
 	if err := binary.Write(p.w, binary.LittleEndian, uint32(0)); err != nil {
@@ -92,8 +92,8 @@ func (p *packer) all(fd int) error {
 	return p.w.Flush()
 }
 
-// folder packs what is in the open folder fd.
-func (p *packer) folder(fd int, prefix string) error {
+// packFolder packs what is in the open folder fd.
+func (p *packer) packFolder(fd int, prefix string) error {
 	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -109,16 +109,16 @@ func (p *packer) folder(fd int, prefix string) error {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.child(fd, prefix, name); err != nil {
+		if err := p.packChild(fd, prefix, name); err != nil {
 			return fmt.Errorf("%s%s: %w", prefix, name, err)
 		}
 	}
 	return nil
 }
 
-// child packs one thing. By descriptors and never through links: the folder's content is
+// packChild packs one thing. By descriptors and never through links: the folder's content is
 // a user's.
-func (p *packer) child(dir int, prefix, name string) error {
+func (p *packer) packChild(dir int, prefix, name string) error {
 	path := prefix + name
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -133,16 +133,16 @@ func (p *packer) child(dir int, prefix, name string) error {
 	id := [2]uint64{st.Dev, st.Ino}
 	if e.Type != Dir && st.Nlink > 1 {
 		if first, ok := p.links[id]; ok {
-			return p.put(packed{Path: Name(path), Link: first}, nil)
+			return p.writeHeader(packed{Path: Name(path), Link: first}, nil)
 		}
 		p.links[id] = Name(path)
 	}
 	switch e.Type {
 	case Dir:
-		if err := p.put(e, nil); err != nil {
+		if err := p.writeHeader(e, nil); err != nil {
 			return err
 		}
-		return p.folder(fd, path+"/")
+		return p.packFolder(fd, path+"/")
 	case Symlink:
 		n, err := unix.Readlinkat(fd, "", p.buf)
 		if err != nil {
@@ -150,18 +150,18 @@ func (p *packer) child(dir int, prefix, name string) error {
 		}
 		e.Target = Name(p.buf[:n])
 	case Regular:
-		return p.file(fd, e)
+		return p.packFile(fd, e)
 	case Other:
 		if !e.Socket {
 			return nil // a device
 		}
 	case Fifo, Missing:
 	}
-	return p.put(e, nil)
+	return p.writeHeader(e, nil)
 }
 
-// file packs a regular file that fd names.
-func (p *packer) file(fd int, e packed) error {
+// packFile packs a regular file that fd names.
+func (p *packer) packFile(fd int, e packed) error {
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return err
@@ -184,10 +184,10 @@ func (p *packer) file(fd int, e packed) error {
 		e.Extents = append(e.Extents, [2]int64{data, min(hole, e.Size) - data})
 		at = hole
 	}
-	return p.put(e, file)
+	return p.writeHeader(e, file)
 }
 
-func (p *packer) put(e packed, file *os.File) error {
+func (p *packer) writeHeader(e packed, file *os.File) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func entryOf(path string, st unix.Stat_t, fd int) packed {
 		e.Size = st.Size
 	}
 	if e.Type == Regular || e.Type == Dir {
-		e.Xattrs = xattrs(fd)
+		e.Xattrs = readXattrs(fd)
 	}
 	return e
 }
@@ -235,7 +235,7 @@ func wantedXattr(name string) bool {
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
-func xattrs(fd int) map[Name][]byte {
+func readXattrs(fd int) map[Name][]byte {
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	list := make([]byte, 64<<10)
 	n, err := unix.Listxattr(path, list)

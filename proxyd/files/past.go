@@ -25,7 +25,7 @@ func isPast(pid int, mode uint32) bool {
 		return false
 	}
 	defer f.Close()
-	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypasses(f) {
+	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypassesShim(f) {
 		return true
 	}
 	env, err := os.ReadFile(dir + "environ")
@@ -34,13 +34,13 @@ func isPast(pid int, mode uint32) bool {
 
 const shimFile = "/libsingshim.so"
 
-// executed looks at a program that is being executed, unless it is known.
-func (w *watcher) executed(fd int) {
+// checkExecuted looks at a program that is being executed, unless it is known.
+func (w *watcher) checkExecuted(fd int) {
 	var st unix.Stat_t
 	if w.armed.Load() || w.sudden.Load() || unix.Fstat(fd, &st) != nil {
 		return
 	}
-	if !w.ours[[2]uint64{st.Dev, st.Ino}] && (st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypasses(preader(fd))) {
+	if !w.ours[[2]uint64{st.Dev, st.Ino}] && (st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypassesShim(preader(fd))) {
 		w.sudden.Store(true)
 		return
 	}

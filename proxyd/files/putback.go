@@ -53,157 +53,157 @@ type job struct {
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
 	w.resolveAll()
-	w.follow()
+	w.followRenamed()
 	t := newTree()
 	for p, f := range w.state.Files {
-		t.at(string(p)).known = f.Type != Missing
+		t.nodeAt(string(p)).known = f.Type != Missing
 	}
 	for _, e := range w.entries {
-		t.take(e)
+		t.applyEntry(e)
 	}
-	b.origin = b.inodes(t)
-	b.undo(t)
-	b.strays = b.inodes(t)
+	b.origin = b.findInodes(t)
+	b.undoNames(t)
+	b.strays = b.findInodes(t)
 	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before what is in them
-	b.links(paths)
+	b.restoreFirstNames(paths)
 	for _, p := range paths {
 		if f := w.state.Files[p]; f.LinkTo == "" && !belowAny(string(p), w.skip) {
-			b.bring(string(p), f, t.changed(string(p)))
+			b.bringBack(string(p), f, t.wasChanged(string(p)))
 		}
 	}
 	for _, p := range paths {
 		if f := w.state.Files[p]; f.LinkTo != "" && !belowAny(string(p), w.skip) {
-			b.link(string(p), f, t.changed(string(p)) || t.changed(string(f.LinkTo)))
+			b.linkAgain(string(p), f, t.wasChanged(string(p)) || t.wasChanged(string(f.LinkTo)))
 		}
 	}
 	b.cleanUp(t) // before what can fail: another attempt would not know what undo has moved
-	b.prune()
-	if err := b.write(); err != nil {
+	b.pruneFolders()
+	if err := b.writeContents(); err != nil {
 		return err
 	}
 	for _, p := range slices.Backward(paths) {
 		if b.done[string(p)] {
-			b.finish(string(p), w.state.Files[p])
+			b.setAttributes(string(p), w.state.Files[p])
 		}
 	}
-	b.report.Made = b.others(paths)
+	b.report.Made = b.otherFiles(paths)
 	if w.o.Lost || t.lost || w.state.Lost {
-		b.note("/", "the list of what the job changed is not complete")
+		b.addProblem("/", "the list of what the job changed is not complete")
 	}
 	b.report.Notes = w.notes
 	return w.p.sendJSON(frameResult, b.report)
 }
 
-// others returns the paths at which there is another file now than at the cut.
-func (b *backer) others(paths []Name) (all []Name) {
+// otherFiles returns the paths at which there is another file now than at the cut.
+func (b *backer) otherFiles(paths []Name) (all []Name) {
 	for _, p := range paths {
 		f := b.state.Files[p]
-		st, err := lstat(string(p))
-		if err != nil || f.Type == Missing || !b.mine(st) || belowAny(string(p), b.skip) {
+		st, err := statLink(string(p))
+		if err != nil || f.Type == Missing || !b.isUsers(st) || belowAny(string(p), b.skip) {
 			continue
 		}
-		if same, _ := b.same(f, b.describe(string(p), st)); !same {
+		if same, _ := b.isSameFile(f, b.describeFile(string(p), st)); !same {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// links gives a file that has lost its first name that name again, if another is left.
-func (b *backer) links(paths []Name) {
+// restoreFirstNames gives a file that has lost its first name that name again, if another is left.
+func (b *backer) restoreFirstNames(paths []Name) {
 	for _, p := range paths {
 		f := b.state.Files[p]
 		if f.LinkTo == "" || belowAny(string(p), b.skip) || belowAny(string(f.LinkTo), b.skip) {
 			continue
 		}
 		leader := b.state.Files[f.LinkTo]
-		if _, err := lstat(string(f.LinkTo)); leader == nil || !isMissing(err) {
+		if _, err := statLink(string(f.LinkTo)); leader == nil || !isMissing(err) {
 			continue
 		}
-		now, err := lstat(string(p))
+		now, err := statLink(string(p))
 		if err != nil {
 			continue
 		}
-		if same, _ := b.same(leader, b.describe(string(p), now)); same {
+		if same, _ := b.isSameFile(leader, b.describeFile(string(p), now)); same {
 			_ = os.Link(string(p), string(f.LinkTo)) // else it is made anew
 		}
 	}
 }
 
-// bring makes a path what it was, but for contents, which it asks for, and for what
+// bringBack makes a path what it was, but for contents, which it asks for, and for what
 // finish does. touched: the job did something to it, or to a folder above, after the cut.
-func (b *backer) bring(p string, f *File, touched bool) {
+func (b *backer) bringBack(p string, f *File, touched bool) {
 	if f.Type == Missing || f.Type == Other {
 		return // cleanUp; sockets are made with the process that listens
 	}
-	b.fetch(p, f)
-	st, err := lstat(p)
+	b.moveBack(p, f)
+	st, err := statLink(p)
 	if err != nil && !isMissing(err) {
-		b.note(p, "left alone: "+err.Error())
+		b.addProblem(p, "left alone: "+err.Error())
 		return
 	}
 	if err == nil && b.logs[[2]uint64{st.Dev, st.Ino}] {
 		return
 	}
 	if err == nil {
-		now := b.describe(p, st)
-		same, known := b.same(f, now)
+		now := b.describeFile(p, st)
+		same, known := b.isSameFile(f, now)
 		touched = touched || isUnfinished(now.Mode, f)
-		if now.Type == Dir && b.mine(st) && now.Mode&0o700 != 0o700 {
+		if now.Type == Dir && b.isUsers(st) && now.Mode&0o700 != 0o700 {
 			_ = unix.Chmod(p, now.Mode|0o700) // to work in it; finish takes it back
 		}
 		switch {
-		case b.untouched(f, now):
+		case b.isUntouched(f, now):
 			b.report.Unchanged++
 			b.done[p] = f.Type == Dir
 			return
-		case !b.mine(st):
+		case !b.isUsers(st):
 			b.noteUnless(now.Type == Dir && f.Type == Dir, p, "left alone: it belongs to another user")
 			return
 		case known && !same && !touched && f.Type != Dir && (f.Type != Symlink || !linkIs(p, f.Target)):
 			if now.Type != f.Type || now.Size != f.Size || now.Mtime != f.Mtime {
-				b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+				b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
 			}
 			return
 		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
 			// The job has made this name one of another file, whose content is another.
-			if err = remove(p, st); err == nil {
-				err = b.again(p, f)
+			if err = removeEmpty(p, st); err == nil {
+				err = b.makeAgain(p, f)
 			}
 		case now.Type == f.Type && (f.Type != Symlink || linkIs(p, f.Target)):
 			err = b.inPlace(p, f, now)
 		case touched || same || !known:
-			if err = remove(p, st); err == nil {
-				err = b.again(p, f)
+			if err = removeEmpty(p, st); err == nil {
+				err = b.makeAgain(p, f)
 			}
 		default:
-			b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+			b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
 			return
 		}
 	} else {
-		err = b.again(p, f)
+		err = b.makeAgain(p, f)
 	}
 	if err != nil {
-		b.note(p, "not put back: "+err.Error())
+		b.addProblem(p, "not put back: "+err.Error())
 		return
 	}
 	b.done[p] = true
 }
 
-// inodes returns which of the job's files are where.
-func (b *backer) inodes(t *tree) map[[2]uint64]string {
+// findInodes returns which of the job's files are where.
+func (b *backer) findInodes(t *tree) map[[2]uint64]string {
 	all := map[[2]uint64]string{}
-	for _, p := range t.paths() {
-		if st, err := lstat(p); err == nil && typeOf(st) != Dir {
+	for _, p := range t.touchedPaths() {
+		if st, err := statLink(p); err == nil && typeOf(st) != Dir {
 			all[[2]uint64{st.Dev, st.Ino}] = p
 		}
 	}
 	return all
 }
 
-// fetch brings a file that is missing from where the job has left it, if that is known.
-func (b *backer) fetch(p string, f *File) {
-	if _, err := lstat(p); !isMissing(err) || b.state.Boot != b.boot || f.Type == Dir {
+// moveBack brings a file that is missing from where the job has left it, if that is known.
+func (b *backer) moveBack(p string, f *File) {
+	if _, err := statLink(p); !isMissing(err) || b.state.Boot != b.boot || f.Type == Dir {
 		return
 	}
 	stray := b.strays[[2]uint64{f.Dev, f.Ino}]
@@ -211,7 +211,7 @@ func (b *backer) fetch(p string, f *File) {
 		return
 	}
 	// Another type means that the inode was given away and used again.
-	if st, err := lstat(stray); err != nil || typeOf(st) != f.Type || st.Ino != f.Ino || !b.mine(st) {
+	if st, err := statLink(stray); err != nil || typeOf(st) != f.Type || st.Ino != f.Ino || !b.isUsers(st) {
 		return
 	}
 	_ = unix.Renameat2(unix.AT_FDCWD, stray, unix.AT_FDCWD, p, unix.RENAME_NOREPLACE) // else it is made anew
@@ -219,7 +219,7 @@ func (b *backer) fetch(p string, f *File) {
 
 func (b *backer) noteUnless(fine bool, p, why string) {
 	if !fine {
-		b.note(p, why)
+		b.addProblem(p, why)
 	}
 }
 func linkIs(p string, target Name) bool {
@@ -227,9 +227,9 @@ func linkIs(p string, target Name) bool {
 	return err == nil && Name(now) == target
 }
 
-// again makes what is missing.
-func (b *backer) again(p string, f *File) error {
-	if err := b.parents(p); err != nil {
+// makeAgain makes what is missing.
+func (b *backer) makeAgain(p string, f *File) error {
+	if err := b.makeParents(p); err != nil {
 		return err
 	}
 	b.report.Restored++
@@ -250,14 +250,14 @@ func (b *backer) again(p string, f *File) error {
 			return err
 		}
 		for _, g := range f.Data {
-			b.want(p, g)
+			b.wantSegment(p, g)
 		}
 	case Missing, Other:
 	}
 	return nil
 }
 
-func (b *backer) want(p string, g Segment) {
+func (b *backer) wantSegment(p string, g Segment) {
 	b.jobs = append(b.jobs, job{want{g.Stream, g.Off, g.Size}, p, g})
 }
 
@@ -291,7 +291,7 @@ func (b *backer) inPlace(p string, f, now *File) error {
 			return err
 		}
 		if int64(n) < g.Size || hashOf(buf[:n]) != g.Hash {
-			b.want(p, g)
+			b.wantSegment(p, g)
 			changed = true
 		}
 		changed = changed || zeroed
@@ -338,36 +338,36 @@ func clearRange(file *os.File, from, to int64, buf []byte) (changed bool, err er
 	return changed, nil
 }
 
-// link makes a path another name of its file again.
-func (b *backer) link(p string, f *File, touched bool) {
-	leader, err := lstat(string(f.LinkTo))
+// linkAgain makes a path another name of its file again.
+func (b *backer) linkAgain(p string, f *File, touched bool) {
+	leader, err := statLink(string(f.LinkTo))
 	if err != nil {
-		b.note(p, fmt.Sprintf("not put back: it was a link to %s, which is not there", f.LinkTo))
+		b.addProblem(p, fmt.Sprintf("not put back: it was a link to %s, which is not there", f.LinkTo))
 		return
 	}
-	now, err := lstat(p)
+	now, err := statLink(p)
 	switch {
 	case isMissing(err):
-		err = b.parents(p)
+		err = b.makeParents(p)
 	case err != nil:
 	case now.Dev == leader.Dev && now.Ino == leader.Ino:
 		b.report.Unchanged++
 		return
-	case !b.mine(now):
-		b.note(p, "left alone: it belongs to another user")
+	case !b.isUsers(now):
+		b.addProblem(p, "left alone: it belongs to another user")
 		return
 	default:
-		if same, known := b.same(f, b.describe(p, now)); known && !same && !touched {
-			b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+		if same, known := b.isSameFile(f, b.describeFile(p, now)); known && !same && !touched {
+			b.addProblem(p, "left alone: it is another file than at the cut, and not the job has made it")
 			return
 		}
-		err = remove(p, now)
+		err = removeEmpty(p, now)
 	}
 	if err == nil {
 		err = os.Link(string(f.LinkTo), p)
 	}
 	if err != nil {
-		b.note(p, "not put back: "+err.Error())
+		b.addProblem(p, "not put back: "+err.Error())
 		return
 	}
 	b.report.Restored++

@@ -68,9 +68,9 @@ type parsed struct {
 	size  int  // to the next one; 0: there is too little
 }
 
-// parse reads what is at the start of b. Every byte may be anything: the job's user
+// parseRecord reads what is at the start of b. Every byte may be anything: the job's user
 // can write to the list.
-func parse(b []byte) parsed {
+func parseRecord(b []byte) parsed {
 	if len(b) < 8 {
 		return parsed{}
 	}
@@ -123,7 +123,7 @@ const (
 	listSize  = 4 << 20
 )
 
-func (h listHead) bytes() []byte {
+func (h listHead) encode() []byte {
 	b := make([]byte, firstAt)
 	copy(b, listMagic)
 	binary.LittleEndian.PutUint64(b[epochAt:], h.epoch)

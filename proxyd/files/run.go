@@ -25,7 +25,7 @@ const (
 // rest, and exits with what it returns.
 func Run(args []string) int {
 	p := newPipe(os.Stdin, os.Stdout)
-	err := run(p, args)
+	err := runOrder(p, args)
 	if err != nil {
 		err = errors.Join(p.send(frameFailure, []byte(err.Error())))
 	}
@@ -35,9 +35,9 @@ func Run(args []string) int {
 	return 0
 }
 
-func run(p *pipe, args []string) error {
+func runOrder(p *pipe, args []string) error {
 	if len(args) > 0 && args[0] == joinArg {
-		return fmt.Errorf("join the capsule's mounts: %w", join())
+		return fmt.Errorf("join the capsule's mounts: %w", joinMounts())
 	}
 	if err := os.Chdir("/"); err != nil {
 		return err
@@ -50,7 +50,7 @@ func run(p *pipe, args []string) error {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
-	if err := o.become(); err != nil {
+	if err := o.becomeUser(); err != nil {
 		return fmt.Errorf("become user %d: %w", o.UID, err)
 	}
 	if b, err = p.receiveOf(frameState); err != nil {
@@ -65,11 +65,11 @@ func run(p *pipe, args []string) error {
 	}
 	w := newWorker(p, o, s)
 	for len(b) > 0 {
-		r := parse(b)
+		r := parseRecord(b)
 		if r.size == 0 {
 			break
 		}
-		if r.entry.valid() {
+		if r.entry.isValid() {
 			w.entries = append(w.entries, r.entry)
 		}
 		b = b[r.size:]
@@ -77,13 +77,13 @@ func run(p *pipe, args []string) error {
 	if o.PutBack {
 		return w.putBack()
 	}
-	return w.record()
+	return w.recordState()
 }
 
-// join makes this program begin again in the capsule's mount namespace. A Go program
+// joinMounts makes this program begin again in the capsule's mount namespace. A Go program
 // cannot change its own: it belongs to a thread, and there are several. So one thread
 // enters, and executes; the kernel ends the others.
-func join() error {
+func joinMounts() error {
 	runtime.LockOSThread()
 	// The capsule's /proc knows nothing of this process. Its own program is reached
 	// through a folder of the node's, which stays open as the working directory.
@@ -108,9 +108,9 @@ func join() error {
 	return syscall.Exec(strconv.Itoa(self), []string{helperName, Arg}, nil)
 }
 
-// become takes the user's rights for good. It was not done before the program began
+// becomeUser takes the user's rights for good. It was not done before the program began
 // again, because a process that executes as a user can be traced by him.
-func (o order) become() error {
+func (o order) becomeUser() error {
 	unix.Umask(0)
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 func Scan(pids []int) ([]Entry, error) {
 	s := scan{seen: map[string]int{}}
 	for _, pid := range pids {
-		err := errors.Join(s.descriptors(pid), s.maps(pid))
+		err := errors.Join(s.addDescriptors(pid), s.addMappings(pid))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 			return nil, fmt.Errorf("process %d: %w", pid, err)
 		}
@@ -35,8 +35,8 @@ type scan struct {
 	seen    map[string]int // where in entries a path is
 }
 
-func (s *scan) add(e Entry) {
-	if !e.valid() || belowAny(lexical(e.Path), travelling) {
+func (s *scan) addEntry(e Entry) {
+	if !e.isValid() || belowAny(cleanPath(e.Path), travelling) {
 		return
 	}
 	at, ok := s.seen[e.Path]
@@ -48,7 +48,7 @@ func (s *scan) add(e Entry) {
 	}
 }
 
-func (s *scan) descriptors(pid int) error {
+func (s *scan) addDescriptors(pid int) error {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(dir + "fd")
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *scan) addLink(link string, e Entry) {
 	if err != nil || strings.HasSuffix(path, " (deleted)") {
 		return // also where one name of several was removed: the others are as good as unknown
 	}
-	e.Path, e.ID = path, identity(&st)
-	s.add(e)
+	e.Path, e.ID = path, fileIdentity(&st)
+	s.addEntry(e)
 }
 
 func openFlags(fdinfo string) (int, error) {
@@ -96,8 +96,8 @@ func openFlags(fdinfo string) (int, error) {
 	return 0, fmt.Errorf("%s: no flags", fdinfo)
 }
 
-// maps adds what is mapped shared and writable: the descriptor may be closed.
-func (s *scan) maps(pid int) error {
+// addMappings adds what is mapped shared and writable: the descriptor may be closed.
+func (s *scan) addMappings(pid int) error {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return err

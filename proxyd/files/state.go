@@ -145,7 +145,7 @@ type Report struct {
 // user's rights; this is for clear errors and bounded work.
 func (s *State) check() error {
 	for path, f := range s.Files {
-		if !validPath(string(path)) || lexical(string(path)) != string(path) {
+		if !validPath(string(path)) || cleanPath(string(path)) != string(path) {
 			return fmt.Errorf("state: path %.200q: want a clean absolute path", path)
 		}
 		if f == nil || f.Size < 0 || f.LinkTo != "" && !validPath(string(f.LinkTo)) {

@@ -10,24 +10,24 @@ import (
 	"os"
 )
 
-// sync brings what is new into the log, durably. final: no program runs, so that what is
+// syncLists brings what is new into the log, durably. final: no program runs, so that what is
 // pending will not be completed before others look. The caller holds j.mu.
-func (j *Journal) sync(final bool) error {
-	b, err := j.news(final)
+func (j *Journal) syncLists(final bool) error {
+	b, err := j.newEntries(final)
 	if err != nil {
 		return err
 	}
-	return j.write(b)
+	return j.writeDurably(b)
 }
 
-// news returns what the log does not have yet. The caller writes it.
-func (j *Journal) news(final bool) ([]byte, error) {
-	head, err := j.head()
+// newEntries returns what the log does not have yet. The caller writes it.
+func (j *Journal) newEntries(final bool) ([]byte, error) {
+	head, err := j.readHead()
 	if err != nil {
 		return nil, err
 	}
 	pos, morePos := j.pos, j.morePos
-	b, err := j.recheck(nil, final)
+	b, err := j.checkPending(nil, final)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func (j *Journal) news(final bool) ([]byte, error) {
 	return b, nil
 }
 
-// write appends b to the log and makes all of it durable.
-func (j *Journal) write(b []byte) error {
-	if err := j.put(b); err != nil || !j.dirty {
+// writeDurably appends b to the log and makes all of it durable.
+func (j *Journal) writeDurably(b []byte) error {
+	if err := j.writeUnsynced(b); err != nil || !j.dirty {
 		return err
 	}
 	if err := j.log.Sync(); err != nil {
@@ -62,8 +62,8 @@ func (j *Journal) write(b []byte) error {
 	return nil
 }
 
-// put appends b to the log at once. It outlives this process, not yet the node.
-func (j *Journal) put(b []byte) error {
+// writeUnsynced appends b to the log at once. It outlives this process, not yet the node.
+func (j *Journal) writeUnsynced(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -78,9 +78,9 @@ func (j *Journal) put(b []byte) error {
 	return nil
 }
 
-// append takes an entry into the log.
-func (j *Journal) append(b []byte, e Entry) []byte {
-	if !e.valid() {
+// appendEntry takes an entry into the log.
+func (j *Journal) appendEntry(b []byte, e Entry) []byte {
+	if !e.isValid() {
 		return b
 	}
 	if len(j.known) < maxEntries {
@@ -109,16 +109,16 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 	zeros := -1      // where the last zeros end
 	var open []int   // places between that are not done
 	for at < len(buf) {
-		p := parse(buf[at:])
+		p := parseRecord(buf[at:])
 		if p.size == 0 {
 			break
 		}
 		switch p.state {
 		case stateDone:
-			b = j.append(b, p.entry)
+			b = j.appendEntry(b, p.entry)
 			next = at + p.size
 			for _, o := range open {
-				j.wait(j.pos + int64(o))
+				j.notePending(j.pos + int64(o))
 			}
 			open = open[:0]
 		case stateFailed:
@@ -131,7 +131,7 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 		default:
 			open = append(open, at)
 			if final {
-				b = j.unsure(b, j.pos+int64(at), p)
+				b = j.appendUncertain(b, j.pos+int64(at), p)
 			}
 		}
 		at += p.size
@@ -140,19 +140,19 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 	return b, nil
 }
 
-// unsure takes what somebody was about to do, once.
-func (j *Journal) unsure(b []byte, at int64, p parsed) []byte {
+// appendUncertain takes what somebody was about to do, once.
+func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
 	if p.state != statePending || j.told[at] || len(j.told) >= maxEntries {
 		return b
 	}
 	j.told[at] = true
 	p.entry.Kind = Unsure
-	return j.append(b, p.entry)
+	return j.appendEntry(b, p.entry)
 }
 
-// wait remembers a place that may be completed later. Of many, some are the places of the
+// notePending remembers a place that may be completed later. Of many, some are the places of the
 // killed, which nobody will complete.
-func (j *Journal) wait(at int64) {
+func (j *Journal) notePending(at int64) {
 	for o := range j.pending {
 		if len(j.pending) < maxPending {
 			break
@@ -162,22 +162,22 @@ func (j *Journal) wait(at int64) {
 	j.pending[at] = true
 }
 
-// recheck looks at places that were not done when they were passed.
-func (j *Journal) recheck(b []byte, final bool) ([]byte, error) {
+// checkPending looks at places that were not done when they were passed.
+func (j *Journal) checkPending(b []byte, final bool) ([]byte, error) {
 	buf := make([]byte, recordSize(maxPath, maxPath))
 	for at := range j.pending {
 		n, err := j.list.ReadAt(buf, at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return b, err
 		}
-		switch p := parse(buf[:n]); {
+		switch p := parseRecord(buf[:n]); {
 		case p.state == stateDone:
-			b = j.append(b, p.entry)
+			b = j.appendEntry(b, p.entry)
 			delete(j.pending, at)
 		case p.state == stateFailed:
 			delete(j.pending, at)
 		case final:
-			b = j.unsure(b, at, p)
+			b = j.appendUncertain(b, at, p)
 		}
 	}
 	return b, nil
@@ -203,12 +203,12 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 	}
 	at := 0
 	for at < n {
-		p := parse(buf[at:n])
+		p := parseRecord(buf[at:n])
 		if p.size == 0 {
 			break
 		}
 		if p.state == stateDone {
-			b = j.append(b, p.entry)
+			b = j.appendEntry(b, p.entry)
 		}
 		at += p.size
 	}
@@ -229,7 +229,7 @@ func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return end, err
 		}
-		p := parse(b)
+		p := parseRecord(b)
 		if p.size == 0 {
 			return end, nil
 		}

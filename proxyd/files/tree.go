@@ -39,8 +39,8 @@ type node struct {
 
 func newTree() *tree { return &tree{root: &node{}} }
 
-// at returns the node of a clean absolute path, made if missing.
-func (t *tree) at(path string) *node {
+// nodeAt returns the node of a clean absolute path, made if missing.
+func (t *tree) nodeAt(path string) *node {
 	n := t.root
 	for part := range strings.SplitSeq(path[1:], "/") {
 		next := n.children[part]
@@ -72,9 +72,9 @@ func (t *tree) find(path string) *node {
 	return n
 }
 
-// changed says whether the job did something to a path or to a folder on the way to it:
+// wasChanged says whether the job did something to a path or to a folder on the way to it:
 // with another folder in its place, another file is there.
-func (t *tree) changed(path string) bool {
+func (t *tree) wasChanged(path string) bool {
 	n := t.root
 	for part := range strings.SplitSeq(path[1:], "/") {
 		if n = n.children[part]; n == nil {
@@ -108,37 +108,37 @@ func (t *tree) copyBelow(to, from *node, depth int) {
 			t.count++
 		}
 		if !c.gone && (c.touched || c.known) {
-			d.arrive(c)
+			d.arriveFrom(c)
 		}
 		t.copyBelow(d, c, depth+1)
 	}
 }
 
-// arrive says that what was at o has come to n.
-func (n *node) arrive(o *node) {
+// arriveFrom says that what was at o has come to n.
+func (n *node) arriveFrom(o *node) {
 	n.size, n.grew, n.maybe = o.size, o.grew, o.maybe
 	n.unique = o.unique || !o.known && !o.made
 	n.touched, n.made, n.wrote, n.gone, n.link = true, true, true, false, ""
 }
 
-// leave says that nothing is at n and below any more.
-func (n *node) leave() {
+// markGone says that nothing is at n and below any more.
+func (n *node) markGone() {
 	n.made, n.unique, n.maybe, n.gone, n.link = false, false, false, true, ""
 	for _, c := range n.children {
-		c.leave()
+		c.markGone()
 	}
 }
 
-// take applies one entry, whose paths are clean.
-func (t *tree) take(e Entry) {
-	n := t.at(e.Path)
+// applyEntry applies one entry, whose paths are clean.
+func (t *tree) applyEntry(e Entry) {
+	n := t.nodeAt(e.Path)
 	n.touched = true
 	switch e.Kind {
 	case Created, Folder, Symlinked:
 		n.made, n.wrote, n.link = true, true, ""
 		n.unique, n.gone = false, false
 	case Written:
-		n.foreign()
+		n.markForeign()
 		n.wrote, n.gone = true, false
 	case Unsure:
 		n.wrote, n.maybe, n.gone = true, true, false
@@ -152,51 +152,51 @@ func (t *tree) take(e Entry) {
 	case Closed:
 		n.wrote, n.maybe, n.gone = true, true, false
 	case Removed:
-		n.leave()
+		n.markGone()
 	case Linked:
 		n.made, n.unique, n.gone, n.link = true, false, false, e.Other
 	case Renamed, Replaced:
-		t.rename(n, e)
+		t.applyRename(n, e)
 	case Exchanged:
-		o := t.at(e.Other)
+		o := t.nodeAt(e.Other)
 		was := &node{fact: n.fact}
 		t.copyBelow(was, n, 0)
-		n.leave()
-		n.arrive(o)
+		n.markGone()
+		n.arriveFrom(o)
 		t.copyBelow(n, o, 0)
-		o.leave()
-		o.arrive(was)
+		o.markGone()
+		o.arriveFrom(was)
 		t.copyBelow(o, was, 0)
 	}
 	if e.Kind == Unsure && e.Other != "" {
-		t.at(e.Other).touched = true
+		t.nodeAt(e.Other).touched = true
 	}
 }
 
-func (t *tree) rename(n *node, e Entry) {
-	if below(e.Path, e.Other) || below(e.Other, e.Path) {
+func (t *tree) applyRename(n *node, e Entry) {
+	if isBelow(e.Path, e.Other) || isBelow(e.Other, e.Path) {
 		return // the kernel refuses it
 	}
-	o := t.at(e.Other)
+	o := t.nodeAt(e.Other)
 	if e.Kind == Replaced {
-		n.foreign()
+		n.markForeign()
 	}
-	n.arrive(o)
+	n.arriveFrom(o)
 	t.copyBelow(n, o, 0)
 	o.touched = true
-	o.leave()
+	o.markGone()
 }
 
-// foreign is said when something at n is changed that was there before: if nobody knows
+// markForeign is said when something at n is changed that was there before: if nobody knows
 // it, what it was is lost.
-func (n *node) foreign() {
+func (n *node) markForeign() {
 	if !n.made && !n.known && !n.gone {
 		n.lost, n.unique = true, true
 	}
 }
 
-// paths returns all that were touched, folders before what is in them.
-func (t *tree) paths() []string {
+// touchedPaths returns all that were touched, folders before what is in them.
+func (t *tree) touchedPaths() []string {
 	var all []string
 	var walk func(n *node, path string)
 	walk = func(n *node, path string) {

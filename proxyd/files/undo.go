@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undo takes back what the job did to names after the cut, the latest first: so that a
+// undoNames takes back what the job did to names after the cut, the latest first: so that a
 // folder that was moved is where its files, known or not, are to be found. Whatever does
 // not work out is left to what comes after.
-func (b *backer) undo(t *tree) {
+func (b *backer) undoNames(t *tree) {
 	for _, e := range slices.Backward(b.entries) {
 		switch e.Kind {
 		case Renamed, Replaced:
 			b.undoRename(e, t)
 		case Exchanged:
-			b.exchange(e)
+			b.exchangeNames(e)
 		case Created, Folder, Symlinked, Linked:
 			b.undoCreate(e.Path)
 		case Written, Appended, Removed, Closed, Unsure:
@@ -31,17 +31,17 @@ func (b *backer) undo(t *tree) {
 }
 
 func (b *backer) undoRename(e Entry, t *tree) {
-	now, err := lstat(e.Path)
-	if err != nil || !b.mine(now) {
+	now, err := statLink(e.Path)
+	if err != nil || !b.isUsers(now) {
 		return
 	}
 	if f := b.state.Files[Name(e.Path)]; f != nil && f.Type == typeOf(now) {
 		// It belongs here: the job has taken it back itself, or a PutBack has that failed.
-		if same, _ := b.same(f, b.describe(e.Path, now)); same || isUnfinished(now.Mode&0o7777, f) {
+		if same, _ := b.isSameFile(f, b.describeFile(e.Path, now)); same || isUnfinished(now.Mode&0o7777, f) {
 			return
 		}
 	}
-	if _, err := lstat(e.Other); !isMissing(err) {
+	if _, err := statLink(e.Other); !isMissing(err) {
 		return
 	}
 	if e.Kind == Replaced && typeOf(now) != Dir { // of a folder, only an empty one was replaced
@@ -54,78 +54,78 @@ func (b *backer) undoRename(e Entry, t *tree) {
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_NOREPLACE)
 	if n := t.find(e.Path); err == nil && n != nil {
-		t.copyBelow(t.at(e.Other), n, 0) // whatever is there too much is now there
+		t.copyBelow(t.nodeAt(e.Other), n, 0) // whatever is there too much is now there
 	}
 }
 
-func (b *backer) exchange(e Entry) {
-	one, err1 := lstat(e.Path)
-	two, err2 := lstat(e.Other)
-	if err1 == nil && err2 == nil && b.mine(one) && b.mine(two) {
+func (b *backer) exchangeNames(e Entry) {
+	one, err1 := statLink(e.Path)
+	two, err2 := statLink(e.Other)
+	if err1 == nil && err2 == nil && b.isUsers(one) && b.isUsers(two) {
 		_ = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_EXCHANGE)
 	}
 }
 
 // undoCreate removes what the job has made after the cut.
 func (b *backer) undoCreate(p string) {
-	now, err := lstat(p)
-	if err != nil || !b.mine(now) || b.logs[[2]uint64{now.Dev, now.Ino}] {
+	now, err := statLink(p)
+	if err != nil || !b.isUsers(now) || b.logs[[2]uint64{now.Dev, now.Ino}] {
 		return
 	}
 	if f := b.state.Files[Name(p)]; f != nil && f.Type != Missing {
-		if same, known := b.same(f, b.describe(p, now)); same || !known {
+		if same, known := b.isSameFile(f, b.describeFile(p, now)); same || !known {
 			return // it was there at the cut
 		}
 	}
-	if err := remove(p, now); err == nil {
+	if err := removeEmpty(p, now); err == nil {
 		b.report.Removed++
 		b.removed[p] = true
 	}
 }
 
-// remove removes one thing; a folder only if it is empty.
-func remove(p string, now unix.Stat_t) error {
+// removeEmpty removes one thing; a folder only if it is empty.
+func removeEmpty(p string, now unix.Stat_t) error {
 	if typeOf(now) == Dir {
 		return unix.Rmdir(p)
 	}
 	return unix.Unlink(p)
 }
 
-// mine says whether something is the user's. What others own was not made by the job.
-func (b *backer) mine(st unix.Stat_t) bool { return st.Uid == b.o.UID }
+// isUsers says whether something is the user's. What others own was not made by the job.
+func (b *backer) isUsers(st unix.Stat_t) bool { return st.Uid == b.o.UID }
 
 // cleanUp deals with the paths which the State does not have, those in folders first.
 func (b *backer) cleanUp(t *tree) {
-	for _, p := range slices.Backward(t.paths()) {
+	for _, p := range slices.Backward(t.touchedPaths()) {
 		f := b.state.Files[Name(p)]
 		if f != nil && f.Type != Missing || belowAny(p, b.skip) {
 			continue
 		}
 		n := t.find(p)
-		now, err := lstat(p)
+		now, err := statLink(p)
 		if err != nil || b.logs[[2]uint64{now.Dev, now.Ino}] {
 			continue
 		}
 		switch {
-		case !b.mine(now):
-			b.note(p, "left alone: it belongs to another user")
-		case n.made && !n.lost && !n.unique || n.maybe && (f != nil || b.isNew(p)) || b.moved(p, now, t):
-			if err := remove(p, now); err != nil {
-				b.note(p, "the job made it after the cut, but it cannot be removed: "+err.Error())
+		case !b.isUsers(now):
+			b.addProblem(p, "left alone: it belongs to another user")
+		case n.made && !n.lost && !n.unique || n.maybe && (f != nil || b.isNew(p)) || b.wasMoved(p, now, t):
+			if err := removeEmpty(p, now); err != nil {
+				b.addProblem(p, "the job made it after the cut, but it cannot be removed: "+err.Error())
 			} else {
 				b.report.Removed++
 			}
 		case n.grew && !n.wrote && n.size >= 0 && typeOf(now) == Regular:
-			b.shorten(p, now, n.size)
+			b.cutAppended(p, now, n.size)
 		case n.lost || n.wrote || n.grew || n.maybe:
-			b.note(p, "left alone: the job changed it for the first time after the cut, and what it was before is not known")
+			b.addProblem(p, "left alone: the job changed it for the first time after the cut, and what it was before is not known")
 		}
 	}
 }
 
-// prune removes the folders on the way to what programs wrote that bypass the shim, if they
+// pruneFolders removes the folders on the way to what programs wrote that bypass the shim, if they
 // are new and empty: nobody has seen them being made.
-func (b *backer) prune() {
+func (b *backer) pruneFolders() {
 	for _, e := range b.entries {
 		if e.Kind != Closed {
 			continue
@@ -141,13 +141,13 @@ func (b *backer) rmdirNew(dir string) bool {
 	if f != nil && f.Type != Missing || belowAny(dir, b.skip) {
 		return false
 	}
-	now, err := lstat(dir)
-	return err == nil && typeOf(now) == Dir && b.mine(now) && (f != nil || b.isNew(dir)) && unix.Rmdir(dir) == nil
+	now, err := statLink(dir)
+	return err == nil && typeOf(now) == Dir && b.isUsers(now) && (f != nil || b.isNew(dir)) && unix.Rmdir(dir) == nil
 }
 
-// moved says whether something is where it is only because undo could take back just a
+// wasMoved says whether something is where it is only because undo could take back just a
 // part of what the job did with folders.
-func (b *backer) moved(p string, now unix.Stat_t, t *tree) bool {
+func (b *backer) wasMoved(p string, now unix.Stat_t, t *tree) bool {
 	from, ok := b.origin[[2]uint64{now.Dev, now.Ino}]
 	if !ok || from == p {
 		return false
@@ -166,30 +166,30 @@ func (b *backer) isNew(p string) bool {
 	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).After(b.state.Time)
 }
 
-// shorten takes away what was appended to a file that was there before the job.
-func (b *backer) shorten(p string, now unix.Stat_t, size int64) {
+// cutAppended takes away what was appended to a file that was there before the job.
+func (b *backer) cutAppended(p string, now unix.Stat_t, size int64) {
 	if now.Size <= size {
 		return
 	}
-	file, err := openFile(p, unix.O_WRONLY, b.describe(p, now))
+	file, err := openFile(p, unix.O_WRONLY, b.describeFile(p, now))
 	if err == nil {
 		err = file.Truncate(size)
 		file.Close()
 	}
 	if err != nil {
-		b.note(p, "what was appended after the cut stays: "+err.Error())
+		b.addProblem(p, "what was appended after the cut stays: "+err.Error())
 		return
 	}
 	b.report.Restored++
 }
 
-// parents makes the folders that lead to a path, where they are missing.
-func (b *backer) parents(p string) error {
+// makeParents makes the folders that lead to a path, where they are missing.
+func (b *backer) makeParents(p string) error {
 	dir := p[:max(1, lastSlash(p))]
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
-	b.note(dir, "made: it was not there any more, and what it was is not known")
+	b.addProblem(dir, "made: it was not there any more, and what it was is not known")
 	return os.MkdirAll(dir, 0o755)
 }
 

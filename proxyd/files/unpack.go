@@ -27,7 +27,7 @@ func Unpack(ctx context.Context, r io.Reader, dir string) error {
 	}
 	defer unix.Close(root)
 	u := &unpacker{r: bufio.NewReaderSize(r, 1<<20), root: root, buf: make([]byte, 1<<20)}
-	if err := u.all(ctx); err != nil {
+	if err := u.unpackAll(ctx); err != nil {
 		return fmt.Errorf("unpack %s: %w", dir, err)
 	}
 	return nil
@@ -40,7 +40,7 @@ type unpacker struct {
 	dirs []packed // finished last: what comes into them changes their times
 }
 
-func (u *unpacker) all(ctx context.Context) error {
+func (u *unpacker) unpackAll(ctx context.Context) error {
 	magic := make([]byte, len(packMagic))
 	if _, err := io.ReadFull(u.r, magic); err != nil || string(magic) != packMagic {
 		return errors.Join(fmt.Errorf("no pack: it begins with %q", magic), err)
@@ -49,26 +49,26 @@ func (u *unpacker) all(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, err := u.header()
+		e, err := u.readHeader()
 		if err != nil {
 			return err
 		}
 		if e == nil {
 			break
 		}
-		if err := u.entry(ctx, *e); err != nil {
+		if err := u.unpackEntry(ctx, *e); err != nil {
 			return fmt.Errorf("%.200q: %w", e.Path, err)
 		}
 	}
 	for i := len(u.dirs) - 1; i >= 0; i-- {
-		if err := u.finish(u.dirs[i]); err != nil {
+		if err := u.setAttributes(u.dirs[i]); err != nil {
 			return fmt.Errorf("%.200q: %w", u.dirs[i].Path, err)
 		}
 	}
 	return nil
 }
 
-func (u *unpacker) header() (*packed, error) {
+func (u *unpacker) readHeader() (*packed, error) {
 	var n uint32
 	if err := binary.Read(u.r, binary.LittleEndian, &n); err != nil {
 		return nil, noEOF(err)
@@ -101,13 +101,13 @@ func noEOF(err error) error {
 	return err
 }
 
-func inside(p string) bool {
+func isInside(p string) bool {
 	return p != "" && len(p) <= maxPath && p[0] != '/' && path.Clean(p) == p && p != ".." &&
 		!strings.HasPrefix(p, "../") && strings.IndexByte(p, 0) < 0
 }
 
 func (e packed) check() error {
-	if !inside(string(e.Path)) || e.Link != "" && !inside(string(e.Link)) {
+	if !isInside(string(e.Path)) || e.Link != "" && !isInside(string(e.Link)) {
 		return fmt.Errorf("path %.200q, link %.200q: not in the folder", e.Path, e.Link)
 	}
 	if e.Path == "." && e.Type != Dir || e.Size < 0 || e.Type != Regular && len(e.Extents) > 0 || e.Link != "" && e.Type != "" {
@@ -132,7 +132,7 @@ func (u *unpacker) parentOf(p string) (dir int, base string, err error) {
 	return dir, path.Base(p), err
 }
 
-func (u *unpacker) entry(ctx context.Context, e packed) error {
+func (u *unpacker) unpackEntry(ctx context.Context, e packed) error {
 	if e.Path == "." {
 		u.dirs = append(u.dirs, e)
 		return nil
@@ -170,16 +170,16 @@ func (u *unpacker) entry(ctx context.Context, e packed) error {
 			return err
 		}
 	case e.Type == Regular:
-		if err := u.file(ctx, dir, base, e); err != nil {
+		if err := u.unpackFile(ctx, dir, base, e); err != nil {
 			return err
 		}
 	default:
 		return fmt.Errorf("type %.20q", e.Type)
 	}
-	return u.finish(e)
+	return u.setAttributes(e)
 }
 
-func (u *unpacker) file(ctx context.Context, dir int, base string, e packed) error {
+func (u *unpacker) unpackFile(ctx context.Context, dir int, base string, e packed) error {
 	fd, err := unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -206,8 +206,8 @@ func (u *unpacker) file(ctx context.Context, dir int, base string, e packed) err
 	return nil
 }
 
-// finish sets owner, mode, attributes and time of what was made, or of the folder itself.
-func (u *unpacker) finish(e packed) error {
+// setAttributes sets owner, mode, attributes and time of what was made, or of the folder itself.
+func (u *unpacker) setAttributes(e packed) error {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(u.root, string(e.Path), how)

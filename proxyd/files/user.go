@@ -48,8 +48,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// start starts a helper. It is killed with ctx.
-func start(ctx context.Context, u User) (*helper, error) {
+// startHelper starts a helper. It is killed with ctx.
+func startHelper(ctx context.Context, u User) (*helper, error) {
 	h := &helper{}
 	// By the link and not by the path: the daemon may have been upgraded on disk.
 	h.cmd = exec.CommandContext(ctx, "/proc/self/exe", Arg)
@@ -80,8 +80,8 @@ func start(ctx context.Context, u User) (*helper, error) {
 	return h, h.cmd.Start()
 }
 
-// ask sends what both operations begin with.
-func (h *helper) ask(o order, s *State, entries []Entry) error {
+// sendOrder sends what both operations begin with.
+func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 	if err := h.sendJSON(frameOrder, o); err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func (h *helper) ask(o order, s *State, entries []Entry) error {
 	return h.send(frameEntries, b)
 }
 
-// next returns the helper's next message; what it failed with becomes the error.
-func (h *helper) next() (kind byte, b []byte, err error) {
+// nextMessage returns the helper's next message; what it failed with becomes the error.
+func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 	kind, b, err = h.receive()
 	if err == nil && kind == frameFailure {
 		err = errors.New(string(b))
@@ -107,8 +107,8 @@ func (h *helper) next() (kind byte, b []byte, err error) {
 	return kind, b, err
 }
 
-// end ends the helper, and explains an error that its death was the cause of.
-func (h *helper) end(ctx context.Context, err error) error {
+// endHelper ends the helper, and explains an error that its death was the cause of.
+func (h *helper) endHelper(ctx context.Context, err error) error {
 	h.in.Close()
 	if err != nil {
 		h.cmd.Process.Kill()
@@ -125,7 +125,7 @@ func (h *helper) end(ctx context.Context, err error) error {
 	return err
 }
 
-func names(all []string) []Name {
+func namesOf(all []string) []Name {
 	var out []Name
 	for _, s := range all {
 		out = append(out, Name(s))
@@ -133,8 +133,8 @@ func names(all []string) []Name {
 	return out
 }
 
-func (u User) order(job Job) order {
-	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: names(job.Exclude), Logs: names(job.Logs)}
+func (u User) orderFor(job Job) order {
+	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs)}
 }
 
 // Record records what the job's files are. The programs must be frozen. before is what
@@ -145,27 +145,27 @@ func (u User) order(job Job) order {
 // namespace: nothing is read that the user could not read. What cannot be recorded is in
 // the State's Notes and is no error.
 func Record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
-	state, err := record(ctx, u, job, before, touched, s)
+	state, err := recordFiles(ctx, u, job, before, touched, s)
 	if err != nil {
 		return nil, fmt.Errorf("record files: %w", err)
 	}
 	return state, nil
 }
 
-func record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
-	o := u.order(job)
+func recordFiles(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
+	o := u.orderFor(job)
 	keeper, ok := s.(Keeper)
 	serial := 1
 	if before != nil {
 		serial = before.Serial + 1
 	}
 	o.Stream, o.Reuse, o.Lost, o.Mark = fmt.Sprintf("files-%d", serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
-	h, err := start(ctx, u)
+	h, err := startHelper(ctx, u)
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.record(o, before, touched, s)
-	if err = h.end(ctx, err); err != nil {
+	state, err := h.recordFiles(o, before, touched, s)
+	if err = h.endHelper(ctx, err); err != nil {
 		return nil, err
 	}
 	state.Serial = serial
@@ -183,14 +183,14 @@ func record(ctx context.Context, u User, job Job, before *State, touched Touched
 	return state, nil
 }
 
-func (h *helper) record(o order, before *State, touched Touched, s Saver) (*State, error) {
-	if err := h.ask(o, before, touched.Entries); err != nil {
+func (h *helper) recordFiles(o order, before *State, touched Touched, s Saver) (*State, error) {
+	if err := h.sendOrder(o, before, touched.Entries); err != nil {
 		return nil, err
 	}
 	var out io.WriteCloser
 	var size int64
 	for {
-		kind, b, err := h.next()
+		kind, b, err := h.nextMessage()
 		switch {
 		case err != nil:
 			return nil, err
@@ -210,16 +210,16 @@ func (h *helper) record(o order, before *State, touched Touched, s Saver) (*Stat
 					return nil, err
 				}
 			}
-			return o.result(b, before, size)
+			return o.checkResult(b, before, size)
 		default:
 			return nil, fmt.Errorf("message %q from the helper", kind)
 		}
 	}
 }
 
-// result takes the State that a helper returned. It runs as the user, so what it says of
+// checkResult takes the State that a helper returned. It runs as the user, so what it says of
 // streams is not believed.
-func (o order) result(b []byte, before *State, size int64) (*State, error) {
+func (o order) checkResult(b []byte, before *State, size int64) (*State, error) {
 	state := &State{}
 	if err := json.Unmarshal(b, state); err != nil {
 		return nil, err
@@ -269,21 +269,21 @@ func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 	if err := at.check(); err != nil {
 		return r, err
 	}
-	h, err := start(ctx, u)
+	h, err := startHelper(ctx, u)
 	if err != nil {
 		return r, err
 	}
-	o := u.order(job)
+	o := u.orderFor(job)
 	o.PutBack, o.Lost = true, after.Lost
 	err = h.putBack(o, at, after, l, &r)
-	return r, h.end(ctx, err)
+	return r, h.endHelper(ctx, err)
 }
 
 func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report) error {
-	if err := h.ask(o, at, after.Entries); err != nil {
+	if err := h.sendOrder(o, at, after.Entries); err != nil {
 		return err
 	}
-	kind, b, err := h.next()
+	kind, b, err := h.nextMessage()
 	if err != nil {
 		return err
 	}
@@ -294,10 +294,10 @@ func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report)
 	if err := json.Unmarshal(b, &wants); err != nil {
 		return err
 	}
-	if err := h.feed(wants, l); err != nil {
+	if err := h.feedWanted(wants, l); err != nil {
 		return err
 	}
-	if kind, b, err = h.next(); err != nil {
+	if kind, b, err = h.nextMessage(); err != nil {
 		return err
 	}
 	if kind != frameResult {

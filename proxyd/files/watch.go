@@ -60,8 +60,8 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 		return nil // it is gone already
 	}
 	if err != nil {
-		if ever, _ := j.bypassed(); ever {
-			err = errors.Join(err, j.lose())
+		if ever, _ := j.hadBypass(); ever {
+			err = errors.Join(err, j.markIncomplete())
 		}
 		return fmt.Errorf("watch files: %w", err)
 	}
@@ -70,14 +70,14 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	defer j.setWatcher(nil)
 	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(longAgo) })
 	defer stop()
-	err = w.run(ctx)
+	err = w.watchEvents(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return errors.Join(ctx.Err(), w.drain())
+		return errors.Join(ctx.Err(), w.drainEvents())
 	case errors.Is(err, errGone), !w.isThere():
 		return nil
 	case w.armed.Load():
-		err = errors.Join(err, j.lose())
+		err = errors.Join(err, j.markIncomplete())
 	}
 	return fmt.Errorf("watch files: %w", err)
 }
@@ -159,14 +159,14 @@ func (w *watcher) close() {
 	w.fd = -1
 }
 
-func (w *watcher) run(ctx context.Context) error {
-	if err := w.begin(); err != nil {
+func (w *watcher) watchEvents(ctx context.Context) error {
+	if err := w.catchUp(); err != nil {
 		return err
 	}
 	next := time.Now().Add(refresh)
 	for {
 		if w.sudden.Load() || time.Now().After(next) {
-			if err := w.again(); err != nil {
+			if err := w.lookAgain(); err != nil {
 				return err
 			}
 			next = time.Now().Add(refresh)
@@ -177,7 +177,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case w.armed.Load():
 			// Not for ever: again has to be done, too.
 			for more := true; more && err == nil && ctx.Err() == nil && time.Now().Before(next); {
-				more, err = w.take()
+				more, err = w.takeEvents()
 			}
 			if err == nil {
 				select {
@@ -186,7 +186,7 @@ func (w *watcher) run(ctx context.Context) error {
 				}
 			}
 		default:
-			err = w.wait(ctx, next)
+			err = w.waitForEvents(ctx, next)
 		}
 		if err != nil {
 			return err
@@ -194,8 +194,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// wait takes events when there are some, until a time.
-func (w *watcher) wait(ctx context.Context, until time.Time) error {
+// waitForEvents takes events when there are some, until a time.
+func (w *watcher) waitForEvents(ctx context.Context, until time.Time) error {
 	if err := w.f.SetReadDeadline(until); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (w *watcher) wait(ctx context.Context, until time.Time) error {
 	var failed error
 	err := w.raw.Read(func(uintptr) bool {
 		var took bool
-		took, failed = w.take()
+		took, failed = w.takeEvents()
 		return took || failed != nil
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -219,42 +219,42 @@ func (w *watcher) isThere() bool {
 	return err == nil && ns == w.ns
 }
 
-// begin makes up for what happened before Watch began, as far as can be told.
-func (w *watcher) begin() error {
-	ever, unwatched := w.j.bypassed()
+// catchUp makes up for what happened before Watch began, as far as can be told.
+func (w *watcher) catchUp() error {
+	ever, unwatched := w.j.hadBypass()
 	if unwatched {
-		if err := w.j.lose(); err != nil {
+		if err := w.j.markIncomplete(); err != nil {
 			return err
 		}
 	}
 	if ever {
-		if err := w.arm(); err != nil {
+		if err := w.markFiles(); err != nil {
 			return err
 		}
 	}
-	return w.again()
+	return w.lookAgain()
 }
 
-// arm has the kernel tell of files from now on, instead of programs.
-func (w *watcher) arm() error {
+// markFiles has the kernel tell of files from now on, instead of programs.
+func (w *watcher) markFiles() error {
 	if w.armed.Load() {
 		return nil
 	}
 	w.armed.Store(true)
 	w.mounts = ""
-	return errors.Join(w.f.Close(), w.mark(), w.j.bypass())
+	return errors.Join(w.f.Close(), w.markMounts(), w.j.noteBypass())
 }
 
-// again looks for new mounts, for processes without the shim (their parents may have
+// lookAgain looks for new mounts, for processes without the shim (their parents may have
 // cleared the environment), and for what these have open: they need not close it before
 // the node dies.
-func (w *watcher) again() error {
+func (w *watcher) lookAgain() error {
 	if w.sudden.Swap(false) {
-		if err := w.arm(); err != nil {
+		if err := w.markFiles(); err != nil {
 			return err
 		}
 	}
-	if err := w.mark(); err != nil {
+	if err := w.markMounts(); err != nil {
 		return err
 	}
 	var past []int
@@ -278,14 +278,14 @@ func (w *watcher) again() error {
 	if len(past) == 0 {
 		return nil
 	}
-	if err := w.arm(); err != nil {
+	if err := w.markFiles(); err != nil {
 		return err
 	}
-	return w.open(past)
+	return w.addOpenFiles(past)
 }
 
-// open adds what processes have open.
-func (w *watcher) open(pids []int) error {
+// addOpenFiles adds what processes have open.
+func (w *watcher) addOpenFiles(pids []int) error {
 	entries, err := Scan(pids)
 	if err != nil {
 		return err
@@ -298,10 +298,10 @@ func (w *watcher) open(pids []int) error {
 	return w.j.Add(entries...)
 }
 
-// drain takes all that the kernel has to tell.
-func (w *watcher) drain() error {
+// drainEvents takes all that the kernel has to tell.
+func (w *watcher) drainEvents() error {
 	for {
-		took, err := w.take()
+		took, err := w.takeEvents()
 		if !took || err != nil {
 			return err
 		}
@@ -311,8 +311,8 @@ func (w *watcher) drain() error {
 	}
 }
 
-// take handles what one read brings, if there is anything.
-func (w *watcher) take() (bool, error) {
+// takeEvents handles what one read brings, if there is anything.
+func (w *watcher) takeEvents() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fd < 0 {
@@ -321,7 +321,7 @@ func (w *watcher) take() (bool, error) {
 	n, err := unix.Read(w.fd, w.buf)
 	switch err { //nolint:errorlint // x/sys returns the plain errno
 	case nil:
-		return n > 0, w.events(w.buf[:n])
+		return n > 0, w.handleEvents(w.buf[:n])
 	case unix.EAGAIN:
 		return false, nil
 	case unix.EINTR:
@@ -332,14 +332,14 @@ func (w *watcher) take() (bool, error) {
 	// The file of an event could not be opened: a file server that does not trust root.
 	// The event is gone.
 	if w.armed.Load() {
-		return true, w.j.lose()
+		return true, w.j.markIncomplete()
 	}
 	w.sudden.Store(true)
 	return true, nil
 }
 
-// events handles what a read has brought. Each descriptor in it is ours to close.
-func (w *watcher) events(b []byte) error {
+// handleEvents handles what a read has brought. Each descriptor in it is ours to close.
+func (w *watcher) handleEvents(b []byte) error {
 	const size = 24
 	var errs []error
 	var entries []Entry
@@ -354,7 +354,7 @@ func (w *watcher) events(b []byte) error {
 		switch {
 		case mask&unix.FAN_Q_OVERFLOW == 0:
 		case w.armed.Load():
-			errs = append(errs, w.j.lose())
+			errs = append(errs, w.j.markIncomplete())
 		default:
 			w.sudden.Store(true) // nobody knows what was executed
 		}
@@ -362,7 +362,7 @@ func (w *watcher) events(b []byte) error {
 			continue
 		}
 		if mask&unix.FAN_OPEN_EXEC != 0 {
-			w.executed(fd)
+			w.checkExecuted(fd)
 		}
 		if mask&unix.FAN_CLOSE_WRITE != 0 {
 			if e, ok := closedFile(fd); ok {
@@ -384,5 +384,5 @@ func closedFile(fd int) (Entry, bool) {
 	if err != nil || strings.HasSuffix(path, " (deleted)") || !validPath(path) || belowAny(path, travelling) {
 		return Entry{}, false
 	}
-	return Entry{Kind: Closed, Path: path, ID: identity(&st)}, true
+	return Entry{Kind: Closed, Path: path, ID: fileIdentity(&st)}, true
 }

@@ -198,7 +198,7 @@ func TestWatchOverflow(t *testing.T) {
 	}
 	defer w.close()
 	j.setWatcher(w)
-	if err := w.arm(); err != nil {
+	if err := w.markFiles(); err != nil {
 		t.Fatal(err)
 	}
 	most, _ := os.ReadFile("/proc/sys/fs/fanotify/max_queued_events")
@@ -238,7 +238,7 @@ func TestPast(t *testing.T) {
 	static := buildStatic(t)
 	j, env := journalFor(t)
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
-	if err := j.bypass(); err != nil {
+	if err := j.noteBypass(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -320,7 +320,7 @@ func TestBypasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		return bypasses(f)
+		return bypassesShim(f)
 	}
 	goroot, _ := exec.Command("go", "env", "GOROOT").Output()
 	for path, want := range map[string]bool{
@@ -340,5 +340,5 @@ func FuzzBypasses(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte("\x7fELF\x02\x01"))
-	f.Fuzz(func(_ *testing.T, b []byte) { bypasses(bytes.NewReader(b)) })
+	f.Fuzz(func(_ *testing.T, b []byte) { bypassesShim(bytes.NewReader(b)) })
 }

@@ -33,14 +33,14 @@ func newWorker(p *pipe, o order, s *State) *worker {
 	w.skip = append(w.skip, travelling...)
 	for _, e := range o.Exclude {
 		if validPath(string(e)) {
-			w.skip = append(w.skip, lexical(string(e)), w.resolve(string(e)))
+			w.skip = append(w.skip, cleanPath(string(e)), w.resolvePath(string(e)))
 		}
 	}
 	for _, l := range o.Logs {
 		if !validPath(string(l)) {
 			continue
 		}
-		w.skip = append(w.skip, lexical(string(l)), w.resolve(string(l)))
+		w.skip = append(w.skip, cleanPath(string(l)), w.resolvePath(string(l)))
 		var st unix.Stat_t
 		if unix.Stat(string(l), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 			w.logs[[2]uint64{st.Dev, st.Ino}] = true
@@ -51,15 +51,15 @@ func newWorker(p *pipe, o order, s *State) *worker {
 	return w
 }
 
-func (w *worker) note(p, why string) {
+func (w *worker) addProblem(p, why string) {
 	if len(w.notes) < 1000 {
 		w.notes = append(w.notes, Note{Name(p), why})
 	}
 }
 
-// resolve returns where a path is: its folder with symbolic links followed, as far as it
+// resolvePath returns where a path is: its folder with symbolic links followed, as far as it
 // is there, and its last part as it is.
-func (w *worker) resolve(p string) string {
+func (w *worker) resolvePath(p string) string {
 	p = strings.TrimRight(p, "/")
 	at := strings.LastIndexByte(p, '/')
 	if at < 0 {
@@ -67,12 +67,12 @@ func (w *worker) resolve(p string) string {
 	}
 	base := p[at+1:]
 	if base == "." || base == ".." {
-		return w.folder(p)
+		return w.resolveFolder(p)
 	}
-	return path.Join(w.folder(p[:at]), base)
+	return path.Join(w.resolveFolder(p[:at]), base)
 }
 
-func (w *worker) folder(dir string) string {
+func (w *worker) resolveFolder(dir string) string {
 	dir = strings.TrimRight(dir, "/")
 	if dir == "" {
 		return "/"
@@ -84,7 +84,7 @@ func (w *worker) folder(dir string) string {
 	if err != nil {
 		// Not there, or not any more: then no link can be in what is missing.
 		i := strings.LastIndexByte(dir, '/')
-		at = path.Join(w.folder(dir[:i]), dir[i+1:])
+		at = path.Join(w.resolveFolder(dir[:i]), dir[i+1:])
 	}
 	w.folders[dir] = at
 	return at
@@ -95,10 +95,10 @@ func (w *worker) folder(dir string) string {
 func (w *worker) resolveAll() {
 	var out []Entry
 	for _, e := range w.entries {
-		e.Path = w.resolve(e.Path)
+		e.Path = w.resolvePath(e.Path)
 		in := e.Path != "/" && !belowAny(e.Path, w.skip)
 		if e.Other != "" {
-			e.Other = w.resolve(e.Other)
+			e.Other = w.resolvePath(e.Other)
 			otherIn := e.Other != "/" && !belowAny(e.Other, w.skip)
 			switch {
 			case in && !otherIn:
@@ -129,7 +129,7 @@ func (w *worker) resolveAll() {
 // behindLink returns what a symbolic link leads to: who opens the link for writing
 // writes that.
 func (w *worker) behindLink(p string) (string, bool) {
-	st, err := lstat(p)
+	st, err := statLink(p)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return "", false
 	}
@@ -137,7 +137,7 @@ func (w *worker) behindLink(p string) (string, bool) {
 	return target, err == nil && target != "/" && !belowAny(target, w.skip)
 }
 
-func lstat(p string) (unix.Stat_t, error) {
+func statLink(p string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(p, &st)
 	return st, err
@@ -161,11 +161,11 @@ func typeOf(st unix.Stat_t) Type {
 	return Other
 }
 
-// describe is what lstat tells.
-func (w *worker) describe(p string, st unix.Stat_t) *File {
+// describeFile is what lstat tells.
+func (w *worker) describeFile(p string, st unix.Stat_t) *File {
 	f := &File{
 		Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
-		Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Dev: st.Dev, Ino: st.Ino, FS: w.fs(p, st.Dev),
+		Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Dev: st.Dev, Ino: st.Ino, FS: w.fileSystemOf(p, st.Dev),
 	}
 	if f.Type == Regular {
 		f.Size = st.Size
@@ -182,8 +182,8 @@ var named = map[int64]bool{
 	unix.AFS_FS_MAGIC: true, unix.V9FS_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true,
 }
 
-// fs returns a name for the file system that p, of device dev, is on.
-func (w *worker) fs(p string, dev uint64) uint64 {
+// fileSystemOf returns a name for the file system that p, of device dev, is on.
+func (w *worker) fileSystemOf(p string, dev uint64) uint64 {
 	id, ok := w.fsids[dev]
 	if ok {
 		return id
@@ -197,9 +197,9 @@ func (w *worker) fs(p string, dev uint64) uint64 {
 	return id
 }
 
-// same says whether what is there now is the file of f; known is false if file systems
+// isSameFile says whether what is there now is the file of f; known is false if file systems
 // differ, so that inodes cannot tell.
-func (w *worker) same(f, now *File) (same, known bool) {
+func (w *worker) isSameFile(f, now *File) (same, known bool) {
 	switch {
 	case w.state.Boot == w.boot && f.Dev == now.Dev:
 	case f.FS != 0 && f.FS == now.FS:
@@ -209,11 +209,11 @@ func (w *worker) same(f, now *File) (same, known bool) {
 	return f.Ino == now.Ino, true
 }
 
-// untouched says that what is there now is f and was not changed since, without reading
+// isUntouched says that what is there now is f and was not changed since, without reading
 // it: no user can set the time of the last change. But two changes within a tick of the
 // clock have the same time, so what was changed right before the cut has to be read.
-func (w *worker) untouched(f, now *File) bool {
-	same, _ := w.same(f, now)
+func (w *worker) isUntouched(f, now *File) bool {
+	same, _ := w.isSameFile(f, now)
 	return same && f.Type == now.Type && f.Size == now.Size && f.Mtime == now.Mtime && f.Ctime == now.Ctime &&
 		f.Ctime < w.state.Time.Add(-time.Second).UnixNano()
 }

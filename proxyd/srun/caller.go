@@ -65,7 +65,7 @@ func NewCaller(mounts *os.File) (*Caller, error) {
 	if err == nil {
 		c.conn = os.NewFile(uintptr(ends[0]), "connection")
 		theirs := os.NewFile(uintptr(ends[1]), "connection")
-		err = c.spawn(orderR, answerW, theirs, mounts)
+		err = c.spawnProcess(orderR, answerW, theirs, mounts)
 		theirs.Close()
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func NewCaller(mounts *os.File) (*Caller, error) {
 	return c, nil
 }
 
-func (c *Caller) spawn(orders, answers, conn, mounts *os.File) error {
+func (c *Caller) spawnProcess(orders, answers, conn, mounts *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func reapQuietly(pid, pidfd int, ended chan<- struct{}) {
 		_ = waitPidfd(context.Background(), f)
 		f.Close()
 	}
-	reap(pid)
+	reapChild(pid)
 	close(ended)
 }
 
@@ -141,16 +141,16 @@ func (c *Caller) Hear(ctx context.Context) error {
 
 // Refuse tells the sing-srun that there will be no srun, and the user why.
 func (c *Caller) Refuse(reason string) error {
-	return c.tell(fmt.Sprintf("no %s\n", oneLine(reason)))
+	return c.sendLine(fmt.Sprintf("no %s\n", oneLine(reason)))
 }
 
 // Report tells the sing-srun how its srun has ended, when no runner does it any more: it
 // asked again for one that has ended.
 func (c *Caller) Report(key string, how syscall.WaitStatus) error {
-	return c.tell(fmt.Sprintf("key %s\n%s\n", key, describe(how)))
+	return c.sendLine(fmt.Sprintf("key %s\n%s\n", key, describeStatus(how)))
 }
 
-func (c *Caller) tell(line string) error {
+func (c *Caller) sendLine(line string) error {
 	c.given = true
 	return c.to.Encode(order{Tell: line})
 }
@@ -164,15 +164,15 @@ func (c *Caller) Close(ctx context.Context) {
 	if c.given {
 		return
 	}
-	c.kill()
+	c.killProcess()
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
 	}
 }
 
-// kill is harmless when the process has been reaped: its PID is not looked at then.
-func (c *Caller) kill() {
+// killProcess is harmless when the process has been reaped: its PID is not looked at then.
+func (c *Caller) killProcess() {
 	select {
 	case <-c.ended:
 	default:
@@ -180,9 +180,9 @@ func (c *Caller) kill() {
 	}
 }
 
-// receive is the process's side: the connection comes, and from it the descriptors, which
+// receiveCall is the process's side: the connection comes, and from it the descriptors, which
 // are put where the runner wants them.
-func receive() error {
+func receiveCall() error {
 	conn, _, err := receiveFiles(runnerConn, 1, 0)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 // begins to end a step, and tasks are stopped soon after.
 const lastPart = 1 << 20
 
-// clean takes obituaries out of the step's output files, with the user's rights. Nobody
+// cleanOutput takes obituaries out of the step's output files, with the user's rights. Nobody
 // writes to them: the step does not run.
-func (e *entrance) clean() error {
+func (e *entrance) cleanOutput() error {
 	for _, path := range e.o.Clean {
 		if err := cleanFile(path); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("%s: %w", path, err)

@@ -32,8 +32,8 @@ func listenControl(dir string) (*controlServer, error) {
 	return &controlServer{l}, nil
 }
 
-// serve answers one request after the other, for the life of the process.
-func (s *controlServer) serve(obey func(string) error) {
+// serveRequests answers one request after the other, for the life of the process.
+func (s *controlServer) serveRequests(obey func(string) error) {
 	for {
 		c, err := s.l.AcceptUnix()
 		if err != nil {
@@ -68,8 +68,8 @@ func isRoot(c *net.UnixConn) bool {
 	return err == nil && cred.Uid == 0
 }
 
-// call makes one request.
-func call(ctx context.Context, dir, request string) error {
+// callRunner makes one request.
+func callRunner(ctx context.Context, dir, request string) error {
 	c, err := localsock.Dial(filepath.Join(dir, controlName))
 	if err != nil {
 		return err

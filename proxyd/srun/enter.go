@@ -40,9 +40,9 @@ var entering = []struct {
 	{"runner", (*entrance).tieToRunner},
 	{"call", (*entrance).readCall},
 	{"folder", (*entrance).changeFolder},
-	{"output files", (*entrance).clean},
-	{"arguments", (*entrance).rewrite},
-	{"exec", (*entrance).exec},
+	{"output files", (*entrance).cleanOutput},
+	{"arguments", (*entrance).rewriteCall},
+	{"exec", (*entrance).execSrun},
 }
 
 type entrance struct {
@@ -51,17 +51,17 @@ type entrance struct {
 	cmd  Command
 }
 
-// enter returns only if srun could not be executed.
-func enter() int {
+// enterSrun returns only if srun could not be executed.
+func enterSrun() int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
 	_ = unix.CloseRange(enterOrders, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
-	err := becomes()
+	err := becomeUser()
 	fmt.Fprint(os.NewFile(enterErrors, "errors"), err)
 	return 1
 }
 
-func becomes() error {
+func becomeUser() error {
 	var e entrance
 	if err := gob.NewDecoder(os.NewFile(enterOrders, "orders")).Decode(&e.o); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (e *entrance) changeFolder() error {
 	return unix.Chdir(e.call.Dir)
 }
 
-func (e *entrance) rewrite() error {
+func (e *entrance) rewriteCall() error {
 	var err error
 	e.cmd, err = e.call.Rewrite(e.o.Rewriting, readList)
 	if err != nil {
@@ -234,9 +234,9 @@ func readList(path string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// exec sets the limits last of all: an address space that is limited may have no
+// execSrun sets the limits last of all: an address space that is limited may have no
 // room for another allocation of ours.
-func (e *entrance) exec() error {
+func (e *entrance) execSrun() error {
 	path, err := unix.BytePtrFromString(e.o.Program)
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func (e *entrance) exec() error {
 		return err
 	}
 	for _, l := range e.o.Limits {
-		if err := l.apply(); err != nil {
+		if err := l.setLimit(); err != nil {
 			return fmt.Errorf("%d: %w", l.Resource, err)
 		}
 	}

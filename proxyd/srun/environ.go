@@ -21,9 +21,9 @@ func ofRun(name string) bool {
 	return slices.Contains([]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}, name)
 }
 
-// environment returns env with what is of the run replaced by this run's. What the
+// rewriteEnviron returns env with what is of the run replaced by this run's. What the
 // script has changed since it was started stays, with today's names in its lists.
-func (w *rewriter) environment(env []string) []string {
+func (w *rewriter) rewriteEnviron(env []string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, kv := range env {
@@ -41,7 +41,7 @@ func (w *rewriter) environment(env []string) []string {
 		case had && was == value:
 			continue
 		default:
-			value = w.variable(name, value)
+			value = w.rewriteVariable(name, value)
 		}
 		if w.Key != "" && (name == "SLURM_EXPORT_ENV" || name == "SRUN_EXPORT_ENV") {
 			value = KeyVariable + "," + value
@@ -72,8 +72,8 @@ func (w *rewriter) environment(env []string) []string {
 	return out
 }
 
-// variable translates a variable that the script has set itself.
-func (w *rewriter) variable(name, value string) string {
+// rewriteVariable translates a variable that the script has set itself.
+func (w *rewriter) rewriteVariable(name, value string) string {
 	if len(w.Nodes) == 0 {
 		return value
 	}
@@ -81,7 +81,7 @@ func (w *rewriter) variable(name, value string) string {
 	case "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST":
 		return translateHosts(value, w.Nodes, true)
 	case "SLURM_HOSTFILE":
-		if path, ok := w.file(value); ok {
+		if path, ok := w.translateFile(value); ok {
 			return path
 		}
 	}

@@ -74,8 +74,8 @@ type given struct {
 	raw      []string // the words that it is all of; nil if it shares a word with others
 }
 
-// words returns the option as getopt_long reads it again.
-func (g given) words() []string {
+// asWords returns the option as getopt_long reads it again.
+func (g given) asWords() []string {
 	switch {
 	case g.raw != nil:
 		return g.raw
@@ -85,15 +85,15 @@ func (g given) words() []string {
 	return []string{"--" + g.option.Name}
 }
 
-// with returns the option with another value.
-func (g given) with(value string) given {
+// withValue returns the option with another value.
+func (g given) withValue(value string) given {
 	return given{option: g.option, value: value, hasValue: true}
 }
 
-// parse reads options as getopt_long with "+" does: up to the first word that is none.
+// parseWords reads options as getopt_long with "+" does: up to the first word that is none.
 // rest begins with that word, or with "--". Where srun itself would complain, it
 // stops; an option that nobody has heard of is passed over, for it may be a plugin's.
-func (t Table) parse(words []string) (opts []given, rest []string) {
+func (t Table) parseWords(words []string) (opts []given, rest []string) {
 	for len(words) > 0 {
 		w := words[0]
 		switch {
@@ -116,9 +116,9 @@ func (t Table) parse(words []string) (opts []given, rest []string) {
 	return opts, nil
 }
 
-// find returns the option that a name, perhaps abbreviated, stands for. ok is false if
+// findOption returns the option that a name, perhaps abbreviated, stands for. ok is false if
 // it could be several.
-func (t Table) find(name string) (o *Option, ok bool) {
+func (t Table) findOption(name string) (o *Option, ok bool) {
 	if o := t.long[name]; o != nil {
 		return o, true
 	}
@@ -126,7 +126,7 @@ func (t Table) find(name string) (o *Option, ok bool) {
 		if !strings.HasPrefix(long, name) {
 			continue
 		}
-		if o != nil && canonical(o) != canonical(candidate) {
+		if o != nil && canonicalName(o) != canonicalName(candidate) {
 			return nil, false
 		}
 		if o == nil || o.Same != "" {
@@ -136,7 +136,7 @@ func (t Table) find(name string) (o *Option, ok bool) {
 	return o, true
 }
 
-func canonical(o *Option) string {
+func canonicalName(o *Option) string {
 	if o.Same != "" {
 		return o.Same
 	}
@@ -146,7 +146,7 @@ func canonical(o *Option) string {
 // parseLong returns how many words the option takes, 0 if srun would complain.
 func (t Table) parseLong(words []string) (given, int) {
 	name, value, joined := strings.Cut(words[0][2:], "=")
-	o, ok := t.find(name)
+	o, ok := t.findOption(name)
 	switch {
 	case !ok:
 		return given{}, 0
@@ -186,15 +186,15 @@ func (t Table) parseShort(words []string) ([]given, int) {
 		case len(words) < 2:
 			return nil, 0
 		default:
-			return alone(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
+			return keepWritten(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
 		}
 		break
 	}
-	return alone(cluster, words[:1]), 1
+	return keepWritten(cluster, words[:1]), 1
 }
 
-// alone keeps the words as they were written where one option is all that is in them.
-func alone(cluster []given, words []string) []given {
+// keepWritten keeps the words as they were written where one option is all that is in them.
+func keepWritten(cluster []given, words []string) []given {
 	if len(cluster) == 1 {
 		cluster[0].raw = words
 	}

@@ -26,14 +26,14 @@ var (
 func withoutGPUs(opts []given) []given {
 	var out []given
 	for _, g := range opts {
-		name := canonical(g.option)
+		name := canonicalName(g.option)
 		if slices.Contains(gpuLists, name) {
 			list := othersOf(g.value)
 			if list == "" {
 				continue
 			}
 			if list != g.value {
-				g = g.with(list)
+				g = g.withValue(list)
 			}
 		}
 		if !slices.Contains(gpuOptions, name) {

@@ -35,7 +35,7 @@ func Adopt(dir string) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("srun in %s: %w", dir, err)
 	}
-	return open(dir, rec)
+	return openRunner(dir, rec)
 }
 
 // Find returns the sruns whose folders are in parent. What else is there it passes
@@ -62,7 +62,7 @@ func Find(parent string) ([]*Runner, error) {
 	return all, nil
 }
 
-func open(dir string, rec record) (*Runner, error) {
+func openRunner(dir string, rec record) (*Runner, error) {
 	r := &Runner{dir: dir, rec: rec}
 	boot, err := bootID()
 	if err != nil {
@@ -98,16 +98,16 @@ func (r *Runner) PID() int { return r.rec.Srun }
 
 // Signal sends a signal to srun; SIGTSTP stops it. After srun's end it does nothing.
 func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
-	return r.ask(ctx, fmt.Sprintf("signal %d", int(sig)))
+	return r.askRunner(ctx, fmt.Sprintf("signal %d", int(sig)))
 }
 
 // Quiet makes srun's end nobody's business: sing-srun is not told how it ended, and
 // srun is not ended when sing-srun goes. It is for a step that has been captured, whose
 // wardens leave so that srun ends by itself. Call it before sing-srun goes.
-func (r *Runner) Quiet(ctx context.Context) error { return r.ask(ctx, "quiet") }
+func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "quiet") }
 
 // Loud takes Quiet back; a sing-srun that has gone meanwhile has its consequence now.
-func (r *Runner) Loud(ctx context.Context) error { return r.ask(ctx, "loud") }
+func (r *Runner) Loud(ctx context.Context) error { return r.askRunner(ctx, "loud") }
 
 // Kill ends srun by SIGKILL and returns when it has ended. Its step does not always end
 // with it: to end a step, signal SIGTERM.
@@ -150,7 +150,7 @@ func (r *Runner) Ended() bool {
 	}
 	ended := false
 	_ = withFD(r.pidfd, func(fd int) error {
-		ended = readable(fd)
+		ended = isReadable(fd)
 		return nil
 	})
 	return ended
@@ -185,12 +185,12 @@ func (r *Runner) signalRunner() error {
 	})
 }
 
-// ask makes a request of the runner. One that has ended needs none.
-func (r *Runner) ask(ctx context.Context, request string) error {
+// askRunner makes a request of the runner. One that has ended needs none.
+func (r *Runner) askRunner(ctx context.Context, request string) error {
 	if r.Ended() {
 		return nil
 	}
-	err := call(ctx, r.dir, request)
+	err := callRunner(ctx, r.dir, request)
 	if err != nil && r.Ended() {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (r *Runner) ask(ctx context.Context, request string) error {
 // waitPidfd returns nil when the process has ended. Each waiter has a descriptor of its
 // own: a file has one deadline, and one reader at a time.
 func waitPidfd(ctx context.Context, pidfd *os.File) error {
-	fd, err := duplicate(pidfd)
+	fd, err := duplicateFile(pidfd)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func waitPidfd(ctx context.Context, pidfd *os.File) error {
 		return err
 	}
 	defer localsock.InterruptAtEnd(ctx, mine.SetReadDeadline)()
-	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+	err = raw.Read(func(fd uintptr) bool { return isReadable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -233,7 +233,7 @@ func withFD(f *os.File, do func(fd int) error) error {
 	return inner
 }
 
-func readable(fd int) bool {
+func isReadable(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0

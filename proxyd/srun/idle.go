@@ -35,12 +35,12 @@ import (
 // also returns when srun has ended. The tasks must be frozen, and who reads srun's output must
 // not be. At the end of ctx it returns an error that says what srun was seen doing.
 func (r *Runner) Idle(ctx context.Context) error {
-	err := idle(ctx, r.rec.Srun, r.rec.Began)
+	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began)
 	tick := time.NewTicker(firstLook)
 	defer tick.Stop()
 	for err == nil {
 		// What srun has said on its standard error goes through the runner.
-		said := r.ask(ctx, "drained")
+		said := r.askRunner(ctx, "drained")
 		if said == nil {
 			return nil
 		}
@@ -62,7 +62,7 @@ func StepdIdle(ctx context.Context, pid int) error {
 		return nil
 	}
 	if err == nil {
-		err = idle(ctx, pid, began)
+		err = waitUntilIdle(ctx, pid, began)
 	}
 	if err != nil {
 		return fmt.Errorf("slurmstepd %d: %w", pid, err)
@@ -77,9 +77,9 @@ const (
 	lastLook  = 50 * time.Millisecond
 )
 
-// idle looks until two looks in a row saw nothing to do and nobody who had done
+// waitUntilIdle looks until two looks in a row saw nothing to do and nobody who had done
 // anything in between.
-func idle(ctx context.Context, pid int, began uint64) error {
+func waitUntilIdle(ctx context.Context, pid int, began uint64) error {
 	interval := firstLook
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -134,9 +134,9 @@ func lookAt(pid int) (look, error) {
 	var l look
 	var switches strings.Builder
 	for _, tid := range tids {
-		if err := l.thread(pid, filepath.Join(dir, tid.Name()), &switches); err != nil {
+		if err := l.lookAtThread(pid, filepath.Join(dir, tid.Name()), &switches); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-				l.set("a thread has ended")
+				l.noteBusy("a thread has ended")
 				continue
 			}
 			return look{}, err
@@ -144,20 +144,20 @@ func lookAt(pid int) (look, error) {
 	}
 	l.switches = switches.String()
 	if l.busy == "" {
-		err = l.sockets(pid)
+		err = l.lookAtSockets(pid)
 	}
 	return l, err
 }
 
-func (l *look) set(busy string) {
+func (l *look) noteBusy(busy string) {
 	if l.busy == "" {
 		l.busy = busy
 	}
 }
 
-// thread notes what a thread does: it must sleep, and not because somebody does not
+// lookAtThread notes what a thread does: it must sleep, and not because somebody does not
 // take what it has.
-func (l *look) thread(pid int, dir string, switches *strings.Builder) error {
+func (l *look) lookAtThread(pid int, dir string, switches *strings.Builder) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (l *look) thread(pid int, dir string, switches *strings.Builder) error {
 		switch name {
 		case "State":
 			if !strings.HasPrefix(strings.TrimSpace(value), "S") {
-				l.set("a thread runs")
+				l.noteBusy("a thread runs")
 			}
 		case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
 			fmt.Fprintf(switches, "%s%s ", filepath.Base(dir), strings.TrimSpace(value))
@@ -179,7 +179,7 @@ func (l *look) thread(pid int, dir string, switches *strings.Builder) error {
 	}
 	busy, err := waitsToWrite(pid, strings.Fields(string(call)))
 	if busy != "" {
-		l.set(busy)
+		l.noteBusy(busy)
 	}
 	return err
 }

@@ -92,9 +92,9 @@ func limitValue(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// apply sets a limit of this process, or comes as near as it may: root without
+// setLimit sets a limit of this process, or comes as near as it may: root without
 // CAP_SYS_RESOURCE cannot raise a hard limit.
-func (l Limit) apply() error {
+func (l Limit) setLimit() error {
 	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
 	if unix.Setrlimit(l.Resource, &want) == nil {
 		return nil

@@ -46,14 +46,14 @@ func newMuffler(in *os.File, out int, stay func() bool) *muffler {
 	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
-// run passes on until srun, and all that has its standard error, is gone.
-func (m *muffler) run() {
+// passOn passes on until srun, and all that has its standard error, is gone.
+func (m *muffler) passOn() {
 	defer close(m.over)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := m.in.Read(buf)
 		m.mu.Lock()
-		m.take(buf[:n])
+		m.takeBytes(buf[:n])
 		m.mu.Unlock()
 		if err != nil {
 			return
@@ -61,8 +61,8 @@ func (m *muffler) run() {
 	}
 }
 
-// take passes on some bytes. Caller holds m.mu.
-func (m *muffler) take(b []byte) {
+// takeBytes passes on some bytes. Caller holds m.mu.
+func (m *muffler) takeBytes(b []byte) {
 	m.line = append(m.line, b...)
 	var pass []byte
 	for {
@@ -72,7 +72,7 @@ func (m *muffler) take(b []byte) {
 			break
 		}
 		if obituary.Match(bytes.TrimRight(m.line[:end], "\n\r")) {
-			m.hold(m.line[:end])
+			m.holdObituary(m.line[:end])
 		} else {
 			pass = append(pass, m.line[:end]...)
 		}
@@ -82,21 +82,21 @@ func (m *muffler) take(b []byte) {
 		pass = append(pass, m.line...)
 		m.line = nil
 	}
-	m.write(pass)
+	m.writeAll(pass)
 }
 
-// hold keeps an obituary back, and has it told if the job stays. Caller holds m.mu.
-func (m *muffler) hold(line []byte) {
+// holdObituary keeps an obituary back, and has it told if the job stays. Caller holds m.mu.
+func (m *muffler) holdObituary(line []byte) {
 	m.held = append(m.held, line...)
 	if m.stay != nil && !m.asking && !m.quiet {
 		m.asking = true
-		go m.ask()
+		go m.askAndTell()
 	}
 }
 
-// ask tells what is held if the job stays. The answer holds for what was said before the
+// askAndTell tells what is held if the job stays. The answer holds for what was said before the
 // question.
-func (m *muffler) ask() {
+func (m *muffler) askAndTell() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for {
@@ -107,7 +107,7 @@ func (m *muffler) ask() {
 		if m.quiet || !stays || len(m.held) < n {
 			break // setQuiet or end have decided, or will
 		}
-		m.write(m.held[:n])
+		m.writeAll(m.held[:n])
 		m.held = m.held[n:]
 		if len(m.held) == 0 {
 			break
@@ -141,8 +141,8 @@ func mayBeObituary(begun []byte) bool {
 	return false
 }
 
-// write writes all, however slowly it is read. Caller holds m.mu.
-func (m *muffler) write(b []byte) {
+// writeAll writes all, however slowly it is read. Caller holds m.mu.
+func (m *muffler) writeAll(b []byte) {
 	for len(b) > 0 {
 		n, err := unix.Write(m.out, b)
 		switch {
@@ -162,13 +162,13 @@ func (m *muffler) setQuiet(quiet bool) {
 	defer m.mu.Unlock()
 	m.quiet = quiet
 	if !quiet {
-		m.write(m.held)
+		m.writeAll(m.held)
 	}
 	m.held = nil
 }
 
-// drained says whether all that srun has said has been passed on.
-func (m *muffler) drained() error {
+// checkDrained says whether all that srun has said has been passed on.
+func (m *muffler) checkDrained() error {
 	if !m.mu.TryLock() {
 		return errors.New("its error output is not read")
 	}
@@ -181,18 +181,18 @@ func (m *muffler) drained() error {
 	})
 }
 
-// end passes on the rest, once srun has ended. A child of srun's that lives on keeps its
+// passRest passes on the rest, once srun has ended. A child of srun's that lives on keeps its
 // own way to standard error.
-func (m *muffler) end() {
+func (m *muffler) passRest() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if obituary.Match(m.line) {
 		m.held = append(m.held, m.line...)
 	} else {
-		m.write(m.line)
+		m.writeAll(m.line)
 	}
 	if !m.quiet {
-		m.write(m.held)
+		m.writeAll(m.held)
 	}
 	m.line, m.held = nil, nil
 }

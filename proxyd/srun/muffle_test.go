@@ -51,7 +51,7 @@ func muffled(t *testing.T, says string, size int, quiet bool) string {
 		t.Fatal(err)
 	}
 	m := newMuffler(inR, int(outW.Fd()), nil)
-	go m.run()
+	go m.passOn()
 	for r := strings.NewReader(says); r.Len() > 0; {
 		b := make([]byte, size)
 		n, _ := r.Read(b)
@@ -62,7 +62,7 @@ func muffled(t *testing.T, says string, size int, quiet bool) string {
 	if quiet {
 		m.setQuiet(true)
 	}
-	m.end()
+	m.passRest()
 	outW.Close()
 	got, err := io.ReadAll(outR)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestMufflerAsks(t *testing.T) {
 	say := func(line string) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.take([]byte(line))
+		m.takeBytes([]byte(line))
 	}
 	told := func(want string) {
 		t.Helper()
@@ -103,7 +103,7 @@ func TestMufflerAsks(t *testing.T) {
 	told("x\n")
 	m.setQuiet(true)
 	say("srun: error: 3\n") // asks no more
-	m.end()
+	m.passRest()
 	outW.Close()
 	if rest, err := io.ReadAll(outR); err != nil || len(rest) > 0 {
 		t.Errorf("told %q, %v", rest, err)

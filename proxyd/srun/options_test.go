@@ -48,11 +48,11 @@ func TestParseOptions(t *testing.T) {
 		{"22.05", "--uid 7 a", "--uid=7", "a"},
 		{"26.05", "--uid 7 a", "--uid", "7 a"},
 	} {
-		opts, rest := NewTable(tc.release).parse(strings.Fields(tc.line))
+		opts, rest := NewTable(tc.release).parseWords(strings.Fields(tc.line))
 		var long []string
 		for _, g := range opts {
 			g.raw = nil
-			long = append(long, g.words()...)
+			long = append(long, g.asWords()...)
 		}
 		if got := strings.Join(long, " "); got != tc.opts || strings.Join(rest, " ") != tc.rest {
 			t.Errorf("%s %q: got %q, %q, want %q, %q", tc.release, tc.line, got, rest, tc.opts, tc.rest)
@@ -164,8 +164,8 @@ func FuzzRewrite(f *testing.F) {
 		if err != nil {
 			return
 		}
-		parts := components(NewTable(""), words)
-		got := components(NewTable(""), cmd.Args[1:])
+		parts := splitComponents(NewTable(""), words)
+		got := splitComponents(NewTable(""), cmd.Args[1:])
 		if len(parts) != len(got) {
 			t.Fatalf("%q became %q", words, cmd.Args)
 		}

@@ -77,17 +77,17 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 	t := NewTable(r.Release)
 	t.Learn(r.Help)
 	w := &rewriter{Rewriting: r, table: t, read: read}
-	w.out.Env = w.environment(c.Env)
+	w.out.Env = w.rewriteEnviron(c.Env)
 	if len(c.Args) > 0 {
 		w.out.Args = []string{c.Args[0]}
-		for i, part := range components(t, c.Args[1:]) {
+		for i, part := range splitComponents(t, c.Args[1:]) {
 			if i > 0 {
 				w.out.Args = append(w.out.Args, ":")
 			}
 			if i > 0 && len(r.Tasks) > 0 {
 				return Command{}, ErrHet
 			}
-			w.component(part)
+			w.rewriteComponent(part)
 		}
 	}
 	return w.out, nil
@@ -99,10 +99,10 @@ type component struct {
 	rest []string
 }
 
-func components(t Table, words []string) []component {
+func splitComponents(t Table, words []string) []component {
 	var all []component
 	for {
-		opts, rest := t.parse(words)
+		opts, rest := t.parseWords(words)
 		end := slices.Index(rest, ":")
 		if end < 0 {
 			return append(all, component{opts, rest})
@@ -119,9 +119,9 @@ type rewriter struct {
 	out   Command
 }
 
-func (w *rewriter) component(part component) {
+func (w *rewriter) rewriteComponent(part component) {
 	if asksForHelp(part.opts) {
-		w.emit(part)
+		w.emitWords(part)
 		return
 	}
 	if w.FewerGPUs {
@@ -132,31 +132,31 @@ func (w *rewriter) component(part component) {
 	}
 	arbitrary := false
 	for _, g := range part.opts {
-		if canonical(g.option) == "distribution" {
+		if canonicalName(g.option) == "distribution" {
 			arbitrary = strings.HasPrefix(strings.ToLower(g.value), "arb")
 		}
 	}
 	for i, g := range part.opts {
-		switch name := canonical(g.option); {
+		switch name := canonicalName(g.option); {
 		case name == "export" && w.Key != "":
-			part.opts[i] = g.with(KeyVariable + "," + g.value)
+			part.opts[i] = g.withValue(KeyVariable + "," + g.value)
 		case len(w.Nodes) == 0 || len(w.Tasks) > 0:
 		case name == "nodefile", (name == "nodelist" || name == "exclude") && strings.Contains(g.value, "/"):
-			if path, ok := w.file(g.value); ok {
-				part.opts[i] = g.with(path)
+			if path, ok := w.translateFile(g.value); ok {
+				part.opts[i] = g.withValue(path)
 			}
 		case name == "nodelist" || name == "exclude":
 			if list := translateHosts(g.value, w.Nodes, arbitrary); list != g.value {
-				part.opts[i] = g.with(list)
+				part.opts[i] = g.withValue(list)
 			}
 		}
 	}
-	w.emit(part)
+	w.emitWords(part)
 }
 
-func (w *rewriter) emit(part component) {
+func (w *rewriter) emitWords(part component) {
 	for _, g := range part.opts {
-		w.out.Args = append(w.out.Args, g.words()...)
+		w.out.Args = append(w.out.Args, g.asWords()...)
 	}
 	w.out.Args = append(w.out.Args, part.rest...)
 }
@@ -170,12 +170,12 @@ func asksForHelp(opts []given) bool {
 // layOut replaces all that is said about the layout by the one that is known. The
 // list is a file: an argument cannot be longer than 128 KiB.
 func (w *rewriter) layOut(opts []given) []given {
-	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonical(g.option)) })
-	list := w.add([]byte(strings.Join(w.Tasks, "\n") + "\n"))
+	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
+	list := w.addFile([]byte(strings.Join(w.Tasks, "\n") + "\n"))
 	ours := []given{
-		w.option("nodelist", list),
-		w.option("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with it
-		w.option("ntasks", strconv.Itoa(len(w.Tasks))),
+		w.newOption("nodelist", list),
+		w.newOption("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with it
+		w.newOption("ntasks", strconv.Itoa(len(w.Tasks))),
 	}
 	if w.Overcommit {
 		ours = append(ours, given{option: w.table.long["overcommit"]})
@@ -183,19 +183,19 @@ func (w *rewriter) layOut(opts []given) []given {
 	return append(ours, opts...)
 }
 
-func (w *rewriter) option(name, value string) given {
+func (w *rewriter) newOption(name, value string) given {
 	return given{option: w.table.long[name], value: value, hasValue: true}
 }
 
-// add adds a file and returns its path.
-func (w *rewriter) add(content []byte) string {
+// addFile adds a file and returns its path.
+func (w *rewriter) addFile(content []byte) string {
 	w.out.Files = append(w.out.Files, content)
 	return FilePath(len(w.out.Files) - 1)
 }
 
-// file returns the path of a translated copy of a file of nodes; false if it need not
+// translateFile returns the path of a translated copy of a file of nodes; false if it need not
 // or cannot be translated: srun then says what is wrong with it.
-func (w *rewriter) file(path string) (string, bool) {
+func (w *rewriter) translateFile(path string) (string, bool) {
 	b, err := w.read(path)
 	if err != nil {
 		return "", false
@@ -204,7 +204,7 @@ func (w *rewriter) file(path string) (string, bool) {
 	if string(today) == string(translateHostFile(b, nil)) {
 		return "", false
 	}
-	return w.add(today), true
+	return w.addFile(today), true
 }
 
 // String is for logs: what is run, without its environment.

@@ -39,14 +39,14 @@ func init() {
 // it returns.
 func Run(args []string) int {
 	if len(args) > 0 && args[0] == enterArg {
-		return enter()
+		return enterSrun()
 	}
 	log.SetFlags(log.LstdFlags | log.LUTC) // to the folder's runner.log, as soon as that is known
 	closeInherited()
 	for fd := runnerOrders; fd <= runnerLast; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	if err := run(); err != nil {
+	if err := runCall(); err != nil {
 		log.Print(err)
 		return 1
 	}
@@ -106,10 +106,10 @@ type runner struct {
 	alone bool
 }
 
-func run() error {
+func runCall() error {
 	answers := os.NewFile(runnerAnswers, "answers")
 	to := gob.NewEncoder(answers)
-	if err := receive(); err != nil {
+	if err := receiveCall(); err != nil {
 		_ = to.Encode(answer{Error: err.Error()}) // the starter may be gone
 		return err
 	}
@@ -118,7 +118,7 @@ func run() error {
 	}
 	orders := os.NewFile(runnerOrders, "orders")
 	from := gob.NewDecoder(orders)
-	r, rec, err := begin(from)
+	r, rec, err := beginRunner(from)
 	if err != nil {
 		_ = to.Encode(answer{Error: err.Error()})
 		tellOnly(from) // why, in the words of who has given the order
@@ -129,15 +129,15 @@ func run() error {
 	}
 	orders.Close()
 	// From here on whoever started us may die.
-	r.say("key " + r.o.Rewriting.Key)
+	r.writeStatus("key " + r.o.Rewriting.Key)
 	if err := to.Encode(answer{Rec: rec}); err != nil {
 		log.Print(err)
 	}
 	answers.Close()
-	go r.ctl.serve(r.obey)
+	go r.ctl.serveRequests(r.obeyRequest)
 	go r.watchReader()
-	go r.err.run()
-	how := reap(r.pid)
+	go r.err.passOn()
+	how := reapChild(r.pid)
 	select {
 	case <-r.err.over:
 	case <-time.After(lastWords):
@@ -148,8 +148,8 @@ func run() error {
 		r.mu.Unlock()
 		r.err.setQuiet(true)
 	}
-	r.err.end()
-	return r.end(how)
+	r.err.passRest()
+	return r.reportEnd(how)
 }
 
 // tellOnly writes what the next order says to the status pipe, if one comes.
@@ -160,8 +160,8 @@ func tellOnly(from *gob.Decoder) {
 	}
 }
 
-// begin starts srun. It returns no runner if the order was but to tell something.
-func begin(from *gob.Decoder) (*runner, record, error) {
+// beginRunner starts srun. It returns no runner if the order was but to tell something.
+func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r := &runner{}
 	// A user who fills his pipe must not hang us.
 	if err := unix.SetNonblock(runnerStatus, true); err != nil {
@@ -261,27 +261,27 @@ func becomeSrun(o *order, stderr *os.File) (record, error) {
 	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		reap(pid)
+		reapChild(pid)
 		_ = os.Remove(filepath.Join(o.Dir, recordName)) // it may not be there yet
 		return record{}, err
 	}
 	return rec, nil
 }
 
-// say writes a line to the status pipe. A reader that is gone, or does not read, is
+// writeStatus writes a line to the status pipe. A reader that is gone, or does not read, is
 // its own fault.
-func (r *runner) say(line string) {
+func (r *runner) writeStatus(line string) {
 	_, _ = unix.Write(runnerStatus, []byte(line+"\n"))
 }
 
-// end tells how srun ended. The folder learns it first: who sees the pipe closed
+// reportEnd tells how srun ended. The folder learns it first: who sees the pipe closed
 // without a status asks, and must be told.
-func (r *runner) end(how syscall.WaitStatus) error {
+func (r *runner) reportEnd(how syscall.WaitStatus) error {
 	r.mu.Lock() // for good: nobody has anything to do here any more
 	r.over = true
 	err := writeEnded(r.o.Dir, how)
 	if !r.quiet {
-		r.say(describe(how))
+		r.writeStatus(describeStatus(how))
 	}
 	return err
 }
@@ -298,11 +298,11 @@ func (r *runner) watchReader() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.alone = true
-	r.settle()
+	r.endUnwanted()
 }
 
-// settle ends srun if nobody waits for it. Caller holds r.mu.
-func (r *runner) settle() {
+// endUnwanted ends srun if nobody waits for it. Caller holds r.mu.
+func (r *runner) endUnwanted() {
 	if !r.alone || r.quiet || r.over {
 		return
 	}
@@ -316,8 +316,8 @@ func (r *runner) settle() {
 	})
 }
 
-// obey carries out a request of the control socket.
-func (r *runner) obey(request string) error {
+// obeyRequest carries out a request of the control socket.
+func (r *runner) obeyRequest(request string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	verb, rest, _ := strings.Cut(request, " ")
@@ -328,9 +328,9 @@ func (r *runner) obey(request string) error {
 	case "loud":
 		r.quiet = false
 		r.err.setQuiet(false)
-		r.settle()
+		r.endUnwanted()
 	case "drained":
-		return r.err.drained()
+		return r.err.checkDrained()
 	case "signal":
 		var sig int
 		if _, err := fmt.Sscan(rest, &sig); err != nil || sig < 1 || sig > 64 {

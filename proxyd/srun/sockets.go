@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// sockets notes what is in the queues of a process's TCP sockets: what it has not read,
+// lookAtSockets notes what is in the queues of a process's TCP sockets: what it has not read,
 // and what has not arrived at the other end. Where the other end is on this node
 // its queues are looked at too.
-func (l *look) sockets(pid int) error {
+func (l *look) lookAtSockets(pid int) error {
 	mine, err := socketsOf(pid)
 	if err != nil || len(mine) == 0 {
 		return err
@@ -37,13 +37,13 @@ func (l *look) sockets(pid int) error {
 		}
 		peers[s.remote+" "+s.local] = true
 		if s.tx != 0 || s.rx != 0 {
-			l.set(fmt.Sprintf("%d bytes to send and %d to read at a socket", s.tx, s.rx))
+			l.noteBusy(fmt.Sprintf("%d bytes to send and %d to read at a socket", s.tx, s.rx))
 		}
 	}
 	for _, s := range all {
 		// Not its receive queue: what the other end has not read comes from here.
 		if peers[s.local+" "+s.remote] && s.tx != 0 {
-			l.set(fmt.Sprintf("%d bytes on the way from the other end of a socket", s.tx))
+			l.noteBusy(fmt.Sprintf("%d bytes on the way from the other end of a socket", s.tx))
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ const (
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
-	r, err := c.start(ctx, s)
+	r, err := c.startRunner(ctx, s)
 	if err != nil {
 		if !errors.Is(err, ErrExists) {
 			_ = os.RemoveAll(s.Dir) // nothing runs that would miss it
@@ -110,7 +110,7 @@ func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
 	return r, nil
 }
 
-func (c *Caller) start(ctx context.Context, s StartSpec) (*Runner, error) {
+func (c *Caller) startRunner(ctx context.Context, s StartSpec) (*Runner, error) {
 	o := order{
 		Dir: s.Dir, Program: s.Program, Env: s.Env, Rewriting: s.Rewriting,
 		UID: s.UID, GID: s.GID, Groups: s.Groups, Cgroups: s.Cgroups, Clean: s.Clean, Ask: s.Ask, OwnOOM: s.Belongings == nil,
@@ -130,11 +130,11 @@ func (c *Caller) start(ctx context.Context, s StartSpec) (*Runner, error) {
 	if _, err := os.Lstat(filepath.Join(s.Dir, recordName)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrExists
 	}
-	return c.launch(ctx, s.Dir, o)
+	return c.launchRunner(ctx, s.Dir, o)
 }
 
-// launch has the process carry out o.
-func (c *Caller) launch(ctx context.Context, dir string, o order) (*Runner, error) {
+// launchRunner has the process carry out o.
+func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner, error) {
 	defer localsock.InterruptAtEnd(ctx, func(t time.Time) error {
 		return errors.Join(c.orders.SetWriteDeadline(t), c.answers.SetReadDeadline(t))
 	})()
@@ -152,9 +152,9 @@ func (c *Caller) launch(ctx context.Context, dir string, o order) (*Runner, erro
 		err = fmt.Errorf("its runner died: %w", err)
 	default:
 		c.given = true
-		return open(dir, got.Rec)
+		return openRunner(dir, got.Rec)
 	}
-	c.kill()
+	c.killProcess()
 	select {
 	case <-c.ended:
 	case <-time.After(killTime): // a file system does not answer; it does no more than wait
@@ -165,7 +165,7 @@ func (c *Caller) launch(ctx context.Context, dir string, o order) (*Runner, erro
 // killTime is how long a process that was killed may take to end.
 const killTime = 5 * time.Second
 
-func duplicate(f *os.File) (int, error) {
+func duplicateFile(f *os.File) (int, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -178,8 +178,8 @@ func duplicate(f *os.File) (int, error) {
 	return fd, inner
 }
 
-// reap waits for a child of ours.
-func reap(pid int) (status syscall.WaitStatus) {
+// reapChild waits for a child of ours.
+func reapChild(pid int) (status syscall.WaitStatus) {
 	for {
 		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			return status
@@ -200,8 +200,8 @@ func oneLine(s string) string {
 	return string(b)
 }
 
-// describe is a wait status in the words of the status pipe.
-func describe(how syscall.WaitStatus) string {
+// describeStatus is a wait status in the words of the status pipe.
+func describeStatus(how syscall.WaitStatus) string {
 	if how.Signaled() {
 		return fmt.Sprintf("signal %d", how.Signal())
 	}
