@@ -31,8 +31,8 @@ const (
 // cudaProgram is this program, linked with the C library: only that can open a driver.
 const cudaProgram = "proxyd-cuda"
 
-// settle has this process be one that can hold the devices it is asked for: another program, or this one once more.
-func (o *deviceOptions) settle() error {
+// chooseProcess has this process be one that can hold the devices it is asked for: another program, or this one once more.
+func (o *deviceOptions) chooseProcess() error {
 	switch o.kind {
 	case kindSoft:
 		return nil
@@ -68,8 +68,8 @@ func becomeCuda() error {
 	return fmt.Errorf("%w: there is none at %s", cuda.ErrNoCgo, strings.Join(places, " or "))
 }
 
-// open opens the devices. The second result is what programs are told of them, nil: what they are; the third how many there are.
-func (o *deviceOptions) open() (backend.Backend, []backend.Info, int, error) {
+// openDevices opens the devices. The second result is what programs are told of them, nil: what they are; the third how many there are.
+func (o *deviceOptions) openDevices() (backend.Backend, []backend.Info, int, error) {
 	if o.kind == kindCuda {
 		b, err := cuda.Open(cuda.Config{})
 		if err != nil {
@@ -77,7 +77,7 @@ func (o *deviceOptions) open() (backend.Backend, []backend.Info, int, error) {
 		}
 		return b, nil, len(b.Devices()), nil
 	}
-	cfg, err := o.config()
+	cfg, err := o.softConfig()
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -85,13 +85,13 @@ func (o *deviceOptions) open() (backend.Backend, []backend.Info, int, error) {
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	return b, o.shown(cfg), len(cfg.Memory), nil
+	return b, o.shownDevices(cfg), len(cfg.Memory), nil
 }
 
 // gpusCommand shows a machine's real devices.
 func gpusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "gpus", Short: "Show which GPUs this machine has, how they are and who uses them, as JSON", Hidden: true, Args: arguments(),
+		Use: "gpus", Short: "Show which GPUs this machine has, how they are and who uses them, as JSON", Hidden: true, Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !cuda.Built {
 				return becomeCuda()

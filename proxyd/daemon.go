@@ -61,14 +61,14 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 		name string
 		do   func(*node, context.Context) (func(), error)
 	}{
-		{"folders", (*node).folders},
-		{"criu", (*node).criu},
-		{"slurm", (*node).slurm},
+		{"folders", (*node).makeFolders},
+		{"criu", (*node).probeCRIU},
+		{"slurm", (*node).probeSlurm},
 		{"mark", (*node).openShared},
 		{"store", (*node).openStore},
-		{"network", (*node).network},
-		{"conductor", (*node).conduct},
-		{"listen", (*node).listen},
+		{"network", (*node).makeNetwork},
+		{"conductor", (*node).startConductor},
+		{"listen", (*node).serveSockets},
 		{"metrics", (*node).serveMetrics},
 	} {
 		undo, err := step.do(n, ctx)
@@ -91,8 +91,8 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 	return nil
 }
 
-// folders makes those of this node.
-func (n *node) folders(context.Context) (func(), error) {
+// makeFolders makes those of this node.
+func (n *node) makeFolders(context.Context) (func(), error) {
 	for _, f := range []struct {
 		path string
 		mode os.FileMode
@@ -132,8 +132,8 @@ func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scont
 // deviceDir is where capsules see the socket of their device server.
 func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
 
-// criu is probed: without it there would be nothing but capsules.
-func (n *node) criu(ctx context.Context) (func(), error) {
+// probeCRIU is probed: without it there would be nothing but capsules.
+func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 	found, err := criu.Check(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (n *node) criu(ctx context.Context) (func(), error) {
 // slurmAgain is how long to wait for a controller that does not answer yet.
 const slurmAgain = 2 * time.Second
 
-func (n *node) slurm(ctx context.Context) (func(), error) {
+func (n *node) probeSlurm(ctx context.Context) (func(), error) {
 	for {
 		s, err := host.ReadSlurm(ctx, n.cfg.Scontrol, n.cfg.NodeName)
 		if err == nil {
@@ -206,7 +206,7 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	return n.store.Close, nil
 }
 
-func (n *node) network(ctx context.Context) (func(), error) {
+func (n *node) makeNetwork(ctx context.Context) (func(), error) {
 	o, err := overlay.Open(overlay.Config{Range: n.cfg.Network.Range, Mode: n.cfg.Network.Mode, Device: n.cfg.Network.Device})
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (n *node) network(ctx context.Context) (func(), error) {
 	repaired := make(chan struct{})
 	go func() {
 		defer close(repaired)
-		n.repair(ctx)
+		n.repairShared(ctx)
 	}()
 	return func() { cancel(); <-repaired; o.Close() }, nil
 }
@@ -228,7 +228,7 @@ func (n *node) network(ctx context.Context) (func(), error) {
 // another daemon, has flushed the firewall. The kernel does not tell.
 const repairEvery = 30 * time.Second
 
-func (n *node) repair(ctx context.Context) {
+func (n *node) repairShared(ctx context.Context) {
 	tick := time.NewTicker(repairEvery)
 	defer tick.Stop()
 	for {
@@ -243,7 +243,7 @@ func (n *node) repair(ctx context.Context) {
 	}
 }
 
-func (n *node) conduct(ctx context.Context) (func(), error) {
+func (n *node) startConductor(ctx context.Context) (func(), error) {
 	pool, err := overlay.OpenPool(filepath.Join(n.cfg.Shared, "addresses"), n.cfg.Network.Range)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		n.log.Warn("srun --help", "error", err)
 	}
 	s := slurm.New(scontrol)
-	devices, err := n.devices(ctx, s)
+	devices, err := n.deviceConfig(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -292,11 +292,11 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 	if err := n.conductor.Adopt(ctx); err != nil {
 		return nil, err
 	}
-	return func() { n.conductor.Close(); n.peers.close() }, nil
+	return func() { n.conductor.Close(); n.peers.closeAll() }, nil
 }
 
-// devices is what jobs of this node have as GPUs.
-func (n *node) devices(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
+// deviceConfig is what jobs of this node have as GPUs.
+func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
 	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
 	var err error
 	if c.Kind != "none" {
@@ -339,12 +339,12 @@ func majorMinor(version string) string {
 	return f[0] + "." + f[1]
 }
 
-// listen serves until ctx is done; undoing it waits for the answers under way.
-func (n *node) listen(ctx context.Context) (func(), error) {
+// serveSockets serves until ctx is done; undoing it waits for the answers under way.
+func (n *node) serveSockets(ctx context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators,
-		Conductor: desk{n}, Log: n.log,
+		Conductor: service{n}, Log: n.log,
 		Doctor: func(ctx context.Context) []host.Finding {
 			self, err := os.Executable()
 			if err != nil {

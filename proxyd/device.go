@@ -51,8 +51,8 @@ type deviceOptions struct {
 	verbose  bool
 }
 
-// devices adds the flags that say which devices there are.
-func (o *deviceOptions) devices(c *cobra.Command) {
+// addDeviceFlags adds the flags that say which devices there are.
+func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 	c.Flags().IntVar(&o.soft, "soft", 1, "make `N` software GPUs")
 	c.Flags().IntVar(&o.on, "on", 0, "have them share `M` software GPUs, each as large as one of them; what does not\nfit there at once is swapped to the host's memory (default: N)")
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
@@ -67,8 +67,8 @@ func (o *deviceOptions) devices(c *cobra.Command) {
 // maxSoft is how many software GPUs there can be: a program's ring has leases for as many.
 const maxSoft = 16
 
-// config is what soft makes of the flags.
-func (o *deviceOptions) config() (softgpu.Config, error) {
+// softConfig is what soft makes of the flags.
+func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	memory, err := table.ParseBytes(o.memory)
 	switch {
 	case err != nil || memory < backend.Granule || memory > 1<<40: // what else ParseBytes takes is no size of a GPU
@@ -89,8 +89,8 @@ func (o *deviceOptions) config() (softgpu.Config, error) {
 	return c, nil
 }
 
-// shown is what programs are told of the devices, wherever these are.
-func (o *deviceOptions) shown(cfg softgpu.Config) []backend.Info {
+// shownDevices is what programs are told of the devices, wherever these are.
+func (o *deviceOptions) shownDevices(cfg softgpu.Config) []backend.Info {
 	var all []backend.Info
 	for i := range max(o.soft, len(o.order)) {
 		all = append(all, softgpu.Describe(cfg, i, cfg.Memory[0]))
@@ -102,9 +102,9 @@ func (o *deviceOptions) shown(cfg softgpu.Config) []backend.Info {
 func deviceCommand() *cobra.Command {
 	o := &deviceOptions{}
 	c := &cobra.Command{
-		Use: "device", Short: "Hold devices for the processes that connect to a socket", Hidden: true, Args: arguments(),
+		Use: "device", Short: "Hold devices for the processes that connect to a socket", Hidden: true, Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.settle(); err != nil {
+			if err := o.chooseProcess(); err != nil {
 				return fmt.Errorf("device: %w", err)
 			}
 			if o.gate >= 0 {
@@ -121,7 +121,7 @@ func deviceCommand() *cobra.Command {
 			return serveDevices(c.Context(), o)
 		},
 	}
-	o.devices(c)
+	o.addDeviceFlags(c)
 	c.Flags().StringVar(&o.kind, "kind", kindSoft, "have devices of this `KIND`: soft, or cuda for those of the machine")
 	c.Flags().IntVar(&o.attempt, "attempt", 0, "have started again so often")
 	c.Flags().StringVar(&o.socket, "socket", "", "listen at `FILE`")
@@ -163,10 +163,10 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	over := make(chan struct{})
 	defer close(over)
 	go endAnyway(ctx, endGrace, over, func() {
-		o.log().Error("the device server was told to end, and something holds it up: it ends without waiting", "waited", endGrace)
+		o.openLog().Error("the device server was told to end, and something holds it up: it ends without waiting", "waited", endGrace)
 		os.Exit(1)
 	})
-	b, shown, devices, err := o.open()
+	b, shown, devices, err := o.openDevices()
 	if err != nil {
 		return err
 	}
@@ -174,11 +174,11 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		return errors.Join(err, b.Close())
 	}
 	s := server.New(server.Config{
-		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: nccl.OverTCP(o.address),
+		Backend: b, Order: o.order, Info: shown, Log: o.openLog(), Version: version, Network: nccl.OverTCP(o.address),
 		Self: o.self, Awaits: o.await, Exact: o.exact,
 	})
 	defer func() { err = errors.Join(err, o.writeStatus(s), s.Close()) }()
-	l, err := o.listener()
+	l, err := o.listenForPrograms()
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	told, err := obey(s, o.control)
+	told, err := serveParent(s, o.control)
 	if err != nil {
 		return err
 	}
@@ -247,8 +247,8 @@ func (o *deviceOptions) checkOrder(devices int) error {
 	return nil
 }
 
-// log is where it says what happens: a log of its own is bounded.
-func (o *deviceOptions) log() *slog.Logger {
+// openLog is where it says what happens: a log of its own is bounded.
+func (o *deviceOptions) openLog() *slog.Logger {
 	level := slog.LevelWarn
 	if o.verbose {
 		level = slog.LevelInfo
@@ -260,8 +260,8 @@ func (o *deviceOptions) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 }
 
-// obey has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
-func obey(s *server.Server, fd int) (<-chan error, error) {
+// serveParent has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
+func serveParent(s *server.Server, fd int) (<-chan error, error) {
 	told := make(chan error, 1)
 	if fd < 0 {
 		return told, nil
@@ -284,8 +284,8 @@ func obey(s *server.Server, fd int) (<-chan error, error) {
 	return told, nil
 }
 
-// listener is where processes connect.
-func (o *deviceOptions) listener() (*net.UnixListener, error) {
+// listenForPrograms is where processes connect.
+func (o *deviceOptions) listenForPrograms() (*net.UnixListener, error) {
 	if o.listen < 0 {
 		return listenDevices(o.socket)
 	}

@@ -25,7 +25,7 @@ func initCommand(load func() (*config.Config, error)) *cobra.Command {
 		Long: "Makes the last part of the path `shared` of the configuration if it is not there, and marks the folder as this cluster's.\n" +
 			"Daemons start only where they find the mark, so that a folder that is not mounted is not taken for an empty one.\n" +
 			"A folder that is marked already is left as it is.",
-		Args: arguments(),
+		Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if err != nil {

@@ -46,13 +46,13 @@ func main() {
 			os.Exit(live(os.Args[2:]))
 		}
 	}
-	os.Exit(run())
+	os.Exit(runMain())
 }
 
-func run() int {
+func runMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err := command().ExecuteContext(ctx)
+	err := newCommand().ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
@@ -70,8 +70,8 @@ func run() int {
 // errUsage says that the command line makes no sense.
 var errUsage = errors.New("proxyd --help says what it takes")
 
-// arguments wants as many as there are names.
-func arguments(names ...string) cobra.PositionalArgs {
+// wantArguments wants as many as there are names.
+func wantArguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > len(names) && !c.HasParent():
@@ -85,12 +85,12 @@ func arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var file string
 	root := &cobra.Command{
 		Use: "proxyd", Short: "Captures and restores the Slurm jobs of a node",
 		Version: version, SilenceErrors: true, SilenceUsage: true,
-		Args: arguments(),
+		Args: wantArguments(),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
@@ -98,17 +98,17 @@ func command() *cobra.Command {
 	load := func() (*config.Config, error) { return config.Load(file, os.Environ()) }
 	root.AddCommand(
 		&cobra.Command{
-			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: arguments(),
+			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: wantArguments(),
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if err != nil {
 					return err
 				}
-				return runDaemon(c.Context(), cfg, logger(cfg.Log))
+				return runDaemon(c.Context(), cfg, newLogger(cfg.Log))
 			},
 		},
 		&cobra.Command{
-			Use: "config", Short: "Print the configuration, each key with what it means", Args: arguments(),
+			Use: "config", Short: "Print the configuration, each key with what it means", Args: wantArguments(),
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: arguments("FILE"),
+			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: wantArguments("FILE"),
 			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
 		initCommand(load),
@@ -132,8 +132,8 @@ func command() *cobra.Command {
 	return root
 }
 
-// logger logs to the journal of the machine, which takes what a service writes.
-func logger(cfg config.Log) *slog.Logger {
+// newLogger logs to the journal of the machine, which takes what a service writes.
+func newLogger(cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.JSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))

@@ -33,7 +33,7 @@ var _ checkpoint.Remote = (*peers)(nil)
 
 // Phase implements checkpoint.Remote.
 func (p *peers) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
-	c, err := p.client(ctx, node)
+	c, err := p.clientOf(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (p *peers) Phase(ctx context.Context, node, job, attempt, phase string, bod
 	return got.Body, nil
 }
 
-func (p *peers) client(ctx context.Context, node string) (*rpc.Client, error) {
+func (p *peers) clientOf(ctx context.Context, node string) (*rpc.Client, error) {
 	p.mu.Lock()
 	c := p.known[node]
 	p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *peers) client(ctx context.Context, node string) (*rpc.Client, error) {
 	return c, nil
 }
 
-func (p *peers) close() {
+func (p *peers) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.known {

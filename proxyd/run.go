@@ -55,7 +55,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 				return runProgram(o, shim, args)
 			}
 			o.kind = kindSoft
-			cfg, err := o.config()
+			cfg, err := o.softConfig()
 			if err == nil {
 				err = o.checkOrder(len(cfg.Memory))
 			}
@@ -66,7 +66,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 		},
 	}
 	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
-	o.devices(c)
+	o.addDeviceFlags(c)
 	c.Flags().BoolVar(&real, "cuda", false, "use the machine's real GPUs instead of software ones")
 	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim-device.so that is installed")
 	return c
@@ -87,15 +87,15 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer s.stop()
+	defer s.stopServer()
 	env, err := shimEnvironment(os.Environ(), folder, shim)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = replace(env, wire.DeviceEnv, o.socket)
-	return s.attend(cmd)
+	cmd.Env = setVariable(env, wire.DeviceEnv, o.socket)
+	return s.runProgram(cmd)
 }
 
 // findShim finds libsingshim-device.so: the named one, the one beside this program, or the installed one.
@@ -136,12 +136,12 @@ func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 			return nil, err
 		}
 	}
-	env = prepend(env, "LD_PRELOAD", preload)
-	return prepend(env, "LD_LIBRARY_PATH", folder), nil
+	env = prependVariable(env, "LD_PRELOAD", preload)
+	return prependVariable(env, "LD_LIBRARY_PATH", folder), nil
 }
 
-// prepend puts a name before what a variable holds.
-func prepend(env []string, name, value string) []string {
+// prependVariable puts a name before what a variable holds.
+func prependVariable(env []string, name, value string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, v := range env {
 		if old, ok := strings.CutPrefix(v, name+"="); !ok {
@@ -226,9 +226,9 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// stop ends the server and waits for it. A server that does not even end by itself after its grace
+// stopServer ends the server and waits for it. A server that does not even end by itself after its grace
 // is killed.
-func (s *privateServer) stop() {
+func (s *privateServer) stopServer() {
 	s.lifeline.Close()
 	late := time.NewTimer(2 * endGrace)
 	defer late.Stop()
@@ -245,8 +245,8 @@ var passed = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
 }
 
-// attend runs the program to its end, and says it if the server dies before.
-func (s *privateServer) attend(cmd *exec.Cmd) error {
+// runProgram runs the program to its end, and says it if the server dies before.
+func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passed...)
 	defer signal.Stop(signals)
@@ -306,8 +306,8 @@ func endLike(state *os.ProcessState, err error) error {
 	return nil
 }
 
-// replace sets a variable.
-func replace(env []string, name, value string) []string {
+// setVariable sets a variable.
+func setVariable(env []string, name, value string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	return append(out, name+"="+value)
 }

@@ -24,13 +24,13 @@ func Parse(files ...File) (*Table, error) {
 		reasons: map[string]string{}, constants: map[string]string{},
 	}
 	for _, f := range files {
-		statements, err := split(f.Name, f.Text)
+		statements, err := splitStatements(f.Name, f.Text)
 		if err != nil {
 			return nil, err
 		}
 		p.area = nil
 		for _, s := range statements {
-			if err := p.statement(s); err != nil {
+			if err := p.parseStatement(s); err != nil {
 				return nil, err
 			}
 		}
@@ -46,8 +46,8 @@ type parser struct {
 	constants map[string]string // C's name: the enum
 }
 
-func (p *parser) statement(s *statement) error {
-	verb, err := s.word("a statement")
+func (p *parser) parseStatement(s *statement) error {
+	verb, err := s.takeWord("a statement")
 	if err != nil {
 		return err
 	}
@@ -62,17 +62,17 @@ func (p *parser) statement(s *statement) error {
 		return err
 	}
 	if !s.end() {
-		return s.fail("%s is too much", s.found())
+		return s.fail("%s is too much", s.foundToken())
 	}
 	return nil
 }
 
 func (p *parser) parseArea(s *statement) error {
-	name, err := s.word("the area's name")
+	name, err := s.takeWord("the area's name")
 	if err != nil {
 		return err
 	}
-	lib, err := s.word("a library")
+	lib, err := s.takeWord("a library")
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *parser) parseArea(s *statement) error {
 		return s.fail("%q is no library", lib)
 	}
 	a := &Area{Name: name, Lib: Lib(lib), Free: s.accept("free")}
-	if a.Title, err = s.text("a title"); err != nil {
+	if a.Title, err = s.takeText("a title"); err != nil {
 		return err
 	}
 	if p.area != nil {
@@ -97,14 +97,14 @@ func (p *parser) parseArea(s *statement) error {
 }
 
 func (p *parser) parseReason(s *statement) error {
-	name, err := s.word("a reason's name")
+	name, err := s.takeWord("a reason's name")
 	if err != nil {
 		return err
 	}
 	if p.reasons[name] != "" {
 		return s.fail("reason %s is there already", name)
 	}
-	if p.reasons[name], err = s.text("a reason"); err != nil {
+	if p.reasons[name], err = s.takeText("a reason"); err != nil {
 		return err
 	}
 	if p.reasons[name] == "" {
@@ -127,9 +127,9 @@ func (t *Type) ElementSize() int {
 	return t.WireSize()
 }
 
-// head reads WORD CTYPE [WIRE].
-func (p *parser) head(s *statement, wire bool) (*Type, error) {
-	word, err := s.word("a word")
+// parseHead reads WORD CTYPE [WIRE].
+func (p *parser) parseHead(s *statement, wire bool) (*Type, error) {
+	word, err := s.takeWord("a word")
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +137,11 @@ func (p *parser) head(s *statement, wire bool) (*Type, error) {
 		return nil, s.fail("type %s is there already", word)
 	}
 	t := &Type{Word: word}
-	if t.C, err = s.text("C's name of it"); err != nil {
+	if t.C, err = s.takeText("C's name of it"); err != nil {
 		return nil, err
 	}
 	if wire {
-		if t.Wire, err = s.word("a wire type"); err != nil {
+		if t.Wire, err = s.takeWord("a wire type"); err != nil {
 			return nil, err
 		}
 		if t.Wire == "none" {
@@ -154,26 +154,26 @@ func (p *parser) head(s *statement, wire bool) (*Type, error) {
 	return t, nil
 }
 
-func (p *parser) add(t *Type) {
+func (p *parser) addType(t *Type) {
 	p.table.words[t.Word] = t
 	p.table.Types = append(p.table.Types, t)
 }
 
 func (p *parser) parseScalar(s *statement) error {
-	t, err := p.head(s, true)
+	t, err := p.parseHead(s, true)
 	if err != nil {
 		return err
 	}
-	p.add(t)
+	p.addType(t)
 	return nil
 }
 
 func (p *parser) parseHandle(s *statement) error {
-	t, err := p.head(s, true)
+	t, err := p.parseHead(s, true)
 	if err != nil {
 		return err
 	}
-	maker, err := s.word("who makes it")
+	maker, err := s.takeWord("who makes it")
 	if err != nil {
 		return err
 	}
@@ -185,24 +185,24 @@ func (p *parser) parseHandle(s *statement) error {
 		if err := s.expect("="); err != nil {
 			return err
 		}
-		if t.Of, err = s.word("a handle"); err != nil {
+		if t.Of, err = s.takeWord("a handle"); err != nil {
 			return err
 		}
 		if of := p.table.words[t.Of]; of == nil || !of.Handle {
 			return s.fail("%s is no handle", t.Of)
 		}
 	}
-	p.add(t)
+	p.addType(t)
 	return nil
 }
 
 func (p *parser) parseStruct(s *statement) error {
-	t, err := p.head(s, false)
+	t, err := p.parseHead(s, false)
 	if err != nil {
 		return err
 	}
 	t.Struct = true
-	size, err := s.number("its size", 1, 1<<16)
+	size, err := s.takeNumber("its size", 1, 1<<16)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (p *parser) parseStruct(s *statement) error {
 	at := 0
 	t.Align = 1
 	for {
-		f, err := p.field(s)
+		f, err := p.parseField(s)
 		if err != nil {
 			return err
 		}
@@ -234,14 +234,14 @@ func (p *parser) parseStruct(s *statement) error {
 	if t.Size != size {
 		return s.fail("struct %s has %d bytes, not %d", t.Word, t.Size, size)
 	}
-	p.add(t)
+	p.addType(t)
 	return s.expect(")")
 }
 
-func (p *parser) field(s *statement) (Field, error) {
+func (p *parser) parseField(s *statement) (Field, error) {
 	var f Field
 	var err error
-	if f.Name, err = s.word("a field"); err != nil {
+	if f.Name, err = s.takeWord("a field"); err != nil {
 		return f, err
 	}
 	if err := s.expect(":"); err != nil {
@@ -254,7 +254,7 @@ func (p *parser) field(s *statement) (Field, error) {
 		return f, s.fail("%s cannot be in a struct", f.Type.Word)
 	}
 	if s.accept("[") {
-		if f.N, err = s.number("a length", 1, 1<<12); err != nil {
+		if f.N, err = s.takeNumber("a length", 1, 1<<12); err != nil {
 			return f, err
 		}
 		return f, s.expect("]")
@@ -263,18 +263,18 @@ func (p *parser) field(s *statement) (Field, error) {
 }
 
 func (p *parser) parseResult(s *statement) error {
-	lib, err := s.word("a library")
+	lib, err := s.takeWord("a library")
 	if err != nil {
 		return err
 	}
 	r := Result{Lib: Lib(lib)}
-	if r.Number, err = s.number("a number", 0, 1<<20); err != nil {
+	if r.Number, err = s.takeNumber("a number", 0, 1<<20); err != nil {
 		return err
 	}
-	if r.Name, err = s.word("a name"); err != nil {
+	if r.Name, err = s.takeWord("a name"); err != nil {
 		return err
 	}
-	if r.Text, err = s.text("a text"); err != nil {
+	if r.Text, err = s.takeText("a text"); err != nil {
 		return err
 	}
 	for _, other := range p.table.Results {
@@ -287,7 +287,7 @@ func (p *parser) parseResult(s *statement) error {
 }
 
 func (p *parser) typeWord(s *statement) (*Type, error) {
-	word, err := s.word("a type")
+	word, err := s.takeWord("a type")
 	if err != nil {
 		return nil, err
 	}
@@ -299,8 +299,8 @@ func (p *parser) typeWord(s *statement) (*Type, error) {
 	return t, nil
 }
 
-func (s *statement) number(what string, low, high int) (int, error) {
-	text, err := s.word(what)
+func (s *statement) takeNumber(what string, low, high int) (int, error) {
+	text, err := s.takeWord(what)
 	if err != nil {
 		return 0, err
 	}

@@ -13,11 +13,11 @@ var kinds = []Kind{Async, Counted, Sync, Stateful, Cached, Local, Aware, Same, P
 func (p *parser) parseCall(s *statement) error {
 	c := &Call{}
 	var err error
-	if c.Symbol, err = s.word("a symbol"); err != nil {
+	if c.Symbol, err = s.takeWord("a symbol"); err != nil {
 		return err
 	}
 	c.Name = baseName(c.Symbol)
-	if c.Version, err = s.number("a version", 1000, 99999); err != nil {
+	if c.Version, err = s.takeNumber("a version", 1000, 99999); err != nil {
 		return err
 	}
 	for _, suffix := range []string{"ptds", "ptsz"} {
@@ -26,17 +26,17 @@ func (p *parser) parseCall(s *statement) error {
 			break
 		}
 	}
-	return p.rest(s, c)
+	return p.parseRest(s, c)
 }
 
 func (p *parser) parseMessage(s *statement) error {
 	c := &Call{Message: true}
 	var err error
-	if c.Symbol, err = s.word("a message's name"); err != nil {
+	if c.Symbol, err = s.takeWord("a message's name"); err != nil {
 		return err
 	}
 	c.Name = c.Symbol
-	return p.rest(s, c)
+	return p.parseRest(s, c)
 }
 
 // baseName is what cuGetProcAddress is asked for.
@@ -48,7 +48,7 @@ func baseName(symbol string) string {
 	return symbol[:at]
 }
 
-func (p *parser) rest(s *statement, c *Call) error {
+func (p *parser) parseRest(s *statement, c *Call) error {
 	if p.area == nil {
 		return s.fail("%s is in no area", c.Symbol)
 	}
@@ -56,11 +56,11 @@ func (p *parser) rest(s *statement, c *Call) error {
 		return s.fail("%s is there already", c.Symbol)
 	}
 	c.Area, c.File, c.Line, c.Free = p.area, s.file, s.line, p.area.Free
-	if err := p.kind(s, c); err != nil {
+	if err := p.parseKind(s, c); err != nil {
 		return err
 	}
 	for !s.accept("(") {
-		if err := option(s, c); err != nil {
+		if err := parseOption(s, c); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (p *parser) rest(s *statement, c *Call) error {
 				return err
 			}
 		}
-		a, err := p.arg(s)
+		a, err := p.parseArg(s)
 		if err != nil {
 			return err
 		}
@@ -84,8 +84,8 @@ func (p *parser) rest(s *statement, c *Call) error {
 	return nil
 }
 
-func (p *parser) kind(s *statement, c *Call) error {
-	word, err := s.word("a kind")
+func (p *parser) parseKind(s *statement, c *Call) error {
+	word, err := s.takeWord("a kind")
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *parser) kind(s *statement, c *Call) error {
 		}
 		return nil
 	}
-	text, err := s.word("a name")
+	text, err := s.takeWord("a name")
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func (p *parser) kind(s *statement, c *Call) error {
 	return nil
 }
 
-func option(s *statement, c *Call) error {
-	word, err := s.word("an option or (")
+func parseOption(s *statement, c *Call) error {
+	word, err := s.takeWord("an option or (")
 	if err != nil {
 		return err
 	}
@@ -140,24 +140,24 @@ func option(s *statement, c *Call) error {
 	}
 	switch word {
 	case "gone":
-		c.Gone, err = s.number("a version", 1000, 99999)
+		c.Gone, err = s.takeNumber("a version", 1000, 99999)
 	case "also":
-		c.Also, err = s.word("another name")
+		c.Also, err = s.takeWord("another name")
 	case "at":
-		c.AlsoVersion, err = s.number("a version", 1000, 99999)
+		c.AlsoVersion, err = s.takeNumber("a version", 1000, 99999)
 	case "changes":
-		c.Changes, err = s.word("what it changes")
+		c.Changes, err = s.takeWord("what it changes")
 	case "returns":
-		c.Returns, err = s.word("what it returns")
+		c.Returns, err = s.takeWord("what it returns")
 	case "unsure":
-		c.Unsure, err = s.text("what is unsure")
+		c.Unsure, err = s.takeText("what is unsure")
 	default:
 		return s.fail("%s: %q is no option", c.Symbol, word)
 	}
 	return err
 }
 
-func (p *parser) arg(s *statement) (Arg, error) {
+func (p *parser) parseArg(s *statement) (Arg, error) {
 	var a Arg
 	var err error
 	a.Opt = s.accept("opt")
@@ -173,7 +173,7 @@ func (p *parser) arg(s *statement) (Arg, error) {
 			break
 		}
 	}
-	if a.Name, err = s.word("an argument"); err != nil {
+	if a.Name, err = s.takeWord("an argument"); err != nil {
 		return a, err
 	}
 	if err := s.expect(":"); err != nil {
@@ -183,15 +183,15 @@ func (p *parser) arg(s *statement) (Arg, error) {
 		return a, err
 	}
 	if s.accept("[") {
-		if err := count(s, &a); err != nil {
+		if err := parseCount(s, &a); err != nil {
 			return a, err
 		}
 	}
-	return a, defaults(s, &a)
+	return a, setDefaults(s, &a)
 }
 
-// defaults fills in what is not said.
-func defaults(s *statement, a *Arg) error {
+// setDefaults fills in what is not said.
+func setDefaults(s *statement, a *Arg) error {
 	if a.Verb != None && !a.Type.Handle {
 		return s.fail("%s is no handle, so nothing can %s it", a.Name, a.Verb)
 	}
@@ -213,9 +213,9 @@ func defaults(s *statement, a *Arg) error {
 	return nil
 }
 
-func count(s *statement, a *Arg) error {
+func parseCount(s *statement, a *Arg) error {
 	a.Count.Deref = s.accept("*")
-	text, err := s.word("a count")
+	text, err := s.takeWord("a count")
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func count(s *statement, a *Arg) error {
 		if a.Count.Deref {
 			return s.fail("%s: a number cannot be pointed to", a.Name)
 		}
-		if a.Count.Fixed, err = s.number("a count", 1, 1<<16); err != nil {
+		if a.Count.Fixed, err = s.takeNumber("a count", 1, 1<<16); err != nil {
 			return err
 		}
 	} else {

@@ -6,10 +6,10 @@ package api
 func (p *parser) parseEnum(s *statement) error {
 	var e Enum
 	var err error
-	if e.Word, err = s.word("a word"); err != nil {
+	if e.Word, err = s.takeWord("a word"); err != nil {
 		return err
 	}
-	if e.Prefix, err = s.word("a prefix"); err != nil {
+	if e.Prefix, err = s.takeWord("a prefix"); err != nil {
 		return err
 	}
 	for _, other := range p.table.Enums {
@@ -22,12 +22,12 @@ func (p *parser) parseEnum(s *statement) error {
 	}
 	next := 0
 	for {
-		name, err := s.word("a name")
+		name, err := s.takeWord("a name")
 		if err != nil {
 			return err
 		}
 		if s.accept("=") {
-			if next, err = s.number("a number", 0, 1<<30); err != nil {
+			if next, err = s.takeNumber("a number", 0, 1<<30); err != nil {
 				return err
 			}
 		} else if len(e.Names) == 0 {

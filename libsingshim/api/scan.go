@@ -37,8 +37,8 @@ func (s *statement) fail(format string, args ...any) error {
 
 const marks = "(),:[]*="
 
-// split cuts a file into statements.
-func split(file, text string) ([]*statement, error) {
+// splitStatements cuts a file into statements.
+func splitStatements(file, text string) ([]*statement, error) {
 	var all []*statement
 	for i, line := range strings.Split(text, "\n") {
 		tokens, err := scanLine(line)
@@ -116,33 +116,33 @@ func (s *statement) accept(text string) bool {
 
 func (s *statement) expect(text string) error {
 	if !s.accept(text) {
-		return s.fail("want %q, found %s", text, s.found())
+		return s.fail("want %q, found %s", text, s.foundToken())
 	}
 	return nil
 }
 
-func (s *statement) found() string {
+func (s *statement) foundToken() string {
 	if s.end() {
 		return "the end of the line"
 	}
 	return fmt.Sprintf("%q", s.tokens[s.next].text)
 }
 
-// word takes a word; what names it in the error.
-func (s *statement) word(what string) (string, error) {
+// takeWord takes a word; what names it in the error.
+func (s *statement) takeWord(what string) (string, error) {
 	text := s.peek()
 	if text == "" || !isWord(text[0]) {
-		return "", s.fail("want %s, found %s", what, s.found())
+		return "", s.fail("want %s, found %s", what, s.foundToken())
 	}
 	s.next++
 	return text, nil
 }
 
-// text takes a quoted text, or a word for one.
-func (s *statement) text(what string) (string, error) {
+// takeText takes a quoted text, or a word for one.
+func (s *statement) takeText(what string) (string, error) {
 	if !s.end() && s.tokens[s.next].quoted {
 		s.next++
 		return s.tokens[s.next-1].text, nil
 	}
-	return s.word(what)
+	return s.takeWord(what)
 }

@@ -23,8 +23,8 @@ var failing = map[api.Lib]failures{
 	api.NVML:   {3, 2, 20, 15},
 }
 
-// succeeded is the condition under which a call has made what it makes, in C and in Go. NCCL may be in progress.
-func succeeded(c *api.Call, r string) string {
+// successCondition is the condition under which a call has made what it makes, in C and in Go. NCCL may be in progress.
+func successCondition(c *api.Call, r string) string {
 	if c.Area.Lib == api.NCCL {
 		return fmt.Sprintf("%s == 0 || %s == 7", r, r)
 	}
@@ -33,7 +33,7 @@ func succeeded(c *api.Call, r string) string {
 
 // cABI is gen_abi.h: types, structs, results and prototypes.
 func cABI(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("/* What crosses between a program and the libraries that it takes us for. */")
 	w.line("#ifndef SING_DEVICE_GEN_ABI_H")
@@ -71,15 +71,15 @@ func cABI(t *api.Table) []byte {
 	w.line("#define SING_PUBLIC(name) extern __typeof__(sing_##name) name __attribute__((alias(\"sing_\" #name), visibility(\"default\")))")
 	w.line("")
 	for _, e := range t.Symbols() {
-		if !missed(t, e.Call) {
-			w.line("%s;", prototype(e.Call, "sing_"+e.Symbol))
+		if !isMissed(t, e.Call) {
+			w.line("%s;", cPrototype(e.Call, "sing_"+e.Symbol))
 			w.line("extern __typeof__(sing_%s) %s __attribute__((visibility(\"default\")));", e.Symbol, e.Symbol)
 		}
 	}
 	w.line("")
 	w.line("/* The numbers of messages. */")
 	w.line("enum {")
-	for _, c := range messages(t) {
+	for _, c := range messagesOf(t) {
 		w.line("\tSING_OP_%s = %#x,", c.Symbol, c.Op())
 	}
 	w.line("};")
@@ -116,13 +116,13 @@ func cHandles(w *text, t *api.Table) {
 	w.line("enum sing_class {")
 	for _, h := range t.Types {
 		if h.Handle && h.Maker == api.ByClient {
-			w.line("\t%s,", class(h))
+			w.line("\t%s,", classOf(h))
 		}
 	}
 	w.line("};")
 }
 
-func class(h *api.Type) string { return "SING_CLASS_" + strings.ToUpper(h.Word) }
+func classOf(h *api.Type) string { return "SING_CLASS_" + strings.ToUpper(h.Word) }
 
 func cStruct(w *text, s *api.Type) {
 	w.line("")
@@ -132,7 +132,7 @@ func cStruct(w *text, s *api.Type) {
 		if f.N > 0 {
 			array = fmt.Sprintf("[%d]", f.N)
 		}
-		w.line("\t%s%s%s;", spaced(f.Type.C), f.Name, array)
+		w.line("\t%s%s%s;", spacedType(f.Type.C), f.Name, array)
 	}
 	w.line("} %s;", s.C)
 	w.line("_Static_assert(sizeof(%s) == %d, \"%s\");", s.C, s.Size, s.C)
@@ -141,20 +141,20 @@ func cStruct(w *text, s *api.Type) {
 	}
 }
 
-// spaced is a type in front of a name.
-func spaced(c string) string {
+// spacedType is a type in front of a name.
+func spacedType(c string) string {
 	if strings.HasSuffix(c, "*") {
 		return c
 	}
 	return c + " "
 }
 
-// parameter is an argument as C has it.
-func parameter(a api.Arg) string {
+// cParameter is an argument as C has it.
+func cParameter(a api.Arg) string {
 	c := a.Type.C
 	pointer := a.Dir == api.Out || a.Dir == api.InOut || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In
 	if !pointer {
-		return spaced(c) + a.Name
+		return spacedType(c) + a.Name
 	}
 	if a.Dir == api.In {
 		// A pointer that is const belongs behind the type: its elements are.
@@ -163,26 +163,26 @@ func parameter(a api.Arg) string {
 		}
 		return "const " + c + " *" + a.Name
 	}
-	return spaced(c) + "*" + a.Name
+	return spacedType(c) + "*" + a.Name
 }
 
-func parameters(c *api.Call) []string {
+func cParameters(c *api.Call) []string {
 	var all []string
 	for _, a := range c.Args {
-		all = append(all, parameter(a))
+		all = append(all, cParameter(a))
 	}
 	return all
 }
 
-func prototype(c *api.Call, name string) string {
-	all := parameters(c)
+func cPrototype(c *api.Call, name string) string {
+	all := cParameters(c)
 	if len(all) == 0 {
 		all = []string{"void"}
 	}
-	return fmt.Sprintf("%s%s(%s)", spaced(returns(c)), name, strings.Join(all, ", "))
+	return fmt.Sprintf("%s%s(%s)", spacedType(cResult(c)), name, strings.Join(all, ", "))
 }
 
-func returns(c *api.Call) string {
+func cResult(c *api.Call) string {
 	switch c.Returns {
 	case "":
 		return result[c.Area.Lib]
@@ -195,13 +195,13 @@ func returns(c *api.Call) string {
 // messagePrototype is that of the function that sends a message.
 func messagePrototype(c *api.Call) string {
 	return fmt.Sprintf("%s sing_send_%s(%s)", result[c.Area.Lib], c.Symbol,
-		strings.Join(append([]string{"uint32_t per_thread"}, parameters(c)...), ", "))
+		strings.Join(append([]string{"uint32_t per_thread"}, cParameters(c)...), ", "))
 }
 
-// missed tells whether the exported function only says that it is not covered.
-func missed(t *api.Table, c *api.Call) bool {
+// isMissed tells whether the exported function only says that it is not covered.
+func isMissed(t *api.Table, c *api.Call) bool {
 	if c.Kind == api.Same {
-		return missed(t, t.Call(c.Via[0]))
+		return isMissed(t, t.Call(c.Via[0]))
 	}
 	return c.Kind == api.Planned || c.Kind == api.Refused || c.Unwritten
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// carry writes the way there.
-func (s *sender) carry(message string, answers bool) {
+// writeWayThere writes the way there.
+func (s *sender) writeWayThere(message string, answers bool) {
 	c := s.c
 	op := fmt.Sprintf("%#xu | per_thread", c.Op())
 	switch c.Kind {
@@ -34,30 +34,30 @@ func (s *sender) carry(message string, answers bool) {
 	s.line("\t\tr_ = %d;", s.fail.gone)
 }
 
-// done writes what happens with the answer, and the end.
-func (s *sender) done(in, out, answers bool) {
+// writeAnswer writes what happens with the answer, and the end.
+func (s *sender) writeAnswer(in, out, answers bool) {
 	if answers {
 		if s.c.Always {
-			s.line("\tif (%s || got_ > 0) {", succeeded(s.c, "r_"))
+			s.line("\tif (%s || got_ > 0) {", successCondition(s.c, "r_"))
 		} else {
-			s.line("\tif (%s) {", succeeded(s.c, "r_"))
+			s.line("\tif (%s) {", successCondition(s.c, "r_"))
 		}
 		s.line("\t\tconst unsigned char *q_ = out_, *const end_ = out_ + got_;")
 		s.line("")
-		s.line("\t\tif (!(%s))", s.unpack())
+		s.line("\t\tif (!(%s))", s.unpackAnswer())
 		s.line("\t\t\tr_ = %d;", s.fail.gone)
 		s.line("\t}")
 	}
 	for _, a := range s.c.Args {
 		switch {
 		case madeUp(a):
-			s.line("\tif (%s)", succeeded(s.c, "r_"))
+			s.line("\tif (%s)", successCondition(s.c, "r_"))
 			s.line("\t\t*%s = (%s)(uintptr_t)%s_;", a.Name, a.Type.C, a.Name)
 			s.line("\telse")
-			s.line("\t\tsing_handle_drop(%s, %s_);", class(a.Type), a.Name)
+			s.line("\t\tsing_handle_drop(%s, %s_);", classOf(a.Type), a.Name)
 		case a.Verb == api.Break && a.Type.Maker == api.ByClient:
-			s.line("\tif (%s)", succeeded(s.c, "r_"))
-			s.line("\t\tsing_handle_drop(%s, (uint64_t)(uintptr_t)%s);", class(a.Type), a.Name)
+			s.line("\tif (%s)", successCondition(s.c, "r_"))
+			s.line("\t\tsing_handle_drop(%s, (uint64_t)(uintptr_t)%s);", classOf(a.Type), a.Name)
 		}
 	}
 	if in || out {
@@ -72,8 +72,8 @@ func (s *sender) done(in, out, answers bool) {
 	s.line("\treturn r_;")
 }
 
-// unpack is the expression that takes everything out of the answer.
-func (s *sender) unpack() string {
+// unpackAnswer is the expression that takes everything out of the answer.
+func (s *sender) unpackAnswer() string {
 	all := ""
 	and := func(form string, args ...any) {
 		if all != "" {
@@ -84,7 +84,7 @@ func (s *sender) unpack() string {
 	// Rooms are read before the counts that they point to are overwritten.
 	for _, arrays := range []bool{true, false} {
 		for _, a := range s.c.Args {
-			if !answered(a) || a.Count.IsArray() != arrays {
+			if !isAnswered(a) || a.Count.IsArray() != arrays {
 				continue
 			}
 			wanted := ""
@@ -93,9 +93,9 @@ func (s *sender) unpack() string {
 			}
 			switch {
 			case a.Type.Word == "text":
-				and("(%ssing_take_text(&q_, end_, %s, %s))", wanted, a.Name, room(s.c, a))
+				and("(%ssing_take_text(&q_, end_, %s, %s))", wanted, a.Name, countInC(s.c, a))
 			case arrays:
-				and("(%ssing_take_array(&q_, end_, %s, %s, %d))", wanted, a.Name, room(s.c, a), a.Type.ElementSize())
+				and("(%ssing_take_array(&q_, end_, %s, %s, %d))", wanted, a.Name, countInC(s.c, a), a.Type.ElementSize())
 			default:
 				and("(%ssing_take(&q_, end_, %s, %d))", wanted, a.Name, a.Type.ElementSize())
 			}

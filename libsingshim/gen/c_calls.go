@@ -12,35 +12,35 @@ import (
 
 // cCalls is gen_calls.c: a function for each message, and the exported ones that send them.
 func cCalls(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"gen_abi.h\"")
 	w.line("#include \"pack.h\"")
 	w.line("#include \"transport.h\"")
 	for c := range t.Calls {
 		if c.Shipped() {
-			(&sender{text: w, c: c, fail: failing[c.Area.Lib]}).write()
+			(&sender{text: w, c: c, fail: failing[c.Area.Lib]}).writeSender()
 		}
-		if missed(t, c) || c.Message {
+		if isMissed(t, c) || c.Message {
 			continue
 		}
 		switch {
 		case c.Generated():
-			exported(w, c, "sing_send_"+c.Symbol)
+			writeExported(w, c, "sing_send_"+c.Symbol)
 		case c.Kind == api.Same:
-			same(w, c)
+			writeSame(w, c)
 		}
-		profiled(w, c)
+		writeProfiled(w, c)
 	}
 	return w.Bytes()
 }
 
-// exported writes the public function, and the one for per-thread default streams.
-func exported(w *text, c *api.Call, sends string) {
+// writeExported writes the public function, and the one for per-thread default streams.
+func writeExported(w *text, c *api.Call, sends string) {
 	w.line("")
-	w.line("%s", prototype(c, "sing_"+c.Symbol))
+	w.line("%s", cPrototype(c, "sing_"+c.Symbol))
 	w.line("{")
-	w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"0"}, names(c, "")...), ", "))
+	w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"0"}, argumentNames(c, "")...), ", "))
 	w.line("}")
 	w.line("SING_PUBLIC(%s);", c.Symbol)
 	if c.PerThread == "" {
@@ -48,52 +48,52 @@ func exported(w *text, c *api.Call, sends string) {
 	}
 	symbol := c.PerThreadSymbol()
 	w.line("")
-	w.line("%s", prototype(c, "sing_"+symbol))
+	w.line("%s", cPrototype(c, "sing_"+symbol))
 	w.line("{")
 	if c.PerThread == "ptds" {
-		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "")...), ", "))
+		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, argumentNames(c, "")...), ", "))
 	} else {
-		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "own")...), ", "))
+		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, argumentNames(c, "own")...), ", "))
 	}
 	w.line("}")
 	w.line("SING_PUBLIC(%s);", symbol)
 }
 
-// profiled writes the second name of one of NCCL's.
-func profiled(w *text, c *api.Call) {
+// writeProfiled writes the second name of one of NCCL's.
+func writeProfiled(w *text, c *api.Call) {
 	symbol := c.ProfiledSymbol()
 	if symbol == "" {
 		return
 	}
 	w.line("")
-	w.line("%s", prototype(c, "sing_"+symbol))
+	w.line("%s", cPrototype(c, "sing_"+symbol))
 	w.line("{")
 	if c.Returns == "void" {
-		w.line("\tsing_%s(%s);", c.Symbol, strings.Join(names(c, ""), ", "))
+		w.line("\tsing_%s(%s);", c.Symbol, strings.Join(argumentNames(c, ""), ", "))
 	} else {
-		w.line("\treturn sing_%s(%s);", c.Symbol, strings.Join(names(c, ""), ", "))
+		w.line("\treturn sing_%s(%s);", c.Symbol, strings.Join(argumentNames(c, ""), ", "))
 	}
 	w.line("}")
 	w.line("SING_PUBLIC(%s);", symbol)
 }
 
-func same(w *text, c *api.Call) {
+func writeSame(w *text, c *api.Call) {
 	suffixes := []string{""}
 	if c.PerThread != "" {
 		suffixes = append(suffixes, "_"+c.PerThread)
 	}
 	for _, suffix := range suffixes {
 		w.line("")
-		w.line("%s", prototype(c, "sing_"+c.Symbol+suffix))
+		w.line("%s", cPrototype(c, "sing_"+c.Symbol+suffix))
 		w.line("{")
-		w.line("\treturn sing_%s(%s);", c.Via[0]+suffix, strings.Join(names(c, ""), ", "))
+		w.line("\treturn sing_%s(%s);", c.Via[0]+suffix, strings.Join(argumentNames(c, ""), ", "))
 		w.line("}")
 		w.line("SING_PUBLIC(%s);", c.Symbol+suffix)
 	}
 }
 
-// names are the arguments. With "own", stream 0 becomes 2: the thread's.
-func names(c *api.Call, stream string) []string {
+// argumentNames are the arguments. With "own", stream 0 becomes 2: the thread's.
+func argumentNames(c *api.Call, stream string) []string {
 	var all []string
 	for _, a := range c.Args {
 		if stream != "" && a.Type.Word == "stream" && a.Dir == api.In {
@@ -121,14 +121,14 @@ func madeUp(a api.Arg) bool {
 	return a.Verb == api.Make && a.Dir == api.Out && a.Type.Maker == api.ByClient
 }
 
-func answered(a api.Arg) bool { return comesBack(a) && !madeUp(a) }
+func isAnswered(a api.Arg) bool { return comesBack(a) && !madeUp(a) }
 
 func isPointer(a api.Arg) bool {
 	return comesBack(a) || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In || a.Type.Word == "string"
 }
 
-// room is what a Count says in C.
-func room(c *api.Call, a api.Arg) string {
+// countInC is what a Count says in C.
+func countInC(c *api.Call, a api.Arg) string {
 	switch {
 	case a.Count.Fixed > 0:
 		return fmt.Sprint(a.Count.Fixed)
@@ -141,7 +141,7 @@ func room(c *api.Call, a api.Arg) string {
 	return fmt.Sprintf("(uint64_t)%s", a.Count.Arg)
 }
 
-func (s *sender) write() {
+func (s *sender) writeSender() {
 	fixedIn, variableIn := s.lengthIn()
 	fixedOut, variableOut := s.lengthOut()
 	answers := fixedOut > 0 || variableOut
@@ -150,7 +150,7 @@ func (s *sender) write() {
 	s.line("%s", messagePrototype(s.c))
 	s.line("{")
 	if variableIn {
-		s.line("\tunsigned char small_in_[%s], *in_ = NULL, *p_;", s.small())
+		s.line("\tunsigned char small_in_[%s], *in_ = NULL, *p_;", s.smallSize())
 		s.line("\tsize_t n_ = %d, more_;", fixedIn)
 	} else if fixedIn > 0 {
 		s.line("\tunsigned char in_[%d], *p_ = in_;", fixedIn)
@@ -165,23 +165,23 @@ func (s *sender) write() {
 	}
 	s.line("\tint r_;")
 	s.line("")
-	s.checks()
-	s.lengths(variableIn, variableOut)
+	s.writeChecks()
+	s.writeLengths(variableIn, variableOut)
 	for _, a := range s.c.Args {
-		s.pack(a)
+		s.packArgument(a)
 	}
 	message := "NULL, 0"
 	if fixedIn > 0 {
 		s.line("\t(void)p_;")
 		message = "in_, n_"
 	}
-	s.carry(message, answers)
-	s.done(variableIn, variableOut, answers)
+	s.writeWayThere(message, answers)
+	s.writeAnswer(variableIn, variableOut, answers)
 	s.line("}")
 }
 
-// small is what a message may have to be put together on the stack.
-func (s *sender) small() string {
+// smallSize is what a message may have to be put together on the stack.
+func (s *sender) smallSize() string {
 	if s.c.Kind == api.Async || s.c.Kind == api.Counted {
 		return "SING_SMALL_POSTED"
 	}
@@ -214,7 +214,7 @@ func (s *sender) lengthIn() (n int, variable bool) {
 func (s *sender) lengthOut() (n int, variable bool) {
 	for _, a := range s.c.Args {
 		switch {
-		case !answered(a):
+		case !isAnswered(a):
 		case a.Count.IsArray():
 			n += 8
 			variable = true
@@ -225,14 +225,14 @@ func (s *sender) lengthOut() (n int, variable bool) {
 	return n, variable
 }
 
-// checks refuses NULL where there must be something.
-func (s *sender) checks() {
+// writeChecks refuses NULL where there must be something.
+func (s *sender) writeChecks() {
 	for _, a := range s.c.Args {
 		if !isPointer(a) || a.Opt {
 			continue
 		}
 		if a.Count.IsArray() && a.Count.Fixed == 0 {
-			s.line("\tif (%s == NULL && %s != 0)", a.Name, room(s.c, a))
+			s.line("\tif (%s == NULL && %s != 0)", a.Name, countInC(s.c, a))
 		} else {
 			s.line("\tif (%s == NULL)", a.Name)
 		}
@@ -240,25 +240,25 @@ func (s *sender) checks() {
 	}
 }
 
-func (s *sender) lengths(in, out bool) {
+func (s *sender) writeLengths(in, out bool) {
 	for _, a := range s.c.Args {
 		switch {
 		case a.Type.Word == "string":
 			s.line("\tif (%s != NULL) {", a.Name)
 			s.line("\t\tmore_ = strlen(%s);", a.Name)
-			s.add("n_", "more_", "SING_LONGEST")
+			s.addLength("n_", "more_", "SING_LONGEST")
 			s.line("\t}")
 		case a.Dir == api.In && a.Count.IsArray():
 			s.line("\tif (%s != NULL) {", a.Name)
-			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST, &more_))", room(s.c, a), a.Type.ElementSize())
+			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST, &more_))", countInC(s.c, a), a.Type.ElementSize())
 			s.line("\t\t\treturn %d;", s.fail.invalid)
-			s.add("n_", "more_", "SING_LONGEST")
+			s.addLength("n_", "more_", "SING_LONGEST")
 			s.line("\t}")
-		case answered(a) && a.Count.IsArray():
+		case isAnswered(a) && a.Count.IsArray():
 			s.line("\tif (%s != NULL) {", a.Name)
-			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST_ANSWER, &wide_))", room(s.c, a), a.Type.ElementSize())
+			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST_ANSWER, &wide_))", countInC(s.c, a), a.Type.ElementSize())
 			s.line("\t\t\treturn %d;", s.fail.invalid)
-			s.add("room_", "wide_", "SING_LONGEST_ANSWER")
+			s.addLength("room_", "wide_", "SING_LONGEST_ANSWER")
 			s.line("\t}")
 		}
 	}
@@ -286,18 +286,18 @@ func (s *sender) lengths(in, out bool) {
 	}
 }
 
-func (s *sender) add(to, more, longest string) {
+func (s *sender) addLength(to, more, longest string) {
 	s.line("\t\t%s += %s;", to, more)
 	s.line("\t\tif (%s > %s)", to, longest)
 	s.line("\t\t\treturn %d;", s.fail.invalid)
 }
 
-// pack puts one argument into the message.
-func (s *sender) pack(a api.Arg) {
+// packArgument puts one argument into the message.
+func (s *sender) packArgument(a api.Arg) {
 	n := a.Name
 	switch {
 	case madeUp(a):
-		s.line("\tconst uint64_t %s_ = sing_handle_new(%s);", n, class(a.Type))
+		s.line("\tconst uint64_t %s_ = sing_handle_new(%s);", n, classOf(a.Type))
 		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
 	case a.Dir == api.Out:
 		if a.Opt {
@@ -313,7 +313,7 @@ func (s *sender) pack(a api.Arg) {
 		if a.Opt {
 			absent = "UINT64_MAX"
 		}
-		s.line("\tconst uint64_t %s_ = %s == NULL ? %s : %s;", n, n, absent, room(s.c, a))
+		s.line("\tconst uint64_t %s_ = %s == NULL ? %s : %s;", n, n, absent, countInC(s.c, a))
 		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
 		s.line("\tif (%s != NULL)", n)
 		s.line("\t\tp_ = sing_put(p_, %s, %s_ * %d);", n, n, a.Type.ElementSize())

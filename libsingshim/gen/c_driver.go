@@ -52,7 +52,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 		}
 		calls = append(calls, c)
 	}
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("/* What the cuda backend calls of a driver that is opened at run time. */")
 	w.line("#ifndef CUDA_GEN_DRIVER_H")
@@ -67,7 +67,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 	w.line("")
 	w.line("struct sing_driver {")
 	for _, c := range calls {
-		w.line("\t%s;", prototype(c, "(*"+c.Symbol+")"))
+		w.line("\t%s;", cPrototype(c, "(*"+c.Symbol+")"))
 	}
 	w.line("};")
 	w.line("")
@@ -78,7 +78,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 		if i == len(driverCalls)-1 {
 			end = ""
 		}
-		w.line("\tX(%s, %d)%s", d.symbol, btoi(d.optional), end)
+		w.line("\tX(%s, %d)%s", d.symbol, intOf(d.optional), end)
 	}
 	w.line("")
 	w.line("/* What a call answers that the driver does not have. */")
@@ -92,7 +92,7 @@ func cDriver(t *api.Table) ([]byte, error) {
 			names = append(names, a.Name)
 		}
 		w.line("")
-		w.line("static inline CUresult sing_%s(%s)", c.Symbol, strings.Join(append([]string{"const struct sing_driver *d", "CUcontext in"}, parameters(c)...), ", "))
+		w.line("static inline CUresult sing_%s(%s)", c.Symbol, strings.Join(append([]string{"const struct sing_driver *d", "CUcontext in"}, cParameters(c)...), ", "))
 		w.line("{")
 		w.line("\tCUresult r = d->%s ? sing_enter(d, in) : SING_ABSENT;", c.Symbol)
 		w.line("\treturn (r ? r : d->%s(%s));", c.Symbol, strings.Join(names, ", "))
@@ -137,7 +137,7 @@ func driverTypes(w *text, t *api.Table, calls []*api.Call) {
 	}
 }
 
-func btoi(b bool) int {
+func intOf(b bool) int {
 	if b {
 		return 1
 	}

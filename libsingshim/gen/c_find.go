@@ -39,7 +39,7 @@ func (p *pool) write(w *text, name string) {
 
 // cFind is gen_find.c: the tables behind find.h.
 func cFind(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"find.h\"")
 	w.line("")
@@ -82,11 +82,11 @@ func cFind(t *api.Table) []byte {
 	return w.Bytes()
 }
 
-// why says in the log why a call is not covered.
-func why(t *api.Table, c *api.Call) string {
+// uncoveredReason says in the log why a call is not covered.
+func uncoveredReason(t *api.Table, c *api.Call) string {
 	switch c.Kind {
 	case api.Same:
-		return why(t, t.Call(c.Via[0]))
+		return uncoveredReason(t, t.Call(c.Via[0]))
 	case api.Refused:
 		return c.Reason
 	}
@@ -95,7 +95,7 @@ func why(t *api.Table, c *api.Call) string {
 
 // cMissed is gen_missed.c: a function for each symbol that is not covered.
 func cMissed(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("/* Arguments are never looked at, so these have none. */")
 	w.line("#include \"missed.h\"")
@@ -108,12 +108,12 @@ func cMissed(t *api.Table) []byte {
 	var texts pool
 	var rows []string
 	for _, e := range t.Symbols() {
-		if !missed(t, e.Call) {
+		if !isMissed(t, e.Call) {
 			continue
 		}
 		macro := map[string]string{"": "MISS", "string": "MISS_TEXT", "void": "MISS_VOID"}[e.Call.Returns]
 		w.line("%s(%s, %d);", macro, e.Symbol, len(rows))
-		rows = append(rows, fmt.Sprintf("\t{ %d, %d, %d },", texts.add(e.Symbol), texts.add(why(t, e.Call)), failing[e.Call.Area.Lib].unsupported))
+		rows = append(rows, fmt.Sprintf("\t{ %d, %d, %d },", texts.add(e.Symbol), texts.add(uncoveredReason(t, e.Call)), failing[e.Call.Area.Lib].unsupported))
 	}
 	w.line("")
 	texts.write(w, "sing_misses_text")
@@ -129,7 +129,7 @@ func cMissed(t *api.Table) []byte {
 
 // cResults is gen_results.c: the names and texts of results.
 func cResults(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"results.h\"")
 	w.line("")

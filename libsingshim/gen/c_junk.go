@@ -20,7 +20,7 @@ var spared = []string{
 // cJunk is a function that calls any of the driver's functions with arguments that make no sense, but point to memory
 // where C wants a pointer: what a program can do to the server by mistake.
 func cJunk(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("/* junk.c says what junk_… are. */")
 	w.line("static CUresult junk_call(struct junk *j, unsigned which)")
@@ -33,7 +33,7 @@ func cJunk(t *api.Table) []byte {
 		}
 		var all []string
 		for _, a := range c.Args {
-			all = append(all, junk(c, a))
+			all = append(all, junkArgument(c, a))
 		}
 		w.line("\tcase %d:", n)
 		w.line("\t\tj->name = \"%s\";", c.Symbol)
@@ -60,8 +60,8 @@ func copiesHost(c *api.Call) bool {
 	return slices.ContainsFunc(c.Args, func(a api.Arg) bool { return strings.HasPrefix(a.Type.Word, "memcpy") })
 }
 
-// junk is an expression for an argument.
-func junk(c *api.Call, a api.Arg) string {
+// junkArgument is an expression for an argument.
+func junkArgument(c *api.Call, a api.Arg) string {
 	of := strings.TrimSpace(strings.TrimSuffix(publicParameter(a, c.Area.Lib), a.Name))
 	counts := slices.ContainsFunc(c.Args, func(b api.Arg) bool { return b.Count.Arg == a.Name })
 	near := slices.ContainsFunc(c.Args, func(b api.Arg) bool {

@@ -14,11 +14,11 @@ var libraries = map[api.Lib]string{api.Driver: "SING_DRIVER", api.NCCL: "SING_NC
 
 // cOps is gen_ops.c: the table behind ops.h, sorted by number.
 func cOps(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"ops.h\"")
 	w.line("")
-	calls := messages(t)
+	calls := messagesOf(t)
 	slices.SortFunc(calls, func(a, b *api.Call) int { return cmp.Compare(a.Op(), b.Op()) })
 	w.line("const unsigned sing_op_count = %d;", len(calls))
 	w.line("const struct sing_op sing_ops[] = {")
@@ -33,7 +33,7 @@ func cOps(t *api.Table) []byte {
 	return w.Bytes()
 }
 
-func messages(t *api.Table) []*api.Call {
+func messagesOf(t *api.Table) []*api.Call {
 	var all []*api.Call
 	for c := range t.Calls {
 		if c.Shipped() {

@@ -49,7 +49,7 @@ var byHand = []string{"CUlaunchAttributeValue", "CUlaunchAttribute", "CUstreamBa
 // cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of one library
 // under their public names. Pointers are void where the table does not say to what.
 func cPublic(t *api.Table, h header) []byte {
-	w := comment()
+	w := newFile()
 	guard := "GEN_" + strings.ToUpper(h.name) + "_H"
 	w.line("")
 	w.line("#ifndef %s", guard)
@@ -110,7 +110,7 @@ func cPublic(t *api.Table, h header) []byte {
 		}
 	}
 	if h.lib == api.Driver {
-		renames(w, t)
+		writeRenames(w, t)
 	}
 	w.line("")
 	w.line("#endif")
@@ -139,8 +139,8 @@ func publicTypes(t *api.Table) map[*api.Type]bool {
 	return all
 }
 
-// renames lets names mean their newest function, as the driver's own header does.
-func renames(w *text, t *api.Table) {
+// writeRenames lets names mean their newest function, as the driver's own header does.
+func writeRenames(w *text, t *api.Table) {
 	newest := map[string]api.Entry{}
 	var names []string
 	for _, e := range t.Entries() {
@@ -195,7 +195,7 @@ func cHandle(w *text, x *api.Type) {
 // publicParameter is an argument as a program hands it over. What may point to anything takes a pointer to anything,
 // const too: the table does not say which of them are.
 func publicParameter(a api.Arg, lib api.Lib) string {
-	c := parameter(a)
+	c := cParameter(a)
 	pointer := strings.TrimSuffix(c, a.Name)
 	readOnly := "const "
 	if a.Name == "dst" || a.Name == "buffer" {
@@ -228,12 +228,12 @@ func publicPrototype(c *api.Call, name string) string {
 	if len(all) == 0 {
 		all = []string{"void"}
 	}
-	return fmt.Sprintf("%s%s(%s)", spaced(returns(c)), name, strings.Join(all, ", "))
+	return fmt.Sprintf("%s%s(%s)", spacedType(cResult(c)), name, strings.Join(all, ", "))
 }
 
 // cStub is a library to link programs against: every symbol, and none does anything.
 func cStub(t *api.Table, h header) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("/* What a program is linked with; the dynamic linker finds it the real one, or ours. */")
 	w.line("#define STUB(name) int name(void); int name(void) { return %d; }", map[api.Lib]int{api.Driver: 34, api.NCCL: 3, api.NVML: 999}[h.lib])

@@ -13,7 +13,7 @@ import (
 // cRoundtrip is gen_roundtrip.c: a program that makes every call that goes to the server, with random
 // arguments, and says what went there and what came back. Its other half is gen_echo_test.go.
 func cRoundtrip(t *api.Table) []byte {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"roundtrip.h\"")
 	w.line("")
@@ -40,9 +40,9 @@ func cRoundtrip(t *api.Table) []byte {
 	var calls []string
 	for c := range t.Calls {
 		if c.Kind == api.Same && t.Call(c.Via[0]).Generated() {
-			calls = append(calls, attempt(w, c, c.Symbol, "", ""))
+			calls = append(calls, writeAttempt(w, c, c.Symbol, "", ""))
 			if c.PerThread != "" {
-				calls = append(calls, attempt(w, c, c.PerThreadSymbol(), "", "*"))
+				calls = append(calls, writeAttempt(w, c, c.PerThreadSymbol(), "", "*"))
 			}
 		}
 		if !c.Shipped() {
@@ -50,12 +50,12 @@ func cRoundtrip(t *api.Table) []byte {
 		}
 		sender := "sing_send_" + c.Symbol
 		if c.Kind == api.Aware || c.Message {
-			calls = append(calls, attempt(w, c, sender, "0", ""))
+			calls = append(calls, writeAttempt(w, c, sender, "0", ""))
 			continue
 		}
-		calls = append(calls, attempt(w, c, c.Symbol, "", ""))
+		calls = append(calls, writeAttempt(w, c, c.Symbol, "", ""))
 		if c.PerThread != "" {
-			calls = append(calls, attempt(w, c, c.PerThreadSymbol(), "", "*"))
+			calls = append(calls, writeAttempt(w, c, c.PerThreadSymbol(), "", "*"))
 		}
 	}
 	w.line("")
@@ -68,8 +68,8 @@ func cRoundtrip(t *api.Table) []byte {
 	return w.Bytes()
 }
 
-// counts tells whether a counts elements, and of what.
-func counts(c *api.Call, a api.Arg) (is bool, word string) {
+// countsElements tells whether a counts elements, and of what.
+func countsElements(c *api.Call, a api.Arg) (is bool, word string) {
 	for _, other := range c.Args {
 		if other.Count.Arg == a.Name {
 			is, word = true, other.Type.Word
@@ -78,15 +78,15 @@ func counts(c *api.Call, a api.Arg) (is bool, word string) {
 	return is, word
 }
 
-// arrives is the symbol that the server sees.
-func arrives(c *api.Call) string {
+// arrivingSymbol is the symbol that the server sees.
+func arrivingSymbol(c *api.Call) string {
 	if c.Kind == api.Same {
 		return c.Via[0]
 	}
 	return c.Symbol
 }
 
-func attempt(w *text, c *api.Call, function, first, mark string) string {
+func writeAttempt(w *text, c *api.Call, function, first, mark string) string {
 	name := "try_" + function
 	w.line("")
 	w.line("static void %s(void)", name)
@@ -96,19 +96,19 @@ func attempt(w *text, c *api.Call, function, first, mark string) string {
 		passed = append(passed, first)
 	}
 	for _, a := range c.Args {
-		declare(w, c, a)
-		passed = append(passed, pass(a))
+		declareArgument(w, c, a)
+		passed = append(passed, passArgument(a))
 	}
 	w.line("\tint r_;")
 	w.line("")
-	w.line("\tsay_begin(%q, %t);", arrives(c), mark != "")
+	w.line("\tsay_begin(%q, %t);", arrivingSymbol(c), mark != "")
 	for _, a := range c.Args {
 		sayIn(w, a, mark)
 	}
 	w.line("\tr_ = %s(%s);", function, strings.Join(passed, ", "))
 	w.line("\tsay_result(r_);")
 	if !c.Always {
-		w.line("\tif (%s) {", succeeded(c, "r_"))
+		w.line("\tif (%s) {", successCondition(c, "r_"))
 	} else {
 		w.line("\t{")
 	}
@@ -121,7 +121,7 @@ func attempt(w *text, c *api.Call, function, first, mark string) string {
 	return name
 }
 
-func declare(w *text, c *api.Call, a api.Arg) {
+func declareArgument(w *text, c *api.Call, a api.Arg) {
 	t := a.Type
 	switch {
 	case t.Word == "string":
@@ -136,7 +136,7 @@ func declare(w *text, c *api.Call, a api.Arg) {
 		if element == "void" {
 			element = "unsigned char"
 		}
-		w.line("\tstatic %s%s[MOST];", spaced(element), a.Name)
+		w.line("\tstatic %s%s[MOST];", spacedType(element), a.Name)
 		if a.Dir == api.In {
 			if t.Struct {
 				w.line("\tfor (int i_ = 0; i_ < 8; ++i_)")
@@ -148,15 +148,15 @@ func declare(w *text, c *api.Call, a api.Arg) {
 			w.line("\tmemset(%s, 0, sizeof(%s));", a.Name, a.Name)
 		}
 	case t.Struct:
-		w.line("\t%s%s;", spaced(t.C), a.Name)
+		w.line("\t%s%s;", spacedType(t.C), a.Name)
 		if a.Dir == api.Out {
 			w.line("\tmemset(&%s, 0, sizeof(%s));", a.Name, a.Name)
 		} else {
 			w.line("\tfill_%s(&%s);", t.Word, a.Name)
 		}
 	default:
-		w.line("\t%s%s = 0;", spaced(t.C), a.Name)
-		if is, word := counts(c, a); is {
+		w.line("\t%s%s = 0;", spacedType(t.C), a.Name)
+		if is, word := countsElements(c, a); is {
 			switch {
 			case word == "bytes" && a.Dir == api.In:
 				w.line("\t%s = number() %% MOST;", a.Name)
@@ -172,7 +172,7 @@ func declare(w *text, c *api.Call, a api.Arg) {
 			}
 		}
 		if a.Dir == api.InOut {
-			w.line("\tconst %s%s_was_ = %s;", spaced(t.C), a.Name, a.Name)
+			w.line("\tconst %s%s_was_ = %s;", spacedType(t.C), a.Name, a.Name)
 			w.line("\t(void)%s_was_;", a.Name)
 		}
 	}
@@ -181,7 +181,7 @@ func declare(w *text, c *api.Call, a api.Arg) {
 	}
 }
 
-func pass(a api.Arg) string {
+func passArgument(a api.Arg) string {
 	name := a.Name
 	if !a.Count.IsArray() && a.Type.Word != "string" && isPointer(a) {
 		name = "&" + name
@@ -192,8 +192,8 @@ func pass(a api.Arg) string {
 	return name
 }
 
-// length is a Count while the arguments are as they were.
-func length(a api.Arg) string {
+// lengthOf is a Count while the arguments are as they were.
+func lengthOf(a api.Arg) string {
 	if a.Count.Fixed > 0 {
 		return fmt.Sprint(a.Count.Fixed)
 	}
@@ -217,7 +217,7 @@ func sayIn(w *text, a api.Arg, mark string) {
 		}
 		w.line("\tsay_array(%q, %s, strlen(%s), 1);", a.Name, there, a.Name)
 	case a.Count.IsArray():
-		w.line("\tsay_array(%q, %s, (uint64_t)%s, %d);", a.Name, pass(a), length(a), a.Type.ElementSize())
+		w.line("\tsay_array(%q, %s, (uint64_t)%s, %d);", a.Name, passArgument(a), lengthOf(a), a.Type.ElementSize())
 	case a.Type.Word == "stream" && mark != "":
 		// Stream 0 is the thread's own, whose number is 2.
 		w.line("\tif (often())")
@@ -242,7 +242,7 @@ func sayOut(w *text, a api.Arg) {
 	case a.Type.Word == "text":
 		w.line("%ssay_array(%q, %s, strlen(%s), 1);", indent, a.Name, a.Name, a.Name)
 	case a.Count.IsArray():
-		w.line("%ssay_array(%q, %s, (uint64_t)%s, %d);", indent, a.Name, a.Name, length(a), a.Type.ElementSize())
+		w.line("%ssay_array(%q, %s, (uint64_t)%s, %d);", indent, a.Name, a.Name, lengthOf(a), a.Type.ElementSize())
 	default:
 		w.line("%ssay_field(%q, &%s, %d);", indent, a.Name, a.Name, a.Type.ElementSize())
 	}

@@ -34,7 +34,7 @@ func cStreams(t *api.Table) ([]byte, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b onStream) int { return cmp.Compare(a.call.Op(), b.call.Op()) })
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("#include \"streams.h\"")
 	w.line("")
@@ -64,11 +64,11 @@ func streamOf(c *api.Call) (onStream, bool, error) {
 	if c.Kind == api.Sync {
 		s.kind = "SING_STREAM_ASKED"
 	}
-	if n, fixed := widths(c.Args[:i]); fixed {
+	if n, fixed := widthsOf(c.Args[:i]); fixed {
 		s.at = n
 		return s, true, nil
 	}
-	n, fixed := widths(c.Args[i:])
+	n, fixed := widthsOf(c.Args[i:])
 	if !fixed {
 		return s, false, fmt.Errorf("%s: a stream between arrays", c.Symbol)
 	}
@@ -76,8 +76,8 @@ func streamOf(c *api.Call) (onStream, bool, error) {
 	return s, true, nil
 }
 
-// widths is what arguments have in a message, if that is always as much.
-func widths(args []api.Arg) (n int, fixed bool) {
+// widthsOf is what arguments have in a message, if that is always as much.
+func widthsOf(args []api.Arg) (n int, fixed bool) {
 	for _, a := range args {
 		switch {
 		case a.Dir == api.Out && !madeUp(a):

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// how says in a reader's words how far a call is.
-func how(c *api.Call) string {
+// coverageOf says in a reader's words how far a call is.
+func coverageOf(c *api.Call) string {
 	switch {
 	case c.Kind == api.Refused:
 		return "refused"
@@ -27,15 +27,15 @@ func how(c *api.Call) string {
 
 var states = []string{"yes", "by hand", "by hand, not yet", "not yet", "refused"}
 
-// state is how, seen through the older versions that are another call.
-func state(t *api.Table, c *api.Call) string {
+// stateOf is how, seen through the older versions that are another call.
+func stateOf(t *api.Table, c *api.Call) string {
 	if c.Kind == api.Same {
-		return how(t.Call(c.Via[0]))
+		return coverageOf(t.Call(c.Via[0]))
 	}
-	return how(c)
+	return coverageOf(c)
 }
 
-func coverage(t *api.Table) []byte {
+func coveragePage(t *api.Table) []byte {
 	w := &text{}
 	w.line("<!-- %s -->", made)
 	w.line("# Which calls the shim knows")
@@ -61,14 +61,14 @@ func coverage(t *api.Table) []byte {
 	w.line("is read and written by the server when a copy is carried out; kernels do not reach it, which `cuMemHostGetDevicePointer` says. Where the server may not")
 	w.line("look into the process (another user, `kernel.yama.ptrace_scope` above 1), copies go through the ring in pieces, and images of more than 512 KiB fail.")
 	w.line("")
-	summary(w, t)
+	writeSummary(w, t)
 	for _, a := range t.Areas {
-		area(w, t, a)
+		writeArea(w, t, a)
 	}
 	return w.Bytes()
 }
 
-func summary(w *text, t *api.Table) {
+func writeSummary(w *text, t *api.Table) {
 	w.line("| | %s | symbols |", strings.Join(states, " | "))
 	w.line("| --- |%s --: |", strings.Repeat(" --: |", len(states)))
 	total := make([]int, len(states)+1)
@@ -86,7 +86,7 @@ func summary(w *text, t *api.Table) {
 				continue
 			}
 			for i, s := range states {
-				if state(t, c) == s {
+				if stateOf(t, c) == s {
 					n[i]++
 				}
 			}
@@ -101,7 +101,7 @@ func summary(w *text, t *api.Table) {
 	w.line("")
 }
 
-func area(w *text, t *api.Table, a *api.Area) {
+func writeArea(w *text, t *api.Table, a *api.Area) {
 	w.line("## %s", a.Title)
 	w.line("")
 	w.line("| call | from | thread | kind | | |")
@@ -121,12 +121,12 @@ func area(w *text, t *api.Table, a *api.Area) {
 		if c.Kind == api.Refused || c.Kind == api.Planned {
 			kind = ""
 		}
-		w.line("| %s | %s | %s | %s | %s | %s |", c.Symbol, from, thread, kind, state(t, c), remark(c))
+		w.line("| %s | %s | %s | %s | %s | %s |", c.Symbol, from, thread, kind, stateOf(t, c), remarkOn(c))
 	}
 	w.line("")
 }
 
-func remark(c *api.Call) string {
+func remarkOn(c *api.Call) string {
 	var all []string
 	if c.Reason != "" {
 		all = append(all, c.Reason)

@@ -18,7 +18,7 @@ func TestUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := files(table)
+	want, err := generatedFiles(table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// want is the parameter that says whether an answer that may be NULL is wanted.
-func want(a api.Arg) string { return "want" + title(a.Name) }
+// wantParameter is the parameter that says whether an answer that may be NULL is wanted.
+func wantParameter(a api.Arg) string { return "want" + goTitle(a.Name) }
 
-// signature is that of a call in the interface, parameters and results.
-func signature(c *api.Call) string {
+// goSignature is that of a call in the interface, parameters and results.
+func goSignature(c *api.Call) string {
 	params, results := []string{"c *Call"}, []string{}
 	for _, a := range c.Args {
 		switch {
@@ -22,7 +22,7 @@ func signature(c *api.Call) string {
 			params = append(params, goName(a.Name)+" "+goParameter(a))
 		case a.Dir == api.Out:
 			if a.Opt {
-				params = append(params, want(a)+" bool")
+				params = append(params, wantParameter(a)+" bool")
 			}
 			results = append(results, goName(a.Name)+" "+goParameter(a))
 		case a.Dir == api.InOut:
@@ -33,12 +33,12 @@ func signature(c *api.Call) string {
 		}
 	}
 	results = append(results, "r Result")
-	return fmt.Sprintf("%s(%s) (%s)", method(c), strings.Join(params, ", "), strings.Join(results, ", "))
+	return fmt.Sprintf("%s(%s) (%s)", goMethod(c), strings.Join(params, ", "), strings.Join(results, ", "))
 }
 
 // goBackend is gen_backend.go: the interface, by areas, and what supports nothing of it.
 func goBackend(t *api.Table) ([]byte, error) {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("package dispatch")
 	w.line("")
@@ -46,13 +46,13 @@ func goBackend(t *api.Table) ([]byte, error) {
 	w.line("// handed are its own; what it returns is read at once. What may be NULL is nil, or \"\", or comes with a want.")
 	w.line("type Backend interface {")
 	for _, a := range t.Areas {
-		if shipped(a) {
+		if isShipped(a) {
 			w.line("\t%s", areaName(a))
 		}
 	}
 	w.line("}")
 	for _, a := range t.Areas {
-		if !shipped(a) {
+		if !isShipped(a) {
 			continue
 		}
 		w.line("")
@@ -61,7 +61,7 @@ func goBackend(t *api.Table) ([]byte, error) {
 		for _, c := range a.Calls {
 			if c.Shipped() {
 				w.line("\t// %s: %s.", c.Symbol, c.Kind)
-				w.line("\t%s", signature(c))
+				w.line("\t%s", goSignature(c))
 			}
 		}
 		w.line("}")
@@ -76,15 +76,15 @@ func goBackend(t *api.Table) ([]byte, error) {
 			continue
 		}
 		w.line("")
-		w.line("// %s is not supported.", method(c))
-		w.line("func (Unsupported) %s { r = %d; return }", signature(c), failing[c.Area.Lib].unsupported)
+		w.line("// %s is not supported.", goMethod(c))
+		w.line("func (Unsupported) %s { r = %d; return }", goSignature(c), failing[c.Area.Lib].unsupported)
 	}
 	return w.goSource()
 }
 
-func areaName(a *api.Area) string { return title(a.Name) + "Calls" }
+func areaName(a *api.Area) string { return goTitle(a.Name) + "Calls" }
 
-func shipped(a *api.Area) bool {
+func isShipped(a *api.Area) bool {
 	for _, c := range a.Calls {
 		if c.Shipped() {
 			return true

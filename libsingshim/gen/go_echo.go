@@ -12,41 +12,41 @@ import (
 // goEcho is gen_echo_test.go: a backend that says what reached it and what it answered, in the words of
 // gen_roundtrip.c.
 func goEcho(t *api.Table) ([]byte, error) {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("package dispatch")
 	for c := range t.Calls {
 		if c.Shipped() {
-			echo(w, c)
+			writeEcho(w, c)
 		}
 	}
 	return w.goSource()
 }
 
-func echo(w *text, c *api.Call) {
+func writeEcho(w *text, c *api.Call) {
 	posted := c.Kind == api.Async || c.Kind == api.Counted
 	w.line("")
-	w.line("func (x *echo) %s {", signature(c))
+	w.line("func (x *echo) %s {", goSignature(c))
 	w.line("\tx.begin(%q, c)", c.Symbol)
 	for _, a := range c.Args {
 		switch {
 		case madeUp(a):
 		case a.Dir == api.Out:
 			if a.Opt {
-				w.line("\tx.wanted(%q, %s)", a.Name, want(a))
+				w.line("\tx.wanted(%q, %s)", a.Name, wantParameter(a))
 			}
 		default:
-			echoed(w, a, goName(a.Name), a.Opt)
+			writeEchoed(w, a, goName(a.Name), a.Opt)
 		}
 	}
 	w.line("\tr = x.result(%t)", posted)
 	for _, a := range c.Args {
-		if answered(a) {
-			invent(w, a)
+		if isAnswered(a) {
+			inventAnswer(w, a)
 		}
 	}
 	if !c.Always {
-		w.line("\tif %s {", succeeded(c, "r"))
+		w.line("\tif %s {", successCondition(c, "r"))
 	} else {
 		w.line("\t{")
 	}
@@ -59,12 +59,12 @@ func echo(w *text, c *api.Call) {
 			name += "Out"
 		}
 		if a.Opt {
-			w.line("\tif %s {", want(a))
-			echoed(w, a, name, false)
+			w.line("\tif %s {", wantParameter(a))
+			writeEchoed(w, a, name, false)
 			w.line("\t}")
 			continue
 		}
-		echoed(w, a, name, false)
+		writeEchoed(w, a, name, false)
 	}
 	w.line("\t}")
 	w.line("\tx.end()")
@@ -72,7 +72,7 @@ func echo(w *text, c *api.Call) {
 	w.line("}")
 }
 
-func echoed(w *text, a api.Arg, name string, opt bool) {
+func writeEchoed(w *text, a api.Arg, name string, opt bool) {
 	switch {
 	case a.Type.Word == "text" || a.Type.Word == "string":
 		w.line("\tx.array(%q, []byte(%s), len(%s), %t && %s == \"\")", a.Name, name, name, opt, name)
@@ -86,8 +86,8 @@ func echoed(w *text, a api.Arg, name string, opt bool) {
 	}
 }
 
-// invent fills in an answer, at random.
-func invent(w *text, a api.Arg) {
+// inventAnswer fills in an answer, at random.
+func inventAnswer(w *text, a api.Arg) {
 	name := goName(a.Name)
 	if a.Dir == api.InOut {
 		name += "Out"
@@ -97,11 +97,11 @@ func invent(w *text, a api.Arg) {
 	case a.Type.Word == "text":
 		w.line("\t%s = x.text(%s)", name, roomOf(a))
 	case a.Count.IsArray():
-		w.line("\t%s = invented(x, %s, %d, %s)", name, roomOf(a), a.Type.ElementSize(), getter(a.Type))
+		w.line("\t%s = invented(x, %s, %d, %s)", name, roomOf(a), a.Type.ElementSize(), getterOf(a.Type))
 	case a.Type.Struct:
 		w.line("\t%s = get%s(x.bytes(%d))", name, goType(a.Type), a.Type.Size)
 	case a.Type.Wire == "f32" || a.Type.Wire == "f64":
-		w.line("\t%s = get%s(x.bytes(%d))", name, title(a.Type.Wire), a.Type.Size)
+		w.line("\t%s = get%s(x.bytes(%d))", name, goTitle(a.Type.Wire), a.Type.Size)
 	default:
 		w.line("\t%s = %s(%s)", name, goType(a.Type), value)
 	}

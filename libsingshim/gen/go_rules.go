@@ -12,7 +12,7 @@ import (
 
 // goRules is gen_rules.go of package replay.
 func goRules(t *api.Table) ([]byte, error) {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("package replay")
 	w.line("")
@@ -63,12 +63,12 @@ func ruleArg(w *text, a api.Arg) {
 		}
 	}
 	add(madeUp(a) || a.Dir != api.Out, "In: true")
-	add(answered(a), "Out: true")
+	add(isAnswered(a), "Out: true")
 	add(a.Opt && !madeUp(a), "Opt: true")
 	add(a.Count.IsArray() || a.Type.Word == "string", "Array: true")
 	add(a.Type.Word == "enum" && a.Dir == api.In && !a.Count.IsArray(), "Enum: true")
 	if a.Type.Handle {
-		add(a.Verb != api.None, "Verb: %s", title(string(a.Verb)))
+		add(a.Verb != api.None, "Verb: %s", goTitle(string(a.Verb)))
 		add(true, "Class: %q", a.Type.Word)
 	}
 	var within []string

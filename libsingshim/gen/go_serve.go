@@ -12,7 +12,7 @@ import (
 
 // goServe is gen_serve.go: from bytes to the interface and back.
 func goServe(t *api.Table) ([]byte, error) {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("package dispatch")
 	w.line("")
@@ -20,21 +20,21 @@ func goServe(t *api.Table) ([]byte, error) {
 	for c := range t.Calls {
 		if c.Shipped() {
 			posted := c.Kind == api.Async || c.Kind == api.Counted
-			w.line("\t%#x: {%q, %t, %t, %t, serve%s},", c.Op(), c.Symbol, posted, c.Kind == api.Counted, c.PerThread != "", method(c))
+			w.line("\t%#x: {%q, %t, %t, %t, serve%s},", c.Op(), c.Symbol, posted, c.Kind == api.Counted, c.PerThread != "", goMethod(c))
 		}
 	}
 	w.line("}")
 	for c := range t.Calls {
 		if c.Shipped() {
-			serve(w, c)
+			writeServe(w, c)
 		}
 	}
 	return w.goSource()
 }
 
-func serve(w *text, c *api.Call) {
+func writeServe(w *text, c *api.Call) {
 	w.line("")
-	w.line("func serve%s(b Backend, c *Call, d *decoder, e *encoder) Result {", method(c))
+	w.line("func serve%s(b Backend, c *Call, d *decoder, e *encoder) Result {", goMethod(c))
 	args, results := []string{"c"}, []string{}
 	for _, a := range c.Args {
 		name := goName(a.Name)
@@ -42,22 +42,22 @@ func serve(w *text, c *api.Call) {
 		case a.Dir == api.Out && !madeUp(a):
 			results = append(results, name)
 			if a.Opt {
-				w.line("\t%s := d.there()", want(a))
-				args = append(args, want(a))
+				w.line("\t%s := d.there()", wantParameter(a))
+				args = append(args, wantParameter(a))
 			}
 		default:
-			decode(w, a)
+			writeDecode(w, a)
 			args = append(args, name)
 			if a.Dir == api.InOut {
 				results = append(results, name+"Out")
 			}
 		}
 	}
-	limits(w, c)
+	writeLimits(w, c)
 	w.line("\tif !d.end() {")
 	w.line("\t\treturn 0")
 	w.line("\t}")
-	call := fmt.Sprintf("b.%s(%s)", method(c), strings.Join(args, ", "))
+	call := fmt.Sprintf("b.%s(%s)", goMethod(c), strings.Join(args, ", "))
 	if len(results) == 0 {
 		w.line("\treturn %s", call)
 		w.line("}")
@@ -65,15 +65,15 @@ func serve(w *text, c *api.Call) {
 	}
 	w.line("\t%s, r := %s", strings.Join(results, ", "), call)
 	if !c.Always {
-		w.line("\tif !(%s) {", succeeded(c, "r"))
+		w.line("\tif !(%s) {", successCondition(c, "r"))
 		w.line("\t\treturn r")
 		w.line("\t}")
 	}
 	// As the shim takes it: arrays first, for the counts that they are measured by come out too.
 	for _, arrays := range []bool{true, false} {
 		for _, a := range c.Args {
-			if answered(a) && a.Count.IsArray() == arrays {
-				encode(w, a)
+			if isAnswered(a) && a.Count.IsArray() == arrays {
+				writeEncode(w, a)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func serve(w *text, c *api.Call) {
 	w.line("}")
 }
 
-func decode(w *text, a api.Arg) {
+func writeDecode(w *text, a api.Arg) {
 	name := goName(a.Name)
 	switch {
 	case a.Type.Word == "string":
@@ -91,11 +91,11 @@ func decode(w *text, a api.Arg) {
 			w.line("\t%s, _ := d.array(1, %t)", name, a.Opt)
 			return
 		}
-		w.line("\t%s := slice(d, %d, %t, %s)", name, a.Type.ElementSize(), a.Opt, getter(a.Type))
+		w.line("\t%s := slice(d, %d, %t, %s)", name, a.Type.ElementSize(), a.Opt, getterOf(a.Type))
 	case a.Type.Struct && a.Opt:
-		w.line("\tthere%s := d.there()", title(a.Name))
+		w.line("\tthere%s := d.there()", goTitle(a.Name))
 		w.line("\tvar %s %s", name, goType(a.Type))
-		w.line("\tif s := d.bytes(%d); s != nil && there%s {", a.Type.Size, title(a.Name))
+		w.line("\tif s := d.bytes(%d); s != nil && there%s {", a.Type.Size, goTitle(a.Name))
 		w.line("\t\t%s = get%s(s)", name, goType(a.Type))
 		w.line("\t}")
 	case a.Type.Struct:
@@ -118,8 +118,8 @@ func roomOf(a api.Arg) string {
 	return fmt.Sprintf("int64(%s)", goName(a.Count.Arg))
 }
 
-// limits checks the counts, now that all arguments are there.
-func limits(w *text, c *api.Call) {
+// writeLimits checks the counts, now that all arguments are there.
+func writeLimits(w *text, c *api.Call) {
 	asked := false
 	for _, a := range c.Args {
 		if !a.Count.IsArray() {
@@ -138,7 +138,7 @@ func limits(w *text, c *api.Call) {
 			asked = true
 		}
 		if a.Opt {
-			w.line("\tif %s {", want(a))
+			w.line("\tif %s {", wantParameter(a))
 			w.line("\t\td.room(%q, %s, %d, &total)", a.Name, roomOf(a), a.Type.ElementSize())
 			w.line("\t}")
 			continue
@@ -147,13 +147,13 @@ func limits(w *text, c *api.Call) {
 	}
 }
 
-func encode(w *text, a api.Arg) {
+func writeEncode(w *text, a api.Arg) {
 	name := goName(a.Name)
 	if a.Dir == api.InOut {
 		name += "Out"
 	}
 	if a.Opt && a.Dir == api.Out {
-		w.line("\tif %s {", want(a))
+		w.line("\tif %s {", wantParameter(a))
 		defer w.line("\t}")
 	}
 	switch {

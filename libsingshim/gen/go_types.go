@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// title makes a Go name of a word, or of words that are joined by _.
-func title(word string) string {
+// goTitle makes a Go name of a word, or of words that are joined by _.
+func goTitle(word string) string {
 	var all strings.Builder
 	for part := range strings.SplitSeq(word, "_") {
 		if part != "" {
@@ -21,12 +21,12 @@ func title(word string) string {
 	return all.String()
 }
 
-// method is the Go name of a call.
-func method(c *api.Call) string {
+// goMethod is the Go name of a call.
+func goMethod(c *api.Call) string {
 	if c.Message {
-		return title(c.Symbol)
+		return goTitle(c.Symbol)
 	}
-	return title(strings.TrimPrefix(c.Symbol, "cu"))
+	return goTitle(strings.TrimPrefix(c.Symbol, "cu"))
 }
 
 // reserved are argument names that Go, or the generated code, has other plans for.
@@ -51,7 +51,7 @@ func goType(t *api.Type) string {
 	case t.Word == "string":
 		return "string"
 	case t.Handle || t.Struct:
-		return title(t.Word)
+		return goTitle(t.Word)
 	}
 	return goScalar[t.Wire]
 }
@@ -69,7 +69,7 @@ func goParameter(a api.Arg) string {
 
 // goTypes is gen_types.go: handles, structs, results.
 func goTypes(t *api.Table) ([]byte, error) {
-	w := comment()
+	w := newFile()
 	w.line("")
 	w.line("package dispatch")
 	w.line("")
@@ -77,8 +77,8 @@ func goTypes(t *api.Table) ([]byte, error) {
 	w.line("type (")
 	for _, h := range t.Types {
 		if h.Handle {
-			w.line("\t// %s is a handle of %s.", title(h.Word), h.C)
-			w.line("\t%s %s", title(h.Word), goScalar[h.Wire])
+			w.line("\t// %s is a handle of %s.", goTitle(h.Word), h.C)
+			w.line("\t%s %s", goTitle(h.Word), goScalar[h.Wire])
 		}
 	}
 	w.line(")")
@@ -99,19 +99,19 @@ func goTypes(t *api.Table) ([]byte, error) {
 		w.line("// C has %s in front of these.", e.Prefix)
 		w.line("const (")
 		for i := range e.Names {
-			w.line("\t%s%s = %d", title(e.Word), constant(e.Names[i]), e.Values[i])
+			w.line("\t%s%s = %d", goTitle(e.Word), goConstant(e.Names[i]), e.Values[i])
 		}
 		w.line(")")
 	}
 	return w.goSource()
 }
 
-// constant is the Go name of a constant that shouts, or of one that does not.
-func constant(name string) string {
+// goConstant is the Go name of a constant that shouts, or of one that does not.
+func goConstant(name string) string {
 	if strings.ToUpper(name) == name {
 		name = strings.ToLower(name)
 	}
-	return title(name)
+	return goTitle(name)
 }
 
 func resultName(r api.Result) string {
@@ -122,10 +122,10 @@ func resultName(r api.Result) string {
 	case api.NVML:
 		name = "Nvml_" + strings.TrimPrefix(strings.TrimPrefix(name, "NVML_"), "ERROR_")
 	case api.NCCL:
-		return "Result" + title(name)
+		return "Result" + goTitle(name)
 	}
 	parts := strings.Split(strings.ToLower(name), "_")
-	return "Result" + title(strings.Join(parts, "_"))
+	return "Result" + goTitle(strings.Join(parts, "_"))
 }
 
 func goStruct(w *text, s *api.Type) {
@@ -138,7 +138,7 @@ func goStruct(w *text, s *api.Type) {
 		if f.N > 0 {
 			array = fmt.Sprintf("[%d]", f.N)
 		}
-		w.line("\t%s %s%s", title(f.Name), array, goType(f.Type))
+		w.line("\t%s %s%s", goTitle(f.Name), array, goType(f.Type))
 	}
 	w.line("}")
 	w.line("")
@@ -146,12 +146,12 @@ func goStruct(w *text, s *api.Type) {
 	w.line("\t_ = b[%d]", s.Size-1)
 	for _, f := range s.Fields {
 		if f.N > 0 {
-			w.line("\tfor i := range s.%s {", title(f.Name))
-			w.line("\t\ts.%s[i] = %s", title(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d+%d*i:]", f.Offset, f.Type.Size)))
+			w.line("\tfor i := range s.%s {", goTitle(f.Name))
+			w.line("\t\ts.%s[i] = %s", goTitle(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d+%d*i:]", f.Offset, f.Type.Size)))
 			w.line("\t}")
 			continue
 		}
-		w.line("\ts.%s = %s", title(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d:]", f.Offset)))
+		w.line("\ts.%s = %s", goTitle(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d:]", f.Offset)))
 	}
 	w.line("\treturn s")
 	w.line("}")
@@ -159,43 +159,43 @@ func goStruct(w *text, s *api.Type) {
 	w.line("func (e *encoder) put%s(s %s) {", name, name)
 	at := 0
 	for _, f := range s.Fields {
-		padding(w, f.Offset-at)
+		writePadding(w, f.Offset-at)
 		n := max(f.N, 1)
 		at = f.Offset + n*f.Type.Size
 		if f.N > 0 {
-			w.line("\tfor _, v := range s.%s {", title(f.Name))
+			w.line("\tfor _, v := range s.%s {", goTitle(f.Name))
 			w.line("\t\t%s", toBytes(f.Type, "v"))
 			w.line("\t}")
 			continue
 		}
-		w.line("\t%s", toBytes(f.Type, "s."+title(f.Name)))
+		w.line("\t%s", toBytes(f.Type, "s."+goTitle(f.Name)))
 	}
-	padding(w, s.Size-at)
+	writePadding(w, s.Size-at)
 	w.line("}")
 }
 
-func padding(w *text, n int) {
+func writePadding(w *text, n int) {
 	if n > 0 {
 		w.line("\te.out = append(e.out, make([]byte, %d)...)", n)
 	}
 }
 
-// getter is the function that reads one element from bytes.
-func getter(t *api.Type) string {
+// getterOf is the function that reads one element from bytes.
+func getterOf(t *api.Type) string {
 	switch {
 	case t.Struct:
 		return "get" + goType(t)
 	case t.Handle:
-		return fmt.Sprintf("func(b []byte) %s { return %s(get%s(b)) }", goType(t), goType(t), title(t.Wire))
+		return fmt.Sprintf("func(b []byte) %s { return %s(get%s(b)) }", goType(t), goType(t), goTitle(t.Wire))
 	}
-	return "get" + title(t.Wire)
+	return "get" + goTitle(t.Wire)
 }
 
 func fromBytes(t *api.Type, b string) string {
 	if t.Handle {
-		return fmt.Sprintf("%s(get%s(%s))", goType(t), title(t.Wire), b)
+		return fmt.Sprintf("%s(get%s(%s))", goType(t), goTitle(t.Wire), b)
 	}
-	return fmt.Sprintf("%s(%s)", getter(t), b)
+	return fmt.Sprintf("%s(%s)", getterOf(t), b)
 }
 
 func toBytes(t *api.Type, v string) string {

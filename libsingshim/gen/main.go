@@ -22,18 +22,18 @@ import (
 func main() {
 	root := flag.String("root", ".", "the tree to write into")
 	flag.Parse()
-	if err := write(*root); err != nil {
+	if err := writeFiles(*root); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func write(root string) error {
+func writeFiles(root string) error {
 	table, err := api.Load()
 	if err != nil {
 		return err
 	}
-	made, err := files(table)
+	made, err := generatedFiles(table)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func Receive(conn *net.UnixConn) (*Newcomer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive what a process asks: %w", err)
 	}
-	fds, err := received(oob[:oobn])
+	fds, err := receivedFDs(oob[:oobn])
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +73,15 @@ func Receive(conn *net.UnixConn) (*Newcomer, error) {
 		p.Exec.Close()
 		return nil, fmt.Errorf("%w: version %d, not %d", ErrNoAsk, v, attachVersion)
 	}
-	if !p.variables(b[16:n]) {
+	if !p.readVariables(b[16:n]) {
 		p.Exec.Close()
 		return nil, fmt.Errorf("%w: %d bytes", ErrNoAsk, n)
 	}
 	return p, nil
 }
 
-// variables reads the two texts, behind their lengths.
-func (c *Newcomer) variables(b []byte) bool {
+// readVariables reads the two texts, behind their lengths.
+func (c *Newcomer) readVariables(b []byte) bool {
 	visible, names, text := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), b[8:]
 	if visible != visibleUnset {
 		if uint64(visible) > uint64(min(len(text), visibleMax)) {
@@ -111,8 +111,8 @@ func checkPipe(fd int) error {
 	return unix.SetNonblock(fd, true)
 }
 
-// received returns the descriptors that came with a message.
-func received(oob []byte) ([]int, error) {
+// receivedFDs returns the descriptors that came with a message.
+func receivedFDs(oob []byte) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoAsk, err)
@@ -149,13 +149,13 @@ func (c *Newcomer) Welcome(r *Ring, reaches bool) error {
 	if reaches {
 		flags |= reachableFlag
 	}
-	return c.answer(0, flags, unix.UnixRights(int(r.File().Fd())))
+	return c.sendAnswer(0, flags, unix.UnixRights(int(r.File().Fd())))
 }
 
 // Refuse tells the process that it gets none. It says so to the user and goes on without devices.
-func (c *Newcomer) Refuse(why unix.Errno) error { return c.answer(why, 0, nil) }
+func (c *Newcomer) Refuse(why unix.Errno) error { return c.sendAnswer(why, 0, nil) }
 
-func (c *Newcomer) answer(why unix.Errno, flags uint32, rights []byte) error {
+func (c *Newcomer) sendAnswer(why unix.Errno, flags uint32, rights []byte) error {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(why))
 	b = binary.LittleEndian.AppendUint32(b, attachVersion)
 	b = binary.LittleEndian.AppendUint64(b, uint64(flags))

@@ -167,7 +167,7 @@ func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	if err != nil || size != 16 || binary.LittleEndian.Uint64(b[:]) != attachVersion<<32 || binary.LittleEndian.Uint64(b[8:]) != reachableFlag {
 		t.Fatalf("%d bytes, %x, %v", size, b[:size], err)
 	}
-	fds, err := received(oob[:rights])
+	fds, err := receivedFDs(oob[:rights])
 	if err != nil || len(fds) != 1 {
 		t.Fatalf("%v descriptors, %v", fds, err)
 	}

@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 		}, build(t, "load", "plain"), "burst", 4, 0, s.next()%1e9)
 		<-reached
 		for n := s.next() % 1500; n > 0; n-- {
-			atomic.LoadUint64(&p.ring.mem.head().order) // some moment later
+			atomic.LoadUint64(&p.ring.mem.headOf().order) // some moment later
 		}
 		p.cmd.Process.Kill()
 		ended, served := p.wait(t)
@@ -102,7 +102,7 @@ func testRing(t *testing.T, change func(h *ringHead)) *os.File {
 	f := testMemfd(t, ringSize, seals)
 	m, err := mapMemory(f)
 	must(t, err)
-	h := m.head()
+	h := m.headOf()
 	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
 	change(h)
 	must(t, m.unmap())

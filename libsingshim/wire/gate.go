@@ -25,7 +25,7 @@ const (
 
 // Shut shuts a gate. Shutting it twice is as once.
 func (r *Ring) Shut(g Gate) error {
-	return r.change(func(word *uint64) error {
+	return r.changeOrder(func(word *uint64) error {
 		atomic.OrUint64(word, uint64(g))
 		r.gates |= uint64(g)
 		return nil
@@ -35,7 +35,7 @@ func (r *Ring) Shut(g Gate) error {
 // Open opens a gate and wakes who waits there. What was granted and not used is void when
 // the gate for the counted opens.
 func (r *Ring) Open(g Gate) error {
-	return r.change(func(word *uint64) error {
+	return r.changeOrder(func(word *uint64) error {
 		void := uint64(g)
 		if g&Counted != 0 {
 			void |= grantsMask
@@ -49,7 +49,7 @@ func (r *Ring) Open(g Gate) error {
 
 // Grant lets n more counted messages pass the shut gate.
 func (r *Ring) Grant(n int) error {
-	return r.change(func(word *uint64) error {
+	return r.changeOrder(func(word *uint64) error {
 		if n < 0 || uint64(n)+r.credits > grantsMask/grantOne {
 			return fmt.Errorf("%d grants beside %d are too many", n, r.credits)
 		}
@@ -66,10 +66,10 @@ func (r *Ring) Grant(n int) error {
 // withdrawn was not used and will not be: there is nothing to wait for.
 func (r *Ring) Withdraw() (int, error) {
 	var unused uint64
-	err := r.change(func(word *uint64) error {
+	err := r.changeOrder(func(word *uint64) error {
 		unused = atomic.AndUint64(word, ^uint64(grantsMask)) & grantsMask / grantOne
 		if unused > r.credits {
-			return hostile("%d grants, of %d", unused, r.credits)
+			return hostileError("%d grants, of %d", unused, r.credits)
 		}
 		r.credits = 0
 		return nil
@@ -77,20 +77,20 @@ func (r *Ring) Withdraw() (int, error) {
 	return int(unused), err
 }
 
-// change does something to order, and wakes who waits for its upper half.
-func (r *Ring) change(do func(word *uint64) error) error {
-	if !r.enter() {
+// changeOrder does something to order, and wakes who waits for its upper half.
+func (r *Ring) changeOrder(do func(word *uint64) error) error {
+	if !r.enterMapping() {
 		return ErrClosed
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Compare what is there, before it is compared with what will be.
-	if err := r.take(); err != nil {
+	if err := r.takeOrder(); err != nil {
 		return err
 	}
-	err := do(&r.mem.head().order)
-	wake(r.mem.half(gatesHalf), math.MaxInt32)
+	err := do(&r.mem.headOf().order)
+	wakeWaiters(r.mem.halfOfOrder(gatesHalf), math.MaxInt32)
 	return err
 }
 
@@ -98,13 +98,13 @@ func (r *Ring) change(do func(word *uint64) error) error {
 // order now, handled or not. With the gate for the counted shut it does not change but by
 // grants.
 func (r *Ring) Counts() (map[uint64]uint64, error) {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return nil, ErrClosed
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.take(); err != nil {
+	if err := r.takeOrder(); err != nil {
 		return nil, err
 	}
 	return maps.Clone(r.counts), nil
@@ -120,14 +120,14 @@ type Tally struct {
 // Tally is Counts with what goes with them. Of a ring that was closed it is what is known, with ErrClosed.
 func (r *Ring) Tally() (Tally, error) {
 	err := ErrClosed
-	open := r.enter()
+	open := r.enterMapping()
 	if open {
-		defer r.leave()
+		defer r.leaveMapping()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if open {
-		err = r.take()
+		err = r.takeOrder()
 	}
 	return Tally{maps.Clone(r.counts), r.counted, int(r.credits)}, err
 }
@@ -159,13 +159,13 @@ func (b Busy) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Insi
 
 // Busy looks at the ring.
 func (r *Ring) Busy() (Busy, error) {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return Busy{}, ErrClosed
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.take(); err != nil {
+	if err := r.takeOrder(); err != nil {
 		return Busy{}, err
 	}
 	b := Busy{Queued: len(r.backlog) - r.next + r.handed}
@@ -173,7 +173,7 @@ func (r *Ring) Busy() (Busy, error) {
 		if r.lanes[i].open.Load() != 0 {
 			b.Calls++
 		}
-		head := r.mem.lane(i)
+		head := r.mem.laneAt(i)
 		if atomic.LoadUint32(&head.inside) != 0 && atomic.LoadUint32(&head.state)&leftBit == 0 {
 			b.Inside = append(b.Inside, i)
 		}

@@ -182,13 +182,13 @@ func TestFull(t *testing.T) {
 
 // waiting counts the lanes whose threads wait for room.
 func waiting(r *Ring) int {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return -1
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	n := 0
 	for i := range r.lanes {
-		n += int(atomic.LoadUint32(&r.mem.lane(i).head) & waitsBit)
+		n += int(atomic.LoadUint32(&r.mem.laneAt(i).head) & waitsBit)
 	}
 	return n
 }

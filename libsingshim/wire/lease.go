@@ -9,20 +9,20 @@ import "sync/atomic"
 // its own account of what it leased and what the process says that it allocated: the number
 // in the ring is the process's to write.
 func (r *Ring) Lease(device int, n uint64) error {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return ErrClosed
 	}
-	defer r.leave()
-	atomic.AddUint64(&r.mem.head().lease[device], n)
+	defer r.leaveMapping()
+	atomic.AddUint64(&r.mem.headOf().lease[device], n)
 	return nil
 }
 
 // Unlease takes back what the process has not used, and returns how much it says that is; of
 // what was leased, at most limit.
 func (r *Ring) Unlease(device int, limit uint64) (uint64, error) {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return 0, ErrClosed
 	}
-	defer r.leave()
-	return min(atomic.SwapUint64(&r.mem.head().lease[device], 0), limit), nil
+	defer r.leaveMapping()
+	return min(atomic.SwapUint64(&r.mem.headOf().lease[device], 0), limit), nil
 }

@@ -57,7 +57,7 @@ type far struct {
 // says that the process wrote what no shim writes, or that its memory could not be read.
 func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if len(m.Args) < contextSize {
-		return nil, room, hostile("operation %#x with %d bytes", m.Op, len(m.Args))
+		return nil, room, hostileError("operation %#x with %d bytes", m.Op, len(m.Args))
 	}
 	l := &Letter{
 		Op: m.Op, Context: binary.LittleEndian.Uint64(m.Args), Args: m.Args[contextSize:],
@@ -72,13 +72,13 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 		return l, room, nil
 	}
 	if len(l.Args) != longSize || l.Posted {
-		return nil, room, hostile("a long message of %d bytes, posted %v", len(l.Args), l.Posted)
+		return nil, room, hostileError("a long message of %d bytes, posted %v", len(l.Args), l.Posted)
 	}
 	address, length := binary.LittleEndian.Uint64(l.Args), binary.LittleEndian.Uint64(l.Args[8:])
 	l.far = &far{p, binary.LittleEndian.Uint64(l.Args[16:]), binary.LittleEndian.Uint64(l.Args[24:])}
 	l.Op = binary.LittleEndian.Uint32(l.Args[32:])
 	if length > LongestLetter || l.far.room > LongestAnswer || l.Op < opOurs {
-		return nil, room, hostile("a long message of %d bytes, operation %#x, with an answer of %d", length, l.Op, l.far.room)
+		return nil, room, hostileError("a long message of %d bytes, operation %#x, with an answer of %d", length, l.Op, l.far.room)
 	}
 	room, err := readAll(p, address, int(length), room)
 	if err != nil {

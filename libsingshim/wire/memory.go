@@ -80,31 +80,31 @@ func mapMemory(f *os.File) (memory, error) {
 
 func (m memory) unmap() error { return unix.Munmap(m) }
 
-func at[T any](m memory, offset uint32) *T {
+func structAt[T any](m memory, offset uint32) *T {
 	var t T
 	return (*T)(unsafe.Pointer(unsafe.SliceData(m[offset : uintptr(offset)+unsafe.Sizeof(t)])))
 }
 
-func (m memory) head() *ringHead { return at[ringHead](m, 0) }
+func (m memory) headOf() *ringHead { return structAt[ringHead](m, 0) }
 
-func (m memory) lane(i int) *laneHead { return at[laneHead](m, lanesAt+uint32(i)*laneSize) }
+func (m memory) laneAt(i int) *laneHead { return structAt[laneHead](m, lanesAt+uint32(i)*laneSize) }
 
-// record is the head at a unit, which must be one of a lane.
-func (m memory) record(unit uint32) *recordHead { return at[recordHead](m, unit*unitSize) }
+// recordAt is the head at a unit, which must be one of a lane.
+func (m memory) recordAt(unit uint32) *recordHead { return structAt[recordHead](m, unit*unitSize) }
 
-// answer is what follows the record at a unit.
-func (m memory) answer(unit uint32) *answerHead {
-	return at[answerHead](m, unit*unitSize+recordSize)
+// answerAt is what follows the record at a unit.
+func (m memory) answerAt(unit uint32) *answerHead {
+	return structAt[answerHead](m, unit*unitSize+recordSize)
 }
 
-func (m memory) count(offset uint32) (key uint64, n uint32) {
-	c := at[count](m, offset)
+func (m memory) countAt(offset uint32) (key uint64, n uint32) {
+	c := structAt[count](m, offset)
 	return atomic.LoadUint64(&c.key), atomic.LoadUint32(&c.n)
 }
 
-// half is one of order's two halves, which futexes wait for.
-func (m memory) half(i uint32) *uint32 {
-	return at[uint32](m, uint32(unsafe.Offsetof(ringHead{}.order))+4*i)
+// halfOfOrder is one of order's two halves, which futexes wait for.
+func (m memory) halfOfOrder(i uint32) *uint32 {
+	return structAt[uint32](m, uint32(unsafe.Offsetof(ringHead{}.order))+4*i)
 }
 
 // Which half changes with what.
@@ -113,15 +113,15 @@ const (
 	gatesHalf    = 1
 )
 
-// wait sleeps until somebody wakes word, or at once if it is not value. It returns after a
+// waitForWord sleeps until somebody wakes word, or at once if it is not value. It returns after a
 // second at the latest: what another process can write, it can forget to wake.
-func wait(word *uint32, value uint32) {
+func waitForWord(word *uint32, value uint32) {
 	t := unix.Timespec{Sec: 1}
 	// FUTEX_WAIT, not private. Whatever it returns, the caller looks again.
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(value), uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// wake wakes up to n of those who wait for word.
-func wake(word *uint32, n int) {
+// wakeWaiters wakes up to n of those who wait for word.
+func wakeWaiters(word *uint32, n int) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1, uintptr(n), 0, 0, 0)
 }

@@ -25,7 +25,7 @@ type Message struct {
 	call *Call
 }
 
-func (m *Message) fill(r *Ring, from *message) {
+func (m *Message) fillFrom(r *Ring, from *message) {
 	args := r.serving.args[:from.size]
 	copy(args, r.mem[from.args:])
 	*m = Message{Number: from.number, Op: from.op, Thread: from.thread, Args: args, Counted: from.counts > 0, r: r, m: from}
@@ -73,10 +73,10 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	if n > int(c.room) {
 		return fmt.Errorf("an answer of %d bytes where %d fit", n, c.room)
 	}
-	if !c.r.enter() {
+	if !c.r.enterMapping() {
 		return ErrClosed
 	}
-	defer c.r.leave()
+	defer c.r.leaveMapping()
 	if c.done.Swap(true) {
 		return ErrAnswered
 	}
@@ -84,7 +84,7 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	for _, p := range parts {
 		to = to[copy(to, p):]
 	}
-	a := c.r.mem.answer(c.unit)
+	a := c.r.mem.answerAt(c.unit)
 	atomic.StoreUint32(&a.status, uint32(status))
 	atomic.StoreUint32(&a.length, uint32(n))
 	// The lane is the reader's again before the thread can go on with it. Under mu, so that
@@ -95,10 +95,10 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	c.r.freeTo(c.lane, c.end)
 	c.r.lanes[c.lane].open.Store(0)
 	if atomic.SwapUint32(&a.state, stateAnswered) == stateAwaitedAsleep {
-		wake(&a.state, 1)
+		wakeWaiters(&a.state, 1)
 	}
 	if c.r.lanes[c.lane].leaving {
-		c.r.nudge() // nobody takes the answer; the reader can settle the lane
+		c.r.wakeReader() // nobody takes the answer; the reader can settle the lane
 	}
 	return nil
 }

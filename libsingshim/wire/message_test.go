@@ -50,7 +50,7 @@ func TestWrap(t *testing.T) {
 	}
 	const near = positionMask - 3000 // units: some tenths of a lane
 	for i := range r.lanes {
-		r.mem.lane(i).tail, r.mem.lane(i).head = near, near<<1
+		r.mem.laneAt(i).tail, r.mem.laneAt(i).head = near, near<<1
 		r.lanes[i].next = near
 		r.lanes[i].release.Store(near)
 	}

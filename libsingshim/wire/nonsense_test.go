@@ -40,17 +40,17 @@ func (f *forger) stage(lane int, c record) uint32 {
 	}
 	f.tail[lane] = (begin + n) & positionMask
 	unit := uint32(firstUnit + lane*laneUnits + int(begin%laneUnits))
-	*f.mem.record(unit) = recordHead{
+	*f.mem.recordAt(unit) = recordHead{
 		position: begin, op: c.op, flagsCounts: c.flags | c.counts<<16, size: c.size, bulk: c.bulk, room: c.room, thread: 1,
 	}
 	return unit
 }
 
 func (f *forger) push(unit uint32) {
-	word := &f.mem.head().order
+	word := &f.mem.headOf().order
 	for {
 		old := atomic.LoadUint64(word)
-		atomic.StoreUint32(&f.mem.record(unit).prev, uint32(old&lastMask))
+		atomic.StoreUint32(&f.mem.recordAt(unit).prev, uint32(old&lastMask))
 		if atomic.CompareAndSwapUint64(word, old, old&^uint64(lastMask)|uint64(unit)) {
 			return
 		}
@@ -71,18 +71,18 @@ func TestNonsense(t *testing.T) {
 		name, says string
 		lie        func(r *Ring, f *forger)
 	}{
-		{"before the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.head().order = 5 }},
-		{"behind the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.head().order |= lastMask }},
+		{"before the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order = 5 }},
+		{"behind the lanes", "where no lane is", func(_ *Ring, f *forger) { f.mem.headOf().order |= lastMask }},
 		{"a link to nowhere", "where no lane is", func(_ *Ring, f *forger) {
-			f.mem.record(f.post(0, small)).prev = lastMask
+			f.mem.recordAt(f.post(0, small)).prev = lastMask
 		}},
 		{"a circle", "in a circle", func(_ *Ring, f *forger) {
 			first := f.post(0, small)
-			f.mem.record(first).prev = f.post(1, small)
+			f.mem.recordAt(first).prev = f.post(1, small)
 		}},
 		{"its own predecessor", "in a circle", func(_ *Ring, f *forger) {
 			unit := f.post(0, small)
-			f.mem.record(unit).prev = unit
+			f.mem.recordAt(unit).prev = unit
 		}},
 		{"twice", "where 2 is next", func(r *Ring, f *forger) {
 			unit := f.post(0, small)
@@ -95,28 +95,28 @@ func TestNonsense(t *testing.T) {
 			f.push(first)
 		}},
 		{"another position", "at position 16385", func(_ *Ring, f *forger) {
-			f.mem.record(f.post(0, small)).position += laneUnits
+			f.mem.recordAt(f.post(0, small)).position += laneUnits
 		}},
 		{"another place", "is next", func(_ *Ring, f *forger) {
 			f.tail[0] += 3
-			f.mem.record(f.post(0, small)).position = 1
+			f.mem.recordAt(f.post(0, small)).position = 1
 		}},
 		{"flags", "with flags 0x8", func(_ *Ring, f *forger) { f.post(0, record{flags: 8}) }},
 		{"too many counts", "1025 counts", func(_ *Ring, f *forger) { f.post(0, record{counts: countsMax + 1}) }},
 		{"too long arguments", "65537", func(_ *Ring, f *forger) { f.post(0, record{size: sizeMax + 1}) }},
 		{"long bulk", "a message with", func(_ *Ring, f *forger) {
-			f.mem.record(f.post(0, small)).bulk = 0xfffffff8
+			f.mem.recordAt(f.post(0, small)).bulk = 0xfffffff8
 		}},
 		{"large room", "a message with", func(_ *Ring, f *forger) {
-			f.mem.record(f.post(0, small)).room = 0xffffffff
+			f.mem.recordAt(f.post(0, small)).room = 0xffffffff
 		}},
 		{"too long in all", "units", func(_ *Ring, f *forger) {
-			f.mem.record(f.post(0, record{size: sizeMax})).bulk = recordUnits * unitSize
+			f.mem.recordAt(f.post(0, record{size: sizeMax})).bulk = recordUnits * unitSize
 		}},
 		{"over the lane's end", "is next", func(_ *Ring, f *forger) {
 			// The last unit of the lane; the server would look for it at the next round's first.
 			f.tail[0] = laneUnits - 1
-			f.mem.record(f.post(0, small)).size = 200
+			f.mem.recordAt(f.post(0, small)).size = 200
 		}},
 		{"more than there is room for", "than it has room", func(r *Ring, f *forger) {
 			for range 3 {
@@ -130,27 +130,27 @@ func TestNonsense(t *testing.T) {
 		}},
 		{"a gate opened", "gates are 0x0", func(r *Ring, f *forger) {
 			r.Shut(Calls)
-			f.mem.head().order &^= callsShut
+			f.mem.headOf().order &^= callsShut
 		}},
-		{"a gate shut", "gates are 0x200000000", func(_ *Ring, f *forger) { f.mem.head().order |= countedShut }},
+		{"a gate shut", "gates are 0x200000000", func(_ *Ring, f *forger) { f.mem.headOf().order |= countedShut }},
 		{"grants of its own", "9 grants, of 4", func(r *Ring, f *forger) {
 			r.Shut(Counted)
 			r.Grant(4)
-			f.mem.head().order += 5 * grantOne
+			f.mem.headOf().order += 5 * grantOne
 		}},
-		{"unknown bits", "order has bits", func(_ *Ring, f *forger) { f.mem.head().order |= 1 << 63 }},
-		{"closed", "it closed the ring", func(_ *Ring, f *forger) { f.mem.head().order |= closedBit }},
+		{"unknown bits", "order has bits", func(_ *Ring, f *forger) { f.mem.headOf().order |= 1 << 63 }},
+		{"closed", "it closed the ring", func(_ *Ring, f *forger) { f.mem.headOf().order |= closedBit }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := Create(Options{Spin: -1})
 			must(t, err)
-			r.enter() // so that the memory stays, when it was closed
-			defer r.leave()
+			r.enterMapping() // so that the memory stays, when it was closed
+			defer r.leaveMapping()
 			f := &forger{mem: r.mem}
 			handled := 0
 			handle := func(*Message) { handled++ }
 			f.post(0, small)
-			if n, err := r.turn(handle); n != 1 || err != nil {
+			if n, err := r.handleSome(handle); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			f.post(3, small)
@@ -161,7 +161,7 @@ func TestNonsense(t *testing.T) {
 			if !errors.As(err, &nonsense) || !strings.Contains(nonsense.Reason, c.says) {
 				t.Fatalf("%v, and not %q", err, c.says)
 			}
-			if order := atomic.LoadUint64(&f.mem.head().order); order&closedBit == 0 {
+			if order := atomic.LoadUint64(&f.mem.headOf().order); order&closedBit == 0 {
 				t.Error("it was not closed")
 			}
 		})
@@ -177,10 +177,10 @@ func TestTooManyKeys(t *testing.T) {
 	for i := range uint64(maxKeys/countsMax + 1) {
 		unit := f.stage(0, record{counts: countsMax})
 		for j := range uint64(countsMax) {
-			*at[count](f.mem, unit*unitSize+recordSize+uint32(j)*countSize) = count{key: i*countsMax + j, n: 1}
+			*structAt[count](f.mem, unit*unitSize+recordSize+uint32(j)*countSize) = count{key: i*countsMax + j, n: 1}
 		}
 		f.push(unit)
-		_, err = r.turn(func(*Message) {})
+		_, err = r.handleSome(func(*Message) {})
 		if i < maxKeys/countsMax {
 			must(t, err)
 		}
@@ -241,19 +241,19 @@ func FuzzRing(f *testing.F) {
 				last = forge.post(int(next(1))%lanes, record{op: 3, bulk: next(1) * 8192})
 			case 3: // counted
 				unit := forge.stage(int(next(1))%lanes, record{op: 4, counts: next(1) % 8, size: 8})
-				atomic.StoreUint64(at[uint64](r.mem, unit*unitSize+recordSize), uint64(next(1)))
+				atomic.StoreUint64(structAt[uint64](r.mem, unit*unitSize+recordSize), uint64(next(1)))
 				forge.push(unit)
 				last = unit
 			case 4: // a word of the last message
-				*at[uint32](r.mem, last*unitSize+next(1)%12*4) = next(4)
+				*structAt[uint32](r.mem, last*unitSize+next(1)%12*4) = next(4)
 			case 5: // a word of the ring's or a lane's head
-				*at[uint32](r.mem, []uint32{128, 132, 256, 384, 512, lanesAt, lanesAt + 4, lanesAt + 64}[next(1)%8]+next(1)%4*laneSize) = next(4)
+				*structAt[uint32](r.mem, []uint32{128, 132, 256, 384, 512, lanesAt, lanesAt + 4, lanesAt + 64}[next(1)%8]+next(1)%4*laneSize) = next(4)
 			case 6: // any word
-				*at[uint32](r.mem, next(4)%(ringSize-4)&^3) = next(4)
+				*structAt[uint32](r.mem, next(4)%(ringSize-4)&^3) = next(4)
 			case 7: // out of its order
 				forge.push(last)
 			case 8, 9:
-				_, err := r.turn(handle)
+				_, err := r.handleSome(handle)
 				note(err)
 			case 10: // an answer
 				if len(open) > 0 {
@@ -269,8 +269,8 @@ func FuzzRing(f *testing.F) {
 				note(r.Open(Counted))
 			case 14: // a lane is left
 				i := int(next(1)) % lanes
-				if state := &r.mem.lane(i).state; atomic.SwapUint32(state, 1|leftBit)&leftBit == 0 {
-					atomic.AddUint32(&r.mem.head().left, 1)
+				if state := &r.mem.laneAt(i).state; atomic.SwapUint32(state, 1|leftBit)&leftBit == 0 {
+					atomic.AddUint32(&r.mem.headOf().left, 1)
 				}
 			case 15:
 				_, err := r.Busy()
@@ -298,14 +298,14 @@ func TestFinish(t *testing.T) {
 	for i := range 400 {
 		r, err := Create(Options{Spin: -1})
 		must(t, err)
-		r.enter()
+		r.enterMapping()
 		f := &forger{mem: r.mem}
 		var handled atomic.Int32
 		served := make(chan error)
 		go func() { served <- r.Serve(func(*Message) { handled.Add(1) }) }()
 		f.post(0, record{op: 1})
 		for handled.Load() == 0 {
-			r.nudge() // which the forger does not
+			r.wakeReader() // which the forger does not
 		}
 		for range i % 300 {
 			handled.Load()
@@ -313,7 +313,7 @@ func TestFinish(t *testing.T) {
 		f.post(1, record{op: 1})
 		r.Finish()
 		must(t, <-served)
-		r.leave()
+		r.leaveMapping()
 		if n := handled.Load(); n != 2 {
 			t.Fatalf("%d of 2 messages", n)
 		}
@@ -324,7 +324,7 @@ func TestFinish(t *testing.T) {
 func TestExits(t *testing.T) {
 	r, err := Create(Options{Spin: -1})
 	must(t, err)
-	r.enter()
+	r.enterMapping()
 	f := &forger{mem: r.mem}
 	f.post(0, record{op: OpMissed})
 	if r.Exits() {
@@ -344,7 +344,7 @@ func TestExits(t *testing.T) {
 		}
 	})
 	must(t, err)
-	r.leave()
+	r.leaveMapping()
 	if r.Exits() {
 		t.Error("of a ring that was closed")
 	}

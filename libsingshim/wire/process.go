@@ -22,12 +22,12 @@ type Process int
 
 // Read copies what is at address to dst, all of it or it is an error.
 func (p Process) Read(dst []byte, address uint64) error {
-	return p.move(dst, address, unix.ProcessVMReadv, "read")
+	return p.moveBytes(dst, address, unix.ProcessVMReadv, "read")
 }
 
 // Write copies src to address, all of it or it is an error; then some of it may be there.
 func (p Process) Write(src []byte, address uint64) error {
-	return p.move(src, address, unix.ProcessVMWritev, "write")
+	return p.moveBytes(src, address, unix.ProcessVMWritev, "write")
 }
 
 // piece is how much one thread copies at a time, and hands how many threads copy at most: the
@@ -39,7 +39,7 @@ const (
 
 type mover func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
-func (p Process) move(b []byte, address uint64, how mover, what string) error {
+func (p Process) moveBytes(b []byte, address uint64, how mover, what string) error {
 	if address > math.MaxInt64-uint64(len(b)) {
 		return fmt.Errorf("%s the memory of process %d at %#x: no such address", what, p, address)
 	}

@@ -27,7 +27,7 @@ type HostileError struct{ Reason string }
 
 func (e *HostileError) Error() string { return "the process wrote nonsense to its ring: " + e.Reason }
 
-func hostile(format string, args ...any) error {
+func hostileError(format string, args ...any) error {
 	return &HostileError{fmt.Sprintf(format, args...)}
 }
 
@@ -84,11 +84,11 @@ func Create(o Options) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := open(f, o)
+	r, err := openRing(f, o)
 	if err != nil {
 		return nil, err
 	}
-	h := r.mem.head()
+	h := r.mem.headOf()
 	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
 	return r, nil
 }
@@ -103,19 +103,19 @@ func Adopt(f *os.File, o Options) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := open(os.NewFile(uintptr(fd), "ring"), o)
+	r, err := openRing(os.NewFile(uintptr(fd), "ring"), o)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.adopt(); err != nil {
-		r.leave()
+	if err := r.adoptMemory(); err != nil {
+		r.leaveMapping()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Ring) adopt() error {
-	h := r.mem.head()
+func (r *Ring) adoptMemory() error {
+	h := r.mem.headOf()
 	magic, version := atomic.LoadUint64(&h.magic), atomic.LoadUint32(&h.version)
 	if magic != ringMagic || version != ringVersion {
 		return fmt.Errorf("a ring of version %d is needed, found magic %#x, version %d", ringVersion, magic, version)
@@ -130,7 +130,7 @@ func (r *Ring) adopt() error {
 	r.gates = order & (callsShut | countedShut)
 	r.credits = order & grantsMask / grantOne
 	for i := range r.lanes {
-		head := atomic.LoadUint32(&r.mem.lane(i).head) >> 1
+		head := atomic.LoadUint32(&r.mem.laneAt(i).head) >> 1
 		r.lanes[i].next = head
 		r.lanes[i].release.Store(head)
 	}
@@ -138,8 +138,8 @@ func (r *Ring) adopt() error {
 	return nil
 }
 
-// open maps f, which is the ring's then.
-func open(f *os.File, o Options) (*Ring, error) {
+// openRing maps f, which is the ring's then.
+func openRing(f *os.File, o Options) (*Ring, error) {
 	m, err := mapMemory(f)
 	if err != nil {
 		f.Close()
@@ -162,8 +162,8 @@ func open(f *os.File, o Options) (*Ring, error) {
 // closed, and must not be closed by the caller.
 func (r *Ring) File() *os.File { return r.file }
 
-// enter keeps the mapping until leave. False: it is gone, or about to go.
-func (r *Ring) enter() bool {
+// enterMapping keeps the mapping until leave. False: it is gone, or about to go.
+func (r *Ring) enterMapping() bool {
 	for {
 		n := r.users.Load()
 		if n <= 0 {
@@ -175,7 +175,7 @@ func (r *Ring) enter() bool {
 	}
 }
 
-func (r *Ring) leave() {
+func (r *Ring) leaveMapping() {
 	if r.users.Add(-1) == 0 {
 		// Nothing was written that anybody would miss.
 		_ = r.mem.unmap()
@@ -187,93 +187,93 @@ func (r *Ring) leave() {
 // wait. Messages that were not handled are dropped; Serve returns after the one it is at.
 // It may be called from a handler, and more than once.
 func (r *Ring) Close() {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	if r.closed.Swap(true) {
 		return
 	}
-	atomic.OrUint64(&r.mem.head().order, closedBit)
+	atomic.OrUint64(&r.mem.headOf().order, closedBit)
 	r.wakeAll()
-	r.leave()
+	r.leaveMapping()
 }
 
 // Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller
 // has seen Busy to be nothing with the gate for calls shut.
 func (r *Ring) Detach() {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	if r.closed.Swap(true) {
 		return
 	}
-	r.nudge()
-	r.leave()
+	r.wakeReader()
+	r.leaveMapping()
 }
 
 // Finish makes Serve return, and close the ring, when it has handled what is there: the
 // process has ended, and what it posted counts.
 func (r *Ring) Finish() {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	r.finish.Store(true)
-	r.nudge()
+	r.wakeReader()
 }
 
 // Exits tells whether the process has said that it ends (OpExit), in a message that is handled or will be.
 func (r *Ring) Exits() bool {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return false
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.take() != nil {
+	if r.takeOrder() != nil {
 		return false
 	}
 	waiting := r.backlog[r.next-r.handed:]
 	return r.finish.Load() || slices.ContainsFunc(waiting, func(m message) bool { return m.op == OpExit })
 }
 
-// nudge makes the reader look.
-func (r *Ring) nudge() {
-	atomic.AndUint64(&r.mem.head().order, ^uint64(asleep))
-	wake(r.mem.half(messagesHalf), math.MaxInt32)
+// wakeReader makes the reader look.
+func (r *Ring) wakeReader() {
+	atomic.AndUint64(&r.mem.headOf().order, ^uint64(asleep))
+	wakeWaiters(r.mem.halfOfOrder(messagesHalf), math.MaxInt32)
 }
 
 // wakeAll lets everybody see that the ring was closed.
 func (r *Ring) wakeAll() {
-	r.nudge()
-	wake(r.mem.half(gatesHalf), math.MaxInt32)
-	wake(&r.mem.head().freed, math.MaxInt32)
+	r.wakeReader()
+	wakeWaiters(r.mem.halfOfOrder(gatesHalf), math.MaxInt32)
+	wakeWaiters(&r.mem.headOf().freed, math.MaxInt32)
 	for i := range r.lanes {
 		if unit := r.lanes[i].open.Load(); unit != 0 {
-			a := r.mem.answer(unit)
+			a := r.mem.answerAt(unit)
 			atomic.StoreUint32(&a.state, stateUnanswered)
-			wake(&a.state, math.MaxInt32)
+			wakeWaiters(&a.state, math.MaxInt32)
 		}
-		head := &r.mem.lane(i).head
+		head := &r.mem.laneAt(i).head
 		atomic.AndUint32(head, ^uint32(waitsBit))
-		wake(head, math.MaxInt32)
+		wakeWaiters(head, math.MaxInt32)
 	}
 }
 
 // SetPipe tells the process the inode of the pipe whose read end this server has: when that is closed, the server is gone.
 func (r *Ring) SetPipe(inode uint64) {
-	if r.enter() {
-		atomic.StoreUint64(&r.mem.head().pipe, inode)
-		r.leave()
+	if r.enterMapping() {
+		atomic.StoreUint64(&r.mem.headOf().pipe, inode)
+		r.leaveMapping()
 	}
 }
 
 // SetFault makes every later call of the process return code without asking, for ever.
 func (r *Ring) SetFault(code uint32) {
-	if r.enter() {
-		atomic.StoreUint32(&r.mem.head().fault, code)
-		r.leave()
+	if r.enterMapping() {
+		atomic.StoreUint32(&r.mem.headOf().fault, code)
+		r.leaveMapping()
 	}
 }

@@ -31,13 +31,13 @@ type reader struct {
 // A handler must not wait for anything that another message brings: it keeps the Call and
 // answers later.
 func (r *Ring) Serve(handle func(*Message)) error {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return ErrClosed
 	}
-	defer r.leave()
+	defer r.leaveMapping()
 	for !r.closed.Load() {
 		finish := r.finish.Load() // before: what was posted before it was said, is then seen
-		n, err := r.turn(handle)
+		n, err := r.handleSome(handle)
 		if err != nil {
 			r.Close()
 			return err
@@ -49,14 +49,14 @@ func (r *Ring) Serve(handle func(*Message)) error {
 			r.Close()
 			break
 		}
-		r.await()
+		r.waitForWork()
 	}
 	return nil
 }
 
-// turn takes what is there and handles some of it. It returns how many.
-func (r *Ring) turn(handle func(*Message)) (int, error) {
-	n, err := r.hand()
+// handleSome takes what is there and handles some of it. It returns how many.
+func (r *Ring) handleSome(handle func(*Message)) (int, error) {
+	n, err := r.handBacklog()
 	if err != nil {
 		return 0, err
 	}
@@ -68,9 +68,9 @@ func (r *Ring) turn(handle func(*Message)) (int, error) {
 		}
 		m := &s.messages[i]
 		if m.call {
-			r.publish(m.lane) // from here on the lane is the call's
+			r.publishDone(m.lane) // from here on the lane is the call's
 		}
-		s.m.fill(r, m)
+		s.m.fillFrom(r, m)
 		handle(&s.m)
 		if m.call {
 			continue
@@ -89,20 +89,20 @@ func (r *Ring) turn(handle func(*Message)) (int, error) {
 	r.publishAll()
 	r.mu.Lock()
 	r.handed = 0
-	r.settle()
+	r.freeLanes()
 	r.mu.Unlock()
 	return n, nil
 }
 
-// hand copies the next messages of the backlog to the reader.
-func (r *Ring) hand() (int, error) {
+// handBacklog copies the next messages of the backlog to the reader.
+func (r *Ring) handBacklog() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == len(r.backlog) {
 		if r.backlog, r.next = r.backlog[:0], 0; cap(r.backlog) > 1<<16 {
 			r.backlog = nil
 		}
-		if err := r.take(); err != nil {
+		if err := r.takeOrder(); err != nil {
 			return 0, err
 		}
 	} else if r.broken != nil {
@@ -116,13 +116,13 @@ func (r *Ring) hand() (int, error) {
 
 func (r *Ring) publishAll() {
 	for _, i := range r.serving.touched {
-		r.publish(i)
+		r.publishDone(i)
 	}
 	r.serving.touched = r.serving.touched[:0]
 }
 
-// publish gives back the room of the lane's messages that are done, and wakes who waits for it.
-func (r *Ring) publish(i int) {
+// publishDone gives back the room of the lane's messages that are done, and wakes who waits for it.
+func (r *Ring) publishDone(i int) {
 	if r.lanes[i].touched {
 		r.lanes[i].touched = false
 		r.freeTo(i, r.lanes[i].release.Load())
@@ -130,14 +130,14 @@ func (r *Ring) publish(i int) {
 }
 
 func (r *Ring) freeTo(i int, position uint32) {
-	word := &r.mem.lane(i).head
+	word := &r.mem.laneAt(i).head
 	if atomic.SwapUint32(word, position<<1)&waitsBit != 0 {
-		wake(word, 1)
+		wakeWaiters(word, 1)
 	}
 }
 
-// settle makes lanes free whose owners are gone. The caller holds mu and handles no message.
-func (r *Ring) settle() {
+// freeLanes makes lanes free whose owners are gone. The caller holds mu and handles no message.
+func (r *Ring) freeLanes() {
 	if len(r.leaving) == 0 || r.next != len(r.backlog) {
 		return
 	}
@@ -152,7 +152,7 @@ func (r *Ring) settle() {
 		l.leaving = false
 		freed = true
 		l.release.Store(l.next)
-		head := r.mem.lane(i)
+		head := r.mem.laneAt(i)
 		atomic.StoreUint32(&head.inside, 0)
 		atomic.StoreUint32(&head.tail, l.next)
 		r.freeTo(i, l.next)
@@ -160,21 +160,21 @@ func (r *Ring) settle() {
 	}
 	r.leaving = rest
 	if freed {
-		atomic.AddUint32(&r.mem.head().freed, 1)
-		wake(&r.mem.head().freed, lanes)
+		atomic.AddUint32(&r.mem.headOf().freed, 1)
+		wakeWaiters(&r.mem.headOf().freed, lanes)
 	}
 }
 
 // isWanted tells whether there is something to do.
 func (r *Ring) isWanted() bool {
-	h := r.mem.head()
+	h := r.mem.headOf()
 	return atomic.LoadUint64(&h.order)&lastMask != 0 || r.closed.Load() || r.finish.Load() || r.isLeft()
 }
 
 func (r *Ring) isLeft() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if atomic.LoadUint32(&r.mem.head().left) != r.left || r.broken != nil || r.next != len(r.backlog) {
+	if atomic.LoadUint32(&r.mem.headOf().left) != r.left || r.broken != nil || r.next != len(r.backlog) {
 		return true
 	}
 	for _, i := range r.leaving {
@@ -185,11 +185,11 @@ func (r *Ring) isLeft() bool {
 	return false
 }
 
-// await returns when there is something to do, or after a second. It looks for a while first,
+// waitForWork returns when there is something to do, or after a second. It looks for a while first,
 // as long as looking was worth it lately.
-func (r *Ring) await() {
+func (r *Ring) waitForWork() {
 	s := &r.serving
-	word := &r.mem.head().order
+	word := &r.mem.headOf().order
 	if s.spin > 0 {
 		for since := time.Now(); time.Since(since) < s.spin; runtime.Gosched() {
 			for range 64 {
@@ -204,7 +204,7 @@ func (r *Ring) await() {
 	// Said to be asleep before looking once more: who comes now wakes, or was seen.
 	old := atomic.OrUint64(word, asleep)
 	if old&lastMask == 0 && !r.isWanted() {
-		wait(r.mem.half(messagesHalf), uint32(old|asleep))
+		waitForWord(r.mem.halfOfOrder(messagesHalf), uint32(old|asleep))
 	}
 	atomic.AndUint64(word, ^uint64(asleep))
 }

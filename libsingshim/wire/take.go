@@ -28,30 +28,30 @@ const maxUnits = lanes * laneUnits
 // maxKeys bounds what a process makes the server remember.
 const maxKeys = 1 << 16
 
-// take moves what is in the order to the backlog. The caller holds mu. An error is final: it
+// takeOrder moves what is in the order to the backlog. The caller holds mu. An error is final: it
 // is also in broken.
-func (r *Ring) take() error {
+func (r *Ring) takeOrder() error {
 	if r.broken != nil {
 		return r.broken
 	}
 	if r.broken = r.tryTake(); r.broken != nil {
-		r.nudge()
+		r.wakeReader()
 	}
 	return r.broken
 }
 
 func (r *Ring) tryTake() error {
 	// Before the order: what was put into it from a lane that was left is in it by now.
-	if left := atomic.LoadUint32(&r.mem.head().left); left != r.left {
+	if left := atomic.LoadUint32(&r.mem.headOf().left); left != r.left {
 		r.left = left
 		for i := range r.lanes {
-			if atomic.LoadUint32(&r.mem.lane(i).state)&leftBit != 0 && !r.lanes[i].leaving {
+			if atomic.LoadUint32(&r.mem.laneAt(i).state)&leftBit != 0 && !r.lanes[i].leaving {
 				r.lanes[i].leaving = true
 				r.leaving = append(r.leaving, i)
 			}
 		}
 	}
-	word := &r.mem.head().order
+	word := &r.mem.headOf().order
 	old := atomic.LoadUint64(word)
 	if old&lastMask != 0 {
 		old = atomic.AndUint64(word, ^uint64(lastMask))
@@ -59,13 +59,13 @@ func (r *Ring) tryTake() error {
 	if err := r.checkGates(old); err != nil || old&lastMask == 0 {
 		return err
 	}
-	units, err := r.chain(uint32(old & lastMask))
+	units, err := r.chainOf(uint32(old & lastMask))
 	if err != nil {
 		return err
 	}
 	before := r.counted
 	for _, unit := range slices.Backward(units) {
-		m, err := r.read(unit)
+		m, err := r.readRecord(unit)
 		if err != nil {
 			return err
 		}
@@ -80,39 +80,39 @@ func (r *Ring) tryTake() error {
 // checkGates compares what the process should not have changed in order.
 func (r *Ring) checkGates(order uint64) error {
 	if gates := order & (callsShut | countedShut); gates != r.gates {
-		return hostile("gates are %#x and should be %#x", gates, r.gates)
+		return hostileError("gates are %#x and should be %#x", gates, r.gates)
 	}
 	if order&closedBit != 0 && !r.closed.Load() {
-		return hostile("it closed the ring")
+		return hostileError("it closed the ring")
 	}
 	credits := order & grantsMask / grantOne
 	if credits > r.credits {
-		return hostile("%d grants, of %d", credits, r.credits)
+		return hostileError("%d grants, of %d", credits, r.credits)
 	}
 	r.credits = credits
 	if rest := order &^ uint64(lastMask|asleep|callsShut|countedShut|closedBit|grantsMask); rest != 0 {
-		return hostile("order has bits %#x", rest)
+		return hostileError("order has bits %#x", rest)
 	}
 	return nil
 }
 
-// chain returns the units from the latest message to the first.
-func (r *Ring) chain(unit uint32) ([]uint32, error) {
+// chainOf returns the units from the latest message to the first.
+func (r *Ring) chainOf(unit uint32) ([]uint32, error) {
 	units := r.units[:0]
 	var mark uint32 // one of units: who meets it again goes round
 	for unit != 0 {
 		if unit < firstUnit || unit >= firstUnit+maxUnits {
-			return nil, hostile("a message at unit %d, where no lane is", unit)
+			return nil, hostileError("a message at unit %d, where no lane is", unit)
 		}
 		// The second is for links that change while they are followed.
 		if unit == mark || len(units) == maxUnits {
-			return nil, hostile("messages are in a circle")
+			return nil, hostileError("messages are in a circle")
 		}
 		if n := len(units); n&(n-1) == 0 {
 			mark = unit
 		}
 		units = append(units, unit)
-		unit = atomic.LoadUint32(&r.mem.record(unit).prev)
+		unit = atomic.LoadUint32(&r.mem.recordAt(unit).prev)
 	}
 	if r.units = units; cap(units) > 1<<16 {
 		r.units = nil
@@ -120,16 +120,16 @@ func (r *Ring) chain(unit uint32) ([]uint32, error) {
 	return units, nil
 }
 
-// read reads the record at a unit of a lane, and expects it to be the lane's next.
-func (r *Ring) read(unit uint32) (message, error) {
-	h := r.mem.record(unit)
+// readRecord reads the record at a unit of a lane, and expects it to be the lane's next.
+func (r *Ring) readRecord(unit uint32) (message, error) {
+	h := r.mem.recordAt(unit)
 	position := atomic.LoadUint32(&h.position)
 	flagsCounts := atomic.LoadUint32(&h.flagsCounts)
 	size, bulk, room := atomic.LoadUint32(&h.size), atomic.LoadUint32(&h.bulk), atomic.LoadUint32(&h.room)
 	flags, counts := flagsCounts&0xffff, flagsCounts>>16
 
 	if flags&^flagCall != 0 || counts > countsMax || size > sizeMax || bulk > recordUnits*unitSize || room > recordUnits*unitSize {
-		return message{}, hostile("a message with flags %#x, %d counts and %d, %d and %d bytes", flags, counts, size, bulk, room)
+		return message{}, hostileError("a message with flags %#x, %d counts and %d, %d and %d bytes", flags, counts, size, bulk, room)
 	}
 	// No sum can overflow: each part was bounded.
 	call := flags&flagCall != 0
@@ -140,7 +140,7 @@ func (r *Ring) read(unit uint32) (message, error) {
 	args := counts*countSize + (size+7)&^7
 	units := (front + max(args+bulk, room) + unitSize - 1) / unitSize
 	if units > recordUnits {
-		return message{}, hostile("a message of %d units", units)
+		return message{}, hostileError("a message of %d units", units)
 	}
 
 	i := int(unit-firstUnit) / laneUnits
@@ -152,14 +152,14 @@ func (r *Ring) read(unit uint32) (message, error) {
 	end := (begin + units) & positionMask
 	switch {
 	case position != begin || (unit-firstUnit)%laneUnits != begin%laneUnits:
-		return message{}, hostile("lane %d: a message at position %d, unit %d, where %d is next", i, position, unit, begin)
+		return message{}, hostileError("lane %d: a message at position %d, unit %d, where %d is next", i, position, unit, begin)
 	case l.open.Load() != 0:
-		return message{}, hostile("lane %d: a message while a call waits", i)
+		return message{}, hostileError("lane %d: a message while a call waits", i)
 	case (end-l.release.Load())&positionMask > laneUnits:
-		return message{}, hostile("lane %d: more messages than it has room", i)
+		return message{}, hostileError("lane %d: more messages than it has room", i)
 	}
 	body := unit*unitSize + front
-	if err := r.tally(body, counts); err != nil {
+	if err := r.addCounts(body, counts); err != nil {
 		return message{}, err
 	}
 	l.next = end
@@ -175,12 +175,12 @@ func (r *Ring) read(unit uint32) (message, error) {
 	}, nil
 }
 
-// tally adds the counts at an offset.
-func (r *Ring) tally(offset, n uint32) error {
+// addCounts adds the counts at an offset.
+func (r *Ring) addCounts(offset, n uint32) error {
 	for i := range n {
-		key, by := r.mem.count(offset + i*countSize)
+		key, by := r.mem.countAt(offset + i*countSize)
 		if _, known := r.counts[key]; !known && len(r.counts) == maxKeys {
-			return hostile("it counts for more than %d keys", maxKeys)
+			return hostileError("it counts for more than %d keys", maxKeys)
 		}
 		r.counts[key] += uint64(by)
 	}

@@ -17,8 +17,8 @@ import (
 
 var errNobody = errors.New("request came without a caller") // a server without a gate
 
-// daemon admits root and SlurmUser.
-func (s *Server) daemon(ctx context.Context, what string) (munge.Caller, error) {
+// admitDaemon admits root and SlurmUser.
+func (s *Server) admitDaemon(ctx context.Context, what string) (munge.Caller, error) {
 	caller, ok := munge.CallerOf(ctx)
 	switch {
 	case !ok:
@@ -29,8 +29,8 @@ func (s *Server) daemon(ctx context.Context, what string) (munge.Caller, error) 
 	return caller, nil
 }
 
-// operator admits operators.
-func (s *Server) operator(ctx context.Context, what string) (munge.Caller, error) {
+// admitOperator admits operators.
+func (s *Server) admitOperator(ctx context.Context, what string) (munge.Caller, error) {
 	caller, ok := munge.CallerOf(ctx)
 	if !ok {
 		return caller, errNobody
@@ -42,8 +42,8 @@ func (s *Server) operator(ctx context.Context, what string) (munge.Caller, error
 	return caller, err
 }
 
-// owner admits the job's owner and operators.
-func (s *Server) owner(ctx context.Context, what, job string) (munge.Caller, error) {
+// admitOwner admits the job's owner and operators.
+func (s *Server) admitOwner(ctx context.Context, what, job string) (munge.Caller, error) {
 	caller, ok := munge.CallerOf(ctx)
 	if !ok {
 		return caller, errNobody
@@ -62,9 +62,9 @@ func (s *Server) owner(ctx context.Context, what, job string) (munge.Caller, err
 	return caller, err
 }
 
-// visible returns the checkpoints of a job, or of all, that the caller may see. A job of
+// visibleCheckpoints returns the checkpoints of a job, or of all, that the caller may see. A job of
 // which he may see none is refused, if there are some.
-func (s *Server) visible(ctx context.Context, what, job string) ([]*rpc.Checkpoint, error) {
+func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*rpc.Checkpoint, error) {
 	caller, ok := munge.CallerOf(ctx)
 	if !ok {
 		return nil, errNobody
@@ -94,11 +94,11 @@ func (s *Server) visible(ctx context.Context, what, job string) ([]*rpc.Checkpoi
 	return own, nil
 }
 
-// named returns the checkpoints of those names, or with none all that the caller may see.
+// namedCheckpoints returns the checkpoints of those names, or with none all that the caller may see.
 // All must exist and be visible.
-func (s *Server) named(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
+func (s *Server) namedCheckpoints(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
 	if len(names) == 0 {
-		return s.visible(ctx, what, "")
+		return s.visibleCheckpoints(ctx, what, "")
 	}
 	if len(names) > maxNames {
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%s: %d checkpoints named, at most %d at once", what, len(names), maxNames)
@@ -111,7 +111,7 @@ func (s *Server) named(ctx context.Context, what string, names []string) ([]*rpc
 			return nil, err
 		}
 		if _, ok := lists[job]; !ok {
-			if lists[job], err = s.visible(ctx, what, job); err != nil {
+			if lists[job], err = s.visibleCheckpoints(ctx, what, job); err != nil {
 				return nil, err
 			}
 		}
@@ -132,10 +132,10 @@ func shownTo(c *rpc.Checkpoint, uid uint32) bool {
 	return c.GetUid() == uid && (c.GetProblem() == "" || c.GetUser() != "")
 }
 
-// trusted is named, for what is done to contents: of a checkpoint that is damaged nobody is
+// wholeCheckpoints is named, for what is done to contents: of a checkpoint that is damaged nobody is
 // sure whose it is.
-func (s *Server) trusted(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
-	list, err := s.named(ctx, what, names)
+func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
+	list, err := s.namedCheckpoints(ctx, what, names)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// relay runs work and sends its progress, then its result. A reader that is slow, or
+// relayProgress runs work and sends its progress, then its result. A reader that is slow, or
 // gone, holds up nothing: of what it has not taken yet, only the latest is kept.
-func relay(stream grpc.ServerStreamingServer[rpc.Progress], work func(progress func(*rpc.Progress)) (*rpc.Progress, error)) error {
+func relayProgress(stream grpc.ServerStreamingServer[rpc.Progress], work func(progress func(*rpc.Progress)) (*rpc.Progress, error)) error {
 	latest := make(chan *rpc.Progress, 1)
 	var mu sync.Mutex // of those who put into latest
 	put := func(p *rpc.Progress) {
@@ -69,8 +69,8 @@ type sender struct {
 
 var zeros [pieceSize]byte
 
-// file sends one. Pieces of zeros are left out.
-func (s *sender) file(name string, size int64, content io.Reader) error {
+// sendFile sends one. Pieces of zeros are left out.
+func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	first := &rpc.ExportPiece{File: name, Size: size}
 	if !s.began {
 		s.began, first.Total = true, s.total
@@ -111,9 +111,9 @@ type shared[T any] struct {
 	coming chan struct{} // closed when the one under way has come
 }
 
-// get returns an answer that is fresh. f is called with a context that does not end with
+// freshAnswer returns an answer that is fresh. f is called with a context that does not end with
 // ctx: others may wait for it.
-func (s *shared[T]) get(ctx context.Context, f func(context.Context) T) (T, error) {
+func (s *shared[T]) freshAnswer(ctx context.Context, f func(context.Context) T) (T, error) {
 	for {
 		s.mu.Lock()
 		if s.coming == nil {

@@ -50,12 +50,12 @@ func New(opt Options) *Server {
 // NewServer returns what listens on proxyd's port. The caller serves and stops it.
 func NewServer(opt Options, coder munge.Coder) *grpc.Server {
 	s := New(opt)
-	return rpc.NewServer(&munge.Gate{Node: opt.Node, Coder: coder, Limits: s.limits}, s)
+	return rpc.NewServer(&munge.Gate{Node: opt.Node, Coder: coder, Limits: s.limitsOf}, s)
 }
 
-// limits keeps one user from filling the daemon's memory; daemons send large bodies, many
+// limitsOf keeps one user from filling the daemon's memory; daemons send large bodies, many
 // at once.
-func (s *Server) limits(c munge.Caller) munge.Limits {
+func (s *Server) limitsOf(c munge.Caller) munge.Limits {
 	if s.people.isDaemon(c.UID) {
 		return munge.Limits{Bytes: 16 << 20}
 	}
@@ -64,7 +64,7 @@ func (s *Server) limits(c munge.Caller) munge.Limits {
 
 // Ping implements rpc.ProxydServer, as all below.
 func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, error) {
-	if _, err := s.daemon(ctx, "ping"); err != nil {
+	if _, err := s.admitDaemon(ctx, "ping"); err != nil {
 		return nil, rpc.Status(err)
 	}
 	return &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}, nil
@@ -73,7 +73,7 @@ func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, 
 // Phase is one step of another node's checkpoint or restore.
 func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
 	reply, err := func() (*rpc.PhaseReply, error) {
-		caller, err := s.daemon(ctx, "phase")
+		caller, err := s.admitDaemon(ctx, "phase")
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseRe
 // Doctor looks at this node. Whoever asks while another look is under way, or right after
 // it, gets the same.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
-	findings, err := s.doctor.get(ctx, s.opt.Doctor)
+	findings, err := s.doctor.freshAnswer(ctx, s.opt.Doctor)
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
@@ -103,7 +103,7 @@ func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorR
 // Show tells all there is to know of a job.
 func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Job, error) {
 	job, err := func() (*rpc.Job, error) {
-		if _, err := s.owner(ctx, "show", req.GetJob()); err != nil {
+		if _, err := s.admitOwner(ctx, "show", req.GetJob()); err != nil {
 			return nil, err
 		}
 		return s.opt.Conductor.Show(ctx, req.GetJob())
@@ -114,7 +114,7 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Job, erro
 // Checkpoint makes one.
 func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
 	ctx := stream.Context()
-	caller, err := s.owner(ctx, "checkpoint", req.GetJob())
+	caller, err := s.admitOwner(ctx, "checkpoint", req.GetJob())
 	if err != nil {
 		return rpc.Status(err)
 	}
@@ -123,7 +123,7 @@ func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStream
 		return rpc.Status(err)
 	}
 	s.opt.Log.Info("checkpoint asked for", "job", req.GetJob(), "uid", caller.UID, "reason", reason)
-	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+	return relayProgress(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
 		c, err := s.opt.Conductor.Checkpoint(ctx, &rpc.CheckpointRequest{Job: req.GetJob(), Reason: reason, Stands: req.GetStands()}, progress)
 		return &rpc.Progress{Result: &rpc.Progress_Checkpoint{Checkpoint: c}}, err
 	})
@@ -131,7 +131,7 @@ func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStream
 
 // RunOn has a job run on that stands still after a checkpoint.
 func (s *Server) RunOn(ctx context.Context, req *rpc.RunOnRequest) (*rpc.RunOnReply, error) {
-	if _, err := s.owner(ctx, "run on", req.GetJob()); err != nil {
+	if _, err := s.admitOwner(ctx, "run on", req.GetJob()); err != nil {
 		return nil, rpc.Status(err)
 	}
 	return &rpc.RunOnReply{}, rpc.Status(s.opt.Conductor.RunOn(ctx, req.GetJob()))
@@ -139,7 +139,7 @@ func (s *Server) RunOn(ctx context.Context, req *rpc.RunOnRequest) (*rpc.RunOnRe
 
 // Checkpoints lists what the caller may see.
 func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (*rpc.CheckpointsReply, error) {
-	list, err := s.visible(ctx, "checkpoints", req.GetJob())
+	list, err := s.visibleCheckpoints(ctx, "checkpoints", req.GetJob())
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
@@ -149,7 +149,7 @@ func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (
 // Verify reads checkpoints back.
 func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
 	ctx := stream.Context()
-	list, err := s.named(ctx, "verify", req.GetCheckpoints())
+	list, err := s.namedCheckpoints(ctx, "verify", req.GetCheckpoints())
 	if err != nil {
 		return rpc.Status(err)
 	}
@@ -159,7 +159,7 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 			ids = append(ids, c.GetId())
 		}
 	}
-	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+	return relayProgress(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
 		r, err := s.opt.Conductor.Verify(ctx, ids, progress)
 		return &rpc.Progress{Result: &rpc.Progress_Verified{Verified: r}}, err
 	})
@@ -168,7 +168,7 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 // GC deletes what is old.
 func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
 	ctx := stream.Context()
-	caller, err := s.operator(ctx, "gc")
+	caller, err := s.admitOperator(ctx, "gc")
 	if err != nil {
 		return rpc.Status(err)
 	}
@@ -178,7 +178,7 @@ func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Pr
 	if !req.GetDryRun() {
 		s.opt.Log.Info("collection asked for", "uid", caller.UID)
 	}
-	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+	return relayProgress(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
 		r, err := s.opt.Conductor.GC(ctx, req, progress)
 		return &rpc.Progress{Result: &rpc.Progress_Collected{Collected: r}}, err
 	})
@@ -194,7 +194,7 @@ func (s *Server) Delete(ctx context.Context, req *rpc.DeleteRequest) (*rpc.Delet
 		if len(req.GetCheckpoints()) == 0 {
 			return nil, rpc.Errorf(rpc.ErrInvalid, "delete: no checkpoint is named")
 		}
-		list, err := s.trusted(ctx, "delete", req.GetCheckpoints())
+		list, err := s.wholeCheckpoints(ctx, "delete", req.GetCheckpoints())
 		if err != nil {
 			return nil, err
 		}
@@ -213,10 +213,10 @@ func (s *Server) Delete(ctx context.Context, req *rpc.DeleteRequest) (*rpc.Delet
 // Export sends a checkpoint's files.
 func (s *Server) Export(req *rpc.ExportRequest, stream grpc.ServerStreamingServer[rpc.ExportPiece]) error {
 	ctx := stream.Context()
-	list, err := s.trusted(ctx, "export", []string{req.GetCheckpoint()})
+	list, err := s.wholeCheckpoints(ctx, "export", []string{req.GetCheckpoint()})
 	if err != nil {
 		return rpc.Status(err)
 	}
 	out := &sender{stream: stream, total: list[0].GetLogical()}
-	return rpc.Status(s.opt.Conductor.Export(ctx, list[0].GetId(), out.file))
+	return rpc.Status(s.opt.Conductor.Export(ctx, list[0].GetId(), out.sendFile))
 }

@@ -63,7 +63,7 @@ type Barrier struct {
 func New(n int, comms ...Communicator) *Barrier {
 	b := &Barrier{ranks: make([]rank, n), unshut: n, book: newBook()}
 	for _, c := range comms {
-		b.enter(c)
+		b.enterComm(c)
 	}
 	return b
 }
@@ -75,16 +75,16 @@ func (b *Barrier) Step(e Event) Effects {
 	if b.phase >= found {
 		return out
 	}
-	if f := b.take(e, &out); f != nil {
+	if f := b.takeEvent(e, &out); f != nil {
 		b.phase = failed
 		return Effects{Failed: f}
 	}
-	b.decide(&out)
+	b.decideNext(&out)
 	return out
 }
 
-// take enters what happened. Only what follows from this one event alone is decided here.
-func (b *Barrier) take(e Event, out *Effects) *Failure {
+// takeEvent enters what happened. Only what follows from this one event alone is decided here.
+func (b *Barrier) takeEvent(e Event, out *Effects) *Failure {
 	switch e := e.(type) {
 	case Start:
 		if b.phase == idle {
@@ -92,25 +92,25 @@ func (b *Barrier) take(e Event, out *Effects) *Failure {
 		}
 	case Met:
 		for _, c := range e.Rendezvous.Makes {
-			b.enter(c)
+			b.enterComm(c)
 		}
 		b.meetings = append(b.meetings, meeting{e.Rendezvous, e.Begun})
 	case Created:
 		b.meetings = slices.DeleteFunc(b.meetings, func(m meeting) bool { return m.ID == e.ID })
 	case Aborted:
-		b.abort(e.Comm, out)
+		b.abortComm(e.Comm, out)
 	case Tick:
-		b.nudge(out)
+		b.allowStep(out)
 	case Deadline:
-		return b.overdue()
+		return b.overdueFailure()
 	default:
-		return b.hear(e)
+		return b.takeReport(e)
 	}
 	return nil
 }
 
-// hear enters what a rank reports.
-func (b *Barrier) hear(e Event) *Failure {
+// takeReport enters what a rank reports.
+func (b *Barrier) takeReport(e Event) *Failure {
 	var who Rank
 	var counts []Count
 	switch e := e.(type) {
@@ -136,13 +136,13 @@ func (b *Barrier) hear(e Event) *Failure {
 		who = e.Rank
 	}
 	if who < 0 || int(who) >= len(b.ranks) {
-		return broken(who, "does not exist")
+		return brokenReport(who, "does not exist")
 	}
 	r := &b.ranks[who]
 	if r.ended {
 		return nil
 	}
-	if f := b.count(who, counts); f != nil {
+	if f := b.enterCounts(who, counts); f != nil {
 		return f
 	}
 	switch e := e.(type) {
@@ -159,19 +159,19 @@ func (b *Barrier) hear(e Event) *Failure {
 			r.holds = r.withdrawing > 0
 		}
 	case Reading:
-		b.answered(r, reading)
+		b.noteAnswer(r, reading)
 	case Drained:
-		b.answered(r, draining)
+		b.noteAnswer(r, draining)
 	case CallsShut:
-		b.answered(r, sealing)
+		b.noteAnswer(r, sealing)
 	case Stuck:
-		return &Failure{Why: RankStuck, Text: list("rank", []Rank{who}) + " cannot be captured: " + e.Reason, Ranks: []Rank{who}}
+		return &Failure{Why: RankStuck, Text: listOf("rank", []Rank{who}) + " cannot be captured: " + e.Reason, Ranks: []Rank{who}}
 	case Died:
-		return &Failure{Why: RankDied, Text: list("rank", []Rank{who}) + " died", Ranks: []Rank{who}}
+		return &Failure{Why: RankDied, Text: listOf("rank", []Rank{who}) + " died", Ranks: []Rank{who}}
 	case Destroyed:
-		return b.leave(who, e.Comm, e.Member)
+		return b.leaveComm(who, e.Comm, e.Member)
 	case Ended:
-		return b.end(who)
+		return b.endRank(who)
 	}
 	return nil
 }
@@ -184,79 +184,79 @@ func (b *Barrier) gateShut(r *rank) {
 	}
 }
 
-// answered notes the answer of a rank to what phase p asks of all.
-func (b *Barrier) answered(r *rank, p phase) {
+// noteAnswer notes the answer of a rank to what phase p asks of all.
+func (b *Barrier) noteAnswer(r *rank, p phase) {
 	if b.phase == p && r.owes {
 		r.owes = false
 		b.owing--
 	}
 }
 
-// end notes that a rank issues nothing any more. It owes nothing and holds nothing.
-func (b *Barrier) end(who Rank) *Failure {
+// endRank notes that a rank issues nothing any more. It owes nothing and holds nothing.
+func (b *Barrier) endRank(who Rank) *Failure {
 	r := &b.ranks[who]
 	b.gateShut(r)
-	b.answered(r, b.phase)
+	b.noteAnswer(r, b.phase)
 	b.unrevoke -= r.withdrawing
 	r.withdrawing, r.holds, r.ended = 0, false, true
-	return b.finish(r.sides)
+	return b.finishSides(r.sides)
 }
 
-// abort forgets the counts of a broken communicator: nobody has to catch up there.
+// abortComm forgets the counts of a broken communicator: nobody has to catch up there.
 // Those who were told to must not use it as a reason to go on for ever.
-func (b *Barrier) abort(c Comm, out *Effects) {
-	for _, who := range b.drop(c) {
+func (b *Barrier) abortComm(c Comm, out *Effects) {
+	for _, who := range b.dropComm(c) {
 		if b.phase == chasing && !b.ranks[who].ended {
-			b.withdraw(who, out)
-			b.touch(who) // what it still has to catch up elsewhere it is told anew
+			b.withdrawPermissions(who, out)
+			b.noteChange(who) // what it still has to catch up elsewhere it is told anew
 		}
 	}
 }
 
-// withdraw takes every permission from a rank.
-func (b *Barrier) withdraw(who Rank, out *Effects) {
+// withdrawPermissions takes every permission from a rank.
+func (b *Barrier) withdrawPermissions(who Rank, out *Effects) {
 	b.ranks[who].holds = true
 	b.ranks[who].withdrawing++
 	b.unrevoke++
 	out.Withdraw = append(out.Withdraw, who)
 }
 
-// decide says what follows from all that is known.
-func (b *Barrier) decide(out *Effects) {
+// decideNext says what follows from all that is known.
+func (b *Barrier) decideNext(out *Effects) {
 	if b.phase == closing && b.unshut == 0 {
 		b.phase = chasing
 	}
 	if b.phase == chasing {
-		b.raise(out)
-		b.begin(out, func(m meeting) bool {
+		b.raiseTargets(out)
+		b.beginCreations(out, func(m meeting) bool {
 			return slices.ContainsFunc(m.Ranks, func(r Rank) bool { return b.ranks[r].behind > 0 })
 		})
-		if b.level(out) {
+		if b.isLevel(out) {
 			b.phase = reading
-			b.ask(out)
+			b.askRanks(out)
 		}
 	}
 	for b.phase >= reading && b.phase < found && b.owing == 0 {
 		b.phase++
-		b.ask(out)
+		b.askRanks(out)
 	}
 }
 
-// raise tells those whose targets changed.
-func (b *Barrier) raise(out *Effects) {
+// raiseTargets tells those whose targets changed.
+func (b *Barrier) raiseTargets(out *Effects) {
 	slices.Sort(b.changed)
 	for _, who := range b.changed {
 		r := &b.ranks[who]
 		r.dirty = false
-		if targets := b.targets(r); len(targets) > 0 {
+		if targets := b.targetsOf(r); len(targets) > 0 {
 			out.Raise = append(out.Raise, Raise{who, targets})
 		}
 	}
 	b.changed = b.changed[:0]
 }
 
-// begin begins those of the held creations that are to.
-func (b *Barrier) begin(out *Effects, which func(meeting) bool) {
+// beginCreations begins those of the held creations that are to.
+func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	for i, m := range b.meetings {
 		if !m.begun && which(m) {
 			b.meetings[i].begun = true
@@ -265,10 +265,10 @@ func (b *Barrier) begin(out *Effects, which func(meeting) bool) {
 	}
 }
 
-// nudge lets everyone go one step further than the counts ask for: the host code of a
+// allowStep lets everyone go one step further than the counts ask for: the host code of a
 // rank that is behind waits for one that is not. Nothing is nudged that may go anyway,
 // or while an answer is due.
-func (b *Barrier) nudge(out *Effects) {
+func (b *Barrier) allowStep(out *Effects) {
 	if b.phase != chasing || b.lag == 0 || b.unrevoke > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return
 	}
@@ -278,25 +278,25 @@ func (b *Barrier) nudge(out *Effects) {
 			out.Nudge = append(out.Nudge, Rank(i))
 		}
 	}
-	b.begin(out, func(meeting) bool { return true })
+	b.beginCreations(out, func(meeting) bool { return true })
 }
 
-// level says whether all counts are equal and must stay so: no creation is on the way, and
+// isLevel says whether all counts are equal and must stay so: no creation is on the way, and
 // nobody holds a permission that it could still use. It withdraws those that are held.
-func (b *Barrier) level(out *Effects) bool {
+func (b *Barrier) isLevel(out *Effects) bool {
 	if b.lag > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return false
 	}
 	for i := range b.ranks {
 		if r := &b.ranks[i]; r.holds && r.withdrawing == 0 {
-			b.withdraw(Rank(i), out)
+			b.withdrawPermissions(Rank(i), out)
 		}
 	}
 	return b.unrevoke == 0
 }
 
-// ask asks all ranks for what belongs to the phase that has just begun.
-func (b *Barrier) ask(out *Effects) {
+// askRanks asks all ranks for what belongs to the phase that has just begun.
+func (b *Barrier) askRanks(out *Effects) {
 	switch b.phase {
 	case reading:
 		out.Read = true

@@ -46,72 +46,72 @@ func newBook() book {
 	return book{comms: make(map[Comm]*group), sideOf: make(map[Key]int)}
 }
 
-// enter makes a communicator known. One that is known stays as it is.
-func (b *Barrier) enter(c Communicator) {
+// enterComm makes a communicator known. One that is known stays as it is.
+func (b *Barrier) enterComm(c Communicator) {
 	if b.comms[c.Comm] == nil {
 		b.comms[c.Comm] = &group{ranks: c.Members, left: make([]bool, len(c.Members))}
 	}
 }
 
-// behind says whether a side is below the maximum of its line.
-func (b *Barrier) behind(s int) bool {
+// isBehind says whether a side is below the maximum of its line.
+func (b *Barrier) isBehind(s int) bool {
 	l := b.lines[b.sides[s].line]
 	return b.sides[s].n < l.max && !b.comms[l.comm].aborted
 }
 
-// count enters the numbers that a rank reports. Nothing that comes from a shim is believed
+// enterCounts enters the numbers that a rank reports. Nothing that comes from a shim is believed
 // unless it can be true.
-func (b *Barrier) count(who Rank, counts []Count) *Failure {
+func (b *Barrier) enterCounts(who Rank, counts []Count) *Failure {
 	for _, c := range counts {
 		s, known := b.sideOf[c.Key]
 		if !known {
-			if f := b.check(who, c.Key); f != nil {
+			if f := b.checkKey(who, c.Key); f != nil {
 				return f
 			}
 			if c.N == 0 {
 				continue
 			}
-			s = b.open(c.Key)
+			s = b.openLine(c.Key)
 		}
 		switch side := b.sides[s]; {
 		case side.rank != who:
-			return broken(who, "counts for rank %d: %v", side.rank, c.Key)
+			return brokenReport(who, "counts for rank %d: %v", side.rank, c.Key)
 		case c.N < side.n:
-			return broken(who, "counts backwards: %v from %d to %d", c.Key, side.n, c.N)
+			return brokenReport(who, "counts backwards: %v from %d to %d", c.Key, side.n, c.N)
 		case c.N == side.n:
 			continue
 		case side.final:
-			return broken(who, "issues on a communicator that it left: %v", c.Key)
+			return brokenReport(who, "issues on a communicator that it left: %v", c.Key)
 		case b.phase >= reading:
-			return broken(who, "issued past a shut gate: %v from %d to %d", c.Key, side.n, c.N)
+			return brokenReport(who, "issued past a shut gate: %v from %d to %d", c.Key, side.n, c.N)
 		}
-		if f := b.grow(s, c.N); f != nil {
+		if f := b.growCount(s, c.N); f != nil {
 			return f
 		}
 	}
 	return nil
 }
 
-// check says whether a rank can have a number of that name.
-func (b *Barrier) check(who Rank, k Key) *Failure {
+// checkKey says whether a rank can have a number of that name.
+func (b *Barrier) checkKey(who Rank, k Key) *Failure {
 	c := b.comms[k.Comm]
 	inside := func(i int32) bool { return i >= 0 && int(i) < len(c.ranks) }
 	switch {
 	case c == nil:
-		return broken(who, "counts on a communicator that nobody created: %v", k)
+		return brokenReport(who, "counts on a communicator that nobody created: %v", k)
 	case k.Kind > Recv || k.Kind == Collective && k.Peer != 0 || !inside(k.Member) || !inside(k.Peer):
-		return broken(who, "counts what does not exist: %v", k)
+		return brokenReport(who, "counts what does not exist: %v", k)
 	case c.ranks[k.Member] != who:
-		return broken(who, "counts for rank %d: %v", c.ranks[k.Member], k)
+		return brokenReport(who, "counts for rank %d: %v", c.ranks[k.Member], k)
 	}
 	return nil
 }
 
-// open begins the line of a number and returns its side.
-func (b *Barrier) open(k Key) int {
+// openLine begins the line of a number and returns its side.
+func (b *Barrier) openLine(k Key) int {
 	c := b.comms[k.Comm]
-	l := entry{line: k.line()}
-	for _, key := range l.keys(len(c.ranks)) {
+	l := entry{line: k.lineOf()}
+	for _, key := range l.keysOf(len(c.ranks)) {
 		s, who := len(b.sides), c.ranks[key.Member]
 		r := &b.ranks[who]
 		b.sides = append(b.sides, side{key: key, rank: who, line: len(b.lines), final: r.ended || c.left[key.Member]})
@@ -123,10 +123,10 @@ func (b *Barrier) open(k Key) int {
 	return b.sideOf[k]
 }
 
-// grow sets a number to n, which is higher than it was. Where it passes the maximum, all
+// growCount sets a number to n, which is higher than it was. Where it passes the maximum, all
 // others on the line are behind at once.
-func (b *Barrier) grow(s int, n uint64) *Failure {
-	was := b.behind(s)
+func (b *Barrier) growCount(s int, n uint64) *Failure {
+	was := b.isBehind(s)
 	b.sides[s].n = n
 	l := &b.lines[b.sides[s].line]
 	if b.comms[l.comm].aborted || n < l.max {
@@ -150,27 +150,27 @@ func (b *Barrier) grow(s int, n uint64) *Failure {
 			b.lag++
 			b.ranks[who].behind++
 		}
-		b.touch(who)
+		b.noteChange(who)
 	}
-	return b.finished(l.sides)
+	return b.checkFinished(l.sides)
 }
 
-// touch notes that the targets of a rank changed.
-func (b *Barrier) touch(who Rank) {
+// noteChange notes that the targets of a rank changed.
+func (b *Barrier) noteChange(who Rank) {
 	if r := &b.ranks[who]; !r.dirty {
 		r.dirty = true
 		b.changed = append(b.changed, who)
 	}
 }
 
-// targets are the maxima that a rank is below.
-func (b *Barrier) targets(r *rank) []Count {
+// targetsOf are the maxima that a rank is below.
+func (b *Barrier) targetsOf(r *rank) []Count {
 	if r.behind == 0 {
 		return nil
 	}
 	targets := make([]Count, 0, r.behind)
 	for _, s := range r.sides {
-		if b.behind(s) {
+		if b.isBehind(s) {
 			targets = append(targets, Count{b.sides[s].key, b.lines[b.sides[s].line].max})
 		}
 	}
@@ -180,32 +180,32 @@ func (b *Barrier) targets(r *rank) []Count {
 	return targets
 }
 
-// finish notes that numbers will not grow any more.
-func (b *Barrier) finish(sides []int) *Failure {
+// finishSides notes that numbers will not grow any more.
+func (b *Barrier) finishSides(sides []int) *Failure {
 	for _, s := range sides {
 		b.sides[s].final = true
 	}
-	return b.finished(sides)
+	return b.checkFinished(sides)
 }
 
-// finished fails when one of the sides is final and yet behind: nothing mends that.
-func (b *Barrier) finished(sides []int) *Failure {
+// checkFinished fails when one of the sides is final and yet behind: nothing mends that.
+func (b *Barrier) checkFinished(sides []int) *Failure {
 	for _, s := range sides {
-		if side := b.sides[s]; side.final && b.behind(s) {
+		if side := b.sides[s]; side.final && b.isBehind(s) {
 			who, on := []Rank{side.rank}, []Comm{side.key.Comm}
 			text := "%s left %s, where it is behind"
 			if b.ranks[side.rank].ended {
 				text = "%s ended behind on %s"
 			}
-			return &Failure{Why: RankEnded, Text: fmt.Sprintf(text, list("rank", who), list("communicator", on)), Ranks: who, Comms: on}
+			return &Failure{Why: RankEnded, Text: fmt.Sprintf(text, listOf("rank", who), listOf("communicator", on)), Ranks: who, Comms: on}
 		}
 	}
 	return nil
 }
 
-// leave notes that a member issues nothing more on a communicator.
-func (b *Barrier) leave(who Rank, comm Comm, m int32) *Failure {
-	if f := b.check(who, Key{Comm: comm, Member: m}); f != nil {
+// leaveComm notes that a member issues nothing more on a communicator.
+func (b *Barrier) leaveComm(who Rank, comm Comm, m int32) *Failure {
+	if f := b.checkKey(who, Key{Comm: comm, Member: m}); f != nil {
 		return f
 	}
 	b.comms[comm].left[m] = true
@@ -215,14 +215,14 @@ func (b *Barrier) leave(who Rank, comm Comm, m int32) *Failure {
 			sides = append(sides, s)
 		}
 	}
-	return b.finish(sides)
+	return b.finishSides(sides)
 }
 
-// uneven are the communicators on which somebody is behind, sorted.
-func (b *Barrier) uneven() []Comm {
+// unevenComms are the communicators on which somebody is behind, sorted.
+func (b *Barrier) unevenComms() []Comm {
 	var comms []Comm
 	for s, side := range b.sides {
-		if b.behind(s) {
+		if b.isBehind(s) {
 			comms = append(comms, side.key.Comm)
 		}
 	}
@@ -230,16 +230,16 @@ func (b *Barrier) uneven() []Comm {
 	return slices.Compact(comms)
 }
 
-// drop takes a communicator out of the comparison and returns the ranks that were behind
+// dropComm takes a communicator out of the comparison and returns the ranks that were behind
 // on it, sorted.
-func (b *Barrier) drop(comm Comm) []Rank {
+func (b *Barrier) dropComm(comm Comm) []Rank {
 	c := b.comms[comm]
 	if c == nil || c.aborted {
 		return nil
 	}
 	var late []Rank
 	for s, side := range b.sides {
-		if side.key.Comm == comm && b.behind(s) {
+		if side.key.Comm == comm && b.isBehind(s) {
 			b.lag--
 			b.ranks[side.rank].behind--
 			late = append(late, side.rank)

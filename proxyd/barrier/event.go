@@ -6,7 +6,7 @@ package barrier
 // Event is something that happened, one of the types below. Events of one rank must be
 // handed to Step in the order in which they happened, those of different ranks in any.
 // The caller drops what belongs to an earlier attempt.
-type Event interface{ event() }
+type Event interface{ isEvent() }
 
 // What ranks report. Counts are those that changed since the rank's last report, or
 // more, or all; they are read together with the gate (see the package comment).
@@ -85,22 +85,22 @@ type (
 	Deadline struct{}
 )
 
-func (Shut) event()      {}
-func (Issued) event()    {}
-func (Withdrawn) event() {}
-func (Reading) event()   {}
-func (Drained) event()   {}
-func (CallsShut) event() {}
-func (Stuck) event()     {}
-func (Ended) event()     {}
-func (Died) event()      {}
-func (Destroyed) event() {}
-func (Start) event()     {}
-func (Met) event()       {}
-func (Created) event()   {}
-func (Aborted) event()   {}
-func (Tick) event()      {}
-func (Deadline) event()  {}
+func (Shut) isEvent()      {}
+func (Issued) isEvent()    {}
+func (Withdrawn) isEvent() {}
+func (Reading) isEvent()   {}
+func (Drained) isEvent()   {}
+func (CallsShut) isEvent() {}
+func (Stuck) isEvent()     {}
+func (Ended) isEvent()     {}
+func (Died) isEvent()      {}
+func (Destroyed) isEvent() {}
+func (Start) isEvent()     {}
+func (Met) isEvent()       {}
+func (Created) isEvent()   {}
+func (Aborted) isEvent()   {}
+func (Tick) isEvent()      {}
+func (Deadline) isEvent()  {}
 
 // Effects is what the caller must do after a Step, in this order. Ranks that ended are
 // sent nothing. What is sent to one rank must arrive in the order in which it was sent.

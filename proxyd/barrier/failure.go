@@ -44,8 +44,8 @@ type Failure struct {
 
 func (f *Failure) Error() string { return "no cut: " + f.Text }
 
-// broken is the failure of a rank whose report makes no sense.
-func broken(r Rank, format string, args ...any) *Failure {
+// brokenReport is the failure of a rank whose report makes no sense.
+func brokenReport(r Rank, format string, args ...any) *Failure {
 	return &Failure{
 		Why:   ReportBroken,
 		Text:  fmt.Sprintf("rank %d ", r) + fmt.Sprintf(format, args...),
@@ -53,8 +53,8 @@ func broken(r Rank, format string, args ...any) *Failure {
 	}
 }
 
-// overdue says what an attempt whose time is up still waits for.
-func (b *Barrier) overdue() *Failure {
+// overdueFailure says what an attempt whose time is up still waits for.
+func (b *Barrier) overdueFailure() *Failure {
 	f := &Failure{Why: DeadlinePassed}
 	var parts []string
 	blame := func(who []Rank, what string) {
@@ -66,22 +66,22 @@ func (b *Barrier) overdue() *Failure {
 	switch b.phase {
 	case idle:
 	case closing:
-		open := b.those(func(r rank) bool { return !r.shut })
-		blame(open, "the gate is not shut in "+list("rank", open))
+		open := b.ranksWhere(func(r rank) bool { return !r.shut })
+		blame(open, "the gate is not shut in "+listOf("rank", open))
 	case chasing:
-		late := b.those(func(r rank) bool { return r.behind > 0 })
-		f.Comms = b.uneven()
-		blame(late, list("rank", late)+" behind on "+list("communicator", f.Comms))
+		late := b.ranksWhere(func(r rank) bool { return r.behind > 0 })
+		f.Comms = b.unevenComms()
+		blame(late, listOf("rank", late)+" behind on "+listOf("communicator", f.Comms))
 		for _, m := range b.meetings {
 			if m.begun {
-				blame(m.Ranks, fmt.Sprintf("creation %d is not finished in %s", m.ID, list("rank", m.Ranks)))
+				blame(m.Ranks, fmt.Sprintf("creation %d is not finished in %s", m.ID, listOf("rank", m.Ranks)))
 			}
 		}
-		unsure := b.those(func(r rank) bool { return r.withdrawing > 0 })
-		blame(unsure, "permissions are not taken back from "+list("rank", unsure))
+		unsure := b.ranksWhere(func(r rank) bool { return r.withdrawing > 0 })
+		blame(unsure, "permissions are not taken back from "+listOf("rank", unsure))
 	default:
-		silent := b.those(func(r rank) bool { return r.owes })
-		blame(silent, "no answer to "+b.phase.String()+" from "+list("rank", silent))
+		silent := b.ranksWhere(func(r rank) bool { return r.owes })
+		blame(silent, "no answer to "+b.phase.String()+" from "+listOf("rank", silent))
 	}
 	slices.Sort(f.Ranks)
 	f.Ranks = slices.Compact(f.Ranks)
@@ -89,8 +89,8 @@ func (b *Barrier) overdue() *Failure {
 	return f
 }
 
-// those are the ranks, not ended, of which is holds.
-func (b *Barrier) those(is func(rank) bool) []Rank {
+// ranksWhere are the ranks, not ended, of which is holds.
+func (b *Barrier) ranksWhere(is func(rank) bool) []Rank {
 	var ranks []Rank
 	for i, r := range b.ranks {
 		if !r.ended && is(r) {
@@ -100,8 +100,8 @@ func (b *Barrier) those(is func(rank) bool) []Rank {
 	return ranks
 }
 
-// list is "rank 3", "ranks 1, 2", or the first eight of them and the number of the rest.
-func list[T ~int | ~uint64](noun string, of []T) string {
+// listOf is "rank 3", "ranks 1, 2", or the first eight of them and the number of the rest.
+func listOf[T ~int | ~uint64](noun string, of []T) string {
 	const most = 8
 	words := make([]string, 0, len(of))
 	for _, v := range of {

@@ -126,11 +126,11 @@ func newWorld(p program) *world {
 	}
 	lines := map[line]int{}
 	for i, k := range w.keys {
-		if _, ok := lines[k.line()]; !ok {
-			lines[k.line()] = len(w.peers)
+		if _, ok := lines[k.lineOf()]; !ok {
+			lines[k.lineOf()] = len(w.peers)
 			w.peers = append(w.peers, nil)
 		}
-		l := lines[k.line()]
+		l := lines[k.lineOf()]
 		w.line = append(w.line, l)
 		w.peers[l] = append(w.peers[l], i)
 	}
@@ -215,7 +215,7 @@ func (w *world) comm(c Comm) Communicator {
 // key is the index of a key, with all that are compared with it made known.
 func (w *world) key(k Key) int {
 	c := w.comm(k.Comm)
-	for _, o := range k.line().keys(len(c.Members)) {
+	for _, o := range k.lineOf().keysOf(len(c.Members)) {
 		if _, ok := w.keyOf[o]; !ok {
 			w.keyOf[o] = len(w.keys)
 			w.keys = append(w.keys, o)

@@ -37,7 +37,7 @@ var building = []struct {
 	{"loopback", func(Spec) error { return linkUp("lo", "") }},
 }
 
-func build(s Spec) error {
+func buildRoot(s Spec) error {
 	for _, step := range building {
 		if err := step.do(s); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -46,8 +46,8 @@ func build(s Spec) error {
 	return nil
 }
 
-// finish is done when the maker's Network has run.
-func finish(s Spec) error {
+// finishRoot is done when the maker's Network has run.
+func finishRoot(s Spec) error {
 	if s.Address == "" {
 		return nil
 	}
@@ -95,14 +95,14 @@ func mountAll(s Spec) error {
 			if err := own.makeRoom(t.bind, t.folder); err != nil {
 				return fmt.Errorf("%s: %w", t.bind.Target, err)
 			}
-		} else if err := t.forbid(t.bind.Target); err != nil {
+		} else if err := t.forbidAsNode(t.bind.Target); err != nil {
 			return err
 		}
-		if err := t.attach(); err != nil {
+		if err := t.attachTree(); err != nil {
 			return err
 		}
 		if i < len(private) {
-			if err := own.add(t.bind.Target); err != nil {
+			if err := own.addPlace(t.bind.Target); err != nil {
 				return err
 			}
 		}
@@ -149,8 +149,8 @@ func forbiddenAt(path string) (uintptr, error) {
 	return uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC), nil // ST_ of statfs are the same
 }
 
-// forbid forbids in a tree what the node forbids at path, which the tree does not cover yet.
-func (t tree) forbid(path string) error {
+// forbidAsNode forbids in a tree what the node forbids at path, which the tree does not cover yet.
+func (t tree) forbidAsNode(path string) error {
 	flags, err := forbiddenAt(path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -190,9 +190,9 @@ func cloneTree(path string, flags uint) (int, error) {
 	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|flags)
 }
 
-func (t tree) attach() error {
+func (t tree) attachTree() error {
 	defer unix.Close(t.fd)
-	if err := attach(t.fd, t.bind.Target); err != nil {
+	if err := attachClone(t.fd, t.bind.Target); err != nil {
 		return fmt.Errorf("%s: %w", t.bind.Target, err)
 	}
 	if !t.bind.ReadOnly {
@@ -205,8 +205,8 @@ func (t tree) attach() error {
 	return nil
 }
 
-// attach attaches what cloneTree returned.
-func attach(fd int, target string) error {
+// attachClone attaches what cloneTree returned.
+func attachClone(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 

@@ -37,12 +37,12 @@ func Adopt(ctx context.Context, dir string) (*Capsule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", dir, err)
 	}
-	init, err := rec.find()
+	init, err := rec.findInit()
 	if err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", dir, err)
 	}
 	c := &Capsule{dir: dir, rec: rec, init: init}
-	got, _, err := c.call(ctx, request{Op: opHello})
+	got, _, err := c.callInit(ctx, request{Op: opHello})
 	if err == nil && got.ID != rec.ID {
 		err = ErrStale
 	}
@@ -59,7 +59,7 @@ func Discard(ctx context.Context, dir string) error {
 	rec, err := readRecord(dir)
 	if err == nil {
 		var init *pidfd
-		if init, err = rec.find(); err == nil {
+		if init, err = rec.findInit(); err == nil {
 			return (&Capsule{dir: dir, rec: rec, init: init}).Remove(ctx)
 		}
 	}
@@ -98,13 +98,13 @@ func (c *Capsule) Namespaces() ([]*os.File, error) {
 		}
 		if err != nil {
 			localsock.CloseAll(files)
-			return nil, c.explain("namespaces", err)
+			return nil, c.withCapsule("namespaces", err)
 		}
 		files = append(files, f)
 	}
 	if !c.init.alive() { // its PID may belong to another process now
 		localsock.CloseAll(files)
-		return nil, c.explain("namespaces", ErrStale)
+		return nil, c.withCapsule("namespaces", ErrStale)
 	}
 	return files, nil
 }
@@ -112,32 +112,32 @@ func (c *Capsule) Namespaces() ([]*os.File, error) {
 // Programs returns the programs of the capsule, ordered by name, including programs that wait to
 // be restored. Ended programs are included only if they were captured.
 func (c *Capsule) Programs(ctx context.Context) ([]Program, error) {
-	all, err := c.list(ctx)
+	all, err := c.listPrograms(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
 		p := &all[i]
 		if p.Cgroup != "" {
-			p.Frozen = c.reach(p.Cgroup).frozen()
+			p.Frozen = c.outsidePath(p.Cgroup).frozen()
 		}
 		if p.Waiting || p.Ended {
 			continue
 		}
-		if fd, err := c.open(ctx, p.Name); err == nil {
-			p.HostPID, _ = fd.pid() // 0: the steward has ended meanwhile
+		if fd, err := c.openSteward(ctx, p.Name); err == nil {
+			p.HostPID, _ = fd.pidHere() // 0: the steward has ended meanwhile
 			fd.close()
 		}
 	}
 	return all, nil
 }
 
-// list returns the programs as init knows them.
-func (c *Capsule) list(ctx context.Context) ([]Program, error) {
+// listPrograms returns the programs as init knows them.
+func (c *Capsule) listPrograms(ctx context.Context) ([]Program, error) {
 	var all []Program
 	ask := request{Op: opPrograms}
 	for {
-		got, _, err := c.call(ctx, ask)
+		got, _, err := c.callInit(ctx, ask)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (c *Capsule) Ended(ctx context.Context) (map[string]syscall.WaitStatus, err
 	all := map[string]syscall.WaitStatus{}
 	ask := request{Op: opEnded}
 	for {
-		got, _, err := c.call(ctx, ask)
+		got, _, err := c.callInit(ctx, ask)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func (c *Capsule) Ended(ctx context.Context) (map[string]syscall.WaitStatus, err
 // Forget drops programs from the result of Ended. An unknown program is no error.
 func (c *Capsule) Forget(ctx context.Context, programs ...string) error {
 	for some := range slices.Chunk(programs, maxPrograms) { // as many as fit into one packet
-		if err := c.do(ctx, request{Op: opForget, Names: some}); err != nil {
+		if err := c.orderInit(ctx, request{Op: opForget, Names: some}); err != nil {
 			return err
 		}
 	}
@@ -181,21 +181,21 @@ func (c *Capsule) Forget(ctx context.Context, programs ...string) error {
 
 // Pidfd returns a pidfd of a program's steward, for the caller to close.
 func (c *Capsule) Pidfd(ctx context.Context, program string) (*os.File, error) {
-	fd, err := c.open(ctx, program)
+	fd, err := c.openSteward(ctx, program)
 	if err != nil {
 		return nil, err
 	}
 	return fd.f, nil
 }
 
-func (c *Capsule) open(ctx context.Context, program string) (*pidfd, error) {
-	_, files, err := c.call(ctx, request{Op: opOpen, Name: program})
+func (c *Capsule) openSteward(ctx context.Context, program string) (*pidfd, error) {
+	_, files, err := c.callInit(ctx, request{Op: opOpen, Name: program})
 	if err != nil {
 		return nil, err
 	}
 	if len(files) != 1 {
 		localsock.CloseAll(files)
-		return nil, c.explain("open", errors.New("init sent no pidfd"))
+		return nil, c.withCapsule("open", errors.New("init sent no pidfd"))
 	}
 	return &pidfd{files[0]}, nil
 }
@@ -203,24 +203,24 @@ func (c *Capsule) open(ctx context.Context, program string) (*pidfd, error) {
 // MarkCaptured marks a program as being captured: its end, and its warden's, have no
 // consequences. Its warden stays when the program ends, until Release.
 func (c *Capsule) MarkCaptured(ctx context.Context, program string) error {
-	return c.do(ctx, request{Op: opMark, Name: program})
+	return c.orderInit(ctx, request{Op: opMark, Name: program})
 }
 
 // Unmark undoes MarkCaptured; consequences that were withheld happen now.
 func (c *Capsule) Unmark(ctx context.Context, program string) error {
-	return c.do(ctx, request{Op: opUnmark, Name: program})
+	return c.orderInit(ctx, request{Op: opUnmark, Name: program})
 }
 
 // Release forgets a program that was captured and has ended. Its warden, if still there, exits
 // with status.
 func (c *Capsule) Release(ctx context.Context, program string, status syscall.WaitStatus) error {
-	return c.do(ctx, request{Op: opRelease, Name: program, Status: status})
+	return c.orderInit(ctx, request{Op: opRelease, Name: program, Status: status})
 }
 
 // Stdio returns descriptors 0, 1 and 2 of the warden that waits for a program's restore, for the
 // caller to close.
 func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error) {
-	_, files, err := c.call(ctx, request{Op: opStdio, Name: program})
+	_, files, err := c.callInit(ctx, request{Op: opStdio, Name: program})
 	return files, err
 }
 
@@ -229,18 +229,18 @@ func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error)
 // there is one. The restore must be run from that cgroup, with CRIU's manage-cgroups=ignore:
 // otherwise CRIU creates the cgroup in which the program was dumped.
 func (c *Capsule) Restored(ctx context.Context, program string, pid, first int) error {
-	return c.do(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
+	return c.orderInit(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
 }
 
 // Signal sends sig to every process of a program except its steward. SIGKILL ends the program
 // with all descendants, marked or not.
 func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal) error {
-	return c.do(ctx, request{Op: opSignal, Name: program, Signal: sig})
+	return c.orderInit(ctx, request{Op: opSignal, Name: program, Signal: sig})
 }
 
 // LastPID returns the newest PID of the capsule. Save it at a capture.
 func (c *Capsule) LastPID(ctx context.Context) (int, error) {
-	got, _, err := c.call(ctx, request{Op: opLastPID})
+	got, _, err := c.callInit(ctx, request{Op: opLastPID})
 	return got.LastPID, err
 }
 
@@ -249,12 +249,12 @@ func (c *Capsule) LastPID(ctx context.Context) (int, error) {
 // the restored programs. If restores need many PIDs, a call with 0 before each makes the PIDs
 // start again.
 func (c *Capsule) LoadLastPID(ctx context.Context, pid int) error {
-	return c.do(ctx, request{Op: opSetPID, LastPID: pid})
+	return c.orderInit(ctx, request{Op: opSetPID, LastPID: pid})
 }
 
 // Clocks reads the capsule's clocks.
 func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
-	got, _, err := c.call(ctx, request{Op: opClocks})
+	got, _, err := c.callInit(ctx, request{Op: opClocks})
 	if err != nil {
 		return Clocks{}, err
 	}
@@ -268,11 +268,11 @@ func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
 func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
 	s, err := localsock.Dial(filepath.Join(c.dir, controlName))
 	if err != nil {
-		return c.explain("watch", err)
+		return c.withCapsule("watch", err)
 	}
 	defer s.Close()
 	defer localsock.InterruptAtEnd(ctx, s.SetDeadline)()
-	got, files, err := exchange(s, request{Op: opWatch})
+	got, files, err := exchangePackets(s, request{Op: opWatch})
 	for err == nil {
 		localsock.CloseAll(files)
 		for _, e := range got.Events {
@@ -283,7 +283,7 @@ func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return c.explain("watch", err)
+	return c.withCapsule("watch", err)
 }
 
 // Wait returns nil when the capsule and all its processes are gone.
@@ -305,12 +305,12 @@ func (c *Capsule) Kill(ctx context.Context) error {
 	// The death of a PID namespace's first process is complete only when all other processes are
 	// gone.
 	if err := c.init.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return c.explain("kill", err)
+		return c.withCapsule("kill", err)
 	}
 	if err := c.Wait(ctx); err != nil {
 		return err
 	}
-	return c.explain("kill", removeGroups(ctx, c.rec.Cgroups, c.rec.ID))
+	return c.withCapsule("kill", removeGroups(ctx, c.rec.Cgroups, c.rec.ID))
 }
 
 // Remove ends the capsule and removes its folder, and closes the handle unless that fails.
@@ -331,7 +331,7 @@ func (c *Capsule) Remove(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return c.explain("remove", err)
+		return c.withCapsule("remove", err)
 	}
 	return os.RemoveAll(c.dir)
 }
@@ -339,19 +339,19 @@ func (c *Capsule) Remove(ctx context.Context) error {
 // Close closes the handle; the capsule runs on.
 func (c *Capsule) Close() { c.init.close() }
 
-func (c *Capsule) do(ctx context.Context, ask request) error {
-	_, files, err := c.call(ctx, ask)
+func (c *Capsule) orderInit(ctx context.Context, ask request) error {
+	_, files, err := c.callInit(ctx, ask)
 	localsock.CloseAll(files)
 	return err
 }
 
-func (c *Capsule) call(ctx context.Context, ask request) (reply, []*os.File, error) {
-	got, files, err := call(ctx, c.dir, ask)
-	return got, files, c.explain("", err)
+func (c *Capsule) callInit(ctx context.Context, ask request) (reply, []*os.File, error) {
+	got, files, err := callControl(ctx, c.dir, ask)
+	return got, files, c.withCapsule("", err)
 }
 
-// explain adds the capsule's name to err, and ErrStale if that is the cause.
-func (c *Capsule) explain(what string, err error) error {
+// withCapsule adds the capsule's name to err, and ErrStale if that is the cause.
+func (c *Capsule) withCapsule(what string, err error) error {
 	if err == nil {
 		return nil
 	}

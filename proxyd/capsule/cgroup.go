@@ -91,7 +91,7 @@ func removeGroups(ctx context.Context, root, id string) error {
 		case !strings.HasPrefix(e.Name(), groupPrefix(id)):
 			return nil
 		}
-		if err := group(path).clear(ctx); err != nil {
+		if err := group(path).clearAndRemove(ctx); err != nil {
 			return err
 		}
 		return filepath.SkipDir

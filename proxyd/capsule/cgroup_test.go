@@ -21,12 +21,12 @@ import (
 func stepGroup(t *testing.T) (group, func()) {
 	t.Helper()
 	parent := group(filepath.Join(cgroupRoot(t), fmt.Sprintf("capsule-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))))
-	task := group(parent.file("task_0"))
+	task := group(parent.filePath("task_0"))
 	if err := os.MkdirAll(string(task), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := parent.clear(context.Background()); err != nil {
+		if err := parent.clearAndRemove(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -41,7 +41,7 @@ func stepGroup(t *testing.T) (group, func()) {
 // startIn starts k in a cgroup.
 func (k task) startIn(t *testing.T, g group) *running {
 	t.Helper()
-	k.wrap = []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, g.file("cgroup.procs")}
+	k.wrap = []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, g.filePath("cgroup.procs")}
 	return k.start(t)
 }
 
@@ -70,7 +70,7 @@ func TestCgroup(t *testing.T) {
 	path, _ := s.out.next()
 	s.out.expect("ready")
 	p := with(t, c, "batch")
-	want := above.file("sing-" + c.rec.ID + "-batch")
+	want := above.filePath("sing-" + c.rec.ID + "-batch")
 	if p.Cgroup != want || cgroupRoot(t)+path != want {
 		t.Errorf("cgroup %s, the program says %s; want %s", p.Cgroup, path, want)
 	}
@@ -80,7 +80,7 @@ func TestCgroup(t *testing.T) {
 	if st, err := os.Stat(p.Cgroup); err != nil || st.Sys().(*syscall.Stat_t).Uid != 0 || st.Mode().Perm()&0o022 != 0 {
 		t.Errorf("%s: %v %v", p.Cgroup, st.Mode(), err)
 	}
-	procs, err := os.ReadFile(group(p.Cgroup).file("cgroup.procs"))
+	procs, err := os.ReadFile(group(p.Cgroup).filePath("cgroup.procs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestWaitingCgroup(t *testing.T) {
 	e := watch(t, c)
 	r := task{c: c, name: "s1.0", options: []string{"--restore"}, err: devNull(t)}.startIn(t, above)
 	p := e.next(Waiting).Program
-	if !p.Waiting || p.Cgroup != above.file("sing-"+c.rec.ID+"-s1.0") || p.WardenPID != r.cmd.Process.Pid {
+	if !p.Waiting || p.Cgroup != above.filePath("sing-"+c.rec.ID+"-s1.0") || p.WardenPID != r.cmd.Process.Pid {
 		t.Errorf("program %+v", p)
 	}
 	if !strings.HasPrefix(p.Stdio[0], "pipe:[") || !strings.HasPrefix(p.Stdio[1], "pipe:[") || p.Stdio[2] != "/dev/null" {
@@ -210,7 +210,7 @@ func TestWaitingCgroup(t *testing.T) {
 	if err := restorer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := group(p.Cgroup).add(restorer.Process.Pid); err != nil {
+	if err := group(p.Cgroup).addProcesses(restorer.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	r.signal(syscall.SIGKILL)

@@ -56,8 +56,8 @@ const (
 	pageSize  = 48 << 10
 )
 
-// fits returns how many of all fit into a packet, at least one if there is any.
-func fits[T any](all []T) int {
+// countFitting returns how many of all fit into a packet, at least one if there is any.
+func countFitting[T any](all []T) int {
 	size := 0
 	for i, item := range all {
 		b, _ := json.Marshal(item) // fails again when the whole packet is encoded
@@ -68,11 +68,11 @@ func fits[T any](all []T) int {
 	return len(all)
 }
 
-// page returns the programs after the one called last, as many as fit.
-func page(all []Program, last string) (fitting []Program, more bool) {
+// pageOf returns the programs after the one called last, as many as fit.
+func pageOf(all []Program, last string) (fitting []Program, more bool) {
 	i := sort.Search(len(all), func(i int) bool { return all[i].Name > last })
 	all = all[i:]
-	n := fits(all)
+	n := countFitting(all)
 	return all[:n], n < len(all)
 }
 
@@ -105,8 +105,8 @@ type ending struct {
 	Status syscall.WaitStatus
 }
 
-// refusal makes an error into a reply.
-func refusal(err error) reply {
+// refusalReply makes an error into a reply.
+func refusalReply(err error) reply {
 	r := reply{Error: err.Error()}
 	if !errors.As(err, &r.Errno) {
 		r.Errno = syscall.EIO
@@ -123,15 +123,15 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// call sends init a request. The caller closes the files.
-func call(ctx context.Context, dir string, ask request) (reply, []*os.File, error) {
+// callControl sends init a request. The caller closes the files.
+func callControl(ctx context.Context, dir string, ask request) (reply, []*os.File, error) {
 	c, err := localsock.Dial(filepath.Join(dir, controlName))
 	if err != nil {
 		return reply{}, nil, err
 	}
 	defer c.Close()
 	defer localsock.InterruptAtEnd(ctx, c.SetDeadline)()
-	got, files, err := exchange(c, ask)
+	got, files, err := exchangePackets(c, ask)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -141,7 +141,7 @@ func call(ctx context.Context, dir string, ask request) (reply, []*os.File, erro
 	return got, files, nil
 }
 
-func exchange(c *net.UnixConn, ask request) (reply, []*os.File, error) {
+func exchangePackets(c *net.UnixConn, ask request) (reply, []*os.File, error) {
 	b, err := json.Marshal(ask)
 	if err != nil {
 		return reply{}, nil, err
@@ -170,8 +170,8 @@ func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
 	return got, files, nil
 }
 
-// duplicate returns copies of files, or none after an error.
-func duplicate(files []*os.File) ([]*os.File, error) {
+// duplicateFiles returns copies of files, or none after an error.
+func duplicateFiles(files []*os.File) ([]*os.File, error) {
 	var copies []*os.File
 	for _, fd := range localsock.Descriptors(files) {
 		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)

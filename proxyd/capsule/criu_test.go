@@ -194,7 +194,7 @@ func TestCRIUFrozen(t *testing.T) {
 			t.Errorf("after a dump: %+v", q)
 		}
 		g := group(p.Cgroup)
-		if err := g.await(ctx, "frozen 1"); err != nil {
+		if err := g.waitForEvent(ctx, "frozen 1"); err != nil {
 			t.Error(err)
 		}
 		if err := one.Thaw(ctx); err != nil {
@@ -272,7 +272,7 @@ func criu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...str
 	args = append([]string{"nsenter", "--mount=" + init + "mnt", "--net=" + init + "net", "--uts=" + init + "uts",
 		"--ipc=" + init + "ipc", "--pid=" + init + "pid", "--time=" + init + "time_for_children"}, args...)
 	if cgroup != "" {
-		args = append([]string{"sh", "-c", `echo $$ >"$0"; exec "$@"`, group(cgroup).file("cgroup.procs")}, args...)
+		args = append([]string{"sh", "-c", `echo $$ >"$0"; exec "$@"`, group(cgroup).filePath("cgroup.procs")}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.ExtraFiles = files

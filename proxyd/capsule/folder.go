@@ -67,9 +67,9 @@ func readRecord(dir string) (record, error) {
 	return r, nil
 }
 
-// write replaces the record atomically. It does not sync, because the record is useless after a
+// writeRecord replaces the record atomically. It does not sync, because the record is useless after a
 // reboot.
-func (r record) write(dir string) error {
+func (r record) writeRecord(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func (r record) write(dir string) error {
 	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
 }
 
-// find returns a pidfd of the init that r names, or an error wrapping ErrStale.
-func (r record) find() (*pidfd, error) {
+// findInit returns a pidfd of the init that r names, or an error wrapping ErrStale.
+func (r record) findInit() (*pidfd, error) {
 	boot, err := bootID()
 	if err != nil {
 		return nil, err

@@ -23,24 +23,24 @@ var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupporte
 // A program that ends meanwhile is no error. After any error all named programs run, also those
 // that were frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
 func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
-	groups, err := c.groups(ctx, programs)
+	groups, err := c.groupsOf(ctx, programs)
 	if err != nil {
-		return c.explain("freeze", err)
+		return c.withCapsule("freeze", err)
 	}
-	err = freeze(ctx, groups)
-	for end := time.Now().Add(vforkWithin); err == nil && vforking(groups) && time.Now().Before(end); {
-		err = each(groups, group.thaw)
-		for err == nil && vforking(groups) && time.Now().Before(end) {
-			err = pause(ctx, vforkLook) // the kernel sends no notice when a child starts its program
+	err = freezeGroups(ctx, groups)
+	for end := time.Now().Add(vforkWithin); err == nil && waitsInVfork(groups) && time.Now().Before(end); {
+		err = forEachGroup(groups, group.thaw)
+		for err == nil && waitsInVfork(groups) && time.Now().Before(end) {
+			err = waitFor(ctx, vforkLook) // the kernel sends no notice when a child starts its program
 		}
 		if err == nil {
-			err = freeze(ctx, groups)
+			err = freezeGroups(ctx, groups)
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, each(groups, group.thaw))
+		err = errors.Join(err, forEachGroup(groups, group.thaw))
 	}
-	return c.explain("freeze", err)
+	return c.withCapsule("freeze", err)
 }
 
 // A process in vfork waits, without handling any signal except SIGKILL, until its child has
@@ -52,26 +52,26 @@ const (
 	vforkLook   = 200 * time.Microsecond
 )
 
-// vforking tells whether a thread waits in vfork: in a frozen group, only such threads are in
+// waitsInVfork tells whether a thread waits in vfork: in a frozen group, only such threads are in
 // uninterruptible sleep. In a running group, threads may wait for a disk in the same state.
-func vforking(groups []group) bool {
-	return slices.ContainsFunc(groups, func(g group) bool { return g.has('D') })
+func waitsInVfork(groups []group) bool {
+	return slices.ContainsFunc(groups, func(g group) bool { return g.hasState('D') })
 }
 
-func freeze(ctx context.Context, groups []group) error {
-	err := each(groups, group.freeze)
+func freezeGroups(ctx context.Context, groups []group) error {
+	err := forEachGroup(groups, group.freeze)
 	if err == nil {
-		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
+		err = forEachGroup(groups, func(g group) error { return g.waitForEvent(ctx, "frozen 1") })
 	}
 	// A thread that is about to wait in vfork counts as frozen a moment before it sleeps.
-	onTheirWay := func() bool { return slices.ContainsFunc(groups, func(g group) bool { return g.has('R') }) }
+	onTheirWay := func() bool { return slices.ContainsFunc(groups, func(g group) bool { return g.hasState('R') }) }
 	for end := time.Now().Add(vforkWithin); err == nil && onTheirWay() && time.Now().Before(end); {
-		err = pause(ctx, vforkLook)
+		err = waitFor(ctx, vforkLook)
 	}
 	return err
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -83,15 +83,15 @@ func pause(ctx context.Context, d time.Duration) error {
 // Thaw lets frozen programs run, all of them if none is named. A program that is not frozen, or
 // has ended, is no error.
 func (c *Capsule) Thaw(ctx context.Context, programs ...string) error {
-	groups, err := c.groups(ctx, programs)
+	groups, err := c.groupsOf(ctx, programs)
 	if err == nil {
-		err = each(groups, group.thaw)
+		err = forEachGroup(groups, group.thaw)
 	}
-	return c.explain("thaw", err)
+	return c.withCapsule("thaw", err)
 }
 
-// each calls f with every group, also after an error.
-func each(groups []group, f func(group) error) error {
+// forEachGroup calls f with every group, also after an error.
+func forEachGroup(groups []group, f func(group) error) error {
 	var errs []error
 	for _, g := range groups {
 		if err := f(g); !isGone(err) {
@@ -101,10 +101,10 @@ func each(groups []group, f func(group) error) error {
 	return errors.Join(errs...)
 }
 
-// groups returns the cgroups of the named programs, or of all running programs, as paths of the
+// groupsOf returns the cgroups of the named programs, or of all running programs, as paths of the
 // maker.
-func (c *Capsule) groups(ctx context.Context, names []string) ([]group, error) {
-	all, err := c.list(ctx)
+func (c *Capsule) groupsOf(ctx context.Context, names []string) ([]group, error) {
+	all, err := c.listPrograms(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +130,12 @@ func (c *Capsule) groups(ctx context.Context, names []string) ([]group, error) {
 		case p.Cgroup == "":
 			return nil, fmt.Errorf("program %q: %w", name, ErrNoCgroup)
 		}
-		groups = append(groups, c.reach(p.Cgroup))
+		groups = append(groups, c.outsidePath(p.Cgroup))
 	}
 	return groups, nil
 }
 
-// reach returns the path, outside, of a folder of the capsule.
-func (c *Capsule) reach(path string) group {
+// outsidePath returns the path, outside, of a folder of the capsule.
+func (c *Capsule) outsidePath(path string) group {
 	return group(fmt.Sprintf("/proc/%d/root%s", c.rec.PID, path))
 }

@@ -27,7 +27,7 @@ const busy = `(while :; do :; done) & echo ready; while read -r line; do echo "$
 // ticks returns the processor time that was spent in a cgroup, in microseconds.
 func ticks(t *testing.T, cgroup string) (n int64) {
 	t.Helper()
-	b, err := os.ReadFile(group(cgroup).file("cpu.stat"))
+	b, err := os.ReadFile(group(cgroup).filePath("cpu.stat"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFreezeFails(t *testing.T) {
 	stuck := task{c: c, name: "b", argv: shell("echo ready; stat " + dead + "/x 2>/dev/null; read -r line; echo $line")}.start(t)
 	stuck.out.expect("ready")
 	for ctx := deadline(t); ; {
-		b, err := os.ReadFile(group(with(t, c, "b").Cgroup).file("cgroup.procs"))
+		b, err := os.ReadFile(group(with(t, c, "b").Cgroup).filePath("cgroup.procs"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,16 +306,16 @@ func TestFreezeVfork(t *testing.T) {
 	hit := 0
 	for range 20 {
 		// As it would be without a second look.
-		if err := freeze(ctx, []group{cgroup}); err != nil {
+		if err := freezeGroups(ctx, []group{cgroup}); err != nil {
 			t.Fatal(err)
 		}
-		if vforking([]group{cgroup}) {
+		if waitsInVfork([]group{cgroup}) {
 			hit++
 		}
 		if err := c.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if vforking([]group{cgroup}) {
+		if waitsInVfork([]group{cgroup}) {
 			t.Fatal("frozen in a vfork")
 		}
 		if err := c.Thaw(ctx); err != nil {

@@ -27,17 +27,17 @@ func makeGroup(parent, name string) (group, error) {
 		return "", err
 	}
 	// Kernels before 5.14 cannot kill a group as a whole; then no group is used.
-	if _, err := os.Stat(g.file("cgroup.kill")); err != nil {
+	if _, err := os.Stat(g.filePath("cgroup.kill")); err != nil {
 		return "", errors.Join(err, os.Remove(string(g)))
 	}
 	return g, nil
 }
 
-func (g group) file(name string) string { return filepath.Join(string(g), name) }
+func (g group) filePath(name string) string { return filepath.Join(string(g), name) }
 
-// set writes to one of the group's files. The error isGone if the group has been removed.
-func (g group) set(file, value string) error {
-	f, err := os.OpenFile(g.file(file), os.O_WRONLY, 0)
+// writeFile writes to one of the group's files. The error isGone if the group has been removed.
+func (g group) writeFile(file, value string) error {
+	f, err := os.OpenFile(g.filePath(file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -46,31 +46,31 @@ func (g group) set(file, value string) error {
 	return err
 }
 
-// add moves processes into the group.
-func (g group) add(pids ...int) error {
+// addProcesses moves processes into the group.
+func (g group) addProcesses(pids ...int) error {
 	for _, pid := range pids {
-		if err := g.set("cgroup.procs", strconv.Itoa(pid)); err != nil {
+		if err := g.writeFile("cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("PID %d: %w", pid, err)
 		}
 	}
 	return nil
 }
 
-// kill kills all processes in the group, frozen or not, also new ones.
-func (g group) kill() error { return g.set("cgroup.kill", "1") }
+// killProcesses kills all processes in the group, frozen or not, also new ones.
+func (g group) killProcesses() error { return g.writeFile("cgroup.kill", "1") }
 
-func (g group) freeze() error { return g.set("cgroup.freeze", "1") }
-func (g group) thaw() error   { return g.set("cgroup.freeze", "0") }
+func (g group) freeze() error { return g.writeFile("cgroup.freeze", "1") }
+func (g group) thaw() error   { return g.writeFile("cgroup.freeze", "0") }
 
 // frozen tells whether the group is frozen or about to be.
 func (g group) frozen() bool {
-	b, err := os.ReadFile(g.file("cgroup.freeze"))
+	b, err := os.ReadFile(g.filePath("cgroup.freeze"))
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// has tells whether a thread of the group is in a state, by the letter of proc(5).
-func (g group) has(state byte) bool {
-	b, err := os.ReadFile(g.file("cgroup.threads"))
+// hasState tells whether a thread of the group is in a state, by the letter of proc(5).
+func (g group) hasState(state byte) bool {
+	b, err := os.ReadFile(g.filePath("cgroup.threads"))
 	if err != nil {
 		return false
 	}
@@ -84,15 +84,15 @@ func (g group) has(state byte) bool {
 	return false
 }
 
-// clear kills the processes in the group, waits for their death, and removes the group. A missing
+// clearAndRemove kills the processes in the group, waits for their death, and removes the group. A missing
 // group is no error.
-func (g group) clear(ctx context.Context) error {
-	err := g.kill()
+func (g group) clearAndRemove(ctx context.Context) error {
+	err := g.killProcesses()
 	if err == nil {
-		err = g.await(ctx, "populated 0")
+		err = g.waitForEvent(ctx, "populated 0")
 	}
 	if err == nil {
-		err = g.remove()
+		err = g.removeTree()
 	}
 	if isGone(err) {
 		return nil
@@ -100,15 +100,15 @@ func (g group) clear(ctx context.Context) error {
 	return err
 }
 
-// remove removes the group and the groups below: programs of root's can make some.
-func (g group) remove() error {
+// removeTree removes the group and the groups below: programs of root's can make some.
+func (g group) removeTree() error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			if err := group(g.file(e.Name())).remove(); err != nil && !isGone(err) {
+			if err := group(g.filePath(e.Name())).removeTree(); err != nil && !isGone(err) {
 				return err
 			}
 		}
@@ -121,11 +121,11 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// await returns when cgroup.events contains the line want.
-func (g group) await(ctx context.Context, want string) error {
-	fd, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// waitForEvent returns when cgroup.events contains the line want.
+func (g group) waitForEvent(ctx context.Context, want string) error {
+	fd, err := unix.Open(g.filePath("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: g.file("cgroup.events"), Err: err}
+		return &fs.PathError{Op: "open", Path: g.filePath("cgroup.events"), Err: err}
 	}
 	defer unix.Close(fd)
 	// The end of ctx closes the pipe, which ends poll.
@@ -141,7 +141,7 @@ func (g group) await(ctx context.Context, want string) error {
 		// The read also tells the kernel which events have been seen.
 		n, err := unix.Pread(fd, b, 0)
 		if err != nil {
-			return &fs.PathError{Op: "read", Path: g.file("cgroup.events"), Err: err}
+			return &fs.PathError{Op: "read", Path: g.filePath("cgroup.events"), Err: err}
 		}
 		if strings.Contains("\n"+string(b[:n]), "\n"+want+"\n") {
 			return nil

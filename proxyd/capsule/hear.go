@@ -23,16 +23,16 @@ func (s *server) admitWarden(c *net.UnixConn) {
 		return
 	}
 	w := &warden{c: c, uid: cred.Uid}
-	id := s.join(w)
+	id := s.addPeer(w)
 	if id == 0 {
 		c.Close()
 		return
 	}
-	go s.listen(id, w)
+	go s.serveWarden(id, w)
 }
 
-// join returns the number of a new connection, 0 if there are too many.
-func (s *server) join(w *warden) conn {
+// addPeer returns the number of a new connection, 0 if there are too many.
+func (s *server) addPeer(w *warden) conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.peers) >= maxPeers {
@@ -43,9 +43,9 @@ func (s *server) join(w *warden) conn {
 	return s.last
 }
 
-// listen handles a warden's messages. An invalid message ends the connection, as does the
+// serveWarden handles a warden's messages. An invalid message ends the connection, as does the
 // warden's end; either way its program ends.
-func (s *server) listen(id conn, w *warden) {
+func (s *server) serveWarden(id conn, w *warden) {
 	for {
 		b := make([]byte, messageSize)
 		n, files, err := localsock.Receive(w.c, b, maxMessageFDs)
@@ -53,13 +53,13 @@ func (s *server) listen(id conn, w *warden) {
 			break
 		}
 		var m message
-		m, err = decode(b[:n])
+		m, err = decodeMessage(b[:n])
 		if err == nil {
-			err = s.hear(id, w, m, files)
+			err = s.obeyWarden(id, w, m, files)
 		}
 		if err != nil {
 			localsock.CloseAll(files)
-			s.refuse(w, err)
+			s.refuseWarden(w, err)
 			break
 		}
 	}
@@ -71,8 +71,8 @@ func (s *server) listen(id conn, w *warden) {
 	s.carryOut(s.table.hungUp(id))
 }
 
-// refuse tells a warden why its connection is being closed.
-func (s *server) refuse(w *warden, why error) {
+// refuseWarden tells a warden why its connection is being closed.
+func (s *server) refuseWarden(w *warden, why error) {
 	errno := syscall.EPROTO
 	errors.As(why, &errno)
 	log.Printf("warden of uid %d: %v", w.uid, why)
@@ -81,8 +81,8 @@ func (s *server) refuse(w *warden, why error) {
 	}
 }
 
-// hear carries out one message. On success it keeps the files or has closed them.
-func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
+// obeyWarden carries out one message. On success it keeps the files or has closed them.
+func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) error {
 	want := map[uint32]int{kindStart: 2, kindRestore: 4, kindSignal: 0}[m.kind]
 	if len(files) != want {
 		return fmt.Errorf("%w: kind %d with %d descriptors", errMessage, m.kind, len(files))
@@ -93,9 +93,9 @@ func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
 	var err error
 	switch m.kind {
 	case kindStart:
-		all, err = s.start(id, w, m, files)
+		all, err = s.startProgram(id, w, m, files)
 	case kindRestore:
-		all, err = s.restore(id, w, m, files)
+		all, err = s.restoreProgram(id, w, m, files)
 	case kindSignal:
 		all = s.table.wanted(id, syscall.Signal(m.value))
 	}
@@ -104,10 +104,10 @@ func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
 	return err
 }
 
-// start registers a program. On success it closes the files, which are pidfds: the steward is a
+// startProgram registers a program. On success it closes the files, which are pidfds: the steward is a
 // child of init, so its PID is not reused until reap has told the table. Caller holds s.mu.
-func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects, error) {
-	pid, err := (&pidfd{files[0]}).pid()
+func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
+	pid, err := (&pidfd{files[0]}).pidHere()
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +133,9 @@ func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects
 	return all, err
 }
 
-// restore registers a waiting warden. On success it keeps descriptors 0, 1 and 2 and closes the
+// restoreProgram registers a waiting warden. On success it keeps descriptors 0, 1 and 2 and closes the
 // pidfd. Caller holds s.mu.
-func (s *server) restore(id conn, w *warden, m message, files []*os.File) (effects, error) {
+func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	wardenPID, parent, err := s.lookAtWarden(files[3], w.uid)
 	if err != nil {
 		return nil, err

@@ -318,7 +318,7 @@ func TestSlowWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, _, err := exchange(s, request{Op: opWatch}); err != nil {
+	if _, _, err := exchangePackets(s, request{Op: opWatch}); err != nil {
 		t.Fatal(err)
 	}
 	r := task{c: c, argv: shell("trap : TERM; echo ready; while :; do read -r line && exit; done")}.start(t)
@@ -403,7 +403,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(m.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(b)
+		m, err := decodeMessage(b)
 		if err != nil {
 			if !errors.Is(err, errMessage) {
 				t.Error(err)

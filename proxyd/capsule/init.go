@@ -33,7 +33,7 @@ func Init([]string) int {
 	ignoreOthers()
 	orders := os.NewFile(orderFD, "orders")
 	answers := os.NewFile(answerFD, "answers")
-	if err := begin(orders, answers, children); err != nil {
+	if err := obeyMaker(orders, answers, children); err != nil {
 		log.Print(err)
 		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error()}) // the maker may be dead
 		return 1
@@ -59,14 +59,14 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// begin carries out the maker's two orders. After nil, programs can be started.
-func begin(orders, answers *os.File, children <-chan os.Signal) error {
+// obeyMaker carries out the maker's two orders. After nil, programs can be started.
+func obeyMaker(orders, answers *os.File, children <-chan os.Signal) error {
 	in, out := json.NewDecoder(orders), json.NewEncoder(answers)
 	var first, goAhead order
 	if err := in.Decode(&first); err != nil {
 		return err
 	}
-	if err := build(first.Spec); err != nil {
+	if err := buildRoot(first.Spec); err != nil {
 		return err
 	}
 	s, err := newServer(first)
@@ -79,10 +79,10 @@ func begin(orders, answers *os.File, children <-chan os.Signal) error {
 	if err := in.Decode(&goAhead); err != nil { // end of file: the maker is dead
 		return err
 	}
-	if err := finish(first.Spec); err != nil {
+	if err := finishRoot(first.Spec); err != nil {
 		return err
 	}
-	s.serve(children)
+	s.startServing(children)
 	if !first.Spec.Restore {
 		// Last, because every later thread takes a PID from the programs' range.
 		if err := setLastPID(firstPID - 1); err != nil {
@@ -106,7 +106,7 @@ func ignoreOthers() {
 
 // newServer opens both sockets. From then on wardens can connect, and wait.
 func newServer(o order) (*server, error) {
-	control, err := listener(controlFD)
+	control, err := listenerOf(controlFD)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
@@ -132,7 +132,7 @@ func newServer(o order) (*server, error) {
 	}, nil
 }
 
-func listener(fd int) (*net.UnixListener, error) {
+func listenerOf(fd int) (*net.UnixListener, error) {
 	f := os.NewFile(uintptr(fd), "control")
 	defer f.Close()
 	l, err := net.FileListener(f)

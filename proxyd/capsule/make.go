@@ -92,11 +92,11 @@ var making = []struct {
 	name string
 	do   func(*maker, context.Context) error
 }{
-	{"folder", (*maker).prepare},
-	{"init", (*maker).start},
-	{"build", (*maker).build},
-	{"network", (*maker).network},
-	{"record", (*maker).record},
+	{"folder", (*maker).prepareFolder},
+	{"init", (*maker).startInit},
+	{"build", (*maker).buildTree},
+	{"network", (*maker).makeNetwork},
+	{"record", (*maker).recordInit},
 	{"go", (*maker).letGo},
 }
 
@@ -111,7 +111,7 @@ func Make(ctx context.Context, s Spec) (*Capsule, error) {
 		if err := step.do(m, ctx); err != nil {
 			err = fmt.Errorf("capsule %s: %s: %w", s.Hostname, step.name, err)
 			if !errors.Is(err, ErrExists) {
-				err = errors.Join(err, m.undo())
+				err = errors.Join(err, m.undoMake())
 			}
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func Make(ctx context.Context, s Spec) (*Capsule, error) {
 	return m.capsule, nil
 }
 
-func (m *maker) prepare(context.Context) error {
+func (m *maker) prepareFolder(context.Context) error {
 	if err := prepareFolder(m.spec.Dir); err != nil {
 		return err
 	}
@@ -137,10 +137,10 @@ func (m *maker) prepare(context.Context) error {
 			return err
 		}
 	}
-	return m.rec.write(m.spec.Dir)
+	return m.rec.writeRecord(m.spec.Dir)
 }
 
-func (m *maker) start(ctx context.Context) error {
+func (m *maker) startInit(ctx context.Context) error {
 	control, err := listenControl(m.spec.Dir)
 	if err != nil {
 		return err
@@ -201,29 +201,29 @@ func (m *maker) start(ctx context.Context) error {
 	return nil
 }
 
-func (m *maker) build(ctx context.Context) error {
-	return m.order(ctx, order{ID: m.rec.ID, Spec: m.spec})
+func (m *maker) buildTree(ctx context.Context) error {
+	return m.sendOrder(ctx, order{ID: m.rec.ID, Spec: m.spec})
 }
 
-func (m *maker) network(context.Context) error {
+func (m *maker) makeNetwork(context.Context) error {
 	if m.spec.Network == nil {
 		return nil
 	}
 	return m.spec.Network(m.pid)
 }
 
-func (m *maker) record(context.Context) error {
+func (m *maker) recordInit(context.Context) error {
 	p, err := statOf(m.pid)
 	if err != nil {
 		return err
 	}
 	m.rec.PID, m.rec.Start = m.pid, p.start
 	m.capsule.rec = m.rec
-	return m.rec.write(m.spec.Dir)
+	return m.rec.writeRecord(m.spec.Dir)
 }
 
 func (m *maker) letGo(ctx context.Context) error {
-	if err := m.order(ctx, order{}); err != nil {
+	if err := m.sendOrder(ctx, order{}); err != nil {
 		return err
 	}
 	m.keepOn()
@@ -231,8 +231,8 @@ func (m *maker) letGo(ctx context.Context) error {
 	return nil
 }
 
-// order sends init an order and waits for the answer.
-func (m *maker) order(ctx context.Context, o order) error {
+// sendOrder sends init an order and waits for the answer.
+func (m *maker) sendOrder(ctx context.Context, o order) error {
 	var got answer
 	err := m.orders.Encode(o)
 	if err == nil {
@@ -249,8 +249,8 @@ func (m *maker) order(ctx context.Context, o order) error {
 	return nil
 }
 
-// undo removes a capsule that could not be made.
-func (m *maker) undo() error {
+// undoMake removes a capsule that could not be made.
+func (m *maker) undoMake() error {
 	if m.hangUp != nil {
 		m.keepOn()
 		m.hangUp()

@@ -24,7 +24,7 @@ import (
 func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
 	// The fdinfo of this process's own descriptor has PIDs as the /proc in which it is read.
-	if err := fd.with(func(n int) error {
+	if err := fd.withFD(func(n int) error {
 		b, err := s.readProc(fmt.Sprintf("self/fdinfo/%d", n))
 		if err == nil {
 			pid, err = pidIn(b)
@@ -36,7 +36,7 @@ func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("warden %d: "+format+": %w", append(append([]any{pid}, args...), syscall.EPERM)...)
 	}
-	if inside, err := fd.pid(); err == nil {
+	if inside, err := fd.pidHere(); err == nil {
 		return 0, "", refuse("is PID %d of the capsule", inside)
 	}
 	status, err := s.readProc(fmt.Sprintf("%d/status", pid))
@@ -100,8 +100,8 @@ func (s *server) makeGroup(parent, name string, pids ...int) string {
 	}
 	g, err := makeGroup(filepath.Join(s.cgroups, parent), groupPrefix(s.id)+name)
 	if err == nil {
-		if err = g.add(pids...); err != nil {
-			go complain("cgroup of "+name, func() error { return os.Remove(string(g)) })
+		if err = g.addProcesses(pids...); err != nil {
+			go logError("cgroup of "+name, func() error { return os.Remove(string(g)) })
 		}
 	}
 	if err != nil {

@@ -68,8 +68,8 @@ func (m message) encode() []byte {
 	return b
 }
 
-// decode accepts exactly what a warden may send; every error is an errMessage.
-func decode(b []byte) (message, error) {
+// decodeMessage accepts exactly what a warden may send; every error is an errMessage.
+func decodeMessage(b []byte) (message, error) {
 	if len(b) != messageSize {
 		return message{}, fmt.Errorf("%w: %d bytes", errMessage, len(b))
 	}
@@ -86,14 +86,14 @@ func decode(b []byte) (message, error) {
 		return message{}, fmt.Errorf("%w: name is not padded", errMessage)
 	}
 	m.name = name
-	if reason := m.wrong(); reason != "" {
+	if reason := m.invalidReason(); reason != "" {
 		return message{}, fmt.Errorf("%w: kind %d: %s", errMessage, m.kind, reason)
 	}
 	return m, nil
 }
 
-// wrong returns what makes a warden's message invalid, or "".
-func (m message) wrong() string {
+// invalidReason returns what makes a warden's message invalid, or "".
+func (m message) invalidReason() string {
 	switch m.kind {
 	case kindStart, kindRestore:
 		switch {

@@ -24,11 +24,11 @@ func (s *server) admitMaker(c *net.UnixConn) {
 	if err := makeRoom(c); err != nil {
 		log.Print("send buffer: ", err) // then a watcher is disconnected a little earlier
 	}
-	go s.answer(c)
+	go s.answerMaker(c)
 }
 
-// answer answers one request, or serves a watcher.
-func (s *server) answer(c *net.UnixConn) {
+// answerMaker answers one request, or serves a watcher.
+func (s *server) answerMaker(c *net.UnixConn) {
 	watching := false
 	defer func() {
 		if !watching {
@@ -43,26 +43,26 @@ func (s *server) answer(c *net.UnixConn) {
 	localsock.CloseAll(files)
 	var ask request
 	if err := json.Unmarshal(b[:n], &ask); err != nil {
-		s.reply(c, refusal(err), nil)
+		s.sendReply(c, refusalReply(err), nil)
 		return
 	}
 	if ask.Op == opWatch {
 		watching = true
-		s.watch(c)
+		s.serveWatcher(c)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	got, fds, err := s.obey(ask)
+	got, fds, err := s.obeyRequest(ask)
 	if err != nil {
-		got = refusal(err)
+		got = refusalReply(err)
 	}
-	s.reply(c, got, fds)
+	s.sendReply(c, got, fds)
 	localsock.CloseAll(fds)
 }
 
-// reply sends a reply. Caller may hold s.mu.
-func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
+// sendReply sends a reply. Caller may hold s.mu.
+func (s *server) sendReply(c *net.UnixConn, r reply, files []*os.File) {
 	b, err := json.Marshal(r)
 	if err == nil {
 		err = localsock.SendNow(c, b, localsock.Descriptors(files)...)
@@ -72,8 +72,8 @@ func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
 	}
 }
 
-// watch makes c a watcher until it closes.
-func (s *server) watch(c *net.UnixConn) {
+// serveWatcher makes c a watcher until it closes.
+func (s *server) serveWatcher(c *net.UnixConn) {
 	s.mu.Lock()
 	if err := s.tellPresent(c); err != nil {
 		c.Close()
@@ -94,9 +94,9 @@ func (s *server) watch(c *net.UnixConn) {
 // tellPresent sends a new watcher the existing programs, in as many packets as needed, at least
 // one. Caller holds s.mu.
 func (s *server) tellPresent(c *net.UnixConn) error {
-	all := s.table.present()
+	all := s.table.firstEvents()
 	for {
-		n := fits(all)
+		n := countFitting(all)
 		b, err := json.Marshal(reply{Events: all[:n]})
 		if err == nil {
 			err = localsock.SendNow(c, b)
@@ -107,35 +107,35 @@ func (s *server) tellPresent(c *net.UnixConn) error {
 	}
 }
 
-// obey carries out a request of the maker. The caller closes the files. Caller holds s.mu.
-func (s *server) obey(ask request) (got reply, files []*os.File, err error) {
+// obeyRequest carries out a request of the maker. The caller closes the files. Caller holds s.mu.
+func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err error) {
 	var all effects
 	switch ask.Op {
 	case opHello:
 		got.ID = s.id
 	case opPrograms:
-		got.Programs, got.More = page(s.table.programs(), ask.Name)
+		got.Programs, got.More = pageOf(s.table.programs(), ask.Name)
 	case opEnded:
 		got.Ended, got.More = s.table.endedAfter(ask.Name)
 	case opForget:
 		for _, name := range ask.Names {
-			s.table.forget(name)
+			s.table.forgetStatus(name)
 		}
 	case opOpen:
-		files, err = s.open(ask.Name)
+		files, err = s.openSteward(ask.Name)
 	case opStdio:
-		files, err = s.stdio(ask.Name)
+		files, err = s.openStdio(ask.Name)
 	case opRestored:
-		all, err = s.restored(ask)
+		all, err = s.joinRestored(ask)
 	case opMark, opUnmark:
-		all, err = s.table.mark(ask.Name, ask.Op == opMark)
+		all, err = s.table.markCaptured(ask.Name, ask.Op == opMark)
 	case opRelease:
-		all, err = s.table.release(ask.Name, ask.Status)
+		all, err = s.table.releaseCaptured(ask.Name, ask.Status)
 	case opSignal:
 		if ask.Signal < 1 || ask.Signal > maxSignal {
 			return got, nil, fmt.Errorf("signal %d: %w", ask.Signal, syscall.EINVAL)
 		}
-		all, err = s.table.force(ask.Name, ask.Signal)
+		all, err = s.table.forceSignal(ask.Name, ask.Signal)
 	case opLastPID:
 		got.LastPID, err = lastPID()
 	case opSetPID:
@@ -149,8 +149,8 @@ func (s *server) obey(ask request) (got reply, files []*os.File, err error) {
 	return got, files, err
 }
 
-// open returns a pidfd of a steward. Caller holds s.mu.
-func (s *server) open(name string) ([]*os.File, error) {
+// openSteward returns a pidfd of a steward. Caller holds s.mu.
+func (s *server) openSteward(name string) ([]*os.File, error) {
 	e, err := s.table.find(name)
 	if err != nil {
 		return nil, err
@@ -165,18 +165,18 @@ func (s *server) open(name string) ([]*os.File, error) {
 	return []*os.File{fd.f}, nil
 }
 
-// stdio returns copies of a waiting warden's descriptors. Caller holds s.mu.
-func (s *server) stdio(name string) ([]*os.File, error) {
-	e, err := s.table.awaited(name)
+// openStdio returns copies of a waiting warden's descriptors. Caller holds s.mu.
+func (s *server) openStdio(name string) ([]*os.File, error) {
+	e, err := s.table.findAwaited(name)
 	if err != nil {
 		return nil, err
 	}
-	return duplicate(s.peers[e.warden].stdio)
+	return duplicateFiles(s.peers[e.warden].stdio)
 }
 
-// restored checks a restored program as start checks a new one. Caller holds s.mu.
-func (s *server) restored(ask request) (effects, error) {
-	e, err := s.table.awaited(ask.Name)
+// joinRestored checks a restored program as start checks a new one. Caller holds s.mu.
+func (s *server) joinRestored(ask request) (effects, error) {
+	e, err := s.table.findAwaited(ask.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ func openPidfd(pid int) (*pidfd, error) {
 
 func (p *pidfd) close() { p.f.Close() }
 
-// with calls f with the descriptor.
-func (p *pidfd) with(f func(fd int) error) error {
+// withFD calls f with the descriptor.
+func (p *pidfd) withFD(f func(fd int) error) error {
 	raw, err := p.f.SyscallConn()
 	if err != nil {
 		return err
@@ -46,14 +46,14 @@ func (p *pidfd) with(f func(fd int) error) error {
 
 // signal returns ESRCH once the process has been reaped.
 func (p *pidfd) signal(sig unix.Signal) error {
-	return p.with(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	return p.withFD(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
 // alive tells whether the process has not ended yet.
 func (p *pidfd) alive() bool {
 	ended := false
-	err := p.with(func(fd int) error {
-		ended = readable(fd)
+	err := p.withFD(func(fd int) error {
+		ended = isReadable(fd)
 		return nil
 	})
 	return err == nil && !ended
@@ -66,18 +66,18 @@ func (p *pidfd) wait(ctx context.Context) error {
 		return err
 	}
 	defer localsock.InterruptAtEnd(ctx, p.f.SetReadDeadline)()
-	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+	err = raw.Read(func(fd uintptr) bool { return isReadable(int(fd)) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
 	}
 	return err
 }
 
-// pid returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH if
+// pidHere returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH if
 // it has none there.
-func (p *pidfd) pid() (int, error) {
+func (p *pidfd) pidHere() (int, error) {
 	pid := 0
-	err := p.with(func(fd int) error {
+	err := p.withFD(func(fd int) error {
 		var err error
 		pid, err = pidOf(fd)
 		return err
@@ -113,7 +113,7 @@ func pidIn(fdinfo []byte) (int, error) {
 	return 0, syscall.EBADF
 }
 
-func readable(fd int) bool {
+func isReadable(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0

@@ -27,8 +27,8 @@ type places map[uint64]bool
 // maxEntries bounds what is mounted to cover a folder; each entry is a mount.
 const maxEntries = 4096
 
-// add says that what is mounted at path is the capsule's own.
-func (p places) add(path string) error {
+// addPlace says that what is mounted at path is the capsule's own.
+func (p places) addPlace(path string) error {
 	id, err := mountID(path)
 	if err == nil {
 		p[id] = true
@@ -42,9 +42,9 @@ func (p places) makeRoom(b Bind, folder bool) error {
 	if !filepath.IsAbs(target) || target == "/" {
 		return errors.New("want an absolute path")
 	}
-	parts := missing(target)
+	parts := missingParts(target)
 	if b.Alone {
-		parts = missing(filepath.Dir(target))
+		parts = missingParts(filepath.Dir(target))
 		if len(parts) == 0 {
 			parts = []string{filepath.Dir(target)}
 		}
@@ -71,7 +71,7 @@ func (p places) makePart(path string, folder bool) error {
 		// It cannot be covered. A folder on the node is the smallest harm, and stays: who
 		// removed it might remove another's.
 	default:
-		if err := p.cover(parent, filepath.Base(path)); err != nil {
+		if err := p.coverFolder(parent, filepath.Base(path)); err != nil {
 			return fmt.Errorf("cover %s: %w", parent, err)
 		}
 	}
@@ -96,8 +96,8 @@ func makeEntry(path string, folder bool) error {
 	return f.Close()
 }
 
-// cover mounts a tmpfs on a folder which shows all that is in it but the entry without.
-func (p places) cover(folder, without string) error {
+// coverFolder mounts a tmpfs on a folder which shows all that is in it but the entry without.
+func (p places) coverFolder(folder, without string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(folder, &st); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (p places) cover(folder, without string) error {
 		return err
 	}
 	for _, e := range entries {
-		err := e.show()
+		err := e.showEntry()
 		if errors.Is(err, fs.ErrNotExist) {
 			err = os.Remove(e.path) // what it shows is gone meanwhile
 		}
@@ -145,7 +145,7 @@ func (p places) cover(folder, without string) error {
 			return fmt.Errorf("%s: %w", e.path, err)
 		}
 	}
-	return p.add(folder)
+	return p.addPlace(folder)
 }
 
 // entryCopy is what a folder has under a name: a symbolic link, or a tree.
@@ -171,14 +171,14 @@ func copyEntry(path string) (entryCopy, error) {
 	return e, err
 }
 
-func (e entryCopy) show() error {
+func (e entryCopy) showEntry() error {
 	if e.link != "" {
 		return os.Symlink(e.link, e.path)
 	}
 	if err := makeEntry(e.path, e.folder); err != nil {
 		return err
 	}
-	return attach(e.fd, e.path)
+	return attachClone(e.fd, e.path)
 }
 
 func (e entryCopy) close() {
@@ -187,8 +187,8 @@ func (e entryCopy) close() {
 	}
 }
 
-// missing returns the parts of path that do not exist, outermost first.
-func missing(path string) []string {
+// missingParts returns the parts of path that do not exist, outermost first.
+func missingParts(path string) []string {
 	var parts []string
 	for ; ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

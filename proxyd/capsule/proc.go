@@ -74,8 +74,8 @@ func realUID(pid int) (uint32, error) {
 	return uidIn(b)
 }
 
-// everyone returns the processes of this PID namespace.
-func everyone() ([]process, error) {
+// listProcesses returns the processes of this PID namespace.
+func listProcesses() ([]process, error) {
 	names, err := readNames("/proc")
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// below returns the live descendants of all processes for which isRoot is true, without these.
-func below(all []process, isRoot func(process) bool) []process {
+// descendantsOf returns the live descendants of all processes for which isRoot is true, without these.
+func descendantsOf(all []process, isRoot func(process) bool) []process {
 	children := map[int][]process{}
 	var queue []int
 	for _, p := range all {
@@ -159,12 +159,12 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 // signalProgram sends sig to everything below the steward. Processes that start meanwhile may
 // miss it, as with Slurm's own signals.
 func signalProgram(steward int, sig unix.Signal) error {
-	all, err := everyone()
+	all, err := listProcesses()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, p := range below(all, func(p process) bool { return p.pid == steward }) {
+	for _, p := range descendantsOf(all, func(p process) bool { return p.pid == steward }) {
 		fd, err := signalProcess(p, sig)
 		if fd != nil {
 			fd.close()
@@ -182,7 +182,7 @@ func signalProgram(steward int, sig unix.Signal) error {
 // the deaths of the previous round.
 func killProgram(k kill) error {
 	if k.cgroup != "" {
-		if err := group(k.cgroup).kill(); !isGone(err) {
+		if err := group(k.cgroup).killProcesses(); !isGone(err) {
 			return err
 		}
 		return nil
@@ -193,11 +193,11 @@ func killProgram(k kill) error {
 		root = func(p process) bool { return p.session == first && p.pid != 1 }
 	}
 	for {
-		all, err := everyone()
+		all, err := listProcesses()
 		if err != nil {
 			return err
 		}
-		targets := below(all, root)
+		targets := descendantsOf(all, root)
 		if steward == 0 {
 			for _, p := range all {
 				if root(p) && !p.ended() {

@@ -82,7 +82,7 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 		some, _ := table.endedAfter("")
 		fmt.Fprintln(out, some)
 	case "forget":
-		table.forget(name)
+		table.forgetStatus(name)
 	case "reaped":
 		all = table.reaped(n, syscall.WaitStatus(m))
 	case "hangup":
@@ -90,13 +90,13 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 	case "signal":
 		all = table.wanted(conn(n), syscall.Signal(m))
 	case "decide":
-		all = table.decide()
+		all = table.sendWithheld()
 	case "mark", "unmark":
-		all, err = table.mark(name, op == "mark")
+		all, err = table.markCaptured(name, op == "mark")
 	case "release":
-		all, err = table.release(name, syscall.WaitStatus(m))
+		all, err = table.releaseCaptured(name, syscall.WaitStatus(m))
 	case "force":
-		all, err = table.force(name, syscall.Signal(m))
+		all, err = table.forceSignal(name, syscall.Signal(m))
 	default:
 		t.Fatalf("unknown call %q", call)
 	}

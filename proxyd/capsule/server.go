@@ -46,13 +46,13 @@ type warden struct {
 	stdio []*os.File // of a warden that waits for a restore
 }
 
-// serve starts init's goroutines.
-func (s *server) serve(children <-chan os.Signal) {
+// startServing starts init's goroutines.
+func (s *server) startServing(children <-chan os.Signal) {
 	go s.acceptAll(s.wardens, s.admitWarden)
 	go s.acceptAll(s.control, s.admitMaker)
 	go func() {
 		for range children {
-			s.reap()
+			s.reapChildren()
 		}
 	}()
 }
@@ -80,8 +80,8 @@ func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 	log.Fatal("accept: ", err) // an init that accepts no connections is worse than none
 }
 
-// reap collects every child that has ended, under the lock: see server.mu.
-func (s *server) reap() {
+// reapChildren collects every child that has ended, under the lock: see server.mu.
+func (s *server) reapChildren() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -102,36 +102,36 @@ func (s *server) carryOut(all effects) {
 	for _, e := range all {
 		switch e := e.(type) {
 		case say:
-			s.say(e)
+			s.sendToWarden(e)
 		case kill:
-			go complain("kill", func() error { return killProgram(e) })
+			go logError("kill", func() error { return killProgram(e) })
 		case sweep:
-			go s.sweep(e)
+			go s.sweepGroup(e)
 		case send:
-			go complain("signal", func() error { return signalProgram(e.pid, e.sig) })
+			go logError("signal", func() error { return signalProgram(e.pid, e.sig) })
 		case tell:
-			s.tell(e.event)
+			s.sendEvent(e.event)
 		}
 	}
 }
 
-// sweep removes a program's cgroup. Also after an error the program's warden must be told.
-func (s *server) sweep(e sweep) {
-	complain("cgroup of "+e.name, func() error { return group(e.cgroup).clear(context.Background()) })
+// sweepGroup removes a program's cgroup. Also after an error the program's warden must be told.
+func (s *server) sweepGroup(e sweep) {
+	logError("cgroup of "+e.name, func() error { return group(e.cgroup).clearAndRemove(context.Background()) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.carryOut(s.table.swept(e.name))
 }
 
-func complain(what string, do func() error) {
+func logError(what string, do func() error) {
 	if err := do(); err != nil {
 		log.Print(what, ": ", err)
 	}
 }
 
-// say sends a message to a warden. It closes the connection of a warden that does not read: the
+// sendToWarden sends a message to a warden. It closes the connection of a warden that does not read: the
 // socket has space for all messages of a connection. Caller holds s.mu.
-func (s *server) say(e say) {
+func (s *server) sendToWarden(e say) {
 	w := s.peers[e.to]
 	if w == nil {
 		return
@@ -166,13 +166,13 @@ func (s *server) awaitMaker() {
 		defer s.mu.Unlock()
 		s.alone = nil
 		if len(s.watchers) == 0 {
-			s.carryOut(s.table.decide())
+			s.carryOut(s.table.sendWithheld())
 		}
 	})
 }
 
-// tell sends an event to all watchers. Caller holds s.mu.
-func (s *server) tell(e Event) {
+// sendEvent sends an event to all watchers. Caller holds s.mu.
+func (s *server) sendEvent(e Event) {
 	if len(s.watchers) == 0 {
 		return
 	}

@@ -78,7 +78,7 @@ func (t *table) admit(c conn, name string, pid int) error {
 	switch {
 	case t.byName[name] != nil:
 		return refuse(syscall.EEXIST, "there is one of this name")
-	case t.of(c) != nil:
+	case t.entryOf(c) != nil:
 		return refuse(syscall.EBUSY, "its warden has one already")
 	case len(t.byName) >= maxPrograms:
 		return refuse(syscall.EAGAIN, "the capsule is full")
@@ -97,8 +97,8 @@ func (t *table) start(c conn, p Program) (effects, error) {
 	p.Warden = true
 	e := &entry{Program: p, warden: c}
 	t.byName[p.Name] = e
-	t.forget(p.Name)
-	return effects{say{c, message{kind: kindGo}, 0}, tell{e.event(Started)}}, nil
+	t.forgetStatus(p.Name)
+	return effects{say{c, message{kind: kindGo}, 0}, tell{e.newEvent(Started)}}, nil
 }
 
 // restore registers the warden of a program that is to be restored.
@@ -109,12 +109,12 @@ func (t *table) restore(c conn, p Program) (effects, error) {
 	p.Warden, p.Waiting = true, true
 	e := &entry{Program: p, warden: c}
 	t.byName[p.Name] = e
-	t.forget(p.Name)
-	return effects{tell{e.event(Waiting)}}, nil
+	t.forgetStatus(p.Name)
+	return effects{tell{e.newEvent(Waiting)}}, nil
 }
 
-// awaited returns the program of that name that is to be restored.
-func (t *table) awaited(name string) (*entry, error) {
+// findAwaited returns the program of that name that is to be restored.
+func (t *table) findAwaited(name string) (*entry, error) {
 	if e := t.byName[name]; e != nil && e.Waiting && e.life == staying {
 		return e, nil
 	}
@@ -124,7 +124,7 @@ func (t *table) awaited(name string) (*entry, error) {
 // restored joins a restored program to its waiting warden. The caller has checked pid as for
 // start.
 func (t *table) restored(name string, pid, first int) (effects, error) {
-	e, err := t.awaited(name)
+	e, err := t.findAwaited(name)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (t *table) restored(name string, pid, first int) (effects, error) {
 		return nil, &RefusedError{name, syscall.EEXIST, fmt.Sprintf("PID %d is another program's", pid)}
 	}
 	e.Waiting, e.PID, e.First = false, pid, first
-	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.event(Started)}}, nil
+	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.newEvent(Started)}}, nil
 }
 
 // reaped is called for every child of init that has ended.
@@ -142,16 +142,16 @@ func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
 		return nil // an orphan
 	}
 	e.Ended, e.Status = true, status
-	return t.leave(e)
+	return t.endProgram(e)
 }
 
-// leave begins the end of a program whose steward has ended, or that will not be restored.
-func (t *table) leave(e *entry) effects {
+// endProgram begins the end of a program whose steward has ended, or that will not be restored.
+func (t *table) endProgram(e *entry) effects {
 	if e.Cgroup != "" {
 		e.life = sweeping
 		return effects{sweep{e.Name, e.Cgroup}}
 	}
-	return t.settle(e)
+	return t.settleEnd(e)
 }
 
 // swept is called when the cgroup of a program is gone.
@@ -161,46 +161,46 @@ func (t *table) swept(name string) effects {
 		return nil
 	}
 	e.life, e.Cgroup = swept, ""
-	return t.settle(e)
+	return t.settleEnd(e)
 }
 
-// settle decides what follows a program's end.
-func (t *table) settle(e *entry) effects {
+// settleEnd decides what follows a program's end.
+func (t *table) settleEnd(e *entry) effects {
 	switch {
 	case e.Waiting: // the warden gave up
 		delete(t.byName, e.Name)
-		return effects{tell{e.event(Left)}}
+		return effects{tell{e.newEvent(Left)}}
 	case !e.Captured:
-		return t.finish(e)
+		return t.forgetProgram(e)
 	}
 	out := effects{}
 	if e.warden != 0 {
 		out = append(out, say{e.warden, message{kind: kindCaptured}, 0})
 	}
-	return append(out, tell{e.event(Captured)})
+	return append(out, tell{e.newEvent(Captured)})
 }
 
-// finish forgets a program that has ended.
-func (t *table) finish(e *entry) effects {
+// forgetProgram forgets a program that has ended.
+func (t *table) forgetProgram(e *entry) effects {
 	delete(t.byName, e.Name)
 	out := effects{}
 	if e.warden != 0 {
 		out = append(out, say{e.warden, message{kind: kindStatus, value: int32(e.Status)}, 0})
 	}
 	if !e.Captured {
-		t.remember(e.Name, e.Status)
+		t.rememberStatus(e.Name, e.Status)
 		if e.life != swept {
 			out = append(out, kill{0, e.First, ""}) // if the steward was killed, the rest of the program still runs
 		}
 	}
-	return append(out, tell{e.event(Ended)})
+	return append(out, tell{e.newEvent(Ended)})
 }
 
-// remember keeps a program's exit status, of the newest maxEnded programs.
-func (t *table) remember(name string, status syscall.WaitStatus) {
-	t.forget(name)
+// rememberStatus keeps a program's exit status, of the newest maxEnded programs.
+func (t *table) rememberStatus(name string, status syscall.WaitStatus) {
+	t.forgetStatus(name)
 	if len(t.order) >= maxEnded {
-		t.forget(t.order[0])
+		t.forgetStatus(t.order[0])
 	}
 	t.ended[name] = status
 	t.order = append(t.order, name)
@@ -214,12 +214,12 @@ func (t *table) endedAfter(last string) (some []ending, more bool) {
 		}
 	}
 	slices.SortFunc(some, func(a, b ending) int { return cmp.Compare(a.Name, b.Name) })
-	n := fits(some)
+	n := countFitting(some)
 	return some[:n], n < len(some)
 }
 
-// forget drops a program's exit status, if known.
-func (t *table) forget(name string) {
+// forgetStatus drops a program's exit status, if known.
+func (t *table) forgetStatus(name string) {
 	if _, ok := t.ended[name]; !ok {
 		return
 	}
@@ -231,17 +231,17 @@ func (t *table) forget(name string) {
 // hungUp is called when a warden's connection has closed. Nothing follows if its program has
 // ended.
 func (t *table) hungUp(c conn) effects {
-	e := t.of(c)
+	e := t.entryOf(c)
 	if e == nil {
 		return nil
 	}
 	e.warden, e.Warden, e.WardenPID = 0, false, 0
 	if e.Waiting {
-		return t.leave(e)
+		return t.endProgram(e)
 	}
-	out := effects{tell{e.event(Left)}}
+	out := effects{tell{e.newEvent(Left)}}
 	if !e.Captured && !e.Ended {
-		out = append(out, e.kill())
+		out = append(out, e.newKill())
 	}
 	return out
 }
@@ -249,13 +249,13 @@ func (t *table) hungUp(c conn) effects {
 // wanted is called when a warden requests a signal. heard tells whether a maker would get the
 // event: without a maker to decide, the signal is not withheld.
 func (t *table) wanted(c conn, sig syscall.Signal) effects {
-	e := t.of(c)
+	e := t.entryOf(c)
 	if e == nil || e.Ended || e.Waiting {
 		return nil
 	}
 	if slices.Contains(t.hold, sig) {
 		e.asked = sig
-		return effects{tell{e.ask()}}
+		return effects{tell{e.signalEvent()}}
 	}
 	return effects{send{e.PID, sig}}
 }
@@ -270,8 +270,8 @@ func (t *table) undecided() bool {
 	return false
 }
 
-// decide sends withheld signals, because there is no maker to decide.
-func (t *table) decide() effects {
+// sendWithheld sends withheld signals, because there is no maker to decide.
+func (t *table) sendWithheld() effects {
 	var all effects
 	for _, e := range t.byName {
 		if e.asked != 0 && !e.Ended {
@@ -282,9 +282,9 @@ func (t *table) decide() effects {
 	return all
 }
 
-// mark marks a program as captured, or unmarks it. Unmarking carries out what was withheld: the
+// markCaptured marks a program as captured, or unmarks it. Unmarking carries out what was withheld: the
 // status of an ended program is sent, a program without a warden is killed.
-func (t *table) mark(name string, captured bool) (effects, error) {
+func (t *table) markCaptured(name string, captured bool) (effects, error) {
 	e, err := t.find(name)
 	if err != nil {
 		return nil, err
@@ -294,15 +294,15 @@ func (t *table) mark(name string, captured bool) (effects, error) {
 	case captured || e.life == sweeping: // settled later
 		return nil, nil
 	case e.Ended:
-		return t.finish(e), nil
+		return t.forgetProgram(e), nil
 	case e.warden == 0:
-		return effects{e.kill()}, nil
+		return effects{e.newKill()}, nil
 	}
 	return nil, nil
 }
 
-// release forgets a captured program that has ended, and ends its warden with status.
-func (t *table) release(name string, status syscall.WaitStatus) (effects, error) {
+// releaseCaptured forgets a captured program that has ended, and ends its warden with status.
+func (t *table) releaseCaptured(name string, status syscall.WaitStatus) (effects, error) {
 	e, err := t.find(name)
 	if err != nil {
 		return nil, err
@@ -311,11 +311,11 @@ func (t *table) release(name string, status syscall.WaitStatus) (effects, error)
 		return nil, &RefusedError{name, syscall.EBUSY, "has not been captured"}
 	}
 	e.Status = status
-	return t.finish(e), nil
+	return t.forgetProgram(e), nil
 }
 
-// force kills a program by the maker's order, or sends a signal to it.
-func (t *table) force(name string, sig syscall.Signal) (effects, error) {
+// forceSignal kills a program by the maker's order, or sends a signal to it.
+func (t *table) forceSignal(name string, sig syscall.Signal) (effects, error) {
 	e, err := t.find(name)
 	switch {
 	case err != nil:
@@ -323,7 +323,7 @@ func (t *table) force(name string, sig syscall.Signal) (effects, error) {
 	case e.Ended:
 		return nil, nil
 	case sig == syscall.SIGKILL:
-		return effects{e.kill()}, nil
+		return effects{e.newKill()}, nil
 	}
 	if sig == e.asked {
 		e.asked = 0
@@ -348,8 +348,8 @@ func (t *table) programs() []Program {
 	return all
 }
 
-// present returns the first events for a new watcher.
-func (t *table) present() []Event {
+// firstEvents returns the first events for a new watcher.
+func (t *table) firstEvents() []Event {
 	var all []Event
 	for _, p := range t.programs() {
 		kind := Present
@@ -358,7 +358,7 @@ func (t *table) present() []Event {
 		}
 		all = append(all, Event{Kind: kind, Program: p})
 		if e := t.byName[p.Name]; e.asked != 0 && !e.Ended {
-			all = append(all, e.ask())
+			all = append(all, e.signalEvent())
 		}
 	}
 	return all
@@ -376,7 +376,7 @@ func (t *table) find(name string) (*entry, error) {
 	return e, nil
 }
 
-func (t *table) of(c conn) *entry {
+func (t *table) entryOf(c conn) *entry {
 	for _, e := range t.byName {
 		if e.warden == c {
 			return e
@@ -394,13 +394,13 @@ func (t *table) withPID(pid int) *entry {
 	return nil
 }
 
-// ask returns the event for a withheld signal.
-func (e *entry) ask() Event {
-	ev := e.event(Asked)
+// signalEvent returns the event for a withheld signal.
+func (e *entry) signalEvent() Event {
+	ev := e.newEvent(Asked)
 	ev.Signal = e.asked
 	return ev
 }
 
-func (e *entry) event(k Kind) Event { return Event{Kind: k, Program: e.Program} }
+func (e *entry) newEvent(k Kind) Event { return Event{Kind: k, Program: e.Program} }
 
-func (e *entry) kill() kill { return kill{e.PID, e.First, e.Cgroup} }
+func (e *entry) newKill() kill { return kill{e.PID, e.First, e.Cgroup} }

@@ -64,12 +64,12 @@ func buildID(root, path string) (string, error) {
 	if !ok {
 		return readBuildID(f)
 	}
-	if id, err := remembered.get(key); id != "" || err != nil {
+	if id, err := remembered.buildIDOf(key); id != "" || err != nil {
 		return id, err
 	}
 	id, err := readBuildID(f)
 	if err == nil || errors.Is(err, ErrNoBuildID) {
-		remembered.put(key, id)
+		remembered.rememberID(key, id)
 	}
 	return id, err
 }
@@ -101,7 +101,7 @@ var remembered buildIDs
 // maxRemembered bounds them: some times as many as a node's programs map.
 const maxRemembered = 1 << 14
 
-func (b *buildIDs) get(f file) (string, error) {
+func (b *buildIDs) buildIDOf(f file) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id, ok := b.of[f]
@@ -111,7 +111,7 @@ func (b *buildIDs) get(f file) (string, error) {
 	return id, nil
 }
 
-func (b *buildIDs) put(f file, id string) {
+func (b *buildIDs) rememberID(f file, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil || len(b.of) >= maxRemembered {

@@ -165,7 +165,7 @@ func checkKey(_ context.Context, n *node) Finding {
 
 func checkShared(_ context.Context, n *node) Finding {
 	f := Finding{Name: "shared folder", Needs: n.cfg.Shared + " on a file system that all nodes share, owned by root"}
-	fs, err := stat(n.cfg.Shared)
+	fs, err := statFilesystem(n.cfg.Shared)
 	if err != nil {
 		return f.bad(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
 	}
@@ -195,7 +195,7 @@ func checkStaging(_ context.Context, n *node) Finding {
 	if dir == "" {
 		return f.good("none: checkpoints go straight to the shared folder")
 	}
-	fs, err := stat(dir)
+	fs, err := statFilesystem(dir)
 	if err != nil {
 		return f.bad(Fail, err.Error(), "mkdir -m 700 "+dir)
 	}

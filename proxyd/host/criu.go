@@ -15,7 +15,7 @@ var criuVersion = regexp.MustCompile(`(?m)^Version: ([0-9]+)\.([0-9]+)(\S*)`)
 // Criu returns the version of the program. One that is missing, too old, or does not work
 // on this kernel is an *UnsupportedError.
 func Criu(ctx context.Context, program string) (version string, err error) {
-	out, err := run(ctx, program, "--version")
+	out, err := runProgram(ctx, program, "--version")
 	if err != nil {
 		if !isThere(err) {
 			return "", &UnsupportedError{"checkpoints", CriuNeeds, "no " + program}
@@ -26,7 +26,7 @@ func Criu(ctx context.Context, program string) (version string, err error) {
 	if err != nil {
 		return version, err
 	}
-	if _, err := run(ctx, program, "check"); err != nil {
+	if _, err := runProgram(ctx, program, "check"); err != nil {
 		return version, &UnsupportedError{"checkpoints", "that criu check succeeds", err.Error()}
 	}
 	return version, nil

@@ -41,7 +41,7 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	if n.known.Program == "" {
 		return f.good("not looked at")
 	}
-	text, err := run(ctx, n.known.Program, "gpus")
+	text, err := runProgram(ctx, n.known.Program, "gpus")
 	if err != nil {
 		return f.bad(Fail, err.Error(), realDo(err.Error()))
 	}
@@ -49,7 +49,7 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	if err := json.Unmarshal([]byte(text), &found); err != nil {
 		return f.bad(Fail, fmt.Sprintf("proxyd gpus: %v", err), "install proxyd and proxyd-cuda of one release")
 	}
-	return found.judge(f, reached)
+	return found.judgeDevices(f, reached)
 }
 
 // realDo is what to do where the devices cannot be asked.
@@ -60,8 +60,8 @@ func realDo(said string) string {
 	return "install NVIDIA's driver so that nvidia-smi answers, or set devices.kind to none"
 }
 
-// judge completes the finding.
-func (v *inventory) judge(f Finding, reached string) Finding {
+// judgeDevices completes the finding.
+func (v *inventory) judgeDevices(f Finding, reached string) Finding {
 	kinds := map[string]int{}
 	var order, faults []string
 	for i, d := range v.Devices {

@@ -183,7 +183,7 @@ func Compatible(then, now Fingerprint) error {
 			say("its CPU (%s) lacks %s", now.Model, strings.Join(lacking, ", "))
 		}
 	}
-	if older(now.Kernel, then.Kernel) {
+	if isOlderKernel(now.Kernel, then.Kernel) {
 		say("captured on Linux %s, this is the older %s", then.Kernel, now.Kernel)
 	}
 	for _, path := range slices.Sorted(maps.Keys(then.Files)) {
@@ -202,8 +202,8 @@ func Compatible(then, now Fingerprint) error {
 
 var kernelSyntax = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
-// older says whether kernel a is older than b, as far as both can be read.
-func older(a, b string) bool {
+// isOlderKernel says whether kernel a is older than b, as far as both can be read.
+func isOlderKernel(a, b string) bool {
 	ma, mb := kernelSyntax.FindStringSubmatch(a), kernelSyntax.FindStringSubmatch(b)
 	if ma == nil || mb == nil {
 		return false

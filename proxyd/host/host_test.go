@@ -80,7 +80,7 @@ func TestFanotify(t *testing.T) {
 		{"fewer than jobs", nil, 128, 96, Warn, "for 128 capsules (fs.fanotify.max_user_groups), on 96 cores", "sysctl -w fs.fanotify.max_user_groups=1024, "},
 		{"very many cores", nil, 128, 1024, Warn, "for 128 capsules (fs.fanotify.max_user_groups), on 1024 cores", "sysctl -w fs.fanotify.max_user_groups=2048, "},
 		{"none left", fmt.Errorf("probe fanotify: %w", unix.EMFILE), 128, 16, Warn, "all 128 of fs.fanotify.max_user_groups are in use", "sysctl -w fs.fanotify.max_user_groups=1024, "},
-		{"none at all", unsupported("fanotify", "a kernel with CONFIG_FANOTIFY"), 0, 16, Warn, "fanotify needs a kernel with CONFIG_FANOTIFY, found Linux " + Release(), "boot a kernel with CONFIG_FANOTIFY"},
+		{"none at all", unsupportedByKernel("fanotify", "a kernel with CONFIG_FANOTIFY"), 0, 16, Warn, "fanotify needs a kernel with CONFIG_FANOTIFY, found Linux " + Release(), "boot a kernel with CONFIG_FANOTIFY"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := fanotifyFinding(tt.probe, tt.groups, tt.cores)

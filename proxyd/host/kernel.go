@@ -17,12 +17,12 @@ import (
 
 // What the kernel can do. Each needs root to be told from "not permitted".
 var (
-	Namespaces     = Feature{Name: "namespaces", Probe: namespaces}
+	Namespaces     = Feature{Name: "namespaces", Probe: probeNamespaces}
 	TimeNamespaces = Feature{Name: "time namespaces", Probe: func() error { return haveNamespace("time", "Linux 5.6 with CONFIG_TIME_NS") }}
-	Pidfd          = Feature{Name: "pidfd", Probe: pidfd}
+	Pidfd          = Feature{Name: "pidfd", Probe: probePidfd}
 	Openat2        = Feature{Name: "openat2", Probe: openat2}
-	Fanotify       = Feature{Name: "fanotify", Probe: fanotify}
-	Nftables       = Feature{Name: "nftables", Probe: nftables}
+	Fanotify       = Feature{Name: "fanotify", Probe: probeFanotify}
+	Nftables       = Feature{Name: "nftables", Probe: probeNftables}
 	Veth           = Feature{Name: "veth", Probe: func() error {
 		return linkKind("CONFIG_VETH", &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, PeerName: "probe1"})
 	}}
@@ -42,7 +42,7 @@ func Release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-func namespaces() error {
+func probeNamespaces() error {
 	for _, kind := range []string{"mnt", "pid", "net", "uts", "ipc"} {
 		if err := haveNamespace(kind, "a kernel with CONFIG_NAMESPACES and all kinds of them"); err != nil {
 			return err
@@ -54,31 +54,31 @@ func namespaces() error {
 func haveNamespace(kind, needs string) error {
 	_, err := os.Lstat("/proc/self/ns/" + kind)
 	if errors.Is(err, os.ErrNotExist) {
-		return unsupported(kind+" namespaces", needs)
+		return unsupportedByKernel(kind+" namespaces", needs)
 	}
 	return err
 }
 
-// unsupported is a feature that this kernel lacks.
-func unsupported(feature, needs string) error {
+// unsupportedByKernel is a feature that this kernel lacks.
+func unsupportedByKernel(feature, needs string) error {
 	return &UnsupportedError{Feature: feature, Needs: needs, Found: "Linux " + Release()}
 }
 
-// missing turns the errno by which the kernel says "never heard of" into UnsupportedError.
-func missing(err error, feature, needs string, errnos ...error) error {
+// missingFeature turns the errno by which the kernel says "never heard of" into UnsupportedError.
+func missingFeature(err error, feature, needs string, errnos ...error) error {
 	for _, e := range append(errnos, unix.ENOSYS) {
 		if errors.Is(err, e) {
-			return unsupported(feature, needs)
+			return unsupportedByKernel(feature, needs)
 		}
 	}
 	return err
 }
 
-// pidfd also asks for setns with a pidfd (5.8): joining a capsule at once is what it is for.
-func pidfd() error {
+// probePidfd also asks for setns with a pidfd (5.8): joining a capsule at once is what it is for.
+func probePidfd() error {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		return missing(err, "pidfd", "Linux 5.8")
+		return missingFeature(err, "pidfd", "Linux 5.8")
 	}
 	defer unix.Close(fd)
 	// To join the UTS namespace one is in changes nothing.
@@ -88,31 +88,31 @@ func pidfd() error {
 		defer runtime.UnlockOSThread()
 		answer <- unix.Setns(fd, unix.CLONE_NEWUTS)
 	}()
-	return missing(<-answer, "setns with a pidfd", "Linux 5.8", unix.EINVAL)
+	return missingFeature(<-answer, "setns with a pidfd", "Linux 5.8", unix.EINVAL)
 }
 
 func openat2() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
-		return missing(err, "openat2", "Linux 5.6")
+		return missingFeature(err, "openat2", "Linux 5.6")
 	}
 	return unix.Close(fd)
 }
 
-func fanotify() error {
+func probeFanotify() error {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC, unix.O_RDONLY)
 	if err != nil {
-		return missing(err, "fanotify", "a kernel with CONFIG_FANOTIFY")
+		return missingFeature(err, "fanotify", "a kernel with CONFIG_FANOTIFY")
 	}
 	return unix.Close(fd)
 }
 
-// nftables asks for the generation of the rules, which changes nothing and loads the
+// probeNftables asks for the generation of the rules, which changes nothing and loads the
 // module.
-func nftables() error {
+func probeNftables() error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
-		return missing(err, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EPROTONOSUPPORT)
+		return missingFeature(err, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EPROTONOSUPPORT)
 	}
 	defer unix.Close(fd)
 	tv := unix.Timeval{Sec: 2}
@@ -135,7 +135,7 @@ func nftables() error {
 	}
 	if n >= head+4 && order.Uint16(answer[4:]) == unix.NLMSG_ERROR {
 		errno := unix.Errno(-int32(order.Uint32(answer[head:])))
-		return missing(errno, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT)
+		return missingFeature(errno, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func linkKind(needs string, link netlink.Link) error {
 		}
 		answer <- netlink.LinkAdd(link)
 	}()
-	return missing(<-answer, link.Type()+" devices", "a kernel with "+needs, unix.EOPNOTSUPP)
+	return missingFeature(<-answer, link.Type()+" devices", "a kernel with "+needs, unix.EOPNOTSUPP)
 }
 
 // groupHas looks for a file in a new group in a mount of cgroup v2 that nobody else sees: it
@@ -160,7 +160,7 @@ func linkKind(needs string, link netlink.Link) error {
 func groupHas(file, needs string) error {
 	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return missing(err, "cgroup v2", needs, unix.ENODEV)
+		return missingFeature(err, "cgroup v2", needs, unix.ENODEV)
 	}
 	defer unix.Close(fs)
 	if err := unix.FsconfigCreate(fs); err != nil {
@@ -177,5 +177,5 @@ func groupHas(file, needs string) error {
 	}
 	defer unix.Unlinkat(mount, group, unix.AT_REMOVEDIR) //nolint:errcheck // empty and ours
 	err = unix.Faccessat(mount, group+"/"+file, unix.F_OK, 0)
-	return missing(err, file, needs, unix.ENOENT)
+	return missingFeature(err, file, needs, unix.ENOENT)
 }

@@ -28,7 +28,7 @@ func RootOnly(path string) error {
 	}
 	names := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
 	at, links := "/", 0
-	above, err := lstat(at)
+	above, err := statLink(at)
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func RootOnly(path string) error {
 		}
 		if name == ".." {
 			at = filepath.Dir(at)
-			if above, err = lstat(at); err != nil {
+			if above, err = statLink(at); err != nil {
 				return err
 			}
 			continue
 		}
 		next := filepath.Join(at, name)
-		st, err := lstat(next)
+		st, err := statLink(next)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func RootOnly(path string) error {
 			}
 			if filepath.IsAbs(to) {
 				at = "/"
-				if above, err = lstat(at); err != nil {
+				if above, err = statLink(at); err != nil {
 					return err
 				}
 			}
@@ -84,7 +84,7 @@ func RootOnly(path string) error {
 // maxLinks is the kernel's.
 const maxLinks = 40
 
-func lstat(path string) (*unix.Stat_t, error) {
+func statLink(path string) (*unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return nil, &fs.PathError{Op: "lstat", Path: path, Err: err}

@@ -17,8 +17,8 @@ import (
 // soon bounds each program that a probe runs: scontrol waits long for a dead slurmctld.
 const soon = 15 * time.Second
 
-// run returns what a program printed. An error holds the last line that it complained with.
-func run(ctx context.Context, program string, args ...string) (string, error) {
+// runProgram returns what a program printed. An error holds the last line that it complained with.
+func runProgram(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -22,7 +22,7 @@ type filesystem struct {
 	mode        os.FileMode
 }
 
-func stat(dir string) (filesystem, error) {
+func statFilesystem(dir string) (filesystem, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
 		return filesystem{}, &os.PathError{Op: "stat", Path: dir, Err: err}

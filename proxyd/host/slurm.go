@@ -32,7 +32,7 @@ type Slurm struct {
 
 // ReadSlurm asks slurmctld for its configuration, through scontrol. node is this one.
 func ReadSlurm(ctx context.Context, scontrol, node string) (*Slurm, error) {
-	out, err := run(ctx, scontrol, "show", "config")
+	out, err := runProgram(ctx, scontrol, "show", "config")
 	if err != nil {
 		return nil, err
 	}

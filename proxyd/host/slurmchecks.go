@@ -22,7 +22,7 @@ func checkSlurmctld(ctx context.Context, n *node) Finding {
 	if err != nil {
 		return f.bad(Fail, err.Error(), "make `scontrol ping` work as root on this node; if scontrol is not in PATH, name it in proxyd.yaml: scontrol")
 	}
-	out, err := run(ctx, n.cfg.Scontrol, "ping")
+	out, err := runProgram(ctx, n.cfg.Scontrol, "ping")
 	if err != nil {
 		return f.bad(Fail, err.Error(), "start slurmctld")
 	}
@@ -35,11 +35,11 @@ func checkNode(ctx context.Context, n *node) Finding {
 	if _, err := n.slurm(); err != nil {
 		return f.noSlurm()
 	}
-	out, err := run(ctx, n.cfg.Scontrol, "show", "node", n.cfg.NodeName, "--oneliner")
+	out, err := runProgram(ctx, n.cfg.Scontrol, "show", "node", n.cfg.NodeName, "--oneliner")
 	if err != nil {
 		return f.bad(Fail, err.Error(), "set node_name in proxyd.yaml to this node's name in slurm.conf")
 	}
-	state := field(out, "State")
+	state := fieldOf(out, "State")
 	// A trailing * is a slurmd that does not answer, + stands for more flags.
 	for _, bad := range []string{"DOWN", "DRAIN", "FAIL", "INVAL", "*"} {
 		if strings.Contains(state, bad) {
@@ -49,8 +49,8 @@ func checkNode(ctx context.Context, n *node) Finding {
 	return f.good("state " + state)
 }
 
-// field returns a value of scontrol's one-line output.
-func field(line, key string) string {
+// fieldOf returns a value of scontrol's one-line output.
+func fieldOf(line, key string) string {
 	for word := range strings.FieldsSeq(line) {
 		if v, ok := strings.CutPrefix(word, key+"="); ok {
 			return v
@@ -139,7 +139,7 @@ func checkSpool(_ context.Context, n *node) Finding {
 	if err != nil {
 		return f.noSlurm()
 	}
-	fs, err := stat(s.SpoolDir)
+	fs, err := statFilesystem(s.SpoolDir)
 	if err != nil {
 		return f.bad(Warn, err.Error(), "start slurmd on this node")
 	}

@@ -42,15 +42,15 @@ func New(version string, events, phases []string) *Metrics {
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "job_events_total", Help: "What happened to jobs that this node leads, as in their time lines.",
 		}, []string{"event"}),
-		checkpoints: histogram("checkpoint_duration_seconds", "How long checkpoints took, until the job could go on or leave.", seconds),
+		checkpoints: newHistogram("checkpoint_duration_seconds", "How long checkpoints took, until the job could go on or leave.", seconds),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "phase_duration_seconds", Help: "How long phases of checkpoints took that succeeded.", Buckets: seconds,
 		}, []string{"phase"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "phase_failures_total", Help: "Phases in which checkpoints failed; their jobs ran on.",
 		}, []string{"phase"}),
-		logical: histogram("checkpoint_logical_bytes", "What checkpoints hold, compressed and shared with others or not.", sizes),
-		stored:  histogram("checkpoint_stored_bytes", "What checkpoints added to the store.", sizes),
+		logical: newHistogram("checkpoint_logical_bytes", "What checkpoints hold, compressed and shared with others or not.", sizes),
+		stored:  newHistogram("checkpoint_stored_bytes", "What checkpoints added to the store.", sizes),
 	}
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "build_info", Help: "1, with the version."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
@@ -58,7 +58,7 @@ func New(version string, events, phases []string) *Metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.devices.registerCounters(m.registry)
 	for _, e := range events {
-		m.events.WithLabelValues(label(e))
+		m.events.WithLabelValues(labelOf(e))
 	}
 	for _, p := range phases {
 		m.failures.WithLabelValues(p)
@@ -66,12 +66,12 @@ func New(version string, events, phases []string) *Metrics {
 	return m
 }
 
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
 }
 
-// label is an event as one word.
-func label(event string) string { return strings.ReplaceAll(event, " ", "-") }
+// labelOf is an event as one word.
+func labelOf(event string) string { return strings.ReplaceAll(event, " ", "-") }
 
 // Handler answers a scrape.
 func (m *Metrics) Handler() http.Handler {
@@ -79,7 +79,7 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // Event counts an event of a time line.
-func (m *Metrics) Event(what string) { m.events.WithLabelValues(label(what)).Inc() }
+func (m *Metrics) Event(what string) { m.events.WithLabelValues(labelOf(what)).Inc() }
 
 // Phase counts a phase of a checkpoint.
 func (m *Metrics) Phase(name string, took time.Duration, failed bool) {

@@ -32,10 +32,10 @@ var attachSteps = []struct {
 	do   func(*attachment) error
 }{
 	{"interface", (*attachment).makePair},
-	{"alias", (*attachment).label},
+	{"alias", (*attachment).labelLink},
 	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before the first packet can arrive
 	{"the node's end", func(a *attachment) error { return a.routeToCapsule(a.link, a.addr) }},
-	{"the capsule's end", (*attachment).configure},
+	{"the capsule's end", (*attachment).configureLink},
 }
 
 // Attach gives the capsule whose first process is pid an eth0 with the address addr/32, a default
@@ -122,7 +122,7 @@ func (a *attachment) makePair() error {
 	return err
 }
 
-func (a *attachment) label() error {
+func (a *attachment) labelLink() error {
 	return netlink.LinkSetAlias(a.link, linkAlias(a.name, a.addr))
 }
 
@@ -146,8 +146,8 @@ func (o *Overlay) routeToCapsule(l netlink.Link, addr netip.Addr) error {
 	return o.routeToLink(l, addr)
 }
 
-// configure sets up the capsule's end of the veth.
-func (a *attachment) configure() error {
+// configureLink sets up the capsule's end of the veth.
+func (a *attachment) configureLink() error {
 	return withinNamespace(a.capsule, func() error {
 		if err := setSysctl("ipv6", capsuleLink, "disable_ipv6", "1"); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (o *Overlay) Detach(ctx context.Context, name string) error {
 		if err == nil && l != nil && l.Attrs().Group == linkGroup {
 			err = netlink.LinkDel(l)
 		}
-		if err != nil && !gone(err) {
+		if err != nil && !isGone(err) {
 			return fmt.Errorf("capsule %s: remove %s: %w", name, linkName(name), err)
 		}
 		return o.removeStale()
@@ -209,13 +209,13 @@ func (o *Overlay) Detach(ctx context.Context, name string) error {
 // findLink returns an interface of the thread's namespace; nil if there is none.
 func findLink(name string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(name)
-	if gone(err) {
+	if isGone(err) {
 		return nil, nil
 	}
 	return l, err
 }
 
-func gone(err error) bool {
+func isGone(err error) bool {
 	var none netlink.LinkNotFoundError
 	return errors.As(err, &none) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
 }

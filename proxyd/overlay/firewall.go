@@ -70,7 +70,7 @@ const (
 	jobPrefix = "job_" // the underscore distinguishes it from "jobs"
 )
 
-func table(family nftables.TableFamily) *nftables.Table {
+func newTable(family nftables.TableFamily) *nftables.Table {
 	return &nftables.Table{Family: family, Name: tableName}
 }
 
@@ -89,42 +89,42 @@ func (f firewall) writeTable() error {
 		return err
 	}
 	t := renewTable(c, nftables.TableFamilyIPv4)
-	if err := f.sets(c, t); err != nil {
+	if err := f.addSets(c, t); err != nil {
 		return err
 	}
-	f.chains(c, t)
+	f.addChains(c, t)
 	return c.Flush()
 }
 
 // renewTable gives a transaction an empty table. It adds the table first, so that the deletion cannot
 // fail.
 func renewTable(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
-	t := c.AddTable(table(family))
+	t := c.AddTable(newTable(family))
 	c.DelTable(t)
-	return c.AddTable(table(family))
+	return c.AddTable(newTable(family))
 }
 
-func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
+func (f firewall) addSets(c *nftables.Conn, t *nftables.Table) error {
 	var capsules, homes, away, guarded, nodes, macs, jobs []nftables.SetElement
 	for _, l := range f.capsules {
-		capsules = append(capsules, element(ifname(l.link.Attrs().Name), l.addr.AsSlice()))
+		capsules = append(capsules, setElement(paddedName(l.link.Attrs().Name), l.addr.AsSlice()))
 	}
 	inhabitants := map[netip.Addr][]netip.Addr{} // of a node
-	for _, a := range sorted(f.homes) {
-		away = append(away, element(a.AsSlice()))
+	for _, a := range sortedAddresses(f.homes) {
+		away = append(away, setElement(a.AsSlice()))
 		inhabitants[f.homes[a]] = append(inhabitants[f.homes[a]], a)
 	}
 	for _, m := range slices.Sorted(maps.Keys(f.macs)) {
 		macs = append(macs, nftables.SetElement{Key: []byte(m)})
 		for _, a := range inhabitants[f.macs[m]] {
-			homes = append(homes, element(a.AsSlice(), []byte(m)))
+			homes = append(homes, setElement(a.AsSlice(), []byte(m)))
 		}
 	}
 	for _, name := range f.guarded {
-		guarded = append(guarded, element(ifname(name)))
+		guarded = append(guarded, setElement(paddedName(name)))
 	}
 	for _, a := range f.nodes {
-		nodes = append(nodes, element(a.AsSlice()))
+		nodes = append(nodes, setElement(a.AsSlice()))
 	}
 	pair := nftables.MustConcatSetType
 	for _, s := range []struct {
@@ -150,8 +150,8 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 	for _, job := range slices.Sorted(maps.Keys(f.jobs)) {
 		var members []nftables.SetElement
 		for _, a := range f.jobs[job] {
-			members = append(members, element(a.AsSlice()))
-			e := element(a.AsSlice())
+			members = append(members, setElement(a.AsSlice()))
+			e := setElement(a.AsSlice())
 			e.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: jobPrefix + job}
 			jobs = append(jobs, e)
 		}
@@ -160,7 +160,7 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 			return err
 		}
 		chain := c.AddChain(&nftables.Chain{Table: t, Name: jobPrefix + job})
-		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: join(addressIn(destination, set.Name, false), accept())})
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: joinRules(addressIn(destination, set.Name, false), acceptPacket())})
 	}
 	return fillSet(c, &nftables.Set{Table: t, Name: "jobs", KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict, IsMap: true}, jobs)
 }
@@ -181,7 +181,7 @@ func fillSet(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) 
 	return nil
 }
 
-func (f firewall) chains(c *nftables.Conn, t *nftables.Table) {
+func (f firewall) addChains(c *nftables.Conn, t *nftables.Table) {
 	const eq, ne = expr.CmpOpEq, expr.CmpOpNeq
 	for _, h := range []struct {
 		name     string
@@ -191,25 +191,25 @@ func (f firewall) chains(c *nftables.Conn, t *nftables.Table) {
 		rules    []rule
 	}{
 		{"early", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, []rule{
-			join(fromCapsule(eq), notItsLink("capsules"), drop()),
-			join(fromCapsule(ne), ethernet(), addressIn(source, "away", false), macIn("macs"), notItsHome("homes"), drop()),
-			join(fromLink(vxlanName, eq), addressIn(source, "away", true), drop()),
-			join(between(f.space), notrack()),
+			joinRules(fromCapsule(eq), notItsLink("capsules"), dropPacket()),
+			joinRules(fromCapsule(ne), matchEthernet(), addressIn(source, "away", false), macIn("macs"), notItsHome("homes"), dropPacket()),
+			joinRules(fromLink(vxlanName, eq), addressIn(source, "away", true), dropPacket()),
+			joinRules(matchRange(f.space), dontTrack()),
 		}},
 		{"forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter, []rule{
-			join(fromCapsule(ne), toCapsule(ne), between(f.space), drop()),
+			joinRules(fromCapsule(ne), toCapsule(ne), matchRange(f.space), dropPacket()),
 			jumpBySource("jobs"),
-			join(between(f.space), drop()),
-			join(linkIn("guarded"), toCapsule(ne), drop()),
+			joinRules(matchRange(f.space), dropPacket()),
+			joinRules(linkIn("guarded"), toCapsule(ne), dropPacket()),
 		}},
 		{"outside", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, []rule{
-			join(address(source, f.space, eq), address(destination, f.space, ne), masquerade()),
+			joinRules(matchAddress(source, f.space, eq), matchAddress(destination, f.space, ne), masqueradeSource()),
 		}},
 		{"input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter, []rule{
-			join(udpTo(f.port), addressIn(source, "nodes", true), drop()),
+			joinRules(udpTo(f.port), addressIn(source, "nodes", true), dropPacket()),
 		}},
 		{"output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
-			join(toLink(vxlanName, eq), address(source, f.space, ne), reject()),
+			joinRules(toLink(vxlanName, eq), matchAddress(source, f.space, ne), rejectPacket()),
 		}},
 	} {
 		chain := c.AddChain(&nftables.Chain{Table: t, Name: h.name, Type: h.kind, Hooknum: h.hook, Priority: h.priority})
@@ -230,7 +230,7 @@ func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) 
 	if err != nil || !ours {
 		return nil, nil, err
 	}
-	sets, err := c.GetSets(table(nftables.TableFamilyIPv4))
+	sets, err := c.GetSets(newTable(nftables.TableFamilyIPv4))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -261,6 +261,6 @@ func hasTable(c *nftables.Conn, family nftables.TableFamily) (bool, error) {
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), err
 }
 
-func sorted[V any](m map[netip.Addr]V) []netip.Addr {
+func sortedAddresses[V any](m map[netip.Addr]V) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }

@@ -43,7 +43,7 @@ func lockNetwork(pid int, egress bool) error {
 	return withinNetworkOf(pid, func(c *nftables.Conn) error {
 		var everything, tcp rule
 		if egress {
-			tcp = meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP})
+			tcp = matchMeta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP})
 		}
 		t := renewTable(c, nftables.TableFamilyINet)
 		addDropChain(c, everything, &nftables.Chain{Table: t, Name: "in", Hooknum: nftables.ChainHookInput})
@@ -69,7 +69,7 @@ func lockNetwork(pid int, egress bool) error {
 func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	chain.Type, chain.Priority = nftables.ChainTypeFilter, nftables.ChainPriorityRaw
 	c.AddChain(chain)
-	for _, r := range []rule{join(marked(criuMark), accept()), join(what, drop())} {
+	for _, r := range []rule{joinRules(matchMark(criuMark), acceptPacket()), joinRules(what, dropPacket())} {
 		c.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: r})
 	}
 }
@@ -78,7 +78,7 @@ func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 func Unlock(pid int) error {
 	err := withinNetworkOf(pid, func(c *nftables.Conn) error {
 		for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {
-			c.DelTable(c.AddTable(table(family)))
+			c.DelTable(c.AddTable(newTable(family)))
 		}
 		return c.Flush()
 	})

@@ -82,11 +82,11 @@ func parseAlias(s string) (name string, addr netip.Addr, ok bool) {
 }
 
 // MACs are computed from addresses, so no query is needed.
-func capsuleMAC(a netip.Addr) net.HardwareAddr { return mac(0x53, a) }
-func nodeMAC(a netip.Addr) net.HardwareAddr    { return mac(0x56, a) }
-func gatewayMAC() net.HardwareAddr             { return mac(0x47, gatewayAddress) }
+func capsuleMAC(a netip.Addr) net.HardwareAddr { return macOf(0x53, a) }
+func nodeMAC(a netip.Addr) net.HardwareAddr    { return macOf(0x56, a) }
+func gatewayMAC() net.HardwareAddr             { return macOf(0x47, gatewayAddress) }
 
-func mac(kind byte, a netip.Addr) net.HardwareAddr {
+func macOf(kind byte, a netip.Addr) net.HardwareAddr {
 	b := a.As4()
 	return net.HardwareAddr{0x02, kind, b[0], b[1], b[2], b[3]} // 02: locally administered
 }

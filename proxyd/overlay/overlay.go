@@ -108,14 +108,14 @@ func Open(cfg Config) (*Overlay, error) {
 
 // openIn is Open in a given network namespace, which the Overlay keeps.
 func openIn(cfg Config, ns *os.File) (*Overlay, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
 	o := &Overlay{cfg: cfg, ns: ns, jobs: map[string]map[netip.Addr]netip.Addr{}, macs: map[string]netip.Addr{}}
 	return o, withinNamespace(ns, o.probeNode)
 }
 
-func (c *Config) complete() error {
+func (c *Config) setDefaults() error {
 	if c.Range == (netip.Prefix{}) {
 		c.Range = DefaultRange
 	}

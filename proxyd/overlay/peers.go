@@ -100,7 +100,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 	}
 	forwarding := map[int]bool{}
 	tunnel := sync.OnceValues(o.vxlanLink)
-	for _, addr := range sorted(said) {
+	for _, addr := range sortedAddresses(said) {
 		node := said[addr]
 		p, ok := paths[node]
 		if !ok {
@@ -190,7 +190,7 @@ func (o *Overlay) removeStaleRoutes() error {
 		if addr, ok := addrOf(routes[i].Dst.IP); ok && known(addr) {
 			continue
 		}
-		if err := netlink.RouteDel(&routes[i]); err != nil && !gone(err) {
+		if err := netlink.RouteDel(&routes[i]); err != nil && !isGone(err) {
 			return fmt.Errorf("remove route to %s: %w", routes[i].Dst, err)
 		}
 	}
@@ -230,7 +230,7 @@ func (o *Overlay) writeFirewall() error {
 		f.jobs[job] = append(f.jobs[job], l.addr)
 	}
 	for job, peers := range o.jobs {
-		f.jobs[job] = append(f.jobs[job], sorted(peers)...)
+		f.jobs[job] = append(f.jobs[job], sortedAddresses(peers)...)
 	}
 	if err := f.writeTable(); err != nil {
 		return fmt.Errorf("firewall: %w", err)

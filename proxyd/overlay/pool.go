@@ -59,7 +59,7 @@ const biggest = 15
 // dir.
 func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
 	c := Config{Range: space}
-	if err := c.complete(); err != nil {
+	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
 	p := &Pool{dir: dir, space: c.Range, step: func(string) {}}

@@ -16,7 +16,7 @@ import (
 // part is its text in nft.
 type rule []expr.Any
 
-func join(parts ...rule) rule {
+func joinRules(parts ...rule) rule {
 	var r rule
 	for _, p := range parts {
 		r = append(r, p...)
@@ -36,25 +36,25 @@ const (
 	destination = 16
 )
 
-func load(offset uint32) expr.Any {
+func loadHeader(offset uint32) expr.Any {
 	return &expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}
 }
 
-func compare(op expr.CmpOp, data []byte) expr.Any {
+func compareData(op expr.CmpOp, data []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: reg1, Data: data}
 }
 
-func lookup(set string, not bool) expr.Any {
+func lookUpSet(set string, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: reg1, SetName: set, Invert: not}
 }
 
 // address: ip saddr PREFIX, ip daddr != PREFIX
-func address(offset uint32, p netip.Prefix, op expr.CmpOp) rule {
+func matchAddress(offset uint32, p netip.Prefix, op expr.CmpOp) rule {
 	mask := netip.AddrFrom4([4]byte(maskOf(p.Bits())))
 	return rule{
-		load(offset),
+		loadHeader(offset),
 		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4, Mask: mask.AsSlice(), Xor: make([]byte, 4)},
-		compare(op, p.Masked().Addr().AsSlice()),
+		compareData(op, p.Masked().Addr().AsSlice()),
 	}
 }
 
@@ -63,85 +63,95 @@ func maskOf(bits int) []byte {
 }
 
 // between: ip saddr RANGE ip daddr RANGE
-func between(p netip.Prefix) rule {
-	return join(address(source, p, expr.CmpOpEq), address(destination, p, expr.CmpOpEq))
+func matchRange(p netip.Prefix) rule {
+	return joinRules(matchAddress(source, p, expr.CmpOpEq), matchAddress(destination, p, expr.CmpOpEq))
 }
 
 // addressIn: ip saddr @SET
 func addressIn(offset uint32, set string, not bool) rule {
-	return rule{load(offset), lookup(set, not)}
+	return rule{loadHeader(offset), lookUpSet(set, not)}
 }
 
 // fromCapsule: iifgroup GROUP; toCapsule: oifgroup GROUP
-func fromCapsule(op expr.CmpOp) rule { return meta(expr.MetaKeyIIFGROUP, op, native(linkGroup)) }
-func toCapsule(op expr.CmpOp) rule   { return meta(expr.MetaKeyOIFGROUP, op, native(linkGroup)) }
+func fromCapsule(op expr.CmpOp) rule {
+	return matchMeta(expr.MetaKeyIIFGROUP, op, nativeBytes(linkGroup))
+}
+func toCapsule(op expr.CmpOp) rule {
+	return matchMeta(expr.MetaKeyOIFGROUP, op, nativeBytes(linkGroup))
+}
 
 // fromLink: iifname NAME; toLink: oifname NAME
-func fromLink(name string, op expr.CmpOp) rule { return meta(expr.MetaKeyIIFNAME, op, ifname(name)) }
-func toLink(name string, op expr.CmpOp) rule   { return meta(expr.MetaKeyOIFNAME, op, ifname(name)) }
+func fromLink(name string, op expr.CmpOp) rule {
+	return matchMeta(expr.MetaKeyIIFNAME, op, paddedName(name))
+}
+func toLink(name string, op expr.CmpOp) rule {
+	return matchMeta(expr.MetaKeyOIFNAME, op, paddedName(name))
+}
 
-func meta(key expr.MetaKey, op expr.CmpOp, data []byte) rule {
-	return rule{&expr.Meta{Key: key, Register: reg1}, compare(op, data)}
+func matchMeta(key expr.MetaKey, op expr.CmpOp, data []byte) rule {
+	return rule{&expr.Meta{Key: key, Register: reg1}, compareData(op, data)}
 }
 
 // linkIn: iifname @SET
 func linkIn(set string) rule {
-	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, lookup(set, false)}
+	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, lookUpSet(set, false)}
 }
 
 // notItsLink: iifname . ip saddr != @SET
 func notItsLink(set string) rule {
 	saddr := &expr.Payload{DestRegister: reg2, Base: expr.PayloadBaseNetworkHeader, Offset: source, Len: 4}
-	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookup(set, true)}
+	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookUpSet(set, true)}
 }
 
 // ethernet: meta iiftype ether. Without it, ether saddr would read other data on other kinds of
 // link, for example InfiniBand.
-func ethernet() rule {
-	return meta(expr.MetaKeyIIFTYPE, expr.CmpOpEq, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER))
+func matchEthernet() rule {
+	return matchMeta(expr.MetaKeyIIFTYPE, expr.CmpOpEq, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER))
 }
 
-// sender loads ether saddr.
-func sender(register uint32) expr.Any {
+// loadSender loads ether saddr.
+func loadSender(register uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseLLHeader, Offset: 6, Len: 6}
 }
 
 // macIn: ether saddr @SET
-func macIn(set string) rule { return rule{sender(reg1), lookup(set, false)} }
+func macIn(set string) rule { return rule{loadSender(reg1), lookUpSet(set, false)} }
 
 // notItsHome: ip saddr . ether saddr != @SET
-func notItsHome(set string) rule { return rule{load(source), sender(reg9), lookup(set, true)} }
+func notItsHome(set string) rule {
+	return rule{loadHeader(source), loadSender(reg9), lookUpSet(set, true)}
+}
 
 // udpTo: udp dport PORT
 func udpTo(port int) rule {
-	return join(meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rule{
+	return joinRules(matchMeta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_UDP}), rule{
 		&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		compare(expr.CmpOpEq, binaryutil.BigEndian.PutUint16(uint16(port))),
+		compareData(expr.CmpOpEq, binaryutil.BigEndian.PutUint16(uint16(port))),
 	})
 }
 
 // marked: meta mark MARK
-func marked(mark uint32) rule { return meta(expr.MetaKeyMARK, expr.CmpOpEq, native(mark)) }
+func matchMark(mark uint32) rule { return matchMeta(expr.MetaKeyMARK, expr.CmpOpEq, nativeBytes(mark)) }
 
 // jumpBySource: ip saddr vmap @MAP
 func jumpBySource(set string) rule {
-	return rule{load(source), &expr.Lookup{SourceRegister: reg1, SetName: set, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true}}
+	return rule{loadHeader(source), &expr.Lookup{SourceRegister: reg1, SetName: set, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true}}
 }
 
-func accept() rule     { return rule{&expr.Verdict{Kind: expr.VerdictAccept}} }
-func drop() rule       { return rule{&expr.Verdict{Kind: expr.VerdictDrop}} }
-func notrack() rule    { return rule{&expr.Notrack{}} }
-func masquerade() rule { return rule{&expr.Masq{}} }
+func acceptPacket() rule     { return rule{&expr.Verdict{Kind: expr.VerdictAccept}} }
+func dropPacket() rule       { return rule{&expr.Verdict{Kind: expr.VerdictDrop}} }
+func dontTrack() rule        { return rule{&expr.Notrack{}} }
+func masqueradeSource() rule { return rule{&expr.Masq{}} }
 
 // reject: reject with icmp admin-prohibited
-func reject() rule {
+func rejectPacket() rule {
 	const adminProhibited = 13
 	return rule{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: adminProhibited}}
 }
 
-func native(v uint32) []byte { return binaryutil.NativeEndian.PutUint32(v) }
+func nativeBytes(v uint32) []byte { return binaryutil.NativeEndian.PutUint32(v) }
 
-func ifname(name string) []byte {
+func paddedName(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)
 	return b
@@ -149,7 +159,7 @@ func ifname(name string) []byte {
 
 // elements makes a set's elements, each the concatenation of parts that are padded to 4
 // bytes each.
-func element(parts ...[]byte) nftables.SetElement {
+func setElement(parts ...[]byte) nftables.SetElement {
 	var key []byte
 	for _, p := range parts {
 		key = append(key, p...)

@@ -58,7 +58,7 @@ func tableState(t testing.TB) (lines []string) {
 		t.Error(err)
 		return nil
 	}
-	sets, err := c.GetSets(table(nftables.TableFamilyIPv4))
+	sets, err := c.GetSets(newTable(nftables.TableFamilyIPv4))
 	if err != nil {
 		t.Error(err)
 		return nil

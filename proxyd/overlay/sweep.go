@@ -45,7 +45,7 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 			}
 		}
 		for _, l := range dead {
-			if err := netlink.LinkDel(l); err != nil && !gone(err) {
+			if err := netlink.LinkDel(l); err != nil && !isGone(err) {
 				return fmt.Errorf("remove %s: %w", l.Attrs().Name, err)
 			}
 		}
@@ -74,7 +74,7 @@ func (o *Overlay) Repair(ctx context.Context) error {
 			if _, moved := elsewhere[l.addr]; moved {
 				continue
 			}
-			if err := o.routeToCapsule(l.link, l.addr); err != nil && !gone(err) { // the capsule may have ended just now
+			if err := o.routeToCapsule(l.link, l.addr); err != nil && !isGone(err) { // the capsule may have ended just now
 				errs = errors.Join(errs, fmt.Errorf("capsule %s: %w", l.name, err))
 			}
 		}

@@ -116,7 +116,7 @@ func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
 			used[node] = true
 			continue
 		}
-		if err := netlink.NeighDel(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_INET, IP: ipOf(addr)}); err != nil && !gone(err) {
+		if err := netlink.NeighDel(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_INET, IP: ipOf(addr)}); err != nil && !isGone(err) {
 			return fmt.Errorf("vxlan: remove %s: %w", addr, err)
 		}
 	}
@@ -129,7 +129,7 @@ func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
 	}
 	for i := range table {
 		if node, ok := nodeOfMAC(table[i].HardwareAddr); ok && !used[node] {
-			if err := netlink.NeighDel(&table[i]); err != nil && !gone(err) {
+			if err := netlink.NeighDel(&table[i]); err != nil && !isGone(err) {
 				return fmt.Errorf("vxlan: remove node %s: %w", node, err)
 			}
 		}

@@ -113,7 +113,7 @@ func gpusOf(detail string) ([]int, error) {
 			}
 			continue
 		}
-		some, err := numbers(list)
+		some, err := parseNumbers(list)
 		if err != nil {
 			return nil, badGPUs(detail)
 		}
@@ -142,8 +142,8 @@ func splitOutside(s string) []string {
 	})
 }
 
-// numbers reads "0-1,4".
-func numbers(list string) ([]int, error) {
+// parseNumbers reads "0-1,4".
+func parseNumbers(list string) ([]int, error) {
 	var all []int
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")

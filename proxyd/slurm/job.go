@@ -86,9 +86,9 @@ const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchF
 
 var errJob = errors.New("squeue printed no job")
 
-// parse finds a job in what squeue prints for columns: asked for the number of an array,
+// parseJob finds a job in what squeue prints for columns: asked for the number of an array,
 // which one of its tasks has too, it prints all tasks.
-func parse(out, job string) (*Job, error) {
+func parseJob(out, job string) (*Job, error) {
 	var first *Job
 	for line := range strings.Lines(strings.TrimSpace(out)) {
 		j, err := parseLine(line)
@@ -129,13 +129,13 @@ func parseLine(line string) (*Job, error) {
 	}
 	j := &Job{
 		ID: uint32(id), UID: uint32(uid), State: f[2], Reason: f[3],
-		Restarts: number(f[4], 0), Requeue: f[5] == "1", Batch: f[6] != "" && f[6] != "0", BatchHost: f[7],
+		Restarts: numberOr(f[4], 0), Requeue: f[5] == "1", Batch: f[6] != "" && f[6] != "0", BatchHost: f[7],
 		Start: f[8], Preempted: f[9],
-		ArrayTask: number(f[11], -1), HetJob: uint32(number(f[12], 0)), HetOffset: number(f[13], -1),
+		ArrayTask: numberOr(f[11], -1), HetJob: uint32(numberOr(f[12], 0)), HetOffset: numberOr(f[13], -1),
 		nodeList: f[14], Submitted: f[15],
 	}
 	if j.ArrayTask >= 0 {
-		j.ArrayJob = uint32(number(f[10], 0))
+		j.ArrayJob = uint32(numberOr(f[10], 0))
 	}
 	if j.HetJob == 0 {
 		j.HetOffset = -1
@@ -145,7 +145,7 @@ func parseLine(line string) (*Job, error) {
 	return j, nil
 }
 
-func number(s string, otherwise int) int {
+func numberOr(s string, otherwise int) int {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
 		return otherwise

@@ -17,16 +17,16 @@ const (
 )
 
 func TestParse(t *testing.T) {
-	j, err := parse(one, "10")
+	j, err := parseJob(one, "10")
 	if err != nil || j.ID != 10 || j.UID != 1001 || j.ArrayTask != -1 || j.HetOffset != -1 || j.Preempted != "" || !j.Batch || !j.Requeue || j.String() != "10" {
 		t.Errorf("%+v, %v", j, err)
 	}
 	// The number of an array is that of one of its tasks too.
-	j, err = parse(array, "48")
+	j, err = parseJob(array, "48")
 	if err != nil || j.ID != 48 || j.ArrayTask != 3 || j.Restarts != 2 || j.Reason != "TimeLimit" || j.String() != "48_3" || !j.Batch || !j.End.IsZero() {
 		t.Errorf("%+v, %v", j, err)
 	}
-	j, err = parse(array, "48_2")
+	j, err = parseJob(array, "48_2")
 	if err != nil || j.ID != 49 || j.nodeList != "n[2-3]" || j.Preempted == "" || !j.Runs() || j.Waits() || !j.Expired() {
 		t.Errorf("%+v, %v", j, err)
 	}
@@ -35,13 +35,13 @@ func TestParse(t *testing.T) {
 		time.Now().Add(-time.Minute).Format("2006-01-02T15:04:05"): true,
 		"NONE": false, "N/A": false,
 	} {
-		j, err := parse(strings.Replace(array, "2026-11-20T16:45:00", end, 1), "49")
+		j, err := parseJob(strings.Replace(array, "2026-11-20T16:45:00", end, 1), "49")
 		if err != nil || j.Expired() != want {
 			t.Errorf("end %s: %+v, %v", end, j, err)
 		}
 	}
 	for _, bad := range []string{"", "\n", "x", strings.Replace(one, "1001", "alice", 1), strings.TrimSuffix(one, "|\n") + "||"} {
-		if j, err := parse(bad, "10"); err == nil {
+		if j, err := parseJob(bad, "10"); err == nil {
 			t.Errorf("%q: %+v", bad, j)
 		}
 	}

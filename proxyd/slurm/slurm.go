@@ -42,7 +42,7 @@ func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("show job %s: %w", job, err)
 	}
-	j, err := parse(string(out), job)
+	j, err := parseJob(string(out), job)
 	if err != nil {
 		return nil, fmt.Errorf("show job %s: %w", job, err)
 	}
@@ -100,23 +100,23 @@ func (s *Slurm) Address(ctx context.Context, node string) (string, error) {
 
 // Said returns a job's comment.
 func (s *Slurm) Said(ctx context.Context, job string) (string, error) {
-	return s.column(ctx, job, "Comment")
+	return s.readColumn(ctx, job, "Comment")
 }
 
 // Name returns what the user calls a job.
 func (s *Slurm) Name(ctx context.Context, job string) (string, error) {
-	return s.column(ctx, job, "Name")
+	return s.readColumn(ctx, job, "Name")
 }
 
-// column asks for what a user has written, which could imitate anything that stands beside
+// readColumn asks for what a user has written, which could imitate anything that stands beside
 // it.
-func (s *Slurm) column(ctx context.Context, job, column string) (string, error) {
+func (s *Slurm) readColumn(ctx context.Context, job, column string) (string, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format="+column+":"+wide)
 	text := strings.TrimSpace(string(out))
 	if text == "(null)" {
 		text = ""
 	}
-	return text, within(err, strings.ToLower(column)+" of job", job)
+	return text, withJob(err, strings.ToLower(column)+" of job", job)
 }
 
 // wide is a width that no comment has.
@@ -125,46 +125,46 @@ const wide = "4096"
 // Comment sets a job's comment.
 func (s *Slurm) Comment(ctx context.Context, job, text string) error {
 	_, err := s.scontrol.Run(ctx, "update", "JobId="+job, "Comment="+text)
-	return within(err, "comment of job", job)
+	return withJob(err, "comment of job", job)
 }
 
 // Requeue requeues a job, or, once Slurm has ended it, begins it anew. A job that waits already
 // is left alone. Slurm refuses it while the job completes after an end of its own;
 // then Requeue tries again until ctx is done.
 func (s *Slurm) Requeue(ctx context.Context, job string) error {
-	return s.requeue(ctx, job, "requeue")
+	return s.requeueJob(ctx, job, "requeue")
 }
 
 // RequeueHold is Requeue, and holds the job.
 func (s *Slurm) RequeueHold(ctx context.Context, job string) error {
-	return s.requeue(ctx, job, "requeuehold")
+	return s.requeueJob(ctx, job, "requeuehold")
 }
 
 // requeueAgain is how long to wait before Slurm is asked again. It tells nobody when a
 // job has completed.
 const requeueAgain = 500 * time.Millisecond
 
-func (s *Slurm) requeue(ctx context.Context, job, verb string) error {
+func (s *Slurm) requeueJob(ctx context.Context, job, verb string) error {
 	for {
 		_, err := s.scontrol.Run(ctx, verb, job)
 		var failed *slurmrest.ScontrolError
 		switch {
 		case !errors.As(err, &failed):
-			return within(err, verb+" job", job)
+			return withJob(err, verb+" job", job)
 		case strings.Contains(failed.Output, "pending execution"):
 			return nil // somebody was quicker
 		case !strings.Contains(failed.Output, "ompleting"):
-			return within(err, verb+" job", job)
+			return withJob(err, verb+" job", job)
 		}
 		select {
 		case <-ctx.Done():
-			return within(err, verb+" job", job)
+			return withJob(err, verb+" job", job)
 		case <-time.After(requeueAgain):
 		}
 	}
 }
 
-func within(err error, what, job string) error {
+func withJob(err error, what, job string) error {
 	if err == nil {
 		return nil
 	}

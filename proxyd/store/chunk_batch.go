@@ -40,9 +40,9 @@ func newBatches(w *Writer) *chunkBatches {
 	return c
 }
 
-// add copies a chunk's file into the current batch. It waits while too many batches are on their
+// addChunk copies a chunk's file into the current batch. It waits while too many batches are on their
 // way.
-func (c *chunkBatches) add(h Hash, parts ...[]byte) error {
+func (c *chunkBatches) addChunk(h Hash, parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {
 		n += len(p)
@@ -50,15 +50,15 @@ func (c *chunkBatches) add(h Hash, parts ...[]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fill != nil && (len(c.fill.arena)+n > batchSize || len(c.fill.files) >= batchFiles) {
-		c.send()
+		c.sendBatch()
 	}
 	if c.fill == nil {
-		if err := c.take(); err != nil {
+		if err := c.takeBatch(); err != nil {
 			return err
 		}
 	}
 	if n > cap(c.fill.arena)-len(c.fill.arena) {
-		c.fill.enlarge(n)
+		c.fill.enlargeStorage(n)
 	}
 	at := len(c.fill.arena)
 	for _, p := range parts {
@@ -68,9 +68,9 @@ func (c *chunkBatches) add(h Hash, parts ...[]byte) error {
 	return nil
 }
 
-// enlarge makes space for n bytes: first a little, which suffices for many Writers, then for a
+// enlargeStorage makes space for n bytes: first a little, which suffices for many Writers, then for a
 // whole batch. Files that point into the old storage stay as they are.
-func (k *chunkBatch) enlarge(n int) {
+func (k *chunkBatch) enlargeStorage(n int) {
 	room := batchSize
 	if k.arena == nil && n <= batchSize/16 {
 		room = batchSize / 16
@@ -78,8 +78,8 @@ func (k *chunkBatch) enlarge(n int) {
 	k.arena = append(make([]byte, 0, room), k.arena...)
 }
 
-// take waits for an empty batch. The caller holds c.mu.
-func (c *chunkBatches) take() error {
+// takeBatch waits for an empty batch. The caller holds c.mu.
+func (c *chunkBatches) takeBatch() error {
 	select {
 	case c.fill = <-c.free:
 	case <-c.w.ctx.Done():
@@ -89,8 +89,8 @@ func (c *chunkBatches) take() error {
 	return nil
 }
 
-// send puts the current batch. The caller holds c.mu.
-func (c *chunkBatches) send() {
+// sendBatch puts the current batch. The caller holds c.mu.
+func (c *chunkBatches) sendBatch() {
 	full := c.fill
 	c.fill = nil
 	c.sent.Go(func() {
@@ -103,12 +103,12 @@ func (c *chunkBatches) send() {
 	})
 }
 
-// flush puts the current batch and waits for all batches. If the Writer has failed, they are
+// flushBatches puts the current batch and waits for all batches. If the Writer has failed, they are
 // dropped.
-func (c *chunkBatches) flush() {
+func (c *chunkBatches) flushBatches() {
 	c.mu.Lock()
 	if c.fill != nil {
-		c.send()
+		c.sendBatch()
 	}
 	c.mu.Unlock()
 	c.sent.Wait()

@@ -87,7 +87,7 @@ func (w *Writer) stopStreams() error {
 	}
 	close(w.jobs)
 	w.lanes.Wait()
-	w.batches.flush()
+	w.batches.flushBatches()
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (w *Writer) Abort(ctx context.Context) error {
 	w.mu.Unlock()
 	if first {
 		w.lanes.Wait()
-		w.batches.flush()
+		w.batches.flushBatches()
 	}
 	if w.own == nil || errors.Is(context.Cause(w.ctx), ErrClosed) {
 		return nil

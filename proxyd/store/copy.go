@@ -61,12 +61,12 @@ func (c *checkpointCopier) copyAll(m *Manifest) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			return c.chunk(ctx, h, n)
+			return c.copyChunk(ctx, h, n)
 		})
 	}
 	var err error
 	for i := range m.Streams {
-		if err = c.stream(ctx, &m.Streams[i], queue); err != nil {
+		if err = c.queueStream(ctx, &m.Streams[i], queue); err != nil {
 			break
 		}
 	}
@@ -76,8 +76,8 @@ func (c *checkpointCopier) copyAll(m *Manifest) error {
 	return err
 }
 
-// stream queues all chunks of a stream, recipe included.
-func (c *checkpointCopier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, int)) error {
+// queueStream queues all chunks of a stream, recipe included.
+func (c *checkpointCopier) queueStream(ctx context.Context, info *StreamInfo, queue func(Hash, int)) error {
 	for _, p := range info.Pieces {
 		queue(p.Hash, p.Size)
 	}
@@ -92,8 +92,8 @@ func (c *checkpointCopier) stream(ctx context.Context, info *StreamInfo, queue f
 	})
 }
 
-// chunk verifies one chunk's file and copies it as it is.
-func (c *checkpointCopier) chunk(ctx context.Context, h Hash, n int) error {
+// copyChunk verifies one chunk's file and copies it as it is.
+func (c *checkpointCopier) copyChunk(ctx context.Context, h Hash, n int) error {
 	here, err := c.w.isStored(h)
 	if here || err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *checkpointCopier) chunk(ctx context.Context, h Hash, n int) error {
 		return err
 	}
 	c.w.addStats(Stats{Stored: int64(len(file)), NewChunks: 1, New: int64(n)})
-	return c.w.batches.add(h, file)
+	return c.w.batches.addChunk(h, file)
 }
 
 // isMissing tells whether an error means that an object which should exist does not.

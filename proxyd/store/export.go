@@ -25,7 +25,7 @@ func (s *Store) Export(ctx context.Context, id ID, dir string, progress Progress
 	root, err := os.OpenRoot(dir)
 	if err == nil {
 		defer root.Close()
-		err = export(r, root, progress)
+		err = exportFiles(r, root, progress)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: export: %w", id, err)
@@ -33,7 +33,7 @@ func (s *Store) Export(ctx context.Context, id ID, dir string, progress Progress
 	return nil
 }
 
-func export(r *Reader, root *os.Root, progress Progress) error {
+func exportFiles(r *Reader, root *os.Root, progress Progress) error {
 	d, err := root.Open(".")
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func export(r *Reader, root *os.Root, progress Progress) error {
 		total += info.Size
 	}
 	for _, info := range r.m.Streams {
-		f, err := create(root, info.String())
+		f, err := createFile(root, info.String())
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func export(r *Reader, root *os.Root, progress Progress) error {
 	return exportManifest(r.m, root)
 }
 
-func create(root *os.Root, name string) (*os.File, error) {
+func createFile(root *os.Root, name string) (*os.File, error) {
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func exportManifest(m *Manifest, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	f, err := create(root, "manifest.json")
+	f, err := createFile(root, "manifest.json")
 	if err != nil {
 		return err
 	}

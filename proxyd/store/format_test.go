@@ -142,7 +142,7 @@ func TestSplitLimits(t *testing.T) {
 				page[r.IntN(pageSize)] = byte(r.Uint32())
 			}
 			n += pageSize
-			if l.ends(n, page) {
+			if l.endsChunk(n, page) {
 				if n < l.min || n > l.max {
 					t.Fatalf("chunk of %d, bounds %d and %d", n, l.min, l.max)
 				}

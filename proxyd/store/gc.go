@@ -57,7 +57,7 @@ func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool
 	if dryRun {
 		err = c.countUnused(ctx)
 	} else {
-		err = c.run(ctx)
+		err = c.runSteps(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("collect: %w", err)
@@ -89,8 +89,8 @@ type collector struct {
 	report GCReport
 }
 
-// run lists the steps of a collection. fate.go explains the order.
-func (c *collector) run(ctx context.Context) error {
+// runSteps lists the steps of a collection. fate.go explains the order.
+func (c *collector) runSteps(ctx context.Context) error {
 	release, err := c.becomeCollector(ctx)
 	if err != nil {
 		return err
@@ -164,9 +164,9 @@ func (c *collector) replaceDeadCollector(ctx context.Context) error {
 
 // deleteExpired deletes what the policy does not keep.
 func (c *collector) deleteExpired(ctx context.Context) error {
-	ids, err := c.expired(ctx)
+	ids, err := c.expiredCheckpoints(ctx)
 	for _, id := range ids {
-		if c.policy.Retention.needed(id) {
+		if c.policy.Retention.isNeeded(id) {
 			continue // deleted a moment ago
 		}
 		if err := c.s.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func (c *collector) deleteExpired(ctx context.Context) error {
 	return err
 }
 
-func (c *collector) expired(ctx context.Context) ([]ID, error) {
+func (c *collector) expiredCheckpoints(ctx context.Context) ([]ID, error) {
 	all, err := c.s.List(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (c *collector) expired(ctx context.Context) ([]ID, error) {
 
 // countUnused counts what run would do if no other process were at work.
 func (c *collector) countUnused(ctx context.Context) error {
-	expired, err := c.expired(ctx)
+	expired, err := c.expiredCheckpoints(ctx)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (c *collector) countUnused(ctx context.Context) error {
 	for _, id := range expired {
 		c.mark.skip[id] = true
 	}
-	if err := c.mark.all(ctx, c.mark.committed); err != nil || c.mark.doubt() {
+	if err := c.mark.markListed(ctx, c.mark.listCommitted); err != nil || c.mark.hasDoubt() {
 		return err
 	}
 	for i := range chunkFolders {

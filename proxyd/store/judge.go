@@ -48,7 +48,7 @@ func (c *collector) judgeTrash(ctx context.Context) error {
 	if err := c.judgeManifests(ctx, things, live); err != nil {
 		return err
 	}
-	if err := c.mark.mark(ctx); err != nil {
+	if err := c.mark.markManifests(ctx); err != nil {
 		return err
 	}
 	return c.judgeChunks(ctx, things, live)
@@ -114,7 +114,7 @@ func (c *collector) judgeManifests(ctx context.Context, things []trashedObject, 
 func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, live []generationNumber) error {
 	chunks := make(map[string]trashedObject)
 	var names []string
-	doubt := c.mark.doubt()
+	doubt := c.mark.hasDoubt()
 	c.mark.used.has(Hash{}) // merge once, before concurrent reads
 	for _, t := range things {
 		if t.kind == trashedChunk {
@@ -129,7 +129,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 		t := chunks[name]
 		switch chunkFate(c.mark.used.has(t.chunk), !doubt && isSettled(t.since, live)) {
 		case restore:
-			c.tally(func(r *GCReport) { r.Restored++ })
+			c.countResult(func(r *GCReport) { r.Restored++ })
 			return c.moveChunk(ctx, t.name, chunkName(t.chunk))
 		case purge:
 			info, err := c.s.be.Stat(ctx, name)
@@ -139,7 +139,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 			sizes[name] = info.Size
 			return ignoreGone(err)
 		default:
-			c.tally(func(r *GCReport) { r.Waiting++ })
+			c.countResult(func(r *GCReport) { r.Waiting++ })
 			return nil
 		}
 	})
@@ -150,7 +150,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 	return each16(ctx, doomed, func(ctx context.Context, name string) error {
 		err := c.s.be.Remove(ctx, name)
 		if err == nil {
-			c.tally(func(r *GCReport) { r.Chunks++; r.Bytes += sizes[name] })
+			c.countResult(func(r *GCReport) { r.Chunks++; r.Bytes += sizes[name] })
 		}
 		return ignoreGone(err)
 	})
@@ -165,7 +165,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-func (c *collector) tally(f func(*GCReport)) {
+func (c *collector) countResult(f func(*GCReport)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(&c.report)

@@ -39,8 +39,8 @@ func NewKey(secret []byte) (Key, error) {
 	return k, nil
 }
 
-// mac returns the seal of b.
-func (k Key) mac(b []byte) [32]byte {
+// sealOf returns the seal of b.
+func (k Key) sealOf(b []byte) [32]byte {
 	h, err := blake3.NewKeyed(k.seal[:])
 	if err != nil {
 		panic("store: 32 bytes are a BLAKE3 key: " + err.Error())
@@ -51,7 +51,7 @@ func (k Key) mac(b []byte) [32]byte {
 
 // verify compares in constant time.
 func (k Key) verify(b []byte, seal [32]byte) bool {
-	want := k.mac(b)
+	want := k.sealOf(b)
 	return subtle.ConstantTimeCompare(want[:], seal[:]) == 1
 }
 

@@ -72,7 +72,7 @@ func (w *Writer) storeChunk(j chunkTask, scratch []byte) ([]byte, error) {
 		}
 	}
 	w.countChunk(j.kind, len(j.buf), int64(len(head)+len(payload)))
-	return scratch, w.batches.add(j.slot.hash, head[:], payload)
+	return scratch, w.batches.addChunk(j.slot.hash, head[:], payload)
 }
 
 // waitForCore waits for a core, which the caller releases.
@@ -90,7 +90,7 @@ func (w *Writer) isStored(h Hash) (bool, error) {
 	if w.seen.claim(h) {
 		return true, nil
 	}
-	if err := w.folder[h[0]].refresh(w.ctx, w.st.be, chunkFolder(h[0])); err != nil {
+	if err := w.folder[h[0]].refreshFolder(w.ctx, w.st.be, chunkFolder(h[0])); err != nil {
 		return false, err
 	}
 	info, err := w.st.be.Stat(w.ctx, chunkName(h))
@@ -123,10 +123,10 @@ type folderState struct {
 	used bool
 }
 
-// refresh makes sure that a look into the folder shows the state after the lease was made: NFS
+// refreshFolder makes sure that a look into the folder shows the state after the lease was made: NFS
 // may remember older names, of chunks that were collected since, until the folder is opened.
 // Later removals do not matter, because they respect the lease.
-func (f *folderState) refresh(ctx context.Context, be Backend, dir string) error {
+func (f *folderState) refreshFolder(ctx context.Context, be Backend, dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.used {

@@ -208,7 +208,7 @@ func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
 		}
 	}
-	s.watch.keep(leasesDir+"/", present)
+	s.watch.keepPresent(leasesDir+"/", present)
 	return live, nil
 }
 
@@ -222,5 +222,5 @@ func (s *Store) readHeartbeat(ctx context.Context, folder, file string) (b heart
 	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
 		return b, true, nil
 	}
-	return b, s.watch.dead(folder, string(text), s.opt.Now()), nil
+	return b, s.watch.isDead(folder, string(text), s.opt.Now()), nil
 }

@@ -112,7 +112,7 @@ func sealManifest(m *Manifest, k Key) ([]byte, error) {
 	}
 	file := append([]byte(manifestMagic), body...)
 	file = append(file, '\n')
-	seal := k.mac(file)
+	seal := k.sealOf(file)
 	file = append(file, sealPrefix...)
 	file = hex.AppendEncode(file, seal[:])
 	file = append(file, '\n')

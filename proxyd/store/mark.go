@@ -70,14 +70,14 @@ func newMarker(s *Store) *manifestMarker {
 	return &manifestMarker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
 }
 
-// mark reads every manifest that is new, wherever it is. A manifest moves from manifests/ to
+// markManifests reads every manifest that is new, wherever it is. A manifest moves from manifests/ to
 // deleted/ to trash/; each folder is read to its end before the next is listed, so that no
 // manifest is missed on its way.
-func (k *manifestMarker) mark(ctx context.Context) error {
-	if err := k.all(ctx, k.committed); err != nil {
+func (k *manifestMarker) markManifests(ctx context.Context) error {
+	if err := k.markListed(ctx, k.listCommitted); err != nil {
 		return err
 	}
-	if err := k.all(ctx, k.deletedIn(deletedDir)); err != nil {
+	if err := k.markListed(ctx, k.deletedIn(deletedDir)); err != nil {
 		return err
 	}
 	trash, err := k.s.listNames(ctx, trashDir)
@@ -85,7 +85,7 @@ func (k *manifestMarker) mark(ctx context.Context) error {
 		return err
 	}
 	for _, g := range trash {
-		if err := k.all(ctx, k.deletedIn(trashDir+"/"+g)); err != nil {
+		if err := k.markListed(ctx, k.deletedIn(trashDir+"/"+g)); err != nil {
 			return err
 		}
 	}
@@ -95,12 +95,12 @@ func (k *manifestMarker) mark(ctx context.Context) error {
 // eachManifest calls f with manifests; committed ones must be readable.
 type eachManifest func(ctx context.Context, f func(name string, id ID, committed bool)) error
 
-// all marks what list finds, several at once, and waits for the end.
-func (k *manifestMarker) all(ctx context.Context, list eachManifest) error {
+// markListed marks what list finds, several at once, and waits for the end.
+func (k *manifestMarker) markListed(ctx context.Context, list eachManifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	err := list(ctx, func(name string, id ID, committed bool) {
-		g.Go(func() error { return k.manifest(ctx, name, id, committed) })
+		g.Go(func() error { return k.markManifest(ctx, name, id, committed) })
 	})
 	if failed := g.Wait(); failed != nil {
 		return failed
@@ -108,7 +108,7 @@ func (k *manifestMarker) all(ctx context.Context, list eachManifest) error {
 	return err
 }
 
-func (k *manifestMarker) committed(ctx context.Context, f func(string, ID, bool)) error {
+func (k *manifestMarker) listCommitted(ctx context.Context, f func(string, ID, bool)) error {
 	return k.s.eachID(ctx, nil, func(id ID) error {
 		if k.skip[id] {
 			return nil
@@ -130,11 +130,11 @@ func (k *manifestMarker) deletedIn(folder string) eachManifest {
 	}
 }
 
-// manifest marks what one manifest uses. The needs of an unreadable committed manifest are
+// markManifest marks what one manifest uses. The needs of an unreadable committed manifest are
 // unknown; an unreadable deleted manifest needs nothing.
-func (k *manifestMarker) manifest(ctx context.Context, name string, id ID, committed bool) error {
-	err := k.read(ctx, name, id)
-	if errors.Is(err, fs.ErrNotExist) && k.gone(ctx, name) {
+func (k *manifestMarker) markManifest(ctx context.Context, name string, id ID, committed bool) error {
+	err := k.readManifest(ctx, name, id)
+	if errors.Is(err, fs.ErrNotExist) && k.isGone(ctx, name) {
 		return nil // moved on, and seen there, or deleted
 	}
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist) {
@@ -151,21 +151,21 @@ func (k *manifestMarker) manifest(ctx context.Context, name string, id ID, commi
 	return nil
 }
 
-// doubt tells whether unknown chunks may be needed. A wrong key on a node makes every manifest
+// hasDoubt tells whether unknown chunks may be needed. A wrong key on a node makes every manifest
 // unreadable there, and a collection would delete everything.
-func (k *manifestMarker) doubt() bool {
+func (k *manifestMarker) hasDoubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.damaged) > 0
 }
 
-// gone tells whether the manifest is missing, and not a chunk of it.
-func (k *manifestMarker) gone(ctx context.Context, name string) bool {
+// isGone tells whether the manifest is missing, and not a chunk of it.
+func (k *manifestMarker) isGone(ctx context.Context, name string) bool {
 	_, err := k.s.be.Stat(ctx, name)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (k *manifestMarker) read(ctx context.Context, name string, id ID) error {
+func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) error {
 	file, err := k.s.be.Get(ctx, name, maxManifest, nil)
 	if errors.Is(err, ErrForeign) {
 		return &RefusedError{"manifest " + id.String(), err}
@@ -182,7 +182,7 @@ func (k *manifestMarker) read(ctx context.Context, name string, id ID) error {
 		return err
 	}
 	for i := range m.Streams {
-		if err := k.stream(ctx, &m.Streams[i]); err != nil {
+		if err := k.markStream(ctx, &m.Streams[i]); err != nil {
 			return fmt.Errorf("stream %s: %w", m.Streams[i].StreamID, err)
 		}
 	}
@@ -190,9 +190,9 @@ func (k *manifestMarker) read(ctx context.Context, name string, id ID) error {
 	return nil
 }
 
-// stream marks what one stream uses. A stream with exactly the same pieces need not be read
+// markStream marks what one stream uses. A stream with exactly the same pieces need not be read
 // again.
-func (k *manifestMarker) stream(ctx context.Context, info *StreamInfo) error {
+func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error {
 	pieces := make([]Hash, len(info.Pieces))
 	for i, p := range info.Pieces {
 		pieces[i] = p.Hash

@@ -58,13 +58,13 @@ func newStreamReader(r *Reader, info *StreamInfo) *StreamReader {
 	s.ctx, s.end = context.WithCancelCause(r.ctx)
 	s.tasks.Go(func() {
 		defer close(s.queue)
-		s.last = r.st.eachStreamSegment(s.ctx, info, s.begin)
+		s.last = r.st.eachStreamSegment(s.ctx, info, s.beginFetch)
 	})
 	return s
 }
 
-// begin starts to fetch a segment's data as soon as there is memory.
-func (s *StreamReader) begin(g segment) error {
+// beginFetch starts to fetch a segment's data as soon as there is memory.
+func (s *StreamReader) beginFetch(g segment) error {
 	f := &segmentFetch{seg: g, ready: make(chan struct{})}
 	select {
 	case f.buf = <-s.bufs:
@@ -72,7 +72,7 @@ func (s *StreamReader) begin(g segment) error {
 		return context.Cause(s.ctx)
 	}
 	if g.kind == segmentChunk {
-		s.tasks.Go(func() { s.load(f) })
+		s.tasks.Go(func() { s.loadSegment(f) })
 	} else {
 		f.buf.plain = append(f.buf.plain[:0], g.bytes...)
 		close(f.ready)
@@ -85,7 +85,7 @@ func (s *StreamReader) begin(g segment) error {
 	}
 }
 
-func (s *StreamReader) load(f *segmentFetch) {
+func (s *StreamReader) loadSegment(f *segmentFetch) {
 	defer close(f.ready)
 	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
 }
@@ -94,7 +94,7 @@ func (s *StreamReader) load(f *segmentFetch) {
 func (s *StreamReader) advance() error {
 	for s.zeros == 0 && len(s.data) == 0 {
 		if len(s.runs) == 0 {
-			if err := s.next(); err != nil {
+			if err := s.nextSegment(); err != nil {
 				return err
 			}
 			continue
@@ -107,38 +107,38 @@ func (s *StreamReader) advance() error {
 	return nil
 }
 
-// next waits for the next segment.
-func (s *StreamReader) next() error {
-	s.recycle()
+// nextSegment waits for the next segment.
+func (s *StreamReader) nextSegment() error {
+	s.recycleSegment()
 	f, ok := <-s.queue
 	if !ok {
 		if s.last != nil {
-			return s.wrap(s.last)
+			return s.withStream(s.last)
 		}
 		return io.EOF
 	}
 	select {
 	case <-f.ready:
 	case <-s.ctx.Done():
-		return s.wrap(context.Cause(s.ctx))
+		return s.withStream(context.Cause(s.ctx))
 	}
 	if f.err != nil {
 		s.end(f.err)
-		return s.wrap(f.err)
+		return s.withStream(f.err)
 	}
 	s.now, s.runs, s.rest, s.zeros = f, f.seg.runs, f.buf.plain, f.seg.zeros
 	return nil
 }
 
-// recycle gives the memory of the finished segment to the next.
-func (s *StreamReader) recycle() {
+// recycleSegment gives the memory of the finished segment to the next.
+func (s *StreamReader) recycleSegment() {
 	if s.now != nil {
 		s.bufs <- s.now.buf
 		s.now = nil
 	}
 }
 
-func (s *StreamReader) wrap(err error) error {
+func (s *StreamReader) withStream(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.r.m.ID, s.info.StreamID, err)
 }
 

@@ -168,8 +168,8 @@ func (t *runTape) addData(n int) {
 	t.zeros, t.data = 0, t.data+n
 }
 
-// take returns the runs so far. Zeros after the last data stay for the next.
-func (t *runTape) take() []run {
+// takeRuns returns the runs so far. Zeros after the last data stay for the next.
+func (t *runTape) takeRuns() []run {
 	runs := t.runs
 	t.runs, t.data = nil, 0
 	return runs

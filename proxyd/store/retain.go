@@ -39,7 +39,7 @@ func (r Retention) Expired(now time.Time, all []Summary) []ID {
 		for i, s := range list {
 			tooMany := r.Count > 0 && i >= r.Count
 			tooOld := (r.Age > 0 || ended) && now.Sub(s.Created) > r.Age
-			if (i > 0 || ended) && (tooMany || tooOld) && !r.needed(s.ID) {
+			if (i > 0 || ended) && (tooMany || tooOld) && !r.isNeeded(s.ID) {
 				expired = append(expired, s.ID)
 			}
 		}
@@ -48,8 +48,8 @@ func (r Retention) Expired(now time.Time, all []Summary) []ID {
 	return expired
 }
 
-// needed tells whether a checkpoint stays at any age.
-func (r Retention) needed(id ID) bool {
+// isNeeded tells whether a checkpoint stays at any age.
+func (r Retention) isNeeded(id ID) bool {
 	return r.Needs != nil && r.Needs(id) && (r.Ended == nil || !r.Ended(id.JobID))
 }
 

@@ -61,8 +61,8 @@ func levelMax(n int) int {
 	return max(n, MaxChunk)
 }
 
-// ends says whether a chunk of n bytes ends after page, its last.
-func (l splitLevel) ends(n int, page []byte) bool {
+// endsChunk says whether a chunk of n bytes ends after page, its last.
+func (l splitLevel) endsChunk(n int, page []byte) bool {
 	if n < l.min {
 		return false
 	}

@@ -109,7 +109,7 @@ func (s *Stream) addPage(page []byte) error {
 	s.buf = append(s.buf, page...)
 	s.tape.addData(len(page))
 	s.data += int64(len(page))
-	if s.level.ends(len(s.buf), page) {
+	if s.level.endsChunk(len(s.buf), page) {
 		return s.cutChunk()
 	}
 	return nil
@@ -119,14 +119,14 @@ func (s *Stream) addPage(page []byte) error {
 // s.mu.
 func (s *Stream) cutChunk() error {
 	if len(s.buf) > 0 {
-		slot, err := s.w.submitChunk(s.buf, s.tape.take(), streamData)
+		slot, err := s.w.submitChunk(s.buf, s.tape.takeRuns(), streamData)
 		if err != nil {
 			return err
 		}
 		s.buf = nil
 		s.waiting = append(s.waiting, slot)
 	}
-	for len(s.waiting) > 0 && s.waiting[0].arrived() {
+	for len(s.waiting) > 0 && s.waiting[0].hasArrived() {
 		if err := s.noteChunk(s.waiting[0]); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (s *Stream) cutChunk() error {
 	return nil
 }
 
-func (t *chunkSlot) arrived() bool {
+func (t *chunkSlot) hasArrived() bool {
 	select {
 	case <-t.done:
 		return true
@@ -215,7 +215,7 @@ func (s *Stream) finishStream() error {
 // lastChunk disposes of the remaining data: into the recipe if there is no other data.
 func (s *Stream) lastChunk() error {
 	if s.buf != nil && s.data == int64(len(s.buf)) && s.data <= maxInline {
-		s.recipe = appendInline(s.recipe, s.buf, s.tape.take())
+		s.recipe = appendInline(s.recipe, s.buf, s.tape.takeRuns())
 		s.inline = s.data
 		s.w.free <- s.buf[:0]
 		s.buf = nil

@@ -105,7 +105,7 @@ func (c *collector) unlessGone(ctx context.Context, from string, err error) erro
 
 // sweepUnused takes unused chunks out of sight.
 func (c *collector) sweepUnused(ctx context.Context) error {
-	if c.mark.doubt() {
+	if c.mark.hasDoubt() {
 		return nil
 	}
 	for i := range chunkFolders {

@@ -40,10 +40,10 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	for _, c := range list {
 		v.report.Checkpoints++
 		if c.Err != nil {
-			v.problem(c.Err)
+			v.addProblem(c.Err)
 			continue
 		}
-		if err := v.checkpoint(ctx, c.ID); err != nil {
+		if err := v.verifyCheckpoint(ctx, c.ID); err != nil {
 			return v.report, fmt.Errorf("verify: %w", err)
 		}
 	}
@@ -57,7 +57,7 @@ func (v *verifier) listCheckpoints(ctx context.Context, ids []ID) ([]Summary, er
 	}
 	var list []Summary
 	for _, id := range ids {
-		one, err := v.s.summary(ctx, id)
+		one, err := v.s.summaryOf(ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -80,15 +80,15 @@ type verifier struct {
 	report VerifyReport
 }
 
-func (v *verifier) problem(err error) {
+func (v *verifier) addProblem(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.report.Problems = append(v.report.Problems, err)
 }
 
-// checkpoint verifies one checkpoint. It returns errors that do not concern the store's content,
+// verifyCheckpoint verifies one checkpoint. It returns errors that do not concern the store's content,
 // such as ctx's.
-func (v *verifier) checkpoint(ctx context.Context, id ID) error {
+func (v *verifier) verifyCheckpoint(ctx context.Context, id ID) error {
 	r, err := v.s.Open(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) { // running jobs delete their older checkpoints
 		v.report.Checkpoints--
@@ -103,7 +103,7 @@ func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 		wrap := func(err error) error {
 			return fmt.Errorf("checkpoint %s: stream %s: %w", id, info.StreamID, err)
 		}
-		if err := v.stream(ctx, info, wrap); err != nil {
+		if err := v.verifyStream(ctx, info, wrap); err != nil {
 			return err
 		}
 	}
@@ -113,13 +113,13 @@ func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 // keepProblem keeps problems of the store and returns other errors.
 func (v *verifier) keepProblem(err error) error {
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || isMissing(err) {
-		v.problem(err)
+		v.addProblem(err)
 		return nil
 	}
 	return err
 }
 
-func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error) error) error {
+func (v *verifier) verifyStream(ctx context.Context, info *StreamInfo, wrap func(error) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(v.s.opt.Lanes)
 	err := v.s.eachStreamSegment(gctx, info, func(seg segment) error {
@@ -128,7 +128,7 @@ func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error
 		}
 		h, n := seg.hash, seg.data
 		g.Go(func() error {
-			if err := v.chunk(gctx, h, n); err != nil {
+			if err := v.verifyChunk(gctx, h, n); err != nil {
 				return v.keepProblem(wrap(err))
 			}
 			return nil
@@ -144,8 +144,8 @@ func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error
 	return nil
 }
 
-// chunk reads a chunk, once.
-func (v *verifier) chunk(ctx context.Context, h Hash, n int) error {
+// verifyChunk reads a chunk, once.
+func (v *verifier) verifyChunk(ctx context.Context, h Hash, n int) error {
 	v.mu.Lock()
 	known, ok := v.seen[h]
 	v.mu.Unlock()

@@ -25,8 +25,8 @@ func newWatch(lapse time.Duration) *leaseWatch {
 	return &leaseWatch{lapse: lapse, seen: make(map[string]leaseSighting)}
 }
 
-// dead notes a lease's current beat, and tells whether the beat has been the same for too long.
-func (w *leaseWatch) dead(lease, beat string, now time.Time) bool {
+// isDead notes a lease's current beat, and tells whether the beat has been the same for too long.
+func (w *leaseWatch) isDead(lease, beat string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.seen[lease]
@@ -37,8 +37,8 @@ func (w *leaseWatch) dead(lease, beat string, now time.Time) bool {
 	return now.Sub(last.since) >= w.lapse
 }
 
-// keep forgets the leases below prefix that are not present.
-func (w *leaseWatch) keep(prefix string, present map[string]bool) {
+// keepPresent forgets the leases below prefix that are not present.
+func (w *leaseWatch) keepPresent(prefix string, present map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for lease := range w.seen {

@@ -61,15 +61,15 @@ func openDoor(path string) (*doorProcess, error) {
 		err = control.SetReadDeadline(time.Time{})
 	}
 	if err != nil || string(b) != sayReady {
-		p.close()
+		p.endDoor()
 		return nil, fmt.Errorf("%s: its process does not serve it: %w", path, err)
 	}
 	return p, nil
 }
 
-// close has the door end. A thread of it that waits for a file system may keep it; it has
+// endDoor has the door end. A thread of it that waits for a file system may keep it; it has
 // nothing then that anybody needs.
-func (p *doorProcess) close() {
+func (p *doorProcess) endDoor() {
 	p.control.Close()
 	_ = p.cmd.Process.Kill()
 	go func() { _ = p.cmd.Wait() }()
@@ -79,7 +79,7 @@ func (p *doorProcess) close() {
 func (s *Server) keepDoor(ctx context.Context) {
 	for {
 		s.serveDoor(ctx, s.door)
-		s.door.close()
+		s.door.endDoor()
 		for {
 			if ctx.Err() != nil {
 				return
@@ -115,7 +115,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 			}
 			return
 		}
-		all.Go(func() { s.converse(ctx, files, said) })
+		all.Go(func() { s.answerCaller(ctx, files, said) })
 	}
 }
 
@@ -124,8 +124,8 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 // long. Who is turned away asks again.
 const maxAtOnce = 16
 
-// converse hears of one caller from the door, and does what he asks.
-func (s *Server) converse(ctx context.Context, files []*os.File, said []byte) {
+// answerCaller hears of one caller from the door, and does what he asks.
+func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte) {
 	defer localsock.CloseAll(files)
 	var of callerMessage
 	if err := json.Unmarshal(said, &of); err != nil {
@@ -134,12 +134,12 @@ func (s *Server) converse(ctx context.Context, files []*os.File, said []byte) {
 	}
 	who := Peer{PID: of.PID, UID: of.UID, GID: of.GID, Groups: of.Groups, pidfd: files[0]}
 	err := s.conductor.Admit(who)
-	if err == nil && !s.calls.begin(who.UID, maxAtOnce) {
+	if err == nil && !s.calls.beginCall(who.UID, maxAtOnce) {
 		err = errors.New("the user has too many requests under way")
 	}
 	if err == nil {
 		err = s.answerSrun(ctx, files[1], who)
-		s.calls.end(who.UID)
+		s.calls.endCall(who.UID)
 	}
 	if err != nil {
 		s.log.Debug("turned away", "uid", who.UID, "pid", who.PID, "error", err)
@@ -171,16 +171,16 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 	if err := json.Unmarshal(b[:n], &p); err != nil {
 		return err
 	}
-	m, err := s.understand(p.Packet)
+	m, err := s.decodePacket(p.Packet)
 	if err != nil {
 		return err
 	}
 	switch {
 	case m.verb == verbSrun && p.Files:
-		s.conductor.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return give(c, to) })
+		s.conductor.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return giveConnection(c, to) })
 		return nil
 	case m.verb == verbSignal && !p.Files:
-		n, err := m.number("signal")
+		n, err := m.readNumber("signal")
 		if err == nil && (n < 1 || n > 64) {
 			err = fmt.Errorf("%w: signal=%d", errMessage, n)
 		}
@@ -194,8 +194,8 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 	return fmt.Errorf("%w: verb %q", errMessage, m.verb)
 }
 
-// give has the door send the caller's connection.
-func give(c *net.UnixConn, to *os.File) error {
+// giveConnection has the door send the caller's connection.
+func giveConnection(c *net.UnixConn, to *os.File) error {
 	var sent error
 	err := localsock.WithDescriptor(to, func(fd int) { sent = localsock.Send(c, []byte(sayGive), fd) })
 	return errors.Join(err, sent)

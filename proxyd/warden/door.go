@@ -82,7 +82,7 @@ type calls struct {
 	of map[uint32]int
 }
 
-func (n *calls) begin(uid uint32, most int) bool {
+func (n *calls) beginCall(uid uint32, most int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if uid != 0 && n.of[uid] >= most {
@@ -92,7 +92,7 @@ func (n *calls) begin(uid uint32, most int) bool {
 	return true
 }
 
-func (n *calls) end(uid uint32) {
+func (n *calls) endCall(uid uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.of[uid]--; n.of[uid] == 0 {
@@ -137,46 +137,46 @@ func runDoor(args []string) error {
 		return err
 	}
 	d := &door{control: control, open: calls{of: map[uint32]int{}}}
-	go d.accept(l)
+	go d.acceptCallers(l)
 	_, _ = control.Read(make([]byte, 1)) // it ends with the daemon, or with this door's giving up
 	return nil
 }
 
-func (d *door) accept(l *net.UnixListener) {
+func (d *door) acceptCallers(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
 			<-time.After(acceptAgain) // out of descriptors, say: it may pass
 			continue
 		}
-		who, err := peer(c)
+		who, err := peerOfConn(c)
 		if err != nil {
-			go d.close(c)
+			go d.closeConn(c)
 			continue
 		}
-		if !d.open.begin(who.UID, maxCalls) {
-			who.close()
-			go d.close(c)
+		if !d.open.beginCall(who.UID, maxCalls) {
+			who.closePidfd()
+			go d.closeConn(c)
 			continue
 		}
 		go func() {
-			_ = d.serve(c, who) // of who is turned away nobody wants to hear
-			who.close()
-			d.close(c)
-			d.open.end(who.UID)
+			_ = d.serveCaller(c, who) // of who is turned away nobody wants to hear
+			who.closePidfd()
+			d.closeConn(c)
+			d.open.endCall(who.UID)
 		}()
 	}
 }
 
-// close closes a connection, with the descriptors that are in its queue.
-func (d *door) close(c *net.UnixConn) {
+// closeConn closes a connection, with the descriptors that are in its queue.
+func (d *door) closeConn(c *net.UnixConn) {
 	d.mu.Lock()
 	d.stuck++
 	tooMany := d.stuck > maxStuck
 	d.mu.Unlock()
 	if tooMany {
 		// The daemon sees this at once, though this process may never end.
-		_ = shutdown(d.control)
+		_ = shutdownConn(d.control)
 	}
 	c.Close()
 	d.mu.Lock()
@@ -184,13 +184,13 @@ func (d *door) close(c *net.UnixConn) {
 	d.mu.Unlock()
 }
 
-func shutdown(c *net.UnixConn) error {
+func shutdownConn(c *net.UnixConn) error {
 	return errors.Join(c.CloseRead(), c.CloseWrite())
 }
 
-// serve brings one caller and the daemon together.
-func (d *door) serve(c *net.UnixConn, who Peer) error {
-	talk, err := d.announce(who)
+// serveCaller brings one caller and the daemon together.
+func (d *door) serveCaller(c *net.UnixConn, who Peer) error {
+	talk, err := d.announceCaller(who)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (d *door) serve(c *net.UnixConn, who Peer) error {
 	if _, err := talk.Read(b); err != nil {
 		return err // he is in no capsule
 	}
-	packet, files, err := peek(c)
+	packet, files, err := peekPacket(c)
 	if err != nil {
 		return err
 	}
@@ -223,8 +223,8 @@ func (d *door) serve(c *net.UnixConn, who Peer) error {
 	return errors.Join(err, sent)
 }
 
-// announce tells the daemon of a caller, and returns the end of the conversation about him.
-func (d *door) announce(who Peer) (*net.UnixConn, error) {
+// announceCaller tells the daemon of a caller, and returns the end of the conversation about him.
+func (d *door) announceCaller(who Peer) (*net.UnixConn, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -243,8 +243,8 @@ func (d *door) announce(who Peer) (*net.UnixConn, error) {
 	return localsock.TakeConn(ends[0])
 }
 
-// peek reads a packet and leaves it, with its descriptors, where it is.
-func peek(c *net.UnixConn) (packet []byte, files bool, err error) {
+// peekPacket reads a packet and leaves it, with its descriptors, where it is.
+func peekPacket(c *net.UnixConn) (packet []byte, files bool, err error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, false, err
 	}

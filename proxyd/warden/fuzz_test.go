@@ -30,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(b)
+		m, err := decodeMessage(b)
 		if err != nil {
 			if !errors.Is(err, errMessage) {
 				t.Fatalf("%v is of no kind", err)
@@ -113,13 +113,13 @@ func FuzzPeek(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, files, err := peek(c)
+		seen, files, err := peekPacket(c)
 		if long := len(packet) > maxPacket; (err != nil) != long {
 			t.Errorf("%d bytes: %v", len(packet), err)
 		} else if !long && (!bytes.Equal(seen, packet) || files != (descriptors > 0)) {
 			t.Errorf("%d descriptors and %q became %v and %q", descriptors, packet, files, seen)
 		}
-		m, err := s.hear(c)
+		m, err := s.readRequest(c)
 		if err == nil && (descriptors > 0 || m.vals["version"] != version) {
 			t.Errorf("version %q with %d descriptors was understood", m.vals["version"], descriptors)
 		}

@@ -90,8 +90,8 @@ func (m message) encode() []byte {
 	return b.Bytes()
 }
 
-// decode parses a packet. Anybody on the node can have written it.
-func decode(b []byte) (message, error) {
+// decodeMessage parses a packet. Anybody on the node can have written it.
+func decodeMessage(b []byte) (message, error) {
 	if len(b) == 0 || len(b) > maxMessage || b[len(b)-1] != 0 {
 		return message{}, errMessage
 	}
@@ -111,8 +111,8 @@ func decode(b []byte) (message, error) {
 	return m, nil
 }
 
-// number reads a key that must be a number of at most 32 bits.
-func (m message) number(key string) (uint32, error) {
+// readNumber reads a key that must be a number of at most 32 bits.
+func (m message) readNumber(key string) (uint32, error) {
 	n, err := strconv.ParseUint(m.vals[key], 10, 32)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s=%q is no number", errMessage, key, m.vals[key])
@@ -120,10 +120,10 @@ func (m message) number(key string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// optional reads a key that may be absent or empty.
-func (m message) optional(key string, otherwise uint32) (uint32, error) {
+// readOptional reads a key that may be absent or empty.
+func (m message) readOptional(key string, otherwise uint32) (uint32, error) {
 	if m.vals[key] == "" {
 		return otherwise, nil
 	}
-	return m.number(key)
+	return m.readNumber(key)
 }

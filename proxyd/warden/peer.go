@@ -55,17 +55,17 @@ func (p Peer) Alive() error {
 	return nil
 }
 
-func (p Peer) close() {
+func (p Peer) closePidfd() {
 	if p.pidfd != nil {
 		p.pidfd.Close()
 	}
 }
 
-// peer asks the kernel who has connected. The caller closes the answer.
+// peerOfConn asks the kernel who has connected. The caller closes the answer.
 //
 // SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when
 // pidfd_open is called; so the process must at least have the user that has connected.
-func peer(c *net.UnixConn) (Peer, error) {
+func peerOfConn(c *net.UnixConn) (Peer, error) {
 	var p Peer
 	var inner error
 	if err := localsock.WithDescriptor(c, func(fd int) { p, inner = peerOf(fd) }); err != nil {

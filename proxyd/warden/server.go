@@ -125,57 +125,57 @@ func (s *Server) Serve(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { s.spank.Close() })
 	defer stop()
 	var all sync.WaitGroup
-	all.Go(func() { s.accept(ctx, s.spank, s.answerPlugin) })
+	all.Go(func() { s.acceptRoot(ctx, s.spank, s.answerPlugin) })
 	all.Go(func() { s.keepDoor(ctx) })
 	all.Wait()
 }
 
 // answerPlugin answers one request of the plugin.
 func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
-	m, err := s.hear(c)
+	m, err := s.readRequest(c)
 	if err == nil && who.UID != 0 {
 		err = errors.New("only root may ask this")
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.sendRefusal(c, err)
 		return
 	}
 	switch m.verb {
 	case verbJoin:
-		s.join(ctx, c, m, who)
+		s.answerJoin(ctx, c, m, who)
 	case verbEnded:
 		s.sayWhether(c, s.conductor.TellFailure(ctx, m.vals["dir"]))
 	case verbSays:
 		s.sayWhether(c, s.conductor.TellMessage(ctx, m.vals["dir"]))
 	case verbEnd:
-		job, err := m.number("job")
+		job, err := m.readNumber("job")
 		if err == nil {
 			err = s.conductor.End(ctx, job)
 		}
 		if err != nil {
 			s.log.Error("end of job", "job", job, "error", err)
-			s.refuse(c, err)
+			s.sendRefusal(c, err)
 			return
 		}
-		s.say(c, newMessage(verbOK))
+		s.sendAnswer(c, newMessage(verbOK))
 	default:
-		s.refuse(c, fmt.Errorf("%w: verb %q", errMessage, m.verb))
+		s.sendRefusal(c, fmt.Errorf("%w: verb %q", errMessage, m.verb))
 	}
 }
 
 // sayWhether tells a runner whether its user is to hear of a failure.
 func (s *Server) sayWhether(c *net.UnixConn, told bool) {
 	if told {
-		s.say(c, newMessage(verbOK))
+		s.sendAnswer(c, newMessage(verbOK))
 		return
 	}
-	s.say(c, newMessage(verbNo, "reason", "the job goes on elsewhere"))
+	s.sendAnswer(c, newMessage(verbNo, "reason", "the job goes on elsewhere"))
 }
 
-func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer) {
+func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who Peer) {
 	j, err := parseJoin(m, who)
 	if err != nil {
-		s.refuse(c, err)
+		s.sendRefusal(c, err)
 		return
 	}
 	// A restore may take long; it is given up when the task goes away.
@@ -190,22 +190,22 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 	p, err := s.conductor.Join(ctx, j)
 	if err != nil {
 		s.log.Error("task refused", "job", j.Job, "step", j.Step, "task", j.Task, "error", err)
-		s.refuse(c, err)
+		s.sendRefusal(c, err)
 		return
 	}
 	defer localsock.CloseAll(p.Namespaces)
 	s.log.Info("task placed", "job", j.Job, "step", j.Step, "task", j.Task, "mode", p.Mode, "name", p.Name, "reason", p.Reason)
 	switch p.Mode {
 	case Plain:
-		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "reason", p.Reason))
+		s.sendAnswer(c, newMessage(verbOK, "mode", string(p.Mode), "reason", p.Reason))
 	case Finished:
-		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "status", strconv.Itoa(int(p.Status))))
+		s.sendAnswer(c, newMessage(verbOK, "mode", string(p.Mode), "status", strconv.Itoa(int(p.Status))))
 	default:
 		pairs := []string{"mode", string(p.Mode), "name", p.Name, "kit", p.Kit}
 		for i := 0; i+1 < len(p.Env); i += 2 {
 			pairs = append(pairs, keyEnv+p.Env[i], p.Env[i+1])
 		}
-		s.say(c, newMessage(verbOK, pairs...), p.Namespaces...)
+		s.sendAnswer(c, newMessage(verbOK, pairs...), p.Namespaces...)
 	}
 }
 
@@ -223,7 +223,7 @@ func parseJoin(m message, who Peer) (Join, error) {
 		{"job", &j.Job, true}, {"uid", &j.UID, true}, {"gid", &j.GID, true},
 		{"task", &task, false}, {"tasks", &tasks, false}, {"restarts", &restarts, false},
 	} {
-		n, err := m.optional(f.key, 0)
+		n, err := m.readOptional(f.key, 0)
 		if err == nil && f.must && m.vals[f.key] == "" {
 			err = fmt.Errorf("%w: no %s", errMessage, f.key)
 		}
@@ -233,7 +233,7 @@ func parseJoin(m message, who Peer) (Join, error) {
 		*f.into = n
 	}
 	j.Task, j.Tasks, j.Restarts = int(task), int(tasks), int(restarts)
-	if _, err := m.number("step"); err != nil && j.Step != "batch" && j.Step != "interactive" {
+	if _, err := m.readNumber("step"); err != nil && j.Step != "batch" && j.Step != "interactive" {
 		return j, fmt.Errorf("%w: step=%q", errMessage, j.Step)
 	}
 	for _, o := range options {

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// accept answers the connections of a socket that root alone can reach.
-func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn, Peer)) {
+// acceptRoot answers the connections of a socket that root alone can reach.
+func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn, Peer)) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
@@ -36,14 +36,14 @@ func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(co
 				return
 			}
 		}
-		who, err := peer(c)
+		who, err := peerOfConn(c)
 		if err != nil {
 			s.log.Debug("turned away", "error", err)
 			c.Close()
 			continue
 		}
 		all.Go(func() {
-			defer func() { c.Close(); who.close() }()
+			defer func() { c.Close(); who.closePidfd() }()
 			answer(ctx, c, who)
 		})
 	}
@@ -56,9 +56,9 @@ const acceptAgain = 100 * time.Millisecond
 // packet, sent at once.
 const patience = 5 * time.Second
 
-// hear reads the one request of a connection of root's. Descriptors that come with it are
+// readRequest reads the one request of a connection of root's. Descriptors that come with it are
 // not received.
-func (s *Server) hear(c *net.UnixConn) (message, error) {
+func (s *Server) readRequest(c *net.UnixConn) (message, error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return message{}, err
 	}
@@ -70,12 +70,12 @@ func (s *Server) hear(c *net.UnixConn) (message, error) {
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return message{}, fmt.Errorf("%w: too long, or with descriptors", errMessage)
 	}
-	return s.understand(b[:n])
+	return s.decodePacket(b[:n])
 }
 
-// understand decodes a packet of this version.
-func (s *Server) understand(packet []byte) (message, error) {
-	m, err := decode(packet)
+// decodePacket decodes a packet of this version.
+func (s *Server) decodePacket(packet []byte) (message, error) {
+	m, err := decodeMessage(packet)
 	if err == nil && m.vals["version"] != version {
 		err = fmt.Errorf("%w %q is spoken to proxyd %s, which speaks version %s: install the same release on all nodes", errVersion, m.vals["version"], s.version, version)
 	}
@@ -85,8 +85,8 @@ func (s *Server) understand(packet []byte) (message, error) {
 	return m, nil
 }
 
-// say answers. Who does not listen any more has its reasons.
-func (s *Server) say(c *net.UnixConn, m message, files ...*os.File) {
+// sendAnswer answers. Who does not listen any more has its reasons.
+func (s *Server) sendAnswer(c *net.UnixConn, m message, files ...*os.File) {
 	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return
 	}
@@ -95,11 +95,11 @@ func (s *Server) say(c *net.UnixConn, m message, files ...*os.File) {
 	}
 }
 
-func (s *Server) refuse(c *net.UnixConn, err error) {
+func (s *Server) sendRefusal(c *net.UnixConn, err error) {
 	if errors.Is(err, errVersion) {
 		// By which the plugin tells it from a refusal that is about the job.
-		s.say(c, newMessage(verbNo, "reason", err.Error(), "errno", strconv.Itoa(int(unix.EPROTONOSUPPORT))))
+		s.sendAnswer(c, newMessage(verbNo, "reason", err.Error(), "errno", strconv.Itoa(int(unix.EPROTONOSUPPORT))))
 		return
 	}
-	s.say(c, newMessage(verbNo, "reason", err.Error()))
+	s.sendAnswer(c, newMessage(verbNo, "reason", err.Error()))
 }

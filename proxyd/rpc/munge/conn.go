@@ -47,9 +47,9 @@ func Dial(target, to, from string, coder Coder, opts ...grpc.DialOption) (*Conn,
 // Close ends the connection and what is under way on it.
 func (c *Conn) Close() error { return c.cc.Close() }
 
-// sign returns the context with the credential for one request, and the seal that its
+// signRequest returns the context with the credential for one request, and the seal that its
 // reply must have.
-func (c *Conn) sign(ctx context.Context, method string, request []byte) (context.Context, *seal, error) {
+func (c *Conn) signRequest(ctx context.Context, method string, request []byte) (context.Context, *seal, error) {
 	t := newTicket(method, c.to, c.from, request)
 	credential, err := c.coder.Encode(ctx, t.marshal())
 	if err != nil {
@@ -60,33 +60,33 @@ func (c *Conn) sign(ctx context.Context, method string, request []byte) (context
 
 // Invoke implements grpc.ClientConnInterface: a call with one reply.
 func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	request, err := marshal(args)
+	request, err := marshalMessage(args)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	ctx, s, err := c.sign(ctx, method, request)
+	ctx, s, err := c.signRequest(ctx, method, request)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.ask(ctx, false, method, request, opts)
+	stream, err := c.sendRequest(ctx, false, method, request, opts)
 	if err != nil {
 		return err
 	}
 	var answer frame
 	err = stream.RecvMsg(&answer)
 	if err == nil {
-		s.message(answer.b)
+		s.addMessage(answer.b)
 	}
-	if err := c.check(s, err, stream.Trailer()); err != nil {
+	if err := c.checkSeal(s, err, stream.Trailer()); err != nil {
 		return err
 	}
-	return unmarshal(answer.b, reply)
+	return unmarshalMessage(answer.b, reply)
 }
 
-// ask begins a call and sends its request, in pieces. The context must end.
-func (c *Conn) ask(ctx context.Context, streams bool, method string, request []byte, opts []grpc.CallOption) (grpc.ClientStream, error) {
+// sendRequest begins a call and sends its request, in pieces. The context must end.
+func (c *Conn) sendRequest(ctx context.Context, streams bool, method string, request []byte, opts []grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := c.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, method, opts...)
 	if err != nil {
 		return nil, err
@@ -105,12 +105,12 @@ func (c *Conn) ask(ctx context.Context, streams bool, method string, request []b
 	}
 }
 
-// check returns err, which may be nil, or what is wrong with the reply's seal.
-func (c *Conn) check(s *seal, err error, trailer metadata.MD) error {
+// checkSeal returns err, which may be nil, or what is wrong with the reply's seal.
+func (c *Conn) checkSeal(s *seal, err error, trailer metadata.MD) error {
 	st := status.Convert(err)
 	got := trailer.Get(sealKey)
 	switch {
-	case len(got) == 1 && sealed([]byte(got[0]), s.status(st)):
+	case len(got) == 1 && isSealed([]byte(got[0]), s.addStatus(st)):
 		return err
 	case len(got) == 0 && mayBeUnsealed(st.Code()):
 		return err
@@ -158,15 +158,15 @@ func (s *clientStream) SendMsg(m any) error {
 	if s.ClientStream != nil {
 		return fmt.Errorf("%s: second request in one call", s.method)
 	}
-	request, err := marshal(m)
+	request, err := marshalMessage(m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.method, err)
 	}
-	ctx, seal, err := s.conn.sign(s.ctx, s.method, request)
+	ctx, seal, err := s.conn.signRequest(s.ctx, s.method, request)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.method, err)
 	}
-	inner, err := s.conn.ask(ctx, s.desc.ServerStreams, s.method, request, s.opts)
+	inner, err := s.conn.sendRequest(ctx, s.desc.ServerStreams, s.method, request, s.opts)
 	if err != nil {
 		return err
 	}
@@ -182,15 +182,15 @@ func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(&f)
 	switch {
 	case err == nil:
-		s.seal.message(f.b)
-		return unmarshal(f.b, m)
+		s.seal.addMessage(f.b)
+		return unmarshalMessage(f.b, m)
 	case errors.Is(err, io.EOF):
-		if err := s.conn.check(s.seal, nil, s.Trailer()); err != nil {
+		if err := s.conn.checkSeal(s.seal, nil, s.Trailer()); err != nil {
 			return err
 		}
 		return io.EOF
 	default:
-		return s.conn.check(s.seal, err, s.Trailer())
+		return s.conn.checkSeal(s.seal, err, s.Trailer())
 	}
 }
 

@@ -55,8 +55,8 @@ func (frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (frameCodec) Name() string { return "singularity" }
 
-// marshal and unmarshal are the only places where messages become bytes and back.
-func marshal(v any) ([]byte, error) {
+// marshalMessage and unmarshal are the only places where messages become bytes and back.
+func marshalMessage(v any) ([]byte, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no protobuf message", v)
@@ -64,7 +64,7 @@ func marshal(v any) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-func unmarshal(b []byte, v any) error {
+func unmarshalMessage(b []byte, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("%T is no protobuf message", v)
@@ -78,11 +78,11 @@ type seal struct{ mac hash.Hash }
 
 func newSeal(key []byte) *seal {
 	s := &seal{hmac.New(sha256.New, key)}
-	s.part('v', []byte("singularity reply 1"))
+	s.addPart('v', []byte("singularity reply 1"))
 	return s
 }
 
-func (s *seal) part(kind byte, b []byte) {
+func (s *seal) addPart(kind byte, b []byte) {
 	var head [9]byte
 	head[0] = kind
 	binary.BigEndian.PutUint64(head[1:], uint64(len(b)))
@@ -90,18 +90,18 @@ func (s *seal) part(kind byte, b []byte) {
 	s.mac.Write(b)
 }
 
-func (s *seal) message(b []byte) { s.part('m', b) }
+func (s *seal) addMessage(b []byte) { s.addPart('m', b) }
 
-// status ends the reply and returns the seal.
-func (s *seal) status(st *status.Status) []byte {
+// addStatus ends the reply and returns the seal.
+func (s *seal) addStatus(st *status.Status) []byte {
 	p := st.Proto() // nil for OK
 	var code [4]byte
 	binary.BigEndian.PutUint32(code[:], uint32(st.Code()))
-	s.part('c', code[:])
-	s.part('t', []byte(p.GetMessage()))
+	s.addPart('c', code[:])
+	s.addPart('t', []byte(p.GetMessage()))
 	for _, d := range p.GetDetails() {
-		s.part('u', []byte(d.GetTypeUrl()))
-		s.part('d', d.GetValue())
+		s.addPart('u', []byte(d.GetTypeUrl()))
+		s.addPart('d', d.GetValue())
 	}
 	return s.mac.Sum(nil)
 }
@@ -109,9 +109,9 @@ func (s *seal) status(st *status.Status) []byte {
 // maxText bounds the text of a status: headers must stay small.
 const maxText = 4 << 10
 
-// plain returns the status as it will arrive: gRPC replaces what is not UTF-8, after which
+// plainStatus returns the status as it will arrive: gRPC replaces what is not UTF-8, after which
 // the seal would not fit.
-func plain(st *status.Status) *status.Status {
+func plainStatus(st *status.Status) *status.Status {
 	p := st.Proto()
 	if p == nil {
 		return st

@@ -82,12 +82,12 @@ func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, im
 		// is read when we want it, which is after the credential.
 		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{
 			StreamName: name, ServerStreams: true, ClientStreams: true, // of pieces
-			Handler: func(_ any, stream grpc.ServerStream) error { return g.serve(method, stream, serve) },
+			Handler: func(_ any, stream grpc.ServerStream) error { return g.serveCall(method, stream, serve) },
 		})
 	}
 	for _, m := range desc.Methods {
 		add(m.MethodName, func(ctx context.Context, r *reply) error {
-			answer, err := m.Handler(impl, ctx, r.request, nil)
+			answer, err := m.Handler(impl, ctx, r.unmarshalRequest, nil)
 			if err != nil {
 				return err
 			}
@@ -100,26 +100,26 @@ func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, im
 	server.RegisterService(&guarded, impl)
 }
 
-// serve handles one call, from the credential to the seal.
-func (g *Gate) serve(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
+// serveCall handles one call, from the credential to the seal.
+func (g *Gate) serveCall(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
 	ctx := stream.Context()
-	caller, t, err := g.admit(ctx, method)
+	caller, t, err := g.admitCall(ctx, method)
 	if err != nil {
-		return refused(err)
+		return refusedStatus(err)
 	}
 	// From here on the key is known, and every answer has a seal.
 	r := &reply{ServerStream: stream, seal: newSeal(t.Key), ctx: WithCaller(ctx, caller)}
 	err = func() error {
-		leave, err := g.enter(caller, t)
+		leave, err := g.countCall(caller, t)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		if r.asked, err = t.read(stream); err != nil {
+		if r.asked, err = t.readRequest(stream); err != nil {
 			return err
 		}
 		if err := t.covers(r.asked); err != nil {
-			return refused(err)
+			return refusedStatus(err)
 		}
 		return handle(r.ctx, r)
 	}()
@@ -127,14 +127,14 @@ func (g *Gate) serve(method string, stream grpc.ServerStream, handle func(contex
 	if !ok {
 		st = status.FromContextError(err)
 	}
-	st = plain(st)
-	stream.SetTrailer(metadata.Pairs(sealKey, string(r.seal.status(st))))
+	st = plainStatus(st)
+	stream.SetTrailer(metadata.Pairs(sealKey, string(r.seal.addStatus(st))))
 	return st.Err()
 }
 
-// read puts a request together from its pieces. It ends with the piece with which there is
+// readRequest puts a request together from its pieces. It ends with the piece with which there is
 // enough, or too much: covers finds what is not as it should be.
-func (t ticket) read(stream grpc.ServerStream) ([]byte, error) {
+func (t ticket) readRequest(stream grpc.ServerStream) ([]byte, error) {
 	var request []byte
 	for {
 		var f frame
@@ -153,8 +153,8 @@ func (t ticket) read(stream grpc.ServerStream) ([]byte, error) {
 	}
 }
 
-// admit decodes the credential of a call and checks all but the request.
-func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error) {
+// admitCall decodes the credential of a call and checks all but the request.
+func (g *Gate) admitCall(ctx context.Context, method string) (Caller, ticket, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	credentials := md.Get(credentialKey)
 	if len(credentials) != 1 {
@@ -164,7 +164,7 @@ func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error)
 	if p, ok := peer.FromContext(ctx); ok {
 		remote = p.Addr.String()
 	}
-	done, err := g.decoding.wait(ctx, remote)
+	done, err := g.decoding.waitForPlace(ctx, remote)
 	if err != nil {
 		return Caller{}, ticket{}, err
 	}
@@ -183,19 +183,19 @@ func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error)
 	if err := t.admits(g.Node, method); err != nil {
 		return Caller{}, ticket{}, err
 	}
-	if !g.seen.first(c.UID, t.Nonce) {
+	if !g.seen.isFirst(c.UID, t.Nonce) {
 		return Caller{}, ticket{}, ErrReplayed
 	}
 	caller := Caller{UID: c.UID, GID: c.GID, From: t.From}
 	if g.Limits != nil && g.Limits(caller).Calls == 0 {
-		g.decoding.vouch(remote)
+		g.decoding.noteDaemon(remote)
 	}
 	return caller, t, nil
 }
 
-// enter counts a call in, or refuses it for being too large or one too many. The caller
+// countCall counts a call in, or refuses it for being too large or one too many. The caller
 // must call what it returns.
-func (g *Gate) enter(c Caller, t ticket) (leave func(), err error) {
+func (g *Gate) countCall(c Caller, t ticket) (leave func(), err error) {
 	if g.Limits == nil {
 		return func() {}, nil
 	}
@@ -218,8 +218,8 @@ func (g *Gate) enter(c Caller, t ticket) (leave func(), err error) {
 	}, nil
 }
 
-// refused is err as a status.
-func refused(err error) error {
+// refusedStatus is err as a status.
+func refusedStatus(err error) error {
 	switch {
 	case errors.Is(err, ErrRefused):
 		return status.Error(codes.Unauthenticated, err.Error())
@@ -241,9 +241,9 @@ type reply struct {
 
 func (r *reply) Context() context.Context { return r.ctx }
 
-// request hands out the request.
-func (r *reply) request(m any) error {
-	if err := unmarshal(r.asked, m); err != nil {
+// unmarshalRequest hands out the request.
+func (r *reply) unmarshalRequest(m any) error {
+	if err := unmarshalMessage(r.asked, m); err != nil {
 		return status.Error(codes.InvalidArgument, "request is not of this service")
 	}
 	return nil
@@ -254,18 +254,18 @@ func (r *reply) RecvMsg(m any) error {
 		return io.EOF
 	}
 	r.taken = true
-	return r.request(m)
+	return r.unmarshalRequest(m)
 }
 
 // SendMsg must not be called by two at once, as for any grpc.ServerStream.
 func (r *reply) SendMsg(m any) error {
-	b, err := marshal(m)
+	b, err := marshalMessage(m)
 	if err != nil {
 		return err
 	}
 	if err := r.ServerStream.SendMsg(&frame{b}); err != nil {
 		return err
 	}
-	r.seal.message(b)
+	r.seal.addMessage(b)
 	return nil
 }

@@ -53,7 +53,7 @@ func TestNonces(t *testing.T) {
 	n := func(b byte) []byte { return append(make([]byte, nonceSize-1), b) }
 	see := func(uid uint32, b byte, want bool) {
 		t.Helper()
-		if got := s.first(uid, n(b)); got != want {
+		if got := s.isFirst(uid, n(b)); got != want {
 			t.Errorf("at %s: user %d, nonce %d: first = %v", now.Sub(time.Unix(0, 0)), uid, b, got)
 		}
 	}

@@ -68,7 +68,7 @@ type Programs struct {
 // Encode implements Coder.
 func (p Programs) Encode(ctx context.Context, payload []byte) (string, error) {
 	args := []string{"--restrict-uid=0", "--ttl=" + strconv.Itoa(int(Lifetime/time.Second))}
-	out, err := p.run(ctx, or(p.Munge, "munge"), args, payload)
+	out, err := p.runProgram(ctx, orDefault(p.Munge, "munge"), args, payload)
 	if err != nil {
 		return "", noMunge(err)
 	}
@@ -87,13 +87,13 @@ func (p Programs) Decode(ctx context.Context, credential string) (*Credential, e
 	if len(credential) > maxCredential || !credentialSyntax.MatchString(credential) {
 		return nil, fmt.Errorf("%w: not a munge credential", ErrRefused)
 	}
-	out, err := p.run(ctx, or(p.Unmunge, "unmunge"), []string{"--keys=STATUS,UID,GID,TTL,LENGTH"}, []byte(credential))
+	out, err := p.runProgram(ctx, orDefault(p.Unmunge, "unmunge"), []string{"--keys=STATUS,UID,GID,TTL,LENGTH"}, []byte(credential))
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return parseUnmunge(out)
 	case errors.As(err, &exit):
-		return nil, refusal(exit)
+		return nil, decodeError(exit)
 	default:
 		return nil, noMunge(err)
 	}
@@ -112,8 +112,8 @@ const (
 	exitRestrict = 18
 )
 
-// refusal says whose fault it is that a credential was not decoded.
-func refusal(exit *exec.ExitError) error {
+// decodeError says whose fault it is that a credential was not decoded.
+func decodeError(exit *exec.ExitError) error {
 	switch code := exit.ExitCode(); code {
 	case exitExpired, exitRewound:
 		return ErrExpired
@@ -136,7 +136,7 @@ func noMunge(err error) error {
 	return fmt.Errorf("%w: %w", ErrNoMunge, err)
 }
 
-func (p Programs) run(ctx context.Context, program string, args []string, stdin []byte) ([]byte, error) {
+func (p Programs) runProgram(ctx context.Context, program string, args []string, stdin []byte) ([]byte, error) {
 	if p.Socket != "" {
 		args = append(args, "--socket="+p.Socket)
 	}
@@ -185,7 +185,7 @@ func parseUnmunge(out []byte) (*Credential, error) {
 	}, nil
 }
 
-func or(s, otherwise string) string {
+func orDefault(s, otherwise string) string {
 	if s == "" {
 		return otherwise
 	}

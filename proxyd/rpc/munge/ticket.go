@@ -89,8 +89,8 @@ func (t ticket) covers(request []byte) error {
 	return nil
 }
 
-// sealed says whether seal is that of the reply.
-func sealed(seal, want []byte) bool { return subtle.ConstantTimeCompare(seal, want) == 1 }
+// isSealed says whether seal is that of the reply.
+func isSealed(seal, want []byte) bool { return subtle.ConstantTimeCompare(seal, want) == 1 }
 
 // nonces remembers what was seen in the last while, at least while and at most twice that.
 type nonces struct {
@@ -112,8 +112,8 @@ func newNonces(while time.Duration, now func() time.Time) *nonces {
 	return &nonces{while: while, now: now, began: now(), recent: make(map[nonce]struct{})}
 }
 
-// first says whether this nonce is seen for the first time.
-func (s *nonces) first(uid uint32, n []byte) bool {
+// isFirst says whether this nonce is seen for the first time.
+func (s *nonces) isFirst(uid uint32, n []byte) bool {
 	key := nonce{uid: uid}
 	copy(key.n[:], n)
 	s.mu.Lock()

@@ -54,8 +54,8 @@ type turn struct {
 
 func newTurns() *turns { return &turns{known: make(map[string]time.Time)} }
 
-// vouch notes that a daemon asks by a connection.
-func (t *turns) vouch(remote string) {
+// noteDaemon notes that a daemon asks by a connection.
+func (t *turns) noteDaemon(remote string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -63,33 +63,33 @@ func (t *turns) vouch(remote string) {
 	maps.DeleteFunc(t.known, func(_ string, last time.Time) bool { return now.Sub(last) > knownFor })
 }
 
-// wait returns when a request that came by a connection has a place. The caller must call
+// waitForPlace returns when a request that came by a connection has a place. The caller must call
 // what it returns.
-func (t *turns) wait(ctx context.Context, remote string) (done func(), err error) {
+func (t *turns) waitForPlace(ctx context.Context, remote string) (done func(), err error) {
 	t.mu.Lock()
 	last, known := t.known[remote]
 	w := &turn{daemon: known && time.Since(last) <= knownFor, comes: make(chan struct{})}
-	t.enqueue(w, remote)
-	t.next()
+	t.enqueueTurn(w, remote)
+	t.giveFreePlaces()
 	t.mu.Unlock()
 	select {
 	case <-w.comes:
-		return func() { t.leave(w) }, nil
+		return func() { t.leaveQueue(w) }, nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
 	case <-w.comes: // meanwhile
-		t.free(w)
-		t.next()
+		t.freePlace(w)
+		t.giveFreePlaces()
 	default:
-		t.remove(w)
+		t.removeTurn(w)
 	}
 	return nil, ctx.Err()
 }
 
-func (t *turns) enqueue(w *turn, remote string) {
+func (t *turns) enqueueTurn(w *turn, remote string) {
 	if w.daemon {
 		t.daemons = append(t.daemons, w)
 		return
@@ -113,12 +113,12 @@ func (t *turns) enqueue(w *turn, remote string) {
 	c.waiting = append(c.waiting, w)
 }
 
-// next hands out what is free. The caller holds mu.
-func (t *turns) next() {
+// giveFreePlaces hands out what is free. The caller holds mu.
+func (t *turns) giveFreePlaces() {
 	for t.busy < atOnce && len(t.daemons) > 0 {
 		w := t.daemons[0]
 		t.daemons = t.daemons[1:]
-		t.give(w)
+		t.givePlace(w)
 	}
 	for t.busy < atOnce && t.others < forOthers && len(t.hosts) > 0 {
 		h := t.hosts[0]
@@ -131,11 +131,11 @@ func (t *turns) next() {
 		if t.hosts = t.hosts[1:]; len(h.conns) > 0 {
 			t.hosts = append(t.hosts, h)
 		}
-		t.give(w)
+		t.givePlace(w)
 	}
 }
 
-func (t *turns) give(w *turn) {
+func (t *turns) givePlace(w *turn) {
 	t.busy++
 	if !w.daemon {
 		t.others++
@@ -143,22 +143,22 @@ func (t *turns) give(w *turn) {
 	close(w.comes)
 }
 
-func (t *turns) free(w *turn) {
+func (t *turns) freePlace(w *turn) {
 	t.busy--
 	if !w.daemon {
 		t.others--
 	}
 }
 
-func (t *turns) leave(w *turn) {
+func (t *turns) leaveQueue(w *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.free(w)
-	t.next()
+	t.freePlace(w)
+	t.giveFreePlaces()
 }
 
-// remove takes out a request that waits no more. The caller holds mu.
-func (t *turns) remove(w *turn) {
+// removeTurn takes out a request that waits no more. The caller holds mu.
+func (t *turns) removeTurn(w *turn) {
 	is := func(o *turn) bool { return o == w }
 	t.daemons = slices.DeleteFunc(t.daemons, is)
 	for _, h := range t.hosts {

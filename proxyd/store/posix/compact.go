@@ -44,7 +44,7 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 // mostlyDead says whether a name is one of less than half of those that its pack had.
 func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
 	var st unix.Stat_t
-	err := b.at(ctx, "stat", name, func(dir int, base string) error {
+	err := b.inFolderOf(ctx, "stat", name, func(dir int, base string) error {
 		return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]
 	if dead, ok := known[st.Ino]; ok {
 		return dead, nil
 	}
-	fd, err := b.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
+	fd, err := b.openFile(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
 	if err != nil {
 		return false, pathError("open", name, err)
 	}

@@ -25,27 +25,27 @@ func (b *Backend) Put(ctx context.Context, files ...store.File) error {
 	if head := packHeader(files); head != nil {
 		return b.putPack(ctx, head, files)
 	}
-	return each(len(files), func(i int) error { return b.putFile(ctx, files[i]) })
+	return forEach(len(files), func(i int) error { return b.putFile(ctx, files[i]) })
 }
 
-// temporary returns a name in tmp/ that no one else uses.
-func (b *Backend) temporary() string {
+// temporaryName returns a name in tmp/ that no one else uses.
+func (b *Backend) temporaryName() string {
 	return "tmp/" + b.id + "-" + strconv.FormatUint(b.n.Add(1), 36)
 }
 
-// discard removes a temporary file after a failure; what stays, a collector removes.
-func (b *Backend) discard(ctx context.Context, tmp string) {
+// discardTemporary removes a temporary file after a failure; what stays, a collector removes.
+func (b *Backend) discardTemporary(ctx context.Context, tmp string) {
 	_ = b.Remove(context.WithoutCancel(ctx), tmp)
 }
 
 func (b *Backend) putFile(ctx context.Context, f store.File) error {
-	tmp := b.temporary()
-	err := b.write(ctx, tmp, f.Data)
+	tmp := b.temporaryName()
+	err := b.writeDurably(ctx, tmp, f.Data)
 	if err == nil {
-		err = b.replace(ctx, tmp, f.Name)
+		err = b.replaceFile(ctx, tmp, f.Name)
 	}
 	if err != nil {
-		b.discard(ctx, tmp)
+		b.discardTemporary(ctx, tmp)
 		return fmt.Errorf("put %s: %w", f.Name, err)
 	}
 	return nil
@@ -53,17 +53,17 @@ func (b *Backend) putFile(ctx context.Context, f store.File) error {
 
 // putPack makes a pack and its names.
 func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) error {
-	tmp := b.temporary()
+	tmp := b.temporaryName()
 	parts := make([][]byte, 0, len(files)+1)
 	parts = append(parts, head)
 	for _, f := range files {
 		parts = append(parts, f.Data)
 	}
-	err := b.write(ctx, tmp, parts...)
+	err := b.writeDurably(ctx, tmp, parts...)
 	if err == nil {
 		err = b.linkAll(ctx, tmp, files)
 	}
-	b.discard(ctx, tmp)
+	b.discardTemporary(ctx, tmp)
 	if err != nil {
 		return fmt.Errorf("put %d files: %w", len(files), err)
 	}
@@ -74,50 +74,50 @@ func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) 
 // inode that is linked (vfs_link), on NFS too while it asks the server, so that several at
 // once would only wait for each other.
 func (b *Backend) linkAll(ctx context.Context, tmp string, files []store.File) error {
-	dir, base, err := b.parent(tmp)
+	dir, base, err := b.openParent(tmp)
 	if err != nil {
 		return pathError("link", tmp, err)
 	}
 	defer unix.Close(dir)
 	for _, f := range files {
-		if err := b.link(ctx, dir, base, f.Name); err != nil {
+		if err := b.linkPack(ctx, dir, base, f.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// link gives a pack, base in the folder dir, a name, also where the name is there already.
-func (b *Backend) link(ctx context.Context, dir int, base, name string) error {
-	err := b.hardlink(ctx, dir, base, name)
+// linkPack gives a pack, base in the folder dir, a name, also where the name is there already.
+func (b *Backend) linkPack(ctx context.Context, dir int, base, name string) error {
+	err := b.hardlinkFile(ctx, dir, base, name)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	second := b.temporary()
-	if err := b.hardlink(ctx, dir, base, second); err != nil {
+	second := b.temporaryName()
+	if err := b.hardlinkFile(ctx, dir, base, second); err != nil {
 		return err
 	}
-	err = b.replace(ctx, second, name)
-	b.discard(ctx, second) // a rename to a link of the same file does nothing
+	err = b.replaceFile(ctx, second, name)
+	b.discardTemporary(ctx, second) // a rename to a link of the same file does nothing
 	return err
 }
 
-func (b *Backend) hardlink(ctx context.Context, dir int, base, to string) error {
-	return b.at(ctx, "link", to, func(newdir int, name string) error {
+func (b *Backend) hardlinkFile(ctx context.Context, dir int, base, to string) error {
+	return b.inFolderOf(ctx, "link", to, func(newdir int, name string) error {
 		return unix.Linkat(dir, base, newdir, name, 0)
 	})
 }
 
-func (b *Backend) replace(ctx context.Context, tmp, name string) error {
-	return b.at(ctx, "put", tmp, func(olddir int, old string) error {
-		return b.at(ctx, "put", name, func(newdir int, new string) error {
+func (b *Backend) replaceFile(ctx context.Context, tmp, name string) error {
+	return b.inFolderOf(ctx, "put", tmp, func(olddir int, old string) error {
+		return b.inFolderOf(ctx, "put", name, func(newdir int, new string) error {
 			return unix.Renameat(olddir, old, newdir, new)
 		})
 	})
 }
 
-// each calls f for 0 to n-1, some at once.
-func each(n int, f func(int) error) error {
+// forEach calls f for 0 to n-1, some at once.
+func forEach(n int, f func(int) error) error {
 	if n == 1 {
 		return f(0)
 	}
@@ -129,10 +129,10 @@ func each(n int, f func(int) error) error {
 	return g.Wait()
 }
 
-// write makes a durable file of the parts.
-func (b *Backend) write(ctx context.Context, tmp string, parts ...[]byte) error {
+// writeDurably makes a durable file of the parts.
+func (b *Backend) writeDurably(ctx context.Context, tmp string, parts ...[]byte) error {
 	fd := -1
-	err := b.at(ctx, "create", tmp, func(dir int, base string) (err error) {
+	err := b.inFolderOf(ctx, "create", tmp, func(dir int, base string) (err error) {
 		fd, err = unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		return err
 	})
@@ -141,7 +141,7 @@ func (b *Backend) write(ctx context.Context, tmp string, parts ...[]byte) error 
 	}
 	err = writeParts(ctx, fd, parts)
 	if err == nil {
-		err = retry(func() error { return unix.Fsync(fd) })
+		err = retryInterrupted(func() error { return unix.Fsync(fd) })
 	}
 	// NFS reports a full disk at close.
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
@@ -164,13 +164,13 @@ func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 		if err != nil {
 			return err
 		}
-		parts = skip(parts, n)
+		parts = skipBytes(parts, n)
 	}
 	return nil
 }
 
-// skip drops the first n bytes of parts, and what is empty then. It changes parts.
-func skip(parts [][]byte, n int) [][]byte {
+// skipBytes drops the first n bytes of parts, and what is empty then. It changes parts.
+func skipBytes(parts [][]byte, n int) [][]byte {
 	for len(parts) > 0 && n >= len(parts[0]) {
 		n -= len(parts[0])
 		parts = parts[1:]

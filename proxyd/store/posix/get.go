@@ -19,7 +19,7 @@ func (b *Backend) Get(ctx context.Context, name string, limit int, buf []byte) (
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	fd, err := b.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
+	fd, err := b.openFile(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
@@ -28,10 +28,10 @@ func (b *Backend) Get(ctx context.Context, name string, limit int, buf []byte) (
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, pathError("stat", name, err)
 	}
-	if why := b.fault(&st); why != "" {
+	if why := b.fileFault(&st); why != "" {
 		return nil, pathError("open", name, fmt.Errorf("%w: %s", store.ErrForeign, why))
 	}
-	where, err := locate(fd, name, st.Size)
+	where, err := locateContent(fd, name, st.Size)
 	if err == nil && where.length > int64(limit) {
 		err = fmt.Errorf("%w: %d bytes, at most %d expected", store.ErrForeign, where.length, limit)
 	}
@@ -42,8 +42,8 @@ func (b *Backend) Get(ctx context.Context, name string, limit int, buf []byte) (
 	return data, pathError("read", name, err)
 }
 
-// fault says why a file is not what Put made, or nothing.
-func (b *Backend) fault(st *unix.Stat_t) string {
+// fileFault says why a file is not what Put made, or nothing.
+func (b *Backend) fileFault(st *unix.Stat_t) string {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return "not a regular file"
@@ -61,10 +61,10 @@ type extent struct{ offset, length int64 }
 // heads are buffers for the beginning of a pack: two reads find a chunk.
 var heads = sync.Pool{New: func() any { return new([packHead + 512*packEntry]byte) }}
 
-// locate returns where in an open file of size bytes the content of name is.
-func locate(fd int, name string, size int64) (extent, error) {
+// locateContent returns where in an open file of size bytes the content of name is.
+func locateContent(fd int, name string, size int64) (extent, error) {
 	whole := extent{0, size}
-	id, ok := packable(name)
+	id, ok := packableName(name)
 	if !ok {
 		return whole, nil
 	}

@@ -18,10 +18,10 @@ import (
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// open opens a name below the root; the caller closes it.
-func (b *Backend) open(name string, flags uint64) (fd int, err error) {
+// openFile opens a name below the root; the caller closes it.
+func (b *Backend) openFile(name string, flags uint64) (fd int, err error) {
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath}
-	err = retry(func() error {
+	err = retryInterrupted(func() error {
 		fd, err = unix.Openat2(b.root, name, how)
 		if errors.Is(err, unix.EAGAIN) { // the kernel could not rule out a race with a rename
 			return unix.EINTR
@@ -31,24 +31,24 @@ func (b *Backend) open(name string, flags uint64) (fd int, err error) {
 	return fd, err
 }
 
-// parent opens the folder of a name; the caller closes it.
-func (b *Backend) parent(name string) (fd int, base string, err error) {
+// openParent opens the folder of a name; the caller closes it.
+func (b *Backend) openParent(name string) (fd int, base string, err error) {
 	dir, base := path.Split(name)
-	fd, err = b.open(path.Clean("./"+dir), unix.O_PATH|unix.O_DIRECTORY)
+	fd, err = b.openFile(path.Clean("./"+dir), unix.O_PATH|unix.O_DIRECTORY)
 	return fd, base, err
 }
 
-// at calls f with a name's folder.
-func (b *Backend) at(ctx context.Context, op, name string, f func(dir int, base string) error) error {
+// inFolderOf calls f with a name's folder.
+func (b *Backend) inFolderOf(ctx context.Context, op, name string, f func(dir int, base string) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	dir, base, err := b.parent(name)
+	dir, base, err := b.openParent(name)
 	if err != nil {
 		return pathError(op, name, err)
 	}
 	defer unix.Close(dir)
-	return pathError(op, name, retry(func() error { return f(dir, base) }))
+	return pathError(op, name, retryInterrupted(func() error { return f(dir, base) }))
 }
 
 // Stat describes a name; it does not follow links. A Writer asks for each new chunk, which
@@ -57,13 +57,13 @@ func (b *Backend) Stat(ctx context.Context, name string) (info store.Info, err e
 	if err := context.Cause(ctx); err != nil {
 		return info, err
 	}
-	fd, err := b.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := b.openFile(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return info, pathError("stat", name, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return info, pathError("stat", name, err)
 	}
 	info = store.Info{Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, ModTime: time.Unix(st.Mtim.Unix())}
@@ -75,7 +75,7 @@ func (b *Backend) Stat(ctx context.Context, name string) (info store.Info, err e
 
 // Mkdir makes a folder with mode 0700 and makes it durable.
 func (b *Backend) Mkdir(ctx context.Context, name string) error {
-	err := b.at(ctx, "mkdir", name, func(dir int, base string) error {
+	err := b.inFolderOf(ctx, "mkdir", name, func(dir int, base string) error {
 		return unix.Mkdirat(dir, base, 0o700)
 	})
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *Backend) Mkdir(ctx context.Context, name string) error {
 
 // Remove removes a file or an empty folder.
 func (b *Backend) Remove(ctx context.Context, name string) error {
-	return b.at(ctx, "remove", name, func(dir int, base string) error {
+	return b.inFolderOf(ctx, "remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
 		if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 			return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
@@ -98,8 +98,8 @@ func (b *Backend) Remove(ctx context.Context, name string) error {
 // Move renames without replacing. Where the file system cannot (NFS), a link is made and
 // the old name removed: both are there for a moment.
 func (b *Backend) Move(ctx context.Context, from, to string) error {
-	return b.at(ctx, "move", from, func(olddir int, old string) error {
-		return b.at(ctx, "move", to, func(newdir int, new string) error {
+	return b.inFolderOf(ctx, "move", from, func(olddir int, old string) error {
+		return b.inFolderOf(ctx, "move", to, func(newdir int, new string) error {
 			err := unix.Renameat2(olddir, old, newdir, new, unix.RENAME_NOREPLACE)
 			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
 				return err
@@ -123,7 +123,7 @@ func linkAndUnlink(olddir int, old string, newdir int, new string) error {
 
 // List calls f with the names in a folder. Opening it makes NFS ask the server.
 func (b *Backend) List(ctx context.Context, name string, f func(string) error) error {
-	fd, err := b.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := b.openFile(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return pathError("list", name, err)
 	}
@@ -150,8 +150,8 @@ func (b *Backend) List(ctx context.Context, name string, f func(string) error) e
 
 // Sync fsyncs each folder, some at once, so that they share a commit of the journal.
 func (b *Backend) Sync(ctx context.Context, names ...string) error {
-	return each(len(names), func(i int) error {
-		return b.folder(ctx, "sync", names[i], func(fd int) error {
+	return forEach(len(names), func(i int) error {
+		return b.inFolder(ctx, "sync", names[i], func(fd int) error {
 			err := unix.Fsync(fd)
 			if errors.Is(err, unix.EINVAL) { // folders need none here
 				return nil
@@ -164,18 +164,18 @@ func (b *Backend) Sync(ctx context.Context, names ...string) error {
 // Refresh opens the folder: close-to-open consistency makes NFS ask the server whether it
 // has changed, and forget the names that it remembers if so.
 func (b *Backend) Refresh(ctx context.Context, name string) error {
-	return b.folder(ctx, "refresh", name, func(int) error { return nil })
+	return b.inFolder(ctx, "refresh", name, func(int) error { return nil })
 }
 
-// folder opens a folder for f.
-func (b *Backend) folder(ctx context.Context, op, name string, f func(fd int) error) error {
+// inFolder opens a folder for f.
+func (b *Backend) inFolder(ctx context.Context, op, name string, f func(fd int) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	fd, err := b.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := b.openFile(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return pathError(op, name, err)
 	}
 	defer unix.Close(fd)
-	return pathError(op, name, retry(func() error { return f(fd) }))
+	return pathError(op, name, retryInterrupted(func() error { return f(fd) }))
 }

@@ -40,8 +40,8 @@ type entry struct {
 	offset, length uint32
 }
 
-// packable returns the name of a file that may be in a pack: one that is named by a hash.
-func packable(name string) (id [packName]byte, ok bool) {
+// packableName returns the name of a file that may be in a pack: one that is named by a hash.
+func packableName(name string) (id [packName]byte, ok bool) {
 	base := path.Base(name)
 	if len(base) != hex.EncodedLen(packName) {
 		return id, false
@@ -59,7 +59,7 @@ func packHeader(files []store.File) []byte {
 	entries := make([]entry, len(files))
 	offset := uint64(packHead + packEntry*len(files))
 	for i, f := range files {
-		id, ok := packable(f.Name)
+		id, ok := packableName(f.Name)
 		if !ok || offset+uint64(len(f.Data)) > 1<<32-1 {
 			return nil
 		}

@@ -48,7 +48,7 @@ func TestPackFindsAll(t *testing.T) {
 			t.Fatalf("count %d, %v", count, err)
 		}
 		for _, f := range files {
-			id, _ := packable(f.Name)
+			id, _ := packableName(f.Name)
 			e, err := findEntry(pack[packHead:packHead+n*packEntry], id, int64(len(pack)))
 			if err != nil || !bytes.Equal(pack[e.offset:e.offset+e.length], f.Data) {
 				t.Fatalf("%s: %v", f.Name, err)

@@ -99,7 +99,7 @@ func (b *Backend) Free(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	var st unix.Statfs_t
-	if err := retry(func() error { return unix.Fstatfs(b.root, &st) }); err != nil {
+	if err := retryInterrupted(func() error { return unix.Fstatfs(b.root, &st) }); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", b.path, err)
 	}
 	return st.Bavail * uint64(st.Frsize), nil
@@ -122,9 +122,9 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// retry repeats a call that a signal interrupted: Go's runtime sends them for scheduling,
+// retryInterrupted repeats a call that a signal interrupted: Go's runtime sends them for scheduling,
 // and an NFS mounted with intr answers EINTR.
-func retry(f func() error) error {
+func retryInterrupted(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err

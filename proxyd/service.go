@@ -25,15 +25,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// desk answers what people and other daemons ask: it turns the contract's words into the
+// service answers what people and other daemons ask: it turns the contract's words into the
 // conductor's and the store's.
-type desk struct{ n *node }
+type service struct{ n *node }
 
-var _ api.Conductor = desk{}
+var _ api.Conductor = service{}
 
-// number finds the number by which Slurm, and we, know a job; a person may name a task of
+// numberOf finds the number by which Slurm, and we, know a job; a person may name a task of
 // an array.
-func (d desk) number(ctx context.Context, job string) (string, *slurm.Job, error) {
+func (d service) numberOf(ctx context.Context, job string) (string, *slurm.Job, error) {
 	s, err := d.n.peers.slurm.Show(ctx, job)
 	if errors.Is(err, slurm.ErrNoJob) {
 		if _, bad := strconv.ParseUint(job, 10, 32); bad != nil {
@@ -48,8 +48,8 @@ func (d desk) number(ctx context.Context, job string) (string, *slurm.Job, error
 }
 
 // Owner implements api.Conductor, as all below.
-func (d desk) Owner(ctx context.Context, job string) (uint32, error) {
-	id, s, err := d.number(ctx, job)
+func (d service) Owner(ctx context.Context, job string) (uint32, error) {
+	id, s, err := d.numberOf(ctx, job)
 	if errors.Is(err, slurm.ErrSilent) { // the job's record says whose it is
 		if uid, known := d.n.conductor.Owner(job); known {
 			return uid, nil
@@ -73,15 +73,15 @@ func (d desk) Owner(ctx context.Context, job string) (uint32, error) {
 	return 0, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
 }
 
-func (d desk) Show(ctx context.Context, job string) (*rpc.Job, error) {
-	id, s, err := d.number(ctx, job)
+func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
+	id, s, err := d.numberOf(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	out := &rpc.Job{Id: id}
 	if s != nil {
-		out.Id, out.Uid, out.User, out.State, out.Run = called(s), s.UID, userName(s.UID), s.State, uint32(s.Restarts)
-		out.Name, out.Comment = d.words(ctx, s.String())
+		out.Id, out.Uid, out.User, out.State, out.Run = displayName(s), s.UID, userName(s.UID), s.State, uint32(s.Restarts)
+		out.Name, out.Comment = d.nameAndComment(ctx, s.String())
 	}
 	if out.Checkpoints, err = d.Checkpoints(ctx, id); err != nil {
 		return nil, err
@@ -104,12 +104,12 @@ func (d desk) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	fill(out, v)
+	fillJob(out, v)
 	return out, nil
 }
 
-// words returns what the job's user, and we, have written about it.
-func (d desk) words(ctx context.Context, job string) (name, comment string) {
+// nameAndComment returns what the job's user, and we, have written about it.
+func (d service) nameAndComment(ctx context.Context, job string) (name, comment string) {
 	name, err := d.n.peers.slurm.Name(ctx, job)
 	if err != nil {
 		d.n.log.Debug("name", "job", job, "error", err)
@@ -121,8 +121,8 @@ func (d desk) words(ctx context.Context, job string) (name, comment string) {
 	return name, comment
 }
 
-// called is a job's name in people's notation.
-func called(s *slurm.Job) string {
+// displayName is a job's name in people's notation.
+func displayName(s *slurm.Job) string {
 	if s.HetJob != 0 {
 		return fmt.Sprintf("%d+%d", s.HetJob, s.HetOffset)
 	}
@@ -144,7 +144,7 @@ func notRunning(job string, s *slurm.Job) error {
 	return e
 }
 
-func fill(out *rpc.Job, v *checkpoint.View) {
+func fillJob(out *rpc.Job, v *checkpoint.View) {
 	out.Id, out.Uid, out.User = cmp.Or(v.Record.Slurm, out.Id), v.Record.UID, userName(v.Record.UID)
 	out.Leader = v.Leader
 	o := v.Record.Options
@@ -168,7 +168,7 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 			for _, p := range cv.Programs {
 				c.Programs = append(c.Programs, &rpc.Program{
 					Name: p.Name, Pid: int64(p.First), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Status: uint32(p.Status),
-					Rss: p.Resident, Started: stamp(p.Since), Command: p.Command,
+					Rss: p.Resident, Started: timestampOf(p.Since), Command: p.Command,
 				})
 			}
 		}
@@ -187,7 +187,7 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 
 // obstacleOf is an obstacle in the contract's words.
 func obstacleOf(o processes.Obstacle) *rpc.Obstacle {
-	return &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure, Node: o.Node, Since: stamp(o.Since)}
+	return &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure, Node: o.Node, Since: timestampOf(o.Since)}
 }
 
 // devicesOf is what a device server says of itself, nil if there is none.
@@ -211,8 +211,8 @@ func devicesOf(st *server.Status) *rpc.Devices {
 	return out
 }
 
-// stamp is a time that may not be known.
-func stamp(t time.Time) *timestamppb.Timestamp {
+// timestampOf is a time that may not be known.
+func timestampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
@@ -241,9 +241,9 @@ func userName(uid uint32) string {
 	return u.Username
 }
 
-func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
 	job := req.GetJob()
-	id, s, err := d.number(ctx, job)
+	id, s, err := d.numberOf(ctx, job)
 	leader := d.n.cfg.NodeName
 	switch {
 	case errors.Is(err, slurm.ErrSilent): // a checkpoint needs no slurmctld
@@ -265,24 +265,24 @@ func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progre
 	})
 	if errors.Is(err, checkpoint.ErrNoJob) {
 		// It may have ended since.
-		if _, now, e := d.number(ctx, job); e == nil && now != nil && !now.Runs() {
+		if _, now, e := d.numberOf(ctx, job); e == nil && now != nil && !now.Runs() {
 			return nil, notRunning(job, now)
 		}
 	}
 	if err != nil {
-		return nil, explain(job, leader, d.n.cfg.NodeName, err)
+		return nil, withKind(job, leader, d.n.cfg.NodeName, err)
 	}
-	for _, c := range d.uploads(nil, &made.JobID) {
+	for _, c := range d.addUploads(nil, &made.JobID) {
 		if c.Number == made.Number {
 			return c, nil
 		}
 	}
-	return d.describe(ctx, store.Summary{ID: made})
+	return d.describeCheckpoint(ctx, store.Summary{ID: made})
 }
 
 // RunOn has a job run on that stands still after a checkpoint.
-func (d desk) RunOn(ctx context.Context, job string) error {
-	id, _, err := d.number(ctx, job)
+func (d service) RunOn(ctx context.Context, job string) error {
+	id, _, err := d.numberOf(ctx, job)
 	if errors.Is(err, slurm.ErrSilent) {
 		id, err = job, nil
 	}
@@ -295,8 +295,8 @@ func (d desk) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
-// explain gives a conductor's error its kind.
-func explain(job, leader, here string, err error) error {
+// withKind gives a conductor's error its kind.
+func withKind(job, leader, here string, err error) error {
 	var o *checkpoint.ObstacleError
 	var space *store.SpaceError
 	switch {
@@ -318,7 +318,7 @@ func explain(job, leader, here string, err error) error {
 	return err
 }
 
-func (d desk) Phase(ctx context.Context, _ string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
+func (d service) Phase(ctx context.Context, _ string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
 	b, err := d.n.conductor.Phase(ctx, req.Job, req.Attempt, req.Phase, req.Body)
 	if err != nil {
 		return nil, err

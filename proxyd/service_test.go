@@ -42,7 +42,7 @@ func TestNotRunning(t *testing.T) {
 func TestFill(t *testing.T) {
 	at := time.Unix(1, 0)
 	out := &rpc.Job{Id: "49"}
-	fill(out, &checkpoint.View{
+	fillJob(out, &checkpoint.View{
 		Record:    records.Record{Slurm: "48_3"},
 		Obstacles: []processes.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
 		Events:    []records.Event{{At: at, What: "started", Where: "n1,n2"}},
@@ -61,7 +61,7 @@ func TestStored(t *testing.T) {
 		{fmt.Errorf("manifest a/1/1: %w", fs.ErrNotExist), rpc.ErrNoCheckpoint},
 		{context.Canceled, context.Canceled},
 	} {
-		if got := stored(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
+		if got := withStoreKind(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
 			t.Errorf("%v: %v", tt.err, got)
 		}
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// What the desk does to checkpoints in the store.
+// What the service does to checkpoints in the store.
 
 // Checkpoints implements api.Conductor, as all below.
-func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
+func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
 	var of *store.JobID
 	if job != "" {
-		id, _, err := d.number(ctx, job)
+		id, _, err := d.numberOf(ctx, job)
 		if err != nil {
 			return nil, err
 		}
@@ -44,19 +44,19 @@ func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, e
 	}
 	var out []*rpc.Checkpoint
 	for _, s := range all {
-		c, err := d.describe(ctx, s)
+		c, err := d.describeCheckpoint(ctx, s)
 		if err != nil {
 			c = &rpc.Checkpoint{Id: s.ID.String(), Job: strconv.FormatUint(uint64(s.ID.Job), 10), Number: s.ID.Number, Problem: err.Error()}
 		}
 		out = append(out, c)
 	}
-	d.assign(ctx, out)
-	return d.uploads(out, of), nil
+	d.assignOwners(ctx, out)
+	return d.addUploads(out, of), nil
 }
 
-// uploads adds what is on its way to the store, and what was lost there and has no newer
+// addUploads adds what is on its way to the store, and what was lost there and has no newer
 // one.
-func (d desk) uploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
+func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
 	var job uint32
 	if of != nil {
 		job = of.Job
@@ -82,9 +82,9 @@ func (d desk) uploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint 
 	return out
 }
 
-// assign says of checkpoints that are damaged whose they must be: the job's record knows,
+// assignOwners says of checkpoints that are damaged whose they must be: the job's record knows,
 // or one of the same job that is whole, or Slurm.
-func (d desk) assign(ctx context.Context, list []*rpc.Checkpoint) {
+func (d service) assignOwners(ctx context.Context, list []*rpc.Checkpoint) {
 	owners := map[string]*uint32{}
 	for _, c := range list {
 		if c.Problem == "" {
@@ -110,8 +110,8 @@ func (d desk) assign(ctx context.Context, list []*rpc.Checkpoint) {
 	}
 }
 
-// describe reads what is to be known of a checkpoint.
-func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, error) {
+// describeCheckpoint reads what is to be known of a checkpoint.
+func (d service) describeCheckpoint(ctx context.Context, s store.Summary) (*rpc.Checkpoint, error) {
 	if s.Err != nil {
 		return nil, s.Err
 	}
@@ -130,7 +130,7 @@ func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, e
 	return c, nil
 }
 
-func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
+func (d service) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
 	list := []store.ID{} // none are not all
 	for _, s := range ids {
 		id, err := store.ParseID(s)
@@ -143,7 +143,7 @@ func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progr
 		progress(&rpc.Progress{Phase: "verify", Done: done, Total: total, Unit: "bytes"})
 	})
 	if err != nil {
-		return nil, stored(err)
+		return nil, withStoreKind(err)
 	}
 	out := &rpc.VerifyReport{Checkpoints: int64(r.Checkpoints), Chunks: r.Chunks, Bytes: r.Bytes}
 	for _, p := range r.Problems {
@@ -152,8 +152,8 @@ func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progr
 	return out, nil
 }
 
-// stored gives an error of the store its kind.
-func stored(err error) error {
+// withStoreKind gives an error of the store its kind.
+func withStoreKind(err error) error {
 	var kind error
 	switch {
 	case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrRefused):
@@ -169,7 +169,7 @@ func stored(err error) error {
 }
 
 // Delete takes away what is there: what is gone already is as it was to be.
-func (d desk) Delete(ctx context.Context, ids []string) error {
+func (d service) Delete(ctx context.Context, ids []string) error {
 	for _, s := range ids {
 		id, err := store.ParseID(s)
 		if err != nil {
@@ -179,13 +179,13 @@ func (d desk) Delete(ctx context.Context, ids []string) error {
 			return &rpc.Error{Kind: rpc.ErrBusy, Text: fmt.Sprintf("checkpoint %s: the next one is made upon it and is not in the store yet: try again when it is", s)}
 		}
 		if err := d.n.store.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return stored(err)
+			return withStoreKind(err)
 		}
 	}
 	return nil
 }
 
-func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
+func (d service) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
 	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over, Needs: d.n.conductor.IsNeededAsBase}
 	if req.OlderThan != nil {
 		keep.Age = req.OlderThan.AsDuration()
@@ -197,19 +197,19 @@ func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Pro
 		progress(&rpc.Progress{Phase: "collect", Done: done, Total: total})
 	}, req.DryRun)
 	if err != nil {
-		return nil, stored(err)
+		return nil, withStoreKind(err)
 	}
-	return collected(r, req.DryRun), nil
+	return gcReport(r, req.DryRun), nil
 }
 
-func (d desk) Export(ctx context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
+func (d service) Export(ctx context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
 	ckpt, err := store.ParseID(id)
 	if err != nil {
 		return err
 	}
 	r, err := d.n.store.Open(ctx, ckpt)
 	if err != nil {
-		return stored(err)
+		return withStoreKind(err)
 	}
 	defer r.Close()
 	streams := slices.Clone(r.Manifest().Streams)
@@ -227,7 +227,7 @@ func (d desk) Export(ctx context.Context, id string, put func(name string, size 
 	return nil
 }
 
-func collected(r store.GCReport, dry bool) *rpc.GCReport {
+func gcReport(r store.GCReport, dry bool) *rpc.GCReport {
 	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, Open: int64(r.Open), DryRun: dry}
 	if s := r.Spared; s.Chunks > 0 {
 		out.Spared, out.SparedBytes, out.SparedUntil = s.Chunks, s.Bytes, timestamppb.New(s.Until)
