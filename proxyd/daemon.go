@@ -29,6 +29,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
@@ -36,7 +37,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // node is a node's daemon while it runs.
@@ -281,7 +281,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
 		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
 		Scontrol: seen, RealScontrol: n.realScontrol(),
-		Socket:  filepath.Join(n.cfg.RunDir, warden.SpankSocket),
+		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		Devices: *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
@@ -353,7 +353,7 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture()})
 		},
 	}, coder)
-	sockets, err := warden.Listen(n.cfg.RunDir, version, n.conductor, n.log)
+	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.log)
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // Set when it is linked.
@@ -37,7 +37,7 @@ var lives = map[string]func([]string) int{
 	files.Arg:   files.Run,
 	srun.Arg:    srun.Run,
 	// Serves srun.sock, and may hang alone.
-	warden.DoorArg: warden.Door,
+	nodesocket.DoorArg: nodesocket.Door,
 }
 
 func main() {

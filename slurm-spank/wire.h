@@ -3,7 +3,7 @@
 
 /*
  * What the plugin and sing-srun say to the node's proxyd. The other end is
- * proxyd/warden/message.go.
+ * proxyd/nodesocket/message.go.
  *
  * The sockets are SOCK_SEQPACKET. One packet is one message: strings that each end in a
  * NUL byte, first the verb, then key=value. A value is any bytes but NUL. Who does not

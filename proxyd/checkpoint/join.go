@@ -12,15 +12,15 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // Join returns the place of a task: how and where its warden starts the program. At the first
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
-func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
+func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	if err := c.waitForShared(ctx, t.Job); err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	for {
 		p, err := c.placeOrWait(ctx, t)
@@ -46,29 +46,29 @@ func (e *inProgressError) Error() string {
 	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
 }
 
-func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Place, error) {
+func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	j := c.jobFor(t.Job)
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	if len(j.localCapsules()) == 0 || t.Step == records.BatchProgram {
 		reason, err := j.learnRun(ctx, t)
 		if err != nil {
-			return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+			return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 		}
 		if reason != "" {
-			return warden.Place{Mode: warden.Plain, Reason: reason}, nil
+			return nodesocket.Place{Mode: nodesocket.Plain, Reason: reason}, nil
 		}
 	}
 	p, err := j.placeTask(ctx, t)
 	if err != nil {
-		return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+		return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 	}
 	return p, nil
 }
 
 // learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
-func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err error) {
+func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, err error) {
 	if t.Step == records.BatchProgram && j.run.snapshot().state == runGivenUp {
 		j.setState(runUnknown) // A held job that was repaired and released may be given up again.
 	}
@@ -174,11 +174,11 @@ var captureEnv = []string{
 }
 
 // placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
-func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error) {
+func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	snap := j.run.snapshot()
 	rec, point, where := snap.rec, snap.point, snap.placement
 	if t.UID != rec.UID {
-		return warden.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
+		return nodesocket.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
 	}
 	program := records.BatchProgram
 	if t.Step != records.BatchProgram {
@@ -186,48 +186,48 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	}
 	here, err := where.CapsulesOn(j.c.Node)
 	if err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	if len(here) == 0 {
-		return warden.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.First), len(where.Today))
+		return nodesocket.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.First), len(where.Today))
 	}
-	index, mode := here[0], warden.Fresh
+	index, mode := here[0], nodesocket.Fresh
 	if point != nil {
 		if m := point.meta.CapsuleOf(program); m != nil {
 			if !slices.Contains(here, m.Index) {
-				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
+				return nodesocket.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
 			}
-			index, mode = m.Index, warden.Restore
+			index, mode = m.Index, nodesocket.Restore
 			if status, ended := m.Ended[program]; ended {
 				j.recordFinishedTask(m.Index, t, program, status)
-				return warden.Place{Mode: warden.Finished, Status: status}, nil
+				return nodesocket.Place{Mode: nodesocket.Finished, Status: status}, nil
 			}
 		}
 	}
 	if program == records.BatchProgram && index != 0 {
-		return warden.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
+		return nodesocket.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
 	}
 	if program == records.BatchProgram && point != nil {
 		if err := j.makeCapsulesEverywhere(ctx); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
-				return warden.Place{}, err
+				return nodesocket.Place{}, err
 			}
-			return warden.Place{}, errors.Join(err, j.giveUpRun(err))
+			return nodesocket.Place{}, errors.Join(err, j.giveUpRun(err))
 		}
 	}
 	lc, err := j.ensureCapsule(ctx, index, t)
 	if err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	lc.enterJobCgroup(t.PID)
 	j.mu.Lock()
-	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
-		mode = warden.Fresh // The program was restored before in this run, and its step runs again.
+	if mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
+		mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
 	}
 	if j.membership != nil && program != records.BatchProgram {
 		defer j.mu.Unlock()
-		return warden.Place{}, &inProgressError{j.membership}
+		return nodesocket.Place{}, &inProgressError{j.membership}
 	}
 	lc.note.WardenPIDs[program] = t.PID
 	lc.setTaskCount(t)
@@ -236,12 +236,12 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	j.mu.Unlock()
 	ns, err := lc.capsule.Namespaces()
 	if err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	if program == records.BatchProgram {
 		j.startPeriodic()
 	}
-	return warden.Place{
+	return nodesocket.Place{
 		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.capsuleKitDir(lc),
 		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.NodeEnv(index, first)),
 	}, nil

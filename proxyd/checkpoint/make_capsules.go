@@ -21,14 +21,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // ensureCapsule returns a capsule of the job on this node. If needed, it makes the capsule: new,
 // or with the contents of the checkpoint except the programs. Caller holds j.capsulesMu.
-func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*localCapsule, error) {
+func (j *job) ensureCapsule(ctx context.Context, index int, t nodesocket.Join) (*localCapsule, error) {
 	j.mu.Lock()
 	lc := j.capsules[index]
 	j.mu.Unlock()
@@ -297,7 +297,7 @@ func (j *job) makeCapsulesHere(ctx context.Context) error {
 		if where.NodeOf(m.Index) != j.c.Node {
 			continue
 		}
-		if _, err := j.ensureCapsule(ctx, m.Index, warden.Join{}); err != nil {
+		if _, err := j.ensureCapsule(ctx, m.Index, nodesocket.Join{}); err != nil {
 			return fmt.Errorf("capsule %d: %w", m.Index, err)
 		}
 	}

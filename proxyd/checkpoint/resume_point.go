@@ -12,9 +12,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // resumePoint is the checkpoint that a run is restored from.
@@ -34,7 +34,7 @@ func (p *resumePoint) close() {
 
 // loadOrCreateRecord loads the job's record, or creates it at the job's first start. anew means
 // that the job is expected to have no checkpoint.
-func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Join) (_ *records.Record, anew bool, err error) {
+func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (_ *records.Record, anew bool, err error) {
 	rec, err := j.c.records.Load(j.id)
 	if err != nil {
 		return nil, false, err

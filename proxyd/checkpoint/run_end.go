@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // How a job's next run begins is decided when its run has ended, from how that was:
@@ -143,7 +143,7 @@ type requester struct {
 const requestWithin = 2 * time.Minute
 
 // NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job.
-func (c *Conductor) NoteRequeue(ctx context.Context, who warden.Peer) error {
+func (c *Conductor) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 	j, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // srunDir is the folder of the sruns that a capsule's programs started.
@@ -24,7 +24,7 @@ func (c *Conductor) srunDir(job uint32, index int) string {
 }
 
 // Admit returns nil if a caller is in a capsule.
-func (c *Conductor) Admit(who warden.Peer) error {
+func (c *Conductor) Admit(who nodesocket.Peer) error {
 	_, _, err := c.callerCapsule(who)
 	return err
 }
@@ -32,13 +32,13 @@ func (c *Conductor) Admit(who warden.Peer) error {
 // Srun starts the real srun for a program of a capsule. A key names an srun that was started
 // before the program was captured, or whose runner was lost; "" is a new srun. The caller's
 // descriptors are received by a process of their own: see srun.Caller.
-func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, give func(to *os.File) error) {
+func (c *Conductor) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
 	if err := c.receiveSrun(ctx, who, key, give); err != nil {
 		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
 	}
 }
 
-func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string, give func(to *os.File) error) error {
+func (c *Conductor) receiveSrun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) error {
 	// Everything is read of the caller while it lives: it may end while it waits, and its PID
 	// be given to another process. callerCapsule is the last to read, and then checks that
 	// the caller is alive.
@@ -76,7 +76,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string
 }
 
 // startSrun starts an srun for a caller whose call has been received.
-func (lc *localCapsule) startSrun(ctx context.Context, who warden.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
+func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
 	j := lc.j
 	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
@@ -184,7 +184,7 @@ func (lc *localCapsule) keyFor(key string) (string, error) {
 
 // callerCapsule returns the capsule of a caller, by its PID namespace, which a process cannot
 // forge. The caller is alive after its namespace was read, so the namespace was the caller's.
-func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) {
+func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
 	if err == nil {
 		err = who.Alive()
@@ -210,7 +210,7 @@ func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) 
 }
 
 // Signal sends a signal to an srun of the caller's capsule.
-func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig syscall.Signal) error {
+func (c *Conductor) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
 	_, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
 // errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")
 
 // setTaskCount notes the number of tasks of a step. Caller holds job.mu.
-func (lc *localCapsule) setTaskCount(t warden.Join) {
+func (lc *localCapsule) setTaskCount(t nodesocket.Join) {
 	if t.Step == records.BatchProgram || t.Tasks == 0 {
 		return
 	}
@@ -33,7 +33,7 @@ func (lc *localCapsule) setTaskCount(t warden.Join) {
 
 // recordFinishedTask notes a task that ended before the restored checkpoint and does not run
 // again. The next checkpoint must contain the note.
-func (j *job) recordFinishedTask(index int, t warden.Join, program string, status syscall.WaitStatus) {
+func (j *job) recordFinishedTask(index int, t nodesocket.Join, program string, status syscall.WaitStatus) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc := j.capsules[index]

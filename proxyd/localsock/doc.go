@@ -7,5 +7,5 @@
 //
 // To receive a descriptor and to close it can take for ever, where it is a file of FUSE or of a
 // dead NFS server. So a daemon calls Receive only on connections whose other end is trusted;
-// what users may connect to is package warden's door, which never receives.
+// what users may connect to is package nodesocket's door, which never receives.
 package localsock

@@ -86,7 +86,7 @@ func (r *runner) mayTell() bool {
 	if quiet || r.o.Ask == "" {
 		return !quiet
 	}
-	return askMay(r.o.Ask, "ended", r.o.Dir)
+	return mayTellUser(r.o.Ask, verbFailed, r.o.Dir)
 }
 
 // patience is how long srun has after SIGTERM when its sing-srun was killed.
@@ -194,7 +194,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r.pid = rec.Srun
 	var stay func() bool
 	if r.o.Ask != "" {
-		stay = func() bool { return askMay(r.o.Ask, "says", r.o.Dir) }
+		stay = func() bool { return mayTellUser(r.o.Ask, verbMessage, r.o.Dir) }
 	}
 	r.err = newMuffler(errR, runnerStderr, stay)
 	for fd := runnerStdin; fd <= runnerLast; fd++ {

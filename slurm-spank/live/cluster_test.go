@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
 const (
@@ -218,7 +218,7 @@ func (c *cluster) ends(t *testing.T, job string) (about, log string) {
 }
 
 // heard returns what proxyd was told of a job.
-func (c *cluster) heard(t *testing.T, job string) (joins []warden.Join, ends []heard) {
+func (c *cluster) heard(t *testing.T, job string) (joins []nodesocket.Join, ends []heard) {
 	t.Helper()
 	for _, node := range []string{"n1", "n2"} {
 		f, err := os.Open(filepath.Join(c.shared, node+".heard"))

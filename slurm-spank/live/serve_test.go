@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
 
 // serveArg makes the test binary a proxyd for a node: it makes capsules and knows no
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case capsule.Arg:
 			os.Exit(capsule.Init(os.Args[2:]))
-		case warden.DoorArg:
-			os.Exit(warden.Door(os.Args[2:]))
+		case nodesocket.DoorArg:
+			os.Exit(nodesocket.Door(os.Args[2:]))
 		case serveArg:
 			if err := serve(os.Args[2]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -51,9 +51,9 @@ func TestMain(m *testing.M) {
 // heard is what the node was told, one JSON object a line.
 type heard struct {
 	Node string
-	Join *warden.Join `json:",omitempty"`
-	End  uint32       `json:",omitempty"` // the job
-	Left []string     `json:",omitempty"` // programs that were still there at its end
+	Join *nodesocket.Join `json:",omitempty"`
+	End  uint32           `json:",omitempty"` // the job
+	Left []string         `json:",omitempty"` // programs that were still there at its end
 }
 
 // node decides as the tests want: --singularity-exclude says how.
@@ -79,7 +79,7 @@ func serve(dir string) error {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
 	}
-	s, err := warden.Listen(run, "of the tests", n, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	s, err := nodesocket.Listen(run, "of the tests", n, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err
 	}
@@ -100,25 +100,25 @@ func (n *node) note(h heard) {
 	fmt.Fprintf(n.out, "%s\n", b)
 }
 
-// Join implements warden.Conductor.
-func (n *node) Join(ctx context.Context, j warden.Join) (warden.Place, error) {
+// Join implements nodesocket.Conductor.
+func (n *node) Join(ctx context.Context, j nodesocket.Join) (nodesocket.Place, error) {
 	n.note(heard{Join: &j})
 	how, arg, _ := strings.Cut(strings.TrimPrefix(j.Options["exclude"], "/"), "-")
 	switch how {
 	case "refuse":
-		return warden.Place{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")
+		return nodesocket.Place{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")
 	case "plain":
-		return warden.Place{Mode: warden.Plain, Reason: "as the test wants it"}, nil
+		return nodesocket.Place{Mode: nodesocket.Plain, Reason: "as the test wants it"}, nil
 	case "batchplain":
 		if j.Step == "batch" {
-			return warden.Place{Mode: warden.Plain}, nil
+			return nodesocket.Place{Mode: nodesocket.Plain}, nil
 		}
 	case "finished":
 		status, err := strconv.Atoi(arg)
-		return warden.Place{Mode: warden.Finished, Status: syscall.WaitStatus(status)}, err
+		return nodesocket.Place{Mode: nodesocket.Finished, Status: syscall.WaitStatus(status)}, err
 	case "hang":
 		<-ctx.Done()
-		return warden.Place{}, ctx.Err()
+		return nodesocket.Place{}, ctx.Err()
 	case "die":
 		// As a daemon that is killed; the test starts the next one.
 		f, err := os.OpenFile(filepath.Join(n.dir, fmt.Sprintf("%d.died", j.Job)), os.O_CREATE|os.O_EXCL, 0o644)
@@ -129,21 +129,21 @@ func (n *node) Join(ctx context.Context, j warden.Join) (warden.Place, error) {
 	}
 	c, err := n.capsule(ctx, j)
 	if err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	files, err := c.Namespaces()
 	if err != nil {
-		return warden.Place{}, err
+		return nodesocket.Place{}, err
 	}
 	name := j.Step
 	if name != "batch" {
 		name = fmt.Sprintf("s%s.%d", j.Step, j.Task)
 	}
-	return warden.Place{Mode: warden.Fresh, Name: name, Namespaces: files}, nil
+	return nodesocket.Place{Mode: nodesocket.Fresh, Name: name, Namespaces: files}, nil
 }
 
 // capsule finds or makes the job's.
-func (n *node) capsule(ctx context.Context, j warden.Join) (*capsule.Capsule, error) {
+func (n *node) capsule(ctx context.Context, j nodesocket.Join) (*capsule.Capsule, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.capsules[j.Job]; c != nil {
@@ -160,7 +160,7 @@ func (n *node) capsule(ctx context.Context, j warden.Join) (*capsule.Capsule, er
 	return c, err
 }
 
-// End implements warden.Conductor.
+// End implements nodesocket.Conductor.
 func (n *node) End(ctx context.Context, job uint32) error {
 	n.mu.Lock()
 	c := n.capsules[job]
@@ -183,18 +183,18 @@ func (n *node) End(ctx context.Context, job uint32) error {
 	return nil
 }
 
-// Admit and Srun implement warden.Conductor.
-func (n *node) Admit(warden.Peer) error { return errors.New("not here") }
+// Admit and Srun implement nodesocket.Conductor.
+func (n *node) Admit(nodesocket.Peer) error { return errors.New("not here") }
 
-func (n *node) Srun(context.Context, warden.Peer, string, func(*os.File) error) {}
+func (n *node) Srun(context.Context, nodesocket.Peer, string, func(*os.File) error) {}
 
 func (n *node) TellFailure(context.Context, string) bool { return true }
 func (n *node) TellMessage(context.Context, string) bool { return true }
 
-// NoteRequeue implements warden.Conductor.
-func (n *node) NoteRequeue(context.Context, warden.Peer) error { return errors.New("not here") }
+// NoteRequeue implements nodesocket.Conductor.
+func (n *node) NoteRequeue(context.Context, nodesocket.Peer) error { return errors.New("not here") }
 
-// Signal implements warden.Conductor.
-func (n *node) Signal(context.Context, warden.Peer, string, syscall.Signal) error {
+// Signal implements nodesocket.Conductor.
+func (n *node) Signal(context.Context, nodesocket.Peer, string, syscall.Signal) error {
 	return errors.New("not here")
 }

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package warden listens to the node's Slurm side: the SPANK plugin, as root, and
-// sing-srun, as any user from inside a capsule. It says who asks for what, and hands it
-// to the conductor; it decides nothing.
-package warden
+// Package nodesocket listens to the processes of this node that belong to Slurm's side: to the
+// SPANK plugin and to runners, as root, and to sing-srun, as any user from inside a capsule. The
+// package finds out which process sends a request and passes the request to the conductor; it
+// decides nothing.
+package nodesocket
 
 import (
 	"context"
@@ -25,37 +26,39 @@ import (
 // Names of the sockets in the run folder.
 const (
 	SpankSocket = "spank.sock" // for root alone
-	SrunSocket  = "srun.sock"  // for everybody: who asks is found out
+	SrunSocket  = "srun.sock"  // for all users: the kernel says which process asks
 )
 
-// Conductor is who decides. Its methods are called concurrently.
+// Conductor decides about requests. Its methods are called concurrently.
 type Conductor interface {
-	// Join finds a place for a task. The files of the answer are closed by the caller.
-	// An error is told to the user, and the task fails.
+	// Join finds a place for a task. The caller closes the files of the answer. The user is
+	// shown an error, and the task fails.
 	Join(ctx context.Context, j Join) (Place, error)
-	// End is told that Slurm has ended a job on this node; when it returns nil nothing
-	// of it is left here.
+	// End is called when Slurm has ended a job on this node; after nil nothing of the job is
+	// left here.
 	End(ctx context.Context, job uint32) error
-	// Admit says whether a caller of srun.sock may ask for anything. Nothing was received
-	// from it yet.
+	// Admit says whether a caller of srun.sock may make requests. Admit is called before anything
+	// is received from the caller.
 	Admit(who Peer) error
-	// Srun begins an srun for a program of a capsule, or, with a key, the one that the
-	// program began before it was captured. give sends the caller's connection, with what
-	// is in its queue, over a socket, at whose other end it is received.
+	// Srun begins an srun for a program of a capsule, or, with a key, returns to the srun that
+	// the program began before the program was captured. give sends the caller's connection,
+	// with the descriptors in its queue, over a socket; the process at the other end of that
+	// socket receives them.
 	Srun(ctx context.Context, who Peer, key string, give func(to *os.File) error)
-	// TellFailure says whether the user is to be told that an srun has failed, which is kept in
+	// TellFailure says whether the user is to be told of the failure of the srun whose folder is
 	// dir.
 	TellFailure(ctx context.Context, dir string) bool
-	// TellMessage says whether a job stays where it is, by the folder of one of its sruns.
+	// TellMessage says whether the user is to be told of a failure that the srun whose folder is
+	// dir has printed: whether the job stays on its nodes.
 	TellMessage(ctx context.Context, dir string) bool
 	// Signal sends a signal to an srun of the caller's capsule.
 	Signal(ctx context.Context, who Peer, key string, sig syscall.Signal) error
-	// NoteRequeue is told that a program of a capsule is about to have Slurm requeue a job,
-	// which is its own as a rule.
+	// NoteRequeue is called before a program of a capsule has Slurm requeue a job, as a rule its
+	// own.
 	NoteRequeue(ctx context.Context, who Peer) error
 }
 
-// Join is what the plugin says of a task that is about to start.
+// Join describes a task that is about to start.
 type Join struct {
 	Job      uint32
 	Step     string // "batch", "interactive" or a number
@@ -63,33 +66,33 @@ type Join struct {
 	Tasks    int    // of the step
 	UID, GID uint32
 	Restarts int
-	Key      string // by which our srun knows the step; "" if another started it
+	Key      string // by which our srun knows the step; "": another program started the step
 	Script   string // of the batch step
 	Dir      string
-	Warden   string            // as it is installed
-	Shim     string            // likewise; "": nothing is preloaded
-	PID      int               // of the task, which will be the warden
+	Warden   string            // the installed file
+	Shim     string            // the installed file; "": nothing is preloaded
+	PID      int               // of the task, which becomes the warden
 	Options  map[string]string // as the user gave them, by their short names
 }
 
-// Mode says what is to become of a task.
+// Mode says how a task is to start.
 type Mode string
 
 // The modes.
 const (
-	Fresh    Mode = "fresh"    // start it in the capsule
-	Restore  Mode = "restore"  // it is restored into the capsule
-	Plain    Mode = "plain"    // not with us
-	Finished Mode = "finished" // it ended before the checkpoint
+	Fresh    Mode = "fresh"    // start the task in the capsule
+	Restore  Mode = "restore"  // the task is restored into the capsule
+	Plain    Mode = "plain"    // start the task without a capsule
+	Finished Mode = "finished" // the task had ended before the checkpoint
 )
 
 // Place is the answer to a Join.
 type Place struct {
 	Mode       Mode
 	Name       string     // of the program, Fresh and Restore
-	Namespaces []*os.File // likewise, in the order in which they are joined
+	Namespaces []*os.File // Fresh and Restore, in the order in which they are joined
 	Kit        string     // folder where the capsule has the warden and the shim
-	Env        []string   // name, value, …: variables that the task gets, likewise
+	Env        []string   // name, value, …: variables that the task gets, Fresh and Restore
 	Status     syscall.WaitStatus
 	Reason     string // Plain
 }
@@ -105,8 +108,8 @@ type Server struct {
 	calls     calls // of srun.sock, that are being answered
 }
 
-// Listen makes the two sockets in dir, replacing those of a predecessor. The program must
-// call Door when it is started with DoorArg.
+// Listen makes the two sockets in dir in place of a predecessor's. The program must
+// call Door when its first argument is DoorArg.
 func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
 	s := &Server{conductor: c, version: version, log: log, srun: filepath.Join(dir, SrunSocket), calls: calls{of: map[uint32]int{}}}
 	var err error
@@ -120,7 +123,7 @@ func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error)
 	return s, nil
 }
 
-// Serve answers until ctx is done. It returns when the last answer has been given.
+// Serve answers until ctx is done, and returns after the last answer.
 func (s *Server) Serve(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { s.spank.Close() })
 	defer stop()
@@ -130,7 +133,7 @@ func (s *Server) Serve(ctx context.Context) {
 	all.Wait()
 }
 
-// answerPlugin answers one request of the plugin.
+// answerPlugin answers a request of the plugin or of a runner.
 func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	m, err := s.readRequest(c)
 	if err == nil && who.UID != 0 {
@@ -143,10 +146,10 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	switch m.verb {
 	case verbJoin:
 		s.answerJoin(ctx, c, m, who)
-	case verbEnded:
-		s.sayWhether(c, s.conductor.TellFailure(ctx, m.vals["dir"]))
-	case verbSays:
-		s.sayWhether(c, s.conductor.TellMessage(ctx, m.vals["dir"]))
+	case verbSrunFailed:
+		s.answerWhether(c, s.conductor.TellFailure(ctx, m.vals["dir"]))
+	case verbSrunMessage:
+		s.answerWhether(c, s.conductor.TellMessage(ctx, m.vals["dir"]))
 	case verbEnd:
 		job, err := m.readNumber("job")
 		if err == nil {
@@ -163,8 +166,8 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	}
 }
 
-// sayWhether tells a runner whether its user is to hear of a failure.
-func (s *Server) sayWhether(c *net.UnixConn, told bool) {
+// answerWhether tells a runner whether its user may be told of a failure.
+func (s *Server) answerWhether(c *net.UnixConn, told bool) {
 	if told {
 		s.sendAnswer(c, newMessage(verbOK))
 		return
@@ -178,12 +181,12 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		s.sendRefusal(c, err)
 		return
 	}
-	// A restore may take long; it is given up when the task goes away.
+	// A restore may take long; the end of the task ends the restore.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := c.SetReadDeadline(time.Time{}); err == nil {
 		go func() {
-			_, _ = c.Read(make([]byte, 1)) // returns at its end; nothing more is said
+			_, _ = c.Read(make([]byte, 1)) // returns at the end of the connection; the plugin sends nothing more
 			cancel()
 		}()
 	}
@@ -209,7 +212,7 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 	}
 }
 
-// options are the keys of a join that carry what the user asked for.
+// options are the keys of a join that carry the user's options.
 var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "outside", "exclude"}
 
 func parseJoin(m message, who Peer) (Join, error) {

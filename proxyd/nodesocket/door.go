@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"encoding/json"
@@ -21,12 +21,12 @@ import (
 // DoorArg is the hidden first argument by which a main calls Door.
 const DoorArg = "srun-door"
 
-// The door is the process that has srun.sock, where every user of the node can connect
-// and send descriptors. To close a descriptor may take for ever: a FUSE file's owner need
-// not answer, an NFS server may be dead, and SIGKILL does not end that. It is the same for
-// a socket in whose queue a descriptor is. So the daemon has neither such a descriptor nor
-// such a socket. The door has the sockets and no descriptors; it starts no process, which
-// would close what is open here when it is executed; what hangs in it is a thread.
+// The door is the process that has srun.sock, where every user of the node can connect and send
+// descriptors. To close a descriptor may take for ever: a FUSE file's owner need not answer, an
+// NFS server may be dead, and SIGKILL does not end that wait. The same holds for a socket in
+// whose queue a descriptor is. So the daemon has neither such a descriptor nor such a socket. The
+// door has the sockets and no descriptors; the door starts no process, which would close what is
+// open here when the process is executed; what hangs in the door is a thread.
 //
 //	user                 door                          daemon
 //	connect ───────────► accept
@@ -38,8 +38,8 @@ const DoorArg = "srun-door"
 //	                     the connection ─────────────────────────────────► Caller
 //	          closes, in a thread of its own
 //
-// The socket between door and daemon is SOCK_SEQPACKET; each caller has one of his own for
-// the conversation about him, which ends when the daemon closes its end.
+// The socket between door and daemon is SOCK_SEQPACKET; for each caller there is another such
+// socket for the conversation about this caller, which ends when the daemon closes its end.
 
 // What the door has from its starter.
 const doorControl = 3
@@ -55,7 +55,7 @@ type callerMessage struct {
 // packetMessage is what the caller has sent.
 type packetMessage struct {
 	Packet []byte
-	Files  bool // descriptors came with it
+	Files  bool // descriptors came with the packet
 }
 
 const (
@@ -64,9 +64,9 @@ const (
 	sayGive   = "give"
 )
 
-// maxCalls bounds the connections of one ordinary user, who must not keep out others. Who
-// is turned away asks again. A connection counts until it is closed, however long that
-// takes.
+// maxCalls bounds the connections of an ordinary user, so that other users can connect. A
+// sing-srun that is turned away asks again. A connection counts until it is closed, however long
+// that takes.
 const maxCalls = 128
 
 // maxStuck is how many connections may be in the course of being closed. A door that has
@@ -108,9 +108,9 @@ type door struct {
 	stuck   int // connections that are being closed
 }
 
-// Door is the life of the door's process: it makes the socket, whose path is its argument,
-// and serves it until the daemon is gone. A main calls it when its first argument is
-// DoorArg, with the rest, and exits with what it returns.
+// Door is the life of the door's process: it makes the socket, whose path is its argument, and
+// serves that socket until the daemon has ended. A main calls Door when the first argument of the
+// program is DoorArg, with the other arguments, and exits with what Door returns.
 func Door(args []string) int {
 	debug.SetGCPercent(50)
 	_ = unix.CloseRange(doorControl+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
@@ -138,7 +138,7 @@ func runDoor(args []string) error {
 	}
 	d := &door{control: control, open: calls{of: map[uint32]int{}}}
 	go d.acceptCallers(l)
-	_, _ = control.Read(make([]byte, 1)) // it ends with the daemon, or with this door's giving up
+	_, _ = control.Read(make([]byte, 1)) // returns at the daemon's end, or when this door closes the socket itself
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
-			<-time.After(acceptAgain) // out of descriptors, say: it may pass
+			<-time.After(acceptAgain) // out of descriptors, for example: that may pass
 			continue
 		}
 		who, err := peerOfConn(c)
@@ -160,7 +160,7 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 			continue
 		}
 		go func() {
-			_ = d.serveCaller(c, who) // of who is turned away nobody wants to hear
+			_ = d.serveCaller(c, who) // the error of a caller who is turned away is of no use
 			who.closePidfd()
 			d.closeConn(c)
 			d.open.endCall(who.UID)
@@ -188,7 +188,7 @@ func shutdownConn(c *net.UnixConn) error {
 	return errors.Join(c.CloseRead(), c.CloseWrite())
 }
 
-// serveCaller brings one caller and the daemon together.
+// serveCaller tells the daemon of a caller and passes the caller's packet and connection on.
 func (d *door) serveCaller(c *net.UnixConn, who Peer) error {
 	talk, err := d.announceCaller(who)
 	if err != nil {
@@ -212,7 +212,7 @@ func (d *door) serveCaller(c *net.UnixConn, who Peer) error {
 	}
 	fds, _, err := receiveFiles(talk, 1)
 	if err != nil {
-		return err // nobody wants it
+		return err // the daemon does not want the connection
 	}
 	to := fds[0]
 	defer to.Close()
@@ -243,7 +243,7 @@ func (d *door) announceCaller(who Peer) (*net.UnixConn, error) {
 	return localsock.TakeConn(ends[0])
 }
 
-// peekPacket reads a packet and leaves it, with its descriptors, where it is.
+// peekPacket reads a packet and leaves the packet, with its descriptors, in the socket's queue.
 func peekPacket(c *net.UnixConn) (packet []byte, files bool, err error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, false, err

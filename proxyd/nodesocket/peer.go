@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Peer is the process that has connected, as the kernel noted it at that moment. Whatever
-// it becomes later (by execve of a setuid program, say) changes nothing here.
+// Peer is the process that has connected, as the kernel noted it at that moment. What the process
+// becomes later, for example by execve of a set-user-ID program, changes nothing here.
 type Peer struct {
 	PID      int // means this process as long as Alive returns nil
 	UID, GID uint32
@@ -61,10 +61,10 @@ func (p Peer) closePidfd() {
 	}
 }
 
-// peerOfConn asks the kernel who has connected. The caller closes the answer.
+// peerOfConn asks the kernel which process has connected. The caller closes the answer.
 //
-// SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when
-// pidfd_open is called; so the process must at least have the user that has connected.
+// SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when pidfd_open
+// is called; so the process must at least have the user that has connected.
 func peerOfConn(c *net.UnixConn) (Peer, error) {
 	var p Peer
 	var inner error

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer fun
 		}
 		if err != nil {
 			s.log.Error("accept", "socket", l.Addr(), "error", err)
-			select { // out of descriptors, say: it may pass
+			select { // out of descriptors, for example: that may pass
 			case <-time.After(acceptAgain):
 				continue
 			case <-ctx.Done():
@@ -52,12 +52,12 @@ func (s *Server) acceptRoot(ctx context.Context, l *net.UnixListener, answer fun
 // acceptAgain is how long to wait when accept fails.
 const acceptAgain = 100 * time.Millisecond
 
-// patience is how long one who has connected may take to say what it wants. It is one
-// packet, sent at once.
+// patience is how long a process that has connected may take to send its request, which is a
+// single packet.
 const patience = 5 * time.Second
 
-// readRequest reads the one request of a connection of root's. Descriptors that come with it are
-// not received.
+// readRequest reads the only request of a connection of root's. Descriptors that come with the
+// request are not received.
 func (s *Server) readRequest(c *net.UnixConn) (message, error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return message{}, err
@@ -85,7 +85,7 @@ func (s *Server) decodePacket(packet []byte) (message, error) {
 	return m, nil
 }
 
-// sendAnswer answers. Who does not listen any more has its reasons.
+// sendAnswer answers. A peer that has ended meanwhile is no error.
 func (s *Server) sendAnswer(c *net.UnixConn, m message, files ...*os.File) {
 	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return
@@ -97,7 +97,7 @@ func (s *Server) sendAnswer(c *net.UnixConn, m message, files ...*os.File) {
 
 func (s *Server) sendRefusal(c *net.UnixConn, err error) {
 	if errors.Is(err, errVersion) {
-		// By which the plugin tells it from a refusal that is about the job.
+		// By the errno the plugin tells a wrong version from a refusal that is about the job.
 		s.sendAnswer(c, newMessage(verbNo, "reason", err.Error(), "errno", strconv.Itoa(int(unix.EPROTONOSUPPORT))))
 		return
 	}

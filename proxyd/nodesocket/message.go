@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What is said on both sockets; slurm-spank/wire.h has the same names.
+// The messages of both sockets; slurm-spank/wire.h has the names of those that C programs send.
 //
 //	plugin, in a task's process                    proxyd
 //	───────────────────────────                    ──────
@@ -22,11 +22,11 @@ import (
 //	plugin, in the epilog
 //	end job= uid=  ──────────────────────────────► nothing of the job is left here
 //	                             ◄── ok
-//	runner of an srun that has failed (proxyd/srun/may.go)
-//	ended dir=  ─────────────────────────────────► is the user to be told?
+//	runner of an srun that has failed (proxyd/srun/tell_user.go)
+//	srun-failed dir=  ───────────────────────────► may the user be told of the failure?
 //	                             ◄── ok | no
-//	the same, of one that runs and has said that something fails
-//	says dir=  ──────────────────────────────────► is the user to be told now?
+//	the same runner, when an srun that still runs has printed that something fails
+//	srun-message dir=  ──────────────────────────► may the user be told now?
 //	                             ◄── ok | no
 //	sing-srun, in a capsule (slurm-spank/srun/srun.h)
 //	srun key=, fds 0 1 2, status pipe, call ─────► the real srun, outside
@@ -38,14 +38,13 @@ import (
 const (
 	version = "1"
 
-	verbJoin   = "join"
-	verbEnd    = "end"
-	verbEnded  = "ended"
-	verbSays   = "says"
-	verbSrun   = "srun"
-	verbSignal = "signal"
-
-	verbRequeue = "requeue"
+	verbJoin        = "join"
+	verbEnd         = "end"
+	verbSrunFailed  = "srun-failed"
+	verbSrunMessage = "srun-message"
+	verbSrun        = "srun"
+	verbSignal      = "signal"
+	verbRequeue     = "requeue"
 
 	keyEnv = "env." // before the name of a variable
 
@@ -53,16 +52,20 @@ const (
 	verbNo = "no"
 )
 
+// oldVerbs are what runners say that an older proxyd started, and the verbs' names today: a runner
+// lives as long as its srun does.
+var oldVerbs = map[string]string{"ended": verbSrunFailed, "says": verbSrunMessage}
+
 // maxMessage bounds a packet; what is larger (an environment) travels as a descriptor.
 const maxMessage = 64 << 10
 
-// errMessage is what a malformed packet is.
+// errMessage is wrapped by the error for a malformed packet.
 var errMessage = errors.New("malformed message")
 
-// errVersion is a message of another release.
+// errVersion is wrapped by the error for a message of another release.
 var errVersion = errors.New("protocol version")
 
-// message is one packet.
+// message is a packet.
 type message struct {
 	verb string
 	keys []string // in the order in which they came
@@ -90,13 +93,16 @@ func (m message) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeMessage parses a packet. Anybody on the node can have written it.
+// decodeMessage parses a packet. Any user of the node can have written the packet.
 func decodeMessage(b []byte) (message, error) {
 	if len(b) == 0 || len(b) > maxMessage || b[len(b)-1] != 0 {
 		return message{}, errMessage
 	}
 	words := strings.Split(string(b[:len(b)-1]), "\x00")
 	m := message{verb: words[0], vals: map[string]string{}}
+	if verb, old := oldVerbs[m.verb]; old {
+		m.verb = verb
+	}
 	for _, w := range words[1:] {
 		k, v, ok := strings.Cut(w, "=")
 		if !ok || k == "" {

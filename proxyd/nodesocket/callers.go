@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"context"
@@ -67,15 +67,15 @@ func openDoor(path string) (*doorProcess, error) {
 	return p, nil
 }
 
-// endDoor has the door end. A thread of it that waits for a file system may keep it; it has
-// nothing then that anybody needs.
+// endDoor ends the door's process. A thread of the door that waits for a file system may keep the
+// process alive; the process then holds nothing that the daemon or a user needs.
 func (p *doorProcess) endDoor() {
 	p.control.Close()
 	_ = p.cmd.Process.Kill()
 	go func() { _ = p.cmd.Wait() }()
 }
 
-// keepDoor serves srun.sock until ctx is done, with one door after the other.
+// keepDoor serves srun.sock until ctx is done, and starts a new door whenever the door ends.
 func (s *Server) keepDoor(ctx context.Context) {
 	for {
 		s.serveDoor(ctx, s.door)
@@ -102,7 +102,7 @@ func (s *Server) keepDoor(ctx context.Context) {
 // doorAgain is how long to wait when a door cannot be started.
 const doorAgain = time.Second
 
-// serveDoor answers a door's callers until it is gone, or ctx is done.
+// serveDoor answers a door's callers until the door has ended or ctx is done.
 func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -119,12 +119,12 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 	}
 }
 
-// maxAtOnce bounds the requests of an ordinary user that are being answered: each is a
-// process until its srun runs, and one that waits for a file system for ever counts as
-// long. Who is turned away asks again.
+// maxAtOnce bounds the requests of an ordinary user that are being answered: each is a process
+// until its srun runs, and a request that waits for a file system for ever counts as long. A
+// sing-srun that is turned away asks again.
 const maxAtOnce = 16
 
-// answerCaller hears of one caller from the door, and does what he asks.
+// answerCaller carries out the request of a caller whom the door has announced.
 func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte) {
 	defer localsock.CloseAll(files)
 	var of callerMessage
@@ -146,10 +146,11 @@ func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte
 	}
 }
 
-// answerSrun answers one request of a sing-srun. talk is the conversation about it.
+// answerSrun answers a request of a sing-srun. talk is the conversation with the door about this
+// caller.
 //
-// The caller has hung up already, so that it can be frozen at any moment: what is to be
-// said of an srun goes into its status pipe.
+// The caller has closed its connection already, so that the caller can be frozen at any moment:
+// what is to be said of an srun goes into the srun's status pipe.
 func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error {
 	c, err := localsock.ConnOf(talk)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package warden
+package nodesocket
 
 import (
 	"bytes"
@@ -148,4 +148,19 @@ func openSent(t *testing.T) int {
 		}
 	}
 	return n
+}
+
+// TestOldVerbs shows that runners which an older proxyd has started are understood.
+func TestOldVerbs(t *testing.T) {
+	for packet, want := range map[string]string{
+		"ended\x00version=1\x00dir=/run/s0-1\x00":        verbSrunFailed,
+		"says\x00version=1\x00dir=/run/s0-1\x00":         verbSrunMessage,
+		"srun-failed\x00version=1\x00dir=/run/s0-1\x00":  verbSrunFailed,
+		"srun-message\x00version=1\x00dir=/run/s0-1\x00": verbSrunMessage,
+	} {
+		m, err := decodeMessage([]byte(packet))
+		if err != nil || m.verb != want || m.vals["dir"] != "/run/s0-1" {
+			t.Errorf("%q: %+v, %v", packet, m, err)
+		}
+	}
 }
