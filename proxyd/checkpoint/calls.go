@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -121,15 +119,15 @@ func init() { // In init, because the tables refer to functions that refer to th
 		callDropShare:   decodeFor((*Conductor).dropShareHere),
 	}
 	jobHandlers = map[string]handler[*job]{
-		phasePrepare:  decodeFor((*job).prepareHere),
-		callExchange:  decodeFor((*job).exchangeHere),
-		phaseFreeze:   decodeFor((*job).freezeHere),
-		phaseDrain:    decodeFor((*job).drainHere),
-		phaseHalt:     decodeFor((*job).freezeBatchHere),
-		phaseDump:     decodeFor((*job).dumpHere),
-		callHeartbeat: decodeFor((*job).heartbeatHere),
-		callResume:    decodeFor((*job).resumeRetrying),
-		callRelease:   decodeFor((*job).releaseHere),
+		phasePrepare:  byParticipant(decodeFor((*participant).prepareHere)),
+		callExchange:  byParticipant(decodeFor((*participant).exchangeHere)),
+		phaseFreeze:   byParticipant(decodeFor((*participant).freezeHere)),
+		phaseDrain:    byParticipant(decodeFor((*participant).drainHere)),
+		phaseHalt:     byParticipant(decodeFor((*participant).freezeBatchHere)),
+		phaseDump:     byParticipant(decodeFor((*participant).dumpHere)),
+		callHeartbeat: byParticipant(decodeFor((*participant).heartbeatHere)),
+		callResume:    byParticipant(decodeFor((*participant).resumeRetrying)),
+		callRelease:   byParticipant(decodeFor((*participant).releaseHere)),
 		callRequestCheckpoint: decodeFor(func(j *job, ctx context.Context, _ store.ID, w checkpointRequest) (empty, error) {
 			_, err := j.c.requestCheckpoint(ctx, j, w)
 			return empty{}, err
@@ -163,39 +161,10 @@ func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 	}
 }
 
+// byParticipant makes a handler for a job of a handler for this node's part in its checkpoints.
+func byParticipant(do handler[*participant]) handler[*job] {
+	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) { return do(ctx, &j.part, id, b) }
+}
+
 // errOtherAttempt is the answer of a node that takes no part in the named checkpoint.
 var errOtherAttempt = errors.New("this node takes no part in that checkpoint")
-
-// membership is the part of this node in an attempt.
-type membership struct {
-	id                store.ID
-	release           bool
-	leaderWriter      upload.ShareWriter // on the leader: its attempt commits or aborts the writer
-	ownWriter         upload.ShareWriter // on another node
-	stageRoom         *stage.Room        // reserved in this node's stage
-	stopLeaderTimeout func() bool        // stops the timer that ends the membership when the leader is silent
-	dumping           bool               // no leader timeout: a dump takes as long as it needs
-
-	done         chan struct{} // closed when the capsules run again, or are gone
-	capsulesGone bool          // the capsules are gone; set before done is closed
-}
-
-// wait returns when the membership is over.
-func (m *membership) wait(ctx context.Context) error {
-	select {
-	case <-m.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// membershipIn returns this node's membership in the attempt id, or errOtherAttempt.
-func (j *job) membershipIn(id store.ID) (*membership, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.membership == nil || j.membership.id != id {
-		return nil, errOtherAttempt
-	}
-	return j.membership, nil
-}

@@ -150,7 +150,7 @@ func (c *Conductor) jobFor(id uint32) *job {
 	defer c.mu.Unlock()
 	j := c.jobs[id]
 	if j == nil {
-		j = &job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}
+		j = newJob(c, id)
 		c.jobs[id] = j
 	}
 	return j

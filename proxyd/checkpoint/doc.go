@@ -67,6 +67,7 @@
 //
 //	job.capsulesMu        held while capsules are made or removed
 //	job.completeMu        held while a restored job is released into running
+//	participant.mu        held while this node joins or leaves a checkpoint
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   ├─ run.mu          the run, and where it stands
 //	   ├─ termination.mu  what is known of a SIGTERM of Slurm

@@ -31,8 +31,9 @@ type drainRequest struct {
 	Sruns bool `json:"sruns"`
 }
 
-func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty, error) {
-	if _, err := j.membershipIn(id); err != nil {
+func (p *participant) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty, error) {
+	j := p.j
+	if _, err := p.membershipIn(id); err != nil {
 		return empty{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -63,11 +63,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.mu.Lock()
-	if j.membership != nil && j.membership.id == a.id {
-		j.membership.leaderWriter = a.writer
-	}
-	j.mu.Unlock()
+	j.part.lead(a.id, a.writer)
 	return a.dumpEverywhere(ctx, dumpRequest{ticket, a.runningSteps(), a.cutNumber, a.chooseBase(ctx)})
 }
 
@@ -136,13 +132,14 @@ func (a *attempt) dropChunks(ctx context.Context) error {
 }
 
 // dumpHere writes this node's share.
-func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpReply, error) {
-	m, err := j.membershipIn(id)
+func (p *participant) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpReply, error) {
+	j := p.j
+	m, err := p.membershipIn(id)
 	if err != nil {
 		return dumpReply{}, err
 	}
 	defer m.releaseStageRoom()
-	r, err := j.dumpShare(ctx, m, b)
+	r, err := p.dumpShare(ctx, m, b)
 	if b.Ticket == "" && upload.IsOutOfSpace(err) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return dumpReply{StageFull: true}, nil
@@ -154,23 +151,24 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpRep
 	return r, err
 }
 
-func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r dumpReply, err error) {
-	j.mu.Lock()
-	p.stopLeaderTimeout() // the end of the leader's call ends the dump
-	p.dumping = true
-	w := p.leaderWriter
-	j.mu.Unlock()
+func (p *participant) dumpShare(ctx context.Context, m *membership, b dumpRequest) (r dumpReply, err error) {
+	j := p.j
+	p.mu.Lock()
+	m.stopLeaderTimeout() // the end of the leader's call ends the dump
+	m.dumping = true
+	w := m.leaderWriter
+	p.mu.Unlock()
 	defer func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		p.dumping = false
-		if j.membership == p {
-			j.armLeaderTimeout(p)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		m.dumping = false
+		if p.now == m {
+			p.armLeaderTimeout(m)
 		}
 	}()
 	leads := w != nil
 	if !leads {
-		if w, err = j.joinWriter(context.WithoutCancel(ctx), p.id, b); err != nil {
+		if w, err = p.joinWriter(context.WithoutCancel(ctx), m.id, b); err != nil {
 			return r, err
 		}
 		defer func() {
@@ -179,17 +177,17 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 			}
 		}()
 		// A leader that gives up aborts the writer by resumeHere.
-		j.mu.Lock()
-		p.ownWriter = w
-		j.mu.Unlock()
+		p.mu.Lock()
+		m.ownWriter = w
+		p.mu.Unlock()
 	}
-	base := j.openBase(ctx, w, p.id, b.Base)
+	base := p.openBase(ctx, w, m.id, b.Base)
 	for _, lc := range j.localCapsules() {
-		m, err := lc.dumpCapsule(ctx, w, base, b)
+		c, err := lc.dumpCapsule(ctx, w, base, b)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
-		r.Capsules = append(r.Capsules, *m)
+		r.Capsules = append(r.Capsules, *c)
 	}
 	r.BaseUnused = base == nil || !base.carried
 	if !leads {
@@ -199,7 +197,8 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 }
 
 // joinWriter creates the writer of a node that does not lead.
-func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (upload.ShareWriter, error) {
+func (p *participant) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (upload.ShareWriter, error) {
+	j := p.j
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
 			return nil, errors.New("the node has no staging folder")

@@ -167,10 +167,10 @@ func (j *job) isAbandoned(ctx context.Context) bool {
 		}
 	}
 	j.mu.Lock()
-	busy := j.ledAttempt != nil || j.membership != nil || len(j.capsules) == 0
+	busy := j.ledAttempt != nil || len(j.capsules) == 0
 	j.mu.Unlock()
 	run := j.run.snapshot().number
-	if busy || j.termination.now() == terminationDeciding {
+	if busy || j.part.current() != nil || j.termination.now() == terminationDeciding {
 		return false
 	}
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -232,9 +232,9 @@ func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
 func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 	for {
 		j.mu.Lock()
-		lead, busy := j.ledAttempt, j.membership != nil
+		lead := j.ledAttempt
 		j.mu.Unlock()
-		busy = busy || j.termination.now() == terminationDeciding
+		busy := j.part.current() != nil || j.termination.now() == terminationDeciding
 		switch {
 		case lead != nil:
 			select {

@@ -90,11 +90,10 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 }
 
 // exchangeHere passes orders to a device server of this node.
-func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) (exchangeReply, error) {
+func (p *participant) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) (exchangeReply, error) {
+	j := p.j
+	p.hearLeader(id)
 	j.mu.Lock()
-	if m := j.membership; m != nil && m.id == id && !m.dumping {
-		j.armLeaderTimeout(m)
-	}
 	lc := j.capsules[b.Index]
 	j.mu.Unlock()
 	if lc == nil || lc.devices == nil || b.Orders == nil {

@@ -32,15 +32,16 @@ func (a *attempt) resumeJob(ctx context.Context) error {
 	return a.callEveryNode(ctx, callResume, empty{})
 }
 
-func (j *job) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
-	return empty{}, j.freezeUnlessOver(id, func() error {
-		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != records.BatchProgram })
+func (p *participant) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	return empty{}, p.freezeUnlessOver(id, func() error {
+		return p.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != records.BatchProgram })
 	})
 }
 
-func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
-	return empty{}, j.freezeUnlessOver(id, func() error {
-		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == records.BatchProgram }); err != nil {
+func (p *participant) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	j := p.j
+	return empty{}, p.freezeUnlessOver(id, func() error {
+		if err := p.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == records.BatchProgram }); err != nil {
 			return err
 		}
 		for _, lc := range j.localCapsules() {
@@ -55,16 +56,14 @@ func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty,
 // freezeUnlessOver freezes programs by calling do, for the attempt id. The attempt may end
 // meanwhile, because the leader's deadline has passed. Then the resume may have come before the
 // freeze, so the programs are thawed once more here. A newer attempt thaws them at its own end.
-func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
-	if _, err := j.membershipIn(id); err != nil {
+func (p *participant) freezeUnlessOver(id store.ID, do func() error) error {
+	j := p.j
+	if _, err := p.membershipIn(id); err != nil {
 		return err
 	}
 	err := do()
-	j.mu.Lock()
-	over := j.membership == nil
-	j.mu.Unlock()
-	if over {
-		j.c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
+	if p.current() == nil {
+		j.c.startBackground(func(ctx context.Context) { p.resolveOrphaned(ctx, id, false) })
 		err = errors.Join(err, errOtherAttempt)
 	}
 	return err
@@ -72,14 +71,15 @@ func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
 
 // freezePrograms marks the chosen programs as captured and freezes them. The mark makes the end
 // of a warden harmless, should Slurm kill the warden now.
-func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
-	m, err := j.membershipIn(id)
+func (p *participant) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
+	j := p.j
+	m, err := p.membershipIn(id)
 	if err != nil {
 		return err
 	}
-	j.mu.Lock()
-	j.armLeaderTimeout(m)
-	j.mu.Unlock()
+	p.mu.Lock()
+	p.armLeaderTimeout(m)
+	p.mu.Unlock()
 	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
 		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
@@ -114,27 +114,21 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 
 // resumeRetrying is resumeHere, and repeats in the background after a failure: no other node
 // would repeat the call.
-func (j *job) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
-	err := j.resumeHere(ctx, id)
+func (p *participant) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	j := p.j
+	err := p.resumeHere(ctx, id)
 	if err != nil {
-		j.c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
+		j.c.startBackground(func(ctx context.Context) { p.resolveOrphaned(ctx, id, false) })
 	}
 	return empty{}, err
 }
 
 // resumeHere ends this node's membership and thaws its programs. It may be called twice, and at
 // any point of an attempt.
-func (j *job) resumeHere(ctx context.Context, id store.ID) error {
-	j.mu.Lock()
-	m := j.membership
-	if m != nil && m.id == id {
-		j.membership = nil
-		if m.stopLeaderTimeout != nil {
-			m.stopLeaderTimeout()
-		}
-	}
-	j.mu.Unlock()
-	if m == nil || m.id != id {
+func (p *participant) resumeHere(ctx context.Context, id store.ID) error {
+	j := p.j
+	m := p.leave(id, false)
+	if m == nil {
 		return nil // The membership never began, or has ended.
 	}
 	defer close(m.done)

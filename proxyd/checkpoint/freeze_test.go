@@ -30,25 +30,26 @@ func TestFrozenTooLate(t *testing.T) {
 	c.Remote = told
 	id := (&lab{}).id(3)
 	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}
+	j.part.j = j
 	nothing := func() error { return nil }
-	if err := j.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
+	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
 	m := &membership{id: id, done: make(chan struct{})}
-	j.membership = m
-	if err := j.freezeUnlessOver(id, nothing); err != nil {
+	j.part.now = m
+	if err := j.part.freezeUnlessOver(id, nothing); err != nil {
 		t.Error(err)
 	}
 	newer := &membership{id: (&lab{}).id(4)}
-	if err := j.freezeUnlessOver(id, func() error { j.membership = newer; return nil }); err != nil {
+	if err := j.part.freezeUnlessOver(id, func() error { j.part.now = newer; return nil }); err != nil {
 		t.Error(err)
 	}
 	c.background.Wait()
 	if len(told) != 0 {
 		t.Errorf("%d nodes were told to resume, want none", len(told))
 	}
-	j.membership = m
-	err := j.freezeUnlessOver(id, func() error { return j.resumeHere(t.Context(), id) })
+	j.part.now = m
+	err := j.part.freezeUnlessOver(id, func() error { return j.part.resumeHere(t.Context(), id) })
 	if !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}

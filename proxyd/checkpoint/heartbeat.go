@@ -51,15 +51,9 @@ func (a *attempt) endHeartbeat() {
 }
 
 // heartbeatHere restarts the leader timeout.
-func (j *job) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	m := j.membership
-	if m == nil || m.id != id {
+func (p *participant) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, error) {
+	if !p.hearLeader(id) {
 		return empty{}, errOtherAttempt
-	}
-	if !m.dumping { // during a dump, the end of the leader's call ends the membership
-		j.armLeaderTimeout(m)
 	}
 	return empty{}, nil
 }

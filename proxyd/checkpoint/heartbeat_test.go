@@ -63,11 +63,12 @@ func TestHeartbeatHere(t *testing.T) {
 		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: map[uint32]*job{}}
 		id := (&lab{}).id(3)
 		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}
+		j.part.j = j
 		c.jobs[7] = j
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()
-		j.membership = m
-		j.armLeaderTimeout(m)
+		j.part.now = m
+		j.part.armLeaderTimeout(m)
 		j.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)

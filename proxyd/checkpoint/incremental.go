@@ -55,7 +55,8 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 
 // OpenBase opens the checkpoint number as base of this node's dump. It returns nil if the
 // checkpoint cannot be used.
-func (j *job) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, number uint32) *baseCheckpoint {
+func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, number uint32) *baseCheckpoint {
+	j := p.j
 	if number == 0 {
 		return nil
 	}

@@ -54,11 +54,11 @@ func TestOpenBase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
-				if base := j.openBase(t.Context(), w, l.id(3), number); base != nil || base.deviceSave(3) != "" {
+				if base := j.part.openBase(t.Context(), w, l.id(3), number); base != nil || base.deviceSave(3) != "" {
 					t.Errorf("base %s: %+v", why, base)
 				}
 			}
-			base := j.openBase(t.Context(), w, l.id(3), 2)
+			base := j.part.openBase(t.Context(), w, l.id(3), 2)
 			if base.deviceSave(3) != "the save" || base.deviceSave(4) != "" || base.deviceSave(5) != "" {
 				t.Fatalf("%+v", base)
 			}

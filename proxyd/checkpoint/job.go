@@ -39,13 +39,19 @@ type job struct {
 
 	run         run
 	termination termination
+	part        participant
 
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
 	ledAttempt    *attempt             // the attempt that this node leads
-	membership    *membership          // this node's part in an attempt, its own or another node's
 	stopPeriodic  func()               // stops the periodic checkpoints
 	lastObstacles []processes.Obstacle // of the last attempt
+}
+
+func newJob(c *Conductor, id uint32) *job {
+	j := &job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}
+	j.part.j = j
+	return j
 }
 
 // localCapsule is a capsule on this node.

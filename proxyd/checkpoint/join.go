@@ -221,19 +221,23 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		return nodesocket.Place{}, err
 	}
 	lc.enterJobCgroup(t.PID)
-	j.mu.Lock()
-	if mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
-		mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
-	}
-	if j.membership != nil && program != records.BatchProgram {
+	var first map[string]string
+	note := func() {
+		j.mu.Lock()
 		defer j.mu.Unlock()
-		return nodesocket.Place{}, &inProgressError{j.membership}
+		if mode == nodesocket.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
+			mode = nodesocket.Fresh // The program was restored before in this run, and its step runs again.
+		}
+		lc.note.WardenPIDs[program] = t.PID
+		lc.setTaskCount(t)
+		first = lc.note.FirstEnv
+		lc.saveNote()
 	}
-	lc.note.WardenPIDs[program] = t.PID
-	lc.setTaskCount(t)
-	first := lc.note.FirstEnv
-	lc.saveNote()
-	j.mu.Unlock()
+	if program == records.BatchProgram {
+		note()
+	} else if m := j.part.unlessMember(note); m != nil {
+		return nodesocket.Place{}, &inProgressError{m}
+	}
 	ns, err := lc.capsule.Namespaces()
 	if err != nil {
 		return nodesocket.Place{}, err

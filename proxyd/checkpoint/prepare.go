@@ -211,7 +211,8 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 const leaderTimeout = 45 * time.Second
 
 // prepareHere starts this node's membership and describes this node's part of the job.
-func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
+func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
+	j := p.j
 	var r prepareReply
 	snap := j.run.snapshot()
 	switch {
@@ -220,13 +221,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	case snap.was(runGivenUp):
 		return r, errGivenUp
 	}
-	j.mu.Lock()
-	other := j.membership
-	if other == nil && len(j.capsules) > 0 {
-		j.membership = &membership{id: id, release: b.Release, done: make(chan struct{})}
-		j.armLeaderTimeout(j.membership)
-	}
-	j.mu.Unlock()
+	other := p.enter(id, b.Release)
 	if other != nil {
 		return r, fmt.Errorf("checkpoint %s %w", other.id, errCheckpointInProgress)
 	}
@@ -267,12 +262,13 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 			return r, err
 		}
 	}
-	r.Staged = b.Stage && r.Capsules > 0 && j.reserveStage(id, r.Bytes)
+	r.Staged = b.Stage && r.Capsules > 0 && p.reserveStage(id, r.Bytes)
 	return r, nil
 }
 
 // reserveStage reserves room for this node's share, and tells whether there is room.
-func (j *job) reserveStage(id store.ID, bytes uint64) bool {
+func (p *participant) reserveStage(id store.ID, bytes uint64) bool {
+	j := p.j
 	if j.c.Stage == nil {
 		return false
 	}
@@ -281,38 +277,15 @@ func (j *job) reserveStage(id store.ID, bytes uint64) bool {
 		j.log.Info("no space in the stage", "checkpoint", id, "error", err)
 		return false
 	}
-	j.mu.Lock()
-	m := j.membership
+	p.mu.Lock()
+	m := p.now
 	if m != nil && m.id == id {
 		m.stageRoom = room
 	}
-	j.mu.Unlock()
+	p.mu.Unlock()
 	if m == nil || m.id != id {
 		room.Release()
 		return false
 	}
 	return true
-}
-
-// releaseStageRoom releases the room of reserveStage. It may be called twice.
-func (m *membership) releaseStageRoom() {
-	if m.stageRoom != nil {
-		m.stageRoom.Release()
-	}
-}
-
-// armLeaderTimeout restarts the timer that ends the membership when the leader is silent. Caller
-// holds j.mu.
-func (j *job) armLeaderTimeout(m *membership) {
-	if m.stopLeaderTimeout != nil {
-		m.stopLeaderTimeout()
-	}
-	ctx, cancel := context.WithTimeout(j.c.daemonCtx, leaderTimeout)
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			j.log.Warn("no call from the leader in time", "checkpoint", m.id)
-			j.resolveOrphaned(context.WithoutCancel(ctx), m.id, m.release)
-		}
-	})
-	m.stopLeaderTimeout = func() bool { defer cancel(); return stop() }
 }

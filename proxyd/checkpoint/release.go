@@ -124,18 +124,12 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 }
 
 // releaseHere ends the job's captured processes on this node. It may be called twice.
-func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
-	j.mu.Lock()
-	if m := j.membership; m != nil && m.id == id {
-		j.membership = nil
-		if m.stopLeaderTimeout != nil {
-			m.stopLeaderTimeout()
-		}
-		m.capsulesGone = true
+func (p *participant) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	j := p.j
+	if m := p.leave(id, true); m != nil {
 		defer close(m.done)
 		defer m.releaseStageRoom()
 	}
-	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, lc := range j.localCapsules() {
 		g.Go(func() error { return lc.releaseCapsule(ctx) })
@@ -196,20 +190,21 @@ func (lc *localCapsule) awaitProgramEnd(ctx context.Context, program string) err
 // resolveOrphaned ends this node's membership after the leader died or fell silent. If the
 // checkpoint is committed and the job was released, the processes are ended; else they run on. It
 // repeats until it succeeds or the daemon ends.
-func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
+func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
+	j := p.j
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		left, err := j.wasReleased(ctx, id, release)
+		left, err := p.wasReleased(ctx, id, release)
 		if err == nil && left {
-			_, err = j.releaseHere(ctx, id, empty{})
+			_, err = p.releaseHere(ctx, id, empty{})
 		} else if err == nil {
-			err = j.resumeHere(ctx, id)
+			err = p.resumeHere(ctx, id)
 			for _, lc := range j.localCapsules() {
 				err = errors.Join(err, lc.thawCapsule(ctx))
 			}
 		}
 		if err == nil {
 			j.log.Info("a checkpoint without leader is resolved", "checkpoint", id, "released", left)
-			j.tellOtherNodes(ctx, id, left)
+			p.tellOtherNodes(ctx, id, left)
 			return
 		}
 		j.log.Error("resolve a checkpoint without leader", "checkpoint", id, "error", err)
@@ -223,7 +218,8 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 
 // tellOtherNodes sends the outcome of an orphaned attempt to the other nodes, if this node leads,
 // so that they need not wait for their own timeouts.
-func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
+func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
+	j := p.j
 	snap := j.run.snapshot()
 	nodes := slices.Clone(snap.placement.Today)
 	if j.leaderNode() != j.c.Node {
@@ -247,7 +243,8 @@ func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 
 // wasReleased tells whether the job's processes here were captured for good. For a job that Slurm
 // still runs the answer is no, without a look into the store, which may be unreachable for long.
-func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool, error) {
+func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool) (bool, error) {
+	j := p.j
 	if !release {
 		return false, nil
 	}

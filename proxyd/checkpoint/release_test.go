@@ -96,7 +96,8 @@ func TestWasReleased(t *testing.T) {
 			q.set(t, states)
 			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
 			j := &job{c: tt.c, id: 7, run: run{now: runSnapshot{number: tt.run, rec: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}}}
-			got, err := j.wasReleased(t.Context(), l.id(tt.number), tt.release)
+			j.part.j = j
+			got, err := j.part.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)
 			}

@@ -192,7 +192,7 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 			continue
 		}
 		id := store.ID{JobID: c.storeJob(j.id), Number: p.Number}
-		c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, p.Release) })
+		c.startBackground(func(ctx context.Context) { j.part.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
 	if j.isNetworkLocked() {

@@ -23,9 +23,9 @@ func (j *job) isLeavingNodes() bool {
 		return true
 	}
 	j.mu.Lock()
-	led, m := j.ledAttempt, j.membership
+	led := j.ledAttempt
 	j.mu.Unlock()
-	if led != nil && led.outcome.leaves() || m != nil && m.release {
+	if m := j.part.current(); led != nil && led.outcome.leaves() || m != nil && m.release {
 		return true
 	}
 	now := j.run.snapshot()

@@ -81,10 +81,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
-	j.mu.Lock()
-	m := j.membership
-	j.mu.Unlock()
-	if m != nil {
+	if m := j.part.current(); m != nil {
 		if err := m.wait(ctx); err != nil {
 			return err
 		}

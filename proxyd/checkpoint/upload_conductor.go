@@ -61,9 +61,8 @@ func (h uploadConductor) IsCapturing(id store.ID) bool {
 	if j == nil {
 		return false
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.membership != nil && j.membership.id == id
+	_, err := j.part.membershipIn(id)
+	return err == nil
 }
 
 // Calls of other nodes' uploads, for this node's share.
