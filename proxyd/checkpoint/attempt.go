@@ -157,6 +157,7 @@ func (a *attempt) run(ctx context.Context) {
 	a.captureErr = err
 	if err == nil {
 		j.c.Meter.Checkpoint(time.Since(began))
+		j.noteCapture(began, time.Since(began))
 		if !a.staged {
 			j.c.reportStored(a.id)
 		}

@@ -94,33 +94,3 @@ func composeComment(had, text string) string {
 }
 
 func joinNames(names []string) string { return strings.Join(names, ",") }
-
-// startPeriodic starts the periodic checkpoints, once a run.
-func (j *job) startPeriodic() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	every := j.run.snapshot().rec.Options.Interval
-	if every == 0 {
-		every = j.c.Interval
-	}
-	if every == 0 || j.stopPeriodic != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(j.c.daemonCtx)
-	j.stopPeriodic = cancel
-	j.c.background.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if _, err := j.c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: "periodic"}); err != nil && ctx.Err() == nil {
-				j.log.Warn("periodic checkpoint failed", "error", err)
-				j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
-			}
-		}
-	})
-}

@@ -47,7 +47,8 @@ type Config struct {
 	Release string // release of Slurm: "24.11"
 	Help    []byte // output of srun --help
 
-	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none
+	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none; or IntervalAuto
+	NodeMTBF    time.Duration   // mean time between failures of a node, for IntervalAuto
 	OnTimeLimit string          // "requeue", "hold" or "end"
 	OnFailure   string          // after a failed restore, unless the job has its own: "hold" or "restart"
 	Outside     string          // connections to outside of the job, unless the job has its own: "reset" or "refuse"

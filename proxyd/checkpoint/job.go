@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -45,6 +46,8 @@ type job struct {
 	capsules      map[int]*localCapsule
 	ledAttempt    *attempt             // the attempt that this node leads
 	stopPeriodic  func()               // stops the periodic checkpoints
+	captureCost   time.Duration        // that the newest checkpoint took; 0: not known
+	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt
 }
 

@@ -102,9 +102,21 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	}
 	snap := j.run.snapshot()
 	fresh := snap.rec == nil || snap.number != s.Restarts
+	lost := ""
+	switch {
+	case !fresh || s.Restarts == 0:
+	case point != nil:
+		lost = j.c.findLostWork(s, point.id.Number)
+		point.lostWork = lost
+	case !anew: // else the run is meant to begin anew
+		lost = j.c.findLostWork(s, 0)
+	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
-		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point))
+		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
+		if point == nil && lost != "" {
+			j.setComment("begins anew, for there is no checkpoint" + lost)
+		}
 	}
 	return "", nil
 }

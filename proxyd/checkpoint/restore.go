@@ -281,8 +281,8 @@ func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, err
 		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", point.id.Number)
-	j.addEvent(records.EventRestored, where.Today, fmt.Sprintf("from checkpoint %d", point.id.Number))
-	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", point.id.Number, joinNames(where.Today)) + point.lostNewer)
+	j.addEvent(records.EventRestored, where.Today, fmt.Sprintf("from checkpoint %d", point.id.Number)+point.lostWork)
+	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", point.id.Number, joinNames(where.Today)) + point.lostWork + point.lostNewer)
 	return empty{}, nil
 }
 

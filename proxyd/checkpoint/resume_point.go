@@ -23,6 +23,7 @@ type resumePoint struct {
 	reader *store.Reader
 	meta   *records.Meta
 
+	lostWork  string // for the comment and the time line: what the earlier runs had done after it, or ""
 	lostNewer string // for the comment: the newer checkpoint that is lost, or ""
 }
 

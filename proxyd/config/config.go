@@ -6,12 +6,14 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +33,8 @@ type Config struct {
 	RunDir    string
 	LibDir    string
 
-	Interval          time.Duration
+	Interval          time.Duration // Auto, or 0: never
+	NodeMTBF          time.Duration
 	KillWaitMargin    time.Duration
 	OnTimeLimit       string
 	WithoutCheckpoint string
@@ -52,6 +55,9 @@ type Config struct {
 
 	values table.Values
 }
+
+// Auto is the value of a time that proxyd is to find out.
+const Auto time.Duration = -1
 
 // Staging is where checkpoints land on this node, before they are in the store.
 type Staging struct {
@@ -116,11 +122,31 @@ func parse(file string, text []byte, environ []string) (*Config, error) {
 	return c, nil
 }
 
+// ownKeys begin keys whose values may be another on each node.
+var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "metrics.", "log."}
+
+// Fingerprint is of what has to be the same on all nodes.
+func (c *Config) Fingerprint() string {
+	var lines []string
+	for name, value := range c.values {
+		own := slices.ContainsFunc(ownKeys, func(begin string) bool { return strings.HasPrefix(name, begin) })
+		if !own {
+			lines = append(lines, name+"="+value.Text)
+		}
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return fmt.Sprintf("%x", sum[:6])
+}
+
 // complete derives what was left empty, and checks what concerns several keys.
 func (c *Config) complete(file string) []error {
 	var errs []error
 	if c.Shared == "" && c.values["shared"].Text == "" {
 		errs = append(errs, fmt.Errorf("%s: shared: missing; name a folder that all nodes share, as in /shared/singularity", file))
+	}
+	if c.NodeMTBF == 0 {
+		errs = append(errs, fmt.Errorf("%s: node_mtbf: 0: want at least 1h; interval: 0 switches periodic checkpoints off", file))
 	}
 	if c.NodeName == "" {
 		name, err := os.Hostname()

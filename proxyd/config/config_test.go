@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	want := &Config{
 		Shared: "/shared/singularity", KeyFile: "/etc/singularity-slurm/key", NodeName: "n1", Listen: ":6830",
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
-		KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", Outside: "reset",
+		Interval: Auto, NodeMTBF: 150 * 24 * time.Hour, KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold", Outside: "reset",
 		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30, Capability: "10.0"}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
 		Scontrol: "scontrol", Srun: "srun", Log: Log{Level: slog.LevelInfo},
 	}
@@ -89,9 +89,9 @@ func TestWrong(t *testing.T) {
 		{"key in the wrong section", ok + "network:\n  modes: auto\n", "", "FILE: network.modes: no such key; did you mean network.mode?"},
 		{"key of nothing", ok + "colour: blue\n", "", "FILE: colour: no such key; `proxyd config` lists all"},
 		{"relative path", "shared: singularity\n", "", `FILE: shared: "singularity": want an absolute path`},
-		{"time without unit", ok + "interval: 30\n", "", `FILE: interval: "30": want a time as in 30s, 10m, 2h or 7d, or 0`},
+		{"time without unit", ok + "interval: 30\n", "", `FILE: interval: "30": want a time as in 30s, 10m, 2h or 7d, or 0, or auto`},
 		{"time below 0", ok + "keep_for: -3d\n", "", `FILE: keep_for: "-3d": want a time as in 30s, 10m, 2h or 7d, or 0`},
-		{"very often", ok + "interval: 1s\n", "", `FILE: interval: "1s": want 0, or at least 10s`},
+		{"very often", ok + "interval: 1s\n", "", `FILE: interval: "1s": want 0, or at least 10s, or auto`},
 		{"unknown choice", ok + "on_time_limit: kill\n", "", `FILE: on_time_limit: "kill": want requeue, hold or end`},
 		{"number out of range", ok + "keep: 0\n", "", `FILE: keep: "0": want a number from 1 to 1000`},
 		{"no number", ok + "keep: best\n", "", `FILE: keep: "best": want a number from 1 to 1000`},

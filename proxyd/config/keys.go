@@ -29,8 +29,10 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 	{Name: "lib_dir", Default: "/var/lib/singularity-slurm", Meaning: "Capsules; on a local disk.",
 		Set: path(func(c *Config) *string { return &c.LibDir })},
 
-	{Name: "interval", Default: "0", Meaning: "How often running jobs are checkpointed that do not say so themselves, such as 30m. 0: never.",
-		Set: age(func(c *Config) *time.Duration { return &c.Interval }, 10*time.Second)},
+	{Name: "interval", Default: "auto", Meaning: "How often running jobs are checkpointed that do not say so themselves, such as 30m. auto: as fits what a checkpoint\nof the job costs and how often its nodes fail, from 10m to 4h, at most 1 % of its time. 0: never.",
+		Set: ageOrAuto(func(c *Config) *time.Duration { return &c.Interval }, 10*time.Second)},
+	{Name: "node_mtbf", Default: "150d", Meaning: "Mean time between failures of one node, for interval: auto.",
+		Set: age(func(c *Config) *time.Duration { return &c.NodeMTBF }, time.Hour)},
 	{Name: "kill_wait_margin", Default: "5s", Meaning: "Time before Slurm's SIGKILL that doctor wants to be left after a checkpoint.",
 		Set: age(func(c *Config) *time.Duration { return &c.KillWaitMargin }, 0)},
 	{Name: "on_time_limit", Default: "requeue", Meaning: "What becomes of a job at its time limit: requeue, hold (requeued and held) or end (as without us).",

@@ -127,6 +127,21 @@ func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, 
 	}
 }
 
+// ageOrAuto is an age, or the word auto for Auto.
+func ageOrAuto(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
+	set := age(field, least)
+	return func(c *Config, v string) error {
+		if v == "auto" {
+			*field(c) = Auto
+			return nil
+		}
+		if err := set(c, v); err != nil {
+			return fmt.Errorf("%w, or auto", err)
+		}
+		return nil
+	}
+}
+
 // bytesIn is a number of bytes between two bounds.
 func bytesIn(field func(*Config) *uint64, from, to uint64, want wants) func(*Config, string) error {
 	return func(c *Config, v string) error {

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// IntervalAuto is the configured interval with which the interval of each job follows from what its
+// checkpoints cost and how often its nodes fail.
+const IntervalAuto time.Duration = -1
+
+// Bounds of an automatic interval. A job that ends within shortestAutoInterval is never captured
+// for it. maxCheckpointShare is the share of its time that a job stands still for it, at most.
+const (
+	shortestAutoInterval = 10 * time.Minute
+	longestAutoInterval  = 4 * time.Hour
+	maxCheckpointShare   = 0.01
+)
+
+// autoInterval returns the time between two checkpoints with which a job loses the least, in Young's
+// and Daly's first order: sqrt(2 × cost × MTBF). cost is how long the job stands still for a
+// checkpoint, 0: not known. nodeMTBF is the mean time between failures of one of its nodes.
+func autoInterval(cost, nodeMTBF time.Duration, nodes int) time.Duration {
+	mtbf := nodeMTBF.Seconds() / float64(max(nodes, 1))
+	best := time.Duration(math.Sqrt(2*cost.Seconds()*mtbf) * float64(time.Second))
+	best = min(max(best, shortestAutoInterval), longestAutoInterval)
+	return max(best, time.Duration(float64(cost)/maxCheckpointShare))
+}
+
+// autoJitter spreads the checkpoints of jobs that began together: an interval is longer by a random
+// part, up to this share.
+const autoJitter = 0.1
+
+// periodic makes the periodic checkpoints of a run. One goroutine uses it.
+type periodic struct {
+	j        *job
+	every    time.Duration // IntervalAuto: as autoInterval says
+	nodeMTBF time.Duration
+	nodes    int
+	failures int // attempts in a row that made no checkpoint
+}
+
+// next returns the time from the beginning of one checkpoint to that of the next.
+func (p *periodic) next(cost time.Duration) time.Duration {
+	if p.every != IntervalAuto {
+		return p.every
+	}
+	// What stands in the way of a checkpoint is looked at less and less often.
+	d := autoInterval(cost, p.nodeMTBF, p.nodes) << min(p.failures, 3)
+	d = min(d, max(longestAutoInterval, autoInterval(cost, p.nodeMTBF, p.nodes)))
+	return d + time.Duration(rand.Float64()*autoJitter*float64(d)) //nolint:gosec // no secret
+}
+
+// noteResult notes whether a checkpoint was made.
+func (p *periodic) noteResult(err error) {
+	p.failures++
+	if err == nil {
+		p.failures = 0
+	}
+}
+
+// startPeriodic starts the periodic checkpoints, once a run.
+func (j *job) startPeriodic() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	run := j.run.snapshot()
+	p := &periodic{j: j, every: run.rec.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.placement.Today)}
+	if p.every == 0 {
+		p.every = j.c.Interval
+	}
+	if p.every == 0 || j.stopPeriodic != nil {
+		return
+	}
+	if meta := run.meta(); j.captureCost == 0 && meta != nil { // of the checkpoint from which the run resumes
+		for _, phase := range meta.Phases {
+			j.captureCost += phase.Took
+		}
+	}
+	ctx, cancel := context.WithCancel(j.c.daemonCtx)
+	j.stopPeriodic = cancel
+	j.c.background.Go(func() { p.run(ctx) })
+}
+
+// run makes checkpoints until ctx is done.
+func (p *periodic) run(ctx context.Context) {
+	j := p.j
+	began := time.Now()
+	for {
+		cost, captured := j.lastCapture()
+		if p.every == IntervalAuto && captured.After(began) { // Somebody else has asked for a checkpoint meanwhile.
+			began = captured
+		}
+		due := began.Add(p.next(cost))
+		if !sleepUnlessDone(ctx, time.Until(due)) {
+			return
+		}
+		if _, captured := j.lastCapture(); p.every == IntervalAuto && captured.After(began) {
+			continue
+		}
+		began = time.Now()
+		_, err := j.c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: "periodic"})
+		p.noteResult(err)
+		if err != nil && ctx.Err() == nil {
+			j.log.Warn("periodic checkpoint failed", "error", err)
+			j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
+		}
+	}
+}
+
+// lastCapture returns how long the newest checkpoint of this run took, and when it began.
+func (j *job) lastCapture() (cost time.Duration, began time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.captureCost, j.capturedAt
+}
+
+// noteCapture notes what a checkpoint took. The job stood still for a part of that.
+func (j *job) noteCapture(began time.Time, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.captureCost, j.capturedAt = took, began
+}
