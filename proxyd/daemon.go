@@ -282,7 +282,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
 		Scontrol: seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
-		Release: majorMinor(n.cluster.Version), Help: help,
+		Release: host.MajorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		Devices: *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.shared.Check})
@@ -331,14 +331,6 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-func majorMinor(version string) string {
-	f := strings.SplitN(version, ".", 3)
-	if len(f) < 2 {
-		return ""
-	}
-	return f[0] + "." + f[1]
-}
-
 // serveSockets serves until ctx is done; undoing it waits for the answers under way.
 func (n *node) serveSockets(ctx context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
@@ -350,7 +342,7 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture()})
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID})
 		},
 	}, coder)
 	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.log)

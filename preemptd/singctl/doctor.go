@@ -22,7 +22,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `doctor lets the daemons of nodes look at themselves: kernel, CRIU, Slurm's configuration, munge,
 the shared folder. Each line that is not "ok" says what an administrator does about it.
 Without flags it is the node on which singctl runs. Of several nodes only what is not "ok" is
-printed, and a summary; --verbose prints all.
+printed, where they differ in what has to be the same, and a summary; --verbose prints all.
 
 The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 		Args: argumentCount(0, 0, ""),
@@ -111,9 +111,21 @@ func (a *app) printDoctor(names []string, answers []examination, whole bool) err
 			a.printFindings(e.reply, whole)
 		}
 	}
+	differences := findDifferences(answers)
+	worstDifference := rpc.Finding_OK
+	for _, d := range differences {
+		worstDifference = max(worstDifference, d.level)
+		if !a.json {
+			a.printDifference(d)
+		}
+	}
 	switch {
 	case a.json:
-		a.printJSON(map[string]any{"nodes": nodes})
+		report := map[string]any{"nodes": nodes}
+		if len(answers) > 1 {
+			report["differences"] = differencesInJSON(differences)
+		}
+		a.printJSON(report)
 	case !whole:
 		fmt.Fprintf(a.stdout, "%d nodes: %d ok, %d with warnings, %d that fail, %d without an answer\n", len(names),
 			worst[rpc.Finding_OK], worst[rpc.Finding_WARN], worst[rpc.Finding_FAIL], len(unanswered))
@@ -121,7 +133,7 @@ func (a *app) printDoctor(names []string, answers []examination, whole bool) err
 	switch {
 	case unanswered != nil:
 		return rpc.Errorf(rpc.ErrUnreachable, "%d of %d nodes gave no answer: %s", len(unanswered), len(answers), strings.Join(unanswered, ", "))
-	case worst[rpc.Finding_FAIL] > 0:
+	case worst[rpc.Finding_FAIL] > 0, worstDifference == rpc.Finding_FAIL:
 		return errFound
 	}
 	return nil
@@ -141,14 +153,16 @@ func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
 	return worst
 }
 
+// levelWords are what is printed of a finding.
+var levelWords = map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}
+
 func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
 	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", safeLine(r.GetNode()), safeLine(r.GetVersion()))
 	for _, f := range r.GetFindings() {
 		if !whole && f.GetLevel() == rpc.Finding_OK {
 			continue
 		}
-		word := map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}[f.GetLevel()]
-		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", word, safeLine(f.GetName()), safeLine(f.GetFound()))
+		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", levelWords[f.GetLevel()], safeLine(f.GetName()), safeLine(f.GetFound()))
 		if f.GetLevel() != rpc.Finding_OK {
 			fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(f.GetNeeds()))
 			fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", safeLine(f.GetDo()))

@@ -51,6 +51,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) serve(t *testing.T, node, address string, conductor api.Conductor) string {
 	t.Helper()
 	findings := []host.Finding{{Name: "kernel", Level: host.OK, Found: "Linux 6.18", Needs: "Linux"}}
+	findings = append(findings, host.Finding{Name: "key", Level: host.OK, Found: "there, 1b2c", Needs: "a key", Fingerprint: map[string]string{"n1": "1b2c", "n2": "77aa"}[node]})
 	if node == "n1" {
 		findings = append(findings,
 			host.Finding{Name: "slurm: killwait", Level: host.Warn, Found: "30s; capturing a job took 20s", Needs: "KillWait of more than a checkpoint takes", Do: "set KillWait=45 in slurm.conf"},
@@ -120,7 +121,7 @@ func TestScripts(t *testing.T) {
 				return
 			}
 			if got != string(text) {
-				t.Errorf("not as in %s (go test -update shows the difference in git):\n%s", file, difference(string(text), got))
+				t.Errorf("not as in %s (go test -update shows the difference in git):\n%s", file, firstDifference(string(text), got))
 			}
 		})
 	}
@@ -158,8 +159,8 @@ func words(s string) []string {
 	return list
 }
 
-// difference shows the first line that differs, in its place.
-func difference(want, got string) string {
+// firstDifference shows the first line that differs, in its place.
+func firstDifference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range max(len(w), len(g)) {
 		if i >= len(w) || i >= len(g) || w[i] != g[i] {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -101,43 +100,39 @@ func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	}
 }
 
-// shared lets all who ask at the same time, or shortly after, have the same answer.
+// shared lets all who ask at the same time have the same answer.
 type shared[T any] struct {
-	fresh time.Duration
-
 	mu     sync.Mutex
-	answer T
-	when   time.Time
-	coming chan struct{} // closed when the one under way has come
+	coming *sharedAnswer[T] // nil: nobody asks
 }
 
-// freshAnswer returns an answer that is fresh. f is called with a context that does not end with
-// ctx: others may wait for it.
+type sharedAnswer[T any] struct {
+	done  chan struct{} // closed when value is set
+	value T
+}
+
+// freshAnswer returns the answer of the call of f that is under way, or else of a new one. f is called with a
+// context that does not end with ctx: others may wait for it.
 func (s *shared[T]) freshAnswer(ctx context.Context, f func(context.Context) T) (T, error) {
-	for {
-		s.mu.Lock()
-		if s.coming == nil {
-			if !s.when.IsZero() && time.Since(s.when) < s.fresh {
-				defer s.mu.Unlock()
-				return s.answer, nil
-			}
-			coming := make(chan struct{})
-			s.coming = coming
-			go func() {
-				answer := f(context.WithoutCancel(ctx))
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.answer, s.when, s.coming = answer, time.Now(), nil
-				close(coming)
-			}()
-		}
-		coming := s.coming
-		s.mu.Unlock()
-		select {
-		case <-coming:
-		case <-ctx.Done():
-			var none T
-			return none, ctx.Err()
-		}
+	s.mu.Lock()
+	answer := s.coming
+	if answer == nil {
+		answer = &sharedAnswer[T]{done: make(chan struct{})}
+		s.coming = answer
+		go func() {
+			answer.value = f(context.WithoutCancel(ctx))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.coming = nil
+			close(answer.done)
+		}()
+	}
+	s.mu.Unlock()
+	select {
+	case <-answer.done:
+		return answer.value, nil
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
 	}
 }

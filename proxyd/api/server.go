@@ -44,7 +44,7 @@ func New(opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{opt: opt, started: time.Now(), people: newPeople(opt.SlurmUser, opt.Operators), doctor: shared[[]host.Finding]{fresh: 3 * time.Second}}
+	return &Server{opt: opt, started: time.Now(), people: newPeople(opt.SlurmUser, opt.Operators)}
 }
 
 // NewServer returns what listens on proxyd's port. The caller serves and stops it.
@@ -85,8 +85,8 @@ func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseRe
 	return reply, rpc.Status(err)
 }
 
-// Doctor looks at this node. Whoever asks while another look is under way, or right after
-// it, gets the same.
+// Doctor looks at this node. Whoever asks while another look is under way gets the same answer; none
+// is kept, for the next question may come right after a repair.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
 	findings, err := s.doctor.freshAnswer(ctx, s.opt.Doctor)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorR
 	reply := &rpc.DoctorReply{Node: s.opt.Node, Version: s.opt.Version}
 	for _, f := range findings {
 		reply.Findings = append(reply.Findings, &rpc.Finding{
-			Name: f.Name, Level: rpc.Finding_Level(f.Level), Found: f.Found, Needs: f.Needs, Do: f.Do})
+			Name: f.Name, Level: rpc.Finding_Level(f.Level), Found: f.Found, Needs: f.Needs, Do: f.Do, Fingerprint: f.Fingerprint})
 	}
 	return reply, nil
 }

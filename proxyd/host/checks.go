@@ -5,6 +5,8 @@ package host
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +37,7 @@ func checkRoot(context.Context, *node) Finding {
 func checkKernel(context.Context, *node) Finding {
 	f := Finding{Name: "kernel", Needs: "namespaces, time namespaces, pidfd and openat2: " + KernelNeeds + " or newer has all"}
 	for _, feature := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2} {
-		if err := feature.Check(); err != nil {
+		if err := feature.Recheck(); err != nil {
 			return f.bad(Fail, err.Error(), "boot "+KernelNeeds+" or newer, with that option")
 		}
 	}
@@ -44,10 +46,10 @@ func checkKernel(context.Context, *node) Finding {
 
 func checkFreezer(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: freezer", Needs: "cgroup v2, mounted or not, with or without controllers: " + KernelNeeds + " or newer"}
-	if err := Freezer.Check(); err != nil {
+	if err := Freezer.Recheck(); err != nil {
 		return f.bad(Fail, err.Error(), "boot a newer kernel, or without cgroup_disable and cgroup_no_v1 options")
 	}
-	if err := GroupKill.Check(); err != nil {
+	if err := GroupKill.Recheck(); err != nil {
 		return f.bad(Warn, err.Error(), "boot "+KernelNeeds+" or newer: until then users can end the processes of ours that watch over their own")
 	}
 	return f.good("there")
@@ -56,11 +58,11 @@ func checkFreezer(context.Context, *node) Finding {
 func checkNetwork(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: network", Needs: "nftables and veth; vxlan where nodes are not neighbours"}
 	for _, feature := range []*Feature{&Nftables, &Veth} {
-		if err := feature.Check(); err != nil {
+		if err := feature.Recheck(); err != nil {
 			return f.bad(Fail, err.Error(), "load nf_tables and veth at boot (/etc/modules-load.d), or install the kernel's package of modules")
 		}
 	}
-	if err := VXLAN.Check(); err != nil {
+	if err := VXLAN.Recheck(); err != nil {
 		return f.bad(Warn, err.Error(), "load vxlan at boot if nodes reach each other through routers")
 	}
 	return f.good("nftables, veth, vxlan")
@@ -151,7 +153,7 @@ func checkKey(_ context.Context, n *node) Finding {
 	err := unix.Lstat(n.cfg.KeyFile, &st)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return f.bad(Fail, "none", "make one (proxyd key) and copy it to all nodes")
+		return f.bad(Fail, "none", "once for the cluster: proxyd key "+n.cfg.KeyFile+"; then copy it to all nodes")
 	case err != nil:
 		return f.bad(Fail, err.Error(), "let root read it")
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -160,7 +162,26 @@ func checkKey(_ context.Context, n *node) Finding {
 		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
 			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, make a new one", n.cfg.KeyFile))
 	}
-	return f.good("there")
+	key, err := os.ReadFile(n.cfg.KeyFile)
+	if err != nil {
+		return f.bad(Fail, err.Error(), "let root read it")
+	}
+	f.Fingerprint = keyFingerprint(key)
+	return f.good("there, " + f.Fingerprint)
+}
+
+// keyFingerprint tells keys apart and says nothing of a key.
+func keyFingerprint(key []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("singularity-slurm: fingerprint of a key"))
+	return shortHash(mac.Sum(nil))
+}
+
+// checkConfiguration compares nothing by itself: singctl compares the fingerprints of nodes.
+func checkConfiguration(_ context.Context, n *node) Finding {
+	f := Finding{Name: "configuration", Needs: "the same on all nodes, but for what is a node's own"}
+	f.Fingerprint = n.cfg.Fingerprint()
+	return f.good(f.Fingerprint)
 }
 
 func checkShared(_ context.Context, n *node) Finding {
@@ -179,6 +200,7 @@ func checkShared(_ context.Context, n *node) Finding {
 	if _, err := tryFolder(n.cfg.Shared); err != nil {
 		return f.bad(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}
+	f.Fingerprint = n.known.SharedID
 	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
 	switch {
 	case fs.kind == "tmpfs":

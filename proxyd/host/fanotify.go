@@ -16,7 +16,7 @@ import (
 )
 
 func checkFanotify(context.Context, *node) Finding {
-	return fanotifyFinding(Fanotify.Check(), fanotifyGroups(), runtime.NumCPU())
+	return fanotifyFinding(Fanotify.Recheck(), fanotifyGroups(), runtime.NumCPU())
 }
 
 // maxGroups is how many groups of fanotify the kernel lets one user have; each capsule takes

@@ -8,7 +8,7 @@
 // Every probe answers in one of three ways:
 //
 //	nil                            the feature is there
-//	errors.Is(err, ErrUnsupported) the feature is missing; kept for the process's life
+//	errors.Is(err, ErrUnsupported) the feature is missing; kept, until Recheck asks again
 //	any other error                the probe could not tell; not kept, asked again
 package host
 
@@ -43,6 +43,17 @@ type Feature struct {
 	mu     sync.Mutex
 	known  bool
 	answer error
+}
+
+// Recheck is Check, and runs the probe again if the feature was missing: an administrator may have
+// brought it since.
+func (f *Feature) Recheck() error {
+	f.mu.Lock()
+	if f.answer != nil {
+		f.known = false
+	}
+	f.mu.Unlock()
+	return f.Check()
 }
 
 // Check runs the probe, or returns its earlier conclusive answer.

@@ -34,4 +34,6 @@ type Finding struct {
 	Found string
 	Needs string
 	Do    string
+	// Fingerprint is of what has to be the same on all nodes; "": nothing here has to be.
+	Fingerprint string
 }

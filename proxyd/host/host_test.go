@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -200,17 +201,51 @@ func TestPlugin(t *testing.T) {
 	write("plugstack.conf", "optional  spank_singularity.so  without_proxyd=run # ours\n")
 	check(OK, "optional spank_singularity.so without_proxyd=run")
 	write("plugstack.conf", "required /nowhere/spank_singularity.so\n")
-	check(Fail, "stat /nowhere/spank_singularity.so: no such file or directory")
-	so := write("spank_singularity.so", "")
+	check(Fail, "open /nowhere/spank_singularity.so: no such file or directory")
+	so := filepath.Join(dir, "spank_singularity.so")
+	for source, want := range map[string]string{
+		"": so + " is no plugin of Slurm: it has no plugin_version",
+		"const unsigned plugin_version = 0x180b05;": so + " is built for Slurm 24.11: slurmd does not load it, and jobs run unprotected",
+	} {
+		compilePlugin(t, so, source)
+		write("plugstack.conf", "optional "+so+"\n")
+		check(Fail, want)
+	}
+	compilePlugin(t, so, "const unsigned plugin_version = 0x1a0503;")
+	shim := write("libsingshim.so", "")
+	for line, want := range map[string]string{
+		"optinal " + so:                               "optinal " + so,
+		"optional " + so + " shimm=" + shim:           "optional " + so + " shimm=" + shim + ": there is no shimm=",
+		"optional " + so + " shim=/nowhere/shim.so":   "optional " + so + " shim=/nowhere/shim.so: no file /nowhere/shim.so",
+		"optional " + so + " without_proxyd=ignore":   "optional " + so + " without_proxyd=ignore: without_proxyd=ignore",
+		"optional " + so + " shim=" + shim + " retry": "",
+	} {
+		write("plugstack.conf", line+"\n")
+		level := Fail
+		if want == "" {
+			level, want = OK, line
+		}
+		check(level, want)
+	}
 	if err := os.Mkdir(filepath.Join(dir, "plugstack.conf.d"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write("plugstack.conf.d/b.conf", "required "+so+"\n")
 	write("plugstack.conf.d/a.conf", "optional other.so\n")
 	write("plugstack.conf", "include plugstack.conf.d/*.conf\n")
-	check(OK, "required "+so)
+	check(Warn, "required "+so)
 	write("plugstack.conf", "include plugstack.conf\n") // for ever
 	check(Fail, "no line with it")
+}
+
+// compilePlugin makes a shared library as a plugin is.
+func compilePlugin(t *testing.T, path, source string) {
+	t.Helper()
+	cc := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", path, "-")
+	cc.Stdin = strings.NewReader(source)
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 func TestKillWait(t *testing.T) {

@@ -22,6 +22,8 @@ type Known struct {
 	Libexec string
 	// Program is proxyd, which is asked for the node's GPUs; "" is not.
 	Program string
+	// SharedID is the ID in the shared folder's mark; "": not known.
+	SharedID string
 }
 
 // node is what the checks look at.
@@ -51,6 +53,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkPrograms,
 	checkDevices,
 	checkKey,
+	checkConfiguration,
 	checkShared,
 	checkStaging,
 	checkClock,

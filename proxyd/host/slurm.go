@@ -5,10 +5,7 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -28,6 +25,7 @@ type Slurm struct {
 	RequeueExit string // "123", "(null)"
 	SpoolDir    string // of slurmd on this node, with %n and %h replaced
 	Plugstack   string // path of plugstack.conf
+	PluginDir   string // where plugins are that are named without a path; several, with colons
 }
 
 // ReadSlurm asks slurmctld for its configuration, through scontrol. node is this one.
@@ -73,68 +71,10 @@ func parseSlurm(out, node string) (*Slurm, error) {
 		KillWait: time.Duration(killWait) * time.Second, Proctrack: values["ProctrackType"],
 		JobRequeue: values["JobRequeue"] == "1", RequeueExit: values["RequeueExit"],
 		SpoolDir:  strings.NewReplacer("%n", node, "%h", node).Replace(values["SlurmdSpoolDir"]),
-		Plugstack: values["PlugStackConfig"],
+		Plugstack: values["PlugStackConfig"], PluginDir: values["PluginDir"],
 	}
 	if !filepath.IsAbs(s.Plugstack) { // "(null)" in some releases where it is the default
 		s.Plugstack = filepath.Join(filepath.Dir(values["SLURM_CONF"]), "plugstack.conf")
 	}
 	return s, nil
-}
-
-// plugin is how our plugin's file is named.
-const plugin = "spank_singularity.so"
-
-// findPlugin returns the line of plugstack.conf, or of a file it includes, that loads our
-// plugin, and the plugin's path as written; "" if there is none.
-func findPlugin(plugstack string, depth int) (line, path string, err error) {
-	text, err := os.ReadFile(plugstack)
-	if err != nil {
-		return "", "", err
-	}
-	for l := range strings.Lines(string(text)) {
-		l, _, _ = strings.Cut(l, "#")
-		fields := strings.Fields(l)
-		switch {
-		case len(fields) < 2:
-		case fields[0] == "include" && depth > 0:
-			pattern := fields[1]
-			if !filepath.IsAbs(pattern) {
-				pattern = filepath.Join(filepath.Dir(plugstack), pattern)
-			}
-			files, err := filepath.Glob(pattern)
-			if err != nil {
-				return "", "", fmt.Errorf("%s: include %s: %w", plugstack, fields[1], err)
-			}
-			for _, f := range files {
-				line, path, err := findPlugin(f, depth-1)
-				if err != nil || line != "" {
-					return line, path, err
-				}
-			}
-		case filepath.Base(fields[1]) == plugin:
-			return strings.Join(fields, " "), fields[1], nil
-		}
-	}
-	return "", "", nil
-}
-
-// checkPlugin says whether Slurm on this node will load our plugin.
-func checkPlugin(s *Slurm) Finding {
-	f := Finding{Name: "slurm: plugin", Needs: plugin + " in " + s.Plugstack}
-	add := "add to " + s.Plugstack + " on every node: optional " + plugin
-	line, path, err := findPlugin(s.Plugstack, 4)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f.bad(Fail, "no "+s.Plugstack, add)
-	case err != nil:
-		return f.bad(Fail, err.Error(), "let root read it")
-	case line == "":
-		return f.bad(Fail, "no line with it", add)
-	}
-	if filepath.IsAbs(path) {
-		if _, err := os.Stat(path); err != nil {
-			return f.bad(Fail, err.Error(), "install the plugin there, built for Slurm "+s.Version)
-		}
-	}
-	return f.good(line)
 }

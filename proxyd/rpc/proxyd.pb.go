@@ -391,9 +391,10 @@ type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "criu"
 	Level         Finding_Level          `protobuf:"varint,2,opt,name=level,proto3,enum=singularity.proxyd.v1.Finding_Level" json:"level,omitempty"`
-	Found         string                 `protobuf:"bytes,3,opt,name=found,proto3" json:"found,omitempty"` // "4.2.1"
-	Needs         string                 `protobuf:"bytes,4,opt,name=needs,proto3" json:"needs,omitempty"` // "criu 4.2 or newer"
-	Do            string                 `protobuf:"bytes,5,opt,name=do,proto3" json:"do,omitempty"`       // what an administrator does about it; empty when OK
+	Found         string                 `protobuf:"bytes,3,opt,name=found,proto3" json:"found,omitempty"`             // "4.2.1"
+	Needs         string                 `protobuf:"bytes,4,opt,name=needs,proto3" json:"needs,omitempty"`             // "criu 4.2 or newer"
+	Do            string                 `protobuf:"bytes,5,opt,name=do,proto3" json:"do,omitempty"`                   // what an administrator does about it; empty when OK
+	Fingerprint   string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of what has to be the same on all nodes; empty: nothing here has to be
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +460,13 @@ func (x *Finding) GetNeeds() string {
 func (x *Finding) GetDo() string {
 	if x != nil {
 		return x.Do
+	}
+	return ""
+}
+
+func (x *Finding) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
 	}
 	return ""
 }
@@ -2545,13 +2553,14 @@ const file_proxyd_proto_rawDesc = "" +
 	"\vDoctorReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12:\n" +
-	"\bfindings\x18\x03 \x03(\v2\x1e.singularity.proxyd.v1.FindingR\bfindings\"\xd1\x01\n" +
+	"\bfindings\x18\x03 \x03(\v2\x1e.singularity.proxyd.v1.FindingR\bfindings\"\xf3\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05level\x18\x02 \x01(\x0e2$.singularity.proxyd.v1.Finding.LevelR\x05level\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\tR\x05found\x12\x14\n" +
 	"\x05needs\x18\x04 \x01(\tR\x05needs\x12\x0e\n" +
-	"\x02do\x18\x05 \x01(\tR\x02do\":\n" +
+	"\x02do\x18\x05 \x01(\tR\x02do\x12 \n" +
+	"\vfingerprint\x18\x06 \x01(\tR\vfingerprint\":\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\b\n" +

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestShared: those who ask at the same time share an answer, and none is kept.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answers shared[int]
+		calls := 0
+		ask := func(context.Context) int {
+			time.Sleep(time.Second)
+			calls++
+			return calls
+		}
+		for round := 1; round <= 2; round++ {
+			var all sync.WaitGroup
+			for range 6 {
+				all.Go(func() {
+					if got, err := answers.freshAnswer(t.Context(), ask); err != nil || got != round {
+						t.Errorf("round %d: %d, %v", round, got, err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := answers.freshAnswer(ctx, ask); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller who waits no longer: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}

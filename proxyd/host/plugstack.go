@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// plugin is how our plugin's file is named.
+const plugin = "spank_singularity.so"
+
+// findPlugin returns the words of the line of plugstack.conf, or of a file it includes, that loads
+// our plugin; nil if there is none.
+func findPlugin(plugstack string, depth int) (line []string, err error) {
+	text, err := os.ReadFile(plugstack)
+	if err != nil {
+		return nil, err
+	}
+	for l := range strings.Lines(string(text)) {
+		l, _, _ = strings.Cut(l, "#")
+		fields := strings.Fields(l)
+		switch {
+		case len(fields) < 2:
+		case fields[0] == "include" && depth > 0:
+			pattern := fields[1]
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(plugstack), pattern)
+			}
+			files, err := filepath.Glob(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("%s: include %s: %w", plugstack, fields[1], err)
+			}
+			for _, f := range files {
+				if line, err := findPlugin(f, depth-1); err != nil || line != nil {
+					return line, err
+				}
+			}
+		case filepath.Base(fields[1]) == plugin:
+			return fields, nil
+		}
+	}
+	return nil, nil
+}
+
+// pluginArguments are the keys that the plugin accepts; slurm-spank/config.c has them, too.
+var pluginArguments = []string{"socket", "warden", "shim", "without_proxyd", "retry"}
+
+// checkPlugin says whether Slurm on this node will load our plugin, and whether the plugin will do
+// what its line says.
+func checkPlugin(s *Slurm) Finding {
+	f := Finding{Name: "slurm: plugin", Needs: plugin + " in " + s.Plugstack + ", built for Slurm " + s.Version}
+	add := "add to " + s.Plugstack + " on every node: optional " + plugin
+	line, err := findPlugin(s.Plugstack, 4)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f.bad(Fail, "no "+s.Plugstack, add)
+	case err != nil:
+		return f.bad(Fail, err.Error(), "let root read it")
+	case line == nil:
+		return f.bad(Fail, "no line with it", add)
+	}
+	found := strings.Join(line, " ")
+	if line[0] != "optional" && line[0] != "required" {
+		return f.bad(Fail, found, fmt.Sprintf("write optional in the place of %s: Slurm knows optional, required and include", line[0]))
+	}
+	for _, argument := range line[2:] {
+		if problem, do := checkPluginArgument(argument); problem != "" {
+			return f.bad(Fail, found+": "+problem, do)
+		}
+	}
+	if path := s.pluginPath(line[1]); path != "" {
+		built, err := pluginVersion(path)
+		switch {
+		case err != nil:
+			return f.bad(Fail, err.Error(), "install the plugin there, built for Slurm "+s.Version)
+		case built != MajorMinor(s.Version):
+			return f.bad(Fail, fmt.Sprintf("%s is built for Slurm %s: slurmd does not load it, and jobs run unprotected", path, built),
+				"build and install the plugin with the headers of Slurm "+s.Version+": make SPANK_INCLUDE=…")
+		}
+		f.Fingerprint = fileFingerprint(path)
+	}
+	if line[0] == "required" {
+		return f.bad(Warn, found, "write optional: with required, a plugin that cannot be loaded after an upgrade of Slurm stops every job of the cluster")
+	}
+	return f.good(found)
+}
+
+// checkPluginArgument returns what is wrong with an argument of the plugin's line; "" if it is right.
+func checkPluginArgument(argument string) (problem, do string) {
+	key, value, _ := strings.Cut(argument, "=")
+	known := false
+	for _, k := range pluginArguments {
+		known = known || k == key
+	}
+	switch {
+	case !known:
+		return "there is no " + key + "=", "accepted are " + strings.Join(pluginArguments, "=, ") + "="
+	case key == "without_proxyd" && value != "refuse" && value != "run":
+		return argument, "write without_proxyd=refuse or without_proxyd=run"
+	case (key == "shim" || key == "warden") && value != "none":
+		if st, err := os.Stat(value); err != nil || !st.Mode().IsRegular() {
+			return "no file " + value, "make install puts it there; or name where it is"
+		}
+	}
+	return "", ""
+}
+
+// pluginPath returns where slurmd finds the plugin; "": not known.
+func (s *Slurm) pluginPath(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	for _, dir := range filepath.SplitList(s.PluginDir) {
+		if path := filepath.Join(dir, name); filepath.IsAbs(path) {
+			if _, err := os.Stat(path); err == nil {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// MajorMinor returns "26.05" of "26.05.5".
+func MajorMinor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return version
+	}
+	return parts[0] + "." + parts[1]
+}
+
+// pluginVersion returns for which major.minor of Slurm a plugin is built: slurmd compares the
+// number that the header's SPANK_PLUGIN has put there.
+func pluginVersion(path string) (string, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		if errors.As(err, new(*elf.FormatError)) {
+			return "", fmt.Errorf("%s is no plugin: %w", path, err)
+		}
+		return "", err
+	}
+	defer file.Close()
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return "", fmt.Errorf("%s is no plugin: %w", path, err)
+	}
+	for _, symbol := range symbols {
+		if symbol.Name != "plugin_version" {
+			continue
+		}
+		for _, section := range file.Sections {
+			if section.Type != elf.SHT_PROGBITS || symbol.Value < section.Addr || symbol.Value+4 > section.Addr+section.Size {
+				continue
+			}
+			var number [4]byte
+			if _, err := section.ReadAt(number[:], int64(symbol.Value-section.Addr)); err != nil {
+				return "", fmt.Errorf("%s: %w", path, err)
+			}
+			n := binary.LittleEndian.Uint32(number[:])
+			return fmt.Sprintf("%d.%02d", n>>16, n>>8&0xff), nil
+		}
+	}
+	return "", fmt.Errorf("%s is no plugin of Slurm: it has no plugin_version", path)
+}
+
+// fileFingerprint returns a short hash of a file; "" if it cannot be read.
+func fileFingerprint(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return shortHash(content)
+}
+
+func shortHash(content []byte) string {
+	sum := sha256.Sum256(content)
+	return fmt.Sprintf("%x", sum[:6])
+}
