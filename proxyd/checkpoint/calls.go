@@ -133,16 +133,16 @@ func init() { // In init, because the tables refer to functions that refer to th
 			return empty{}, err
 		}),
 		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
-			return empty{}, j.makeCapsulesForLeader(ctx, b)
+			return empty{}, j.restore.makeCapsulesForLeader(ctx, b)
 		}),
 		callAsksRequeue:      decodeFor((*job).asksThere),
 		callProgramRuns:      decodeFor((*job).runsHere),
 		callView:             decodeFor((*job).viewHere),
 		callAwaitDecision:    decodeFor((*job).awaitDecisionHere),
-		callNodeRestored:     decodeFor((*job).nodeRestored),
-		callUnrestored:       decodeFor((*job).unrestoredHere),
-		callReconnectDevices: decodeFor((*job).reconnectHere),
-		callUnlock:           decodeFor((*job).unlockHere),
+		callNodeRestored:     byRestore(decodeFor((*restore).nodeRestored)),
+		callUnrestored:       byRestore(decodeFor((*restore).unrestoredHere)),
+		callReconnectDevices: byRestore(decodeFor((*restore).reconnectHere)),
+		callUnlock:           byRestore(decodeFor((*restore).unlockHere)),
 	}
 }
 
@@ -164,6 +164,13 @@ func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 // byParticipant makes a handler for a job of a handler for this node's part in its checkpoints.
 func byParticipant(do handler[*participant]) handler[*job] {
 	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) { return do(ctx, &j.part, id, b) }
+}
+
+// byRestore makes a handler for a job of a handler for its restore.
+func byRestore(do handler[*restore]) handler[*job] {
+	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) {
+		return do(ctx, &j.restore, id, b)
+	}
 }
 
 // errOtherAttempt is the answer of a node that takes no part in the named checkpoint.

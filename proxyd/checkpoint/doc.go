@@ -12,7 +12,7 @@
 //	run_state.go      the states of a run, and which may follow which
 //	calls.go          the calls between nodes, and the function of each
 //	incremental.go    what a checkpoint takes over of the previous one
-//	restore.go        a restore from top to bottom
+//	restore_steps.go  a restore from top to bottom; restore.go is one program and one node of it
 //	verdict.go        what a SIGTERM of Slurm means
 //	records           a package: what is written down about a job
 //	steps             a package: the sruns of a capsule, and the layout of their steps
@@ -66,7 +66,7 @@
 // A lock is taken before the locks below it:
 //
 //	job.capsulesMu        held while capsules are made or removed
-//	job.completeMu        held while a restored job is released into running
+//	restore.mu            held while the leader takes steps of a restore
 //	participant.mu        held while this node joins or leaves a checkpoint
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   ├─ run.mu          the run, and where it stands

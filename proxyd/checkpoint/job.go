@@ -32,15 +32,14 @@ type job struct {
 	id  uint32
 	log *slog.Logger
 
-	// capsulesMu is held while capsules are made or removed, completeMu while a restored job is
-	// released into running; both are taken before mu. mu protects the fields below, and is never
+	// capsulesMu is held while capsules are made or removed, and is taken before mu. mu protects the fields below, and is never
 	// held during a call that waits.
 	capsulesMu sync.Mutex
-	completeMu sync.Mutex
 
 	run         run
 	termination termination
 	part        participant
+	restore     restore
 
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
@@ -53,7 +52,7 @@ type job struct {
 
 func newJob(c *Conductor, id uint32) *job {
 	j := &job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}
-	j.part.j = j
+	j.part.j, j.restore.j = j, j
 	return j
 }
 

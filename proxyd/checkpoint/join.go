@@ -220,7 +220,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		return nodesocket.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
 	}
 	if program == records.BatchProgram && point != nil {
-		if err := j.makeCapsulesEverywhere(ctx); err != nil {
+		if _, err := j.restore.lead(ctx, snap, scriptStarts); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
 				return nodesocket.Place{}, err

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
@@ -266,31 +264,9 @@ func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.P
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), peers)
 }
 
-// makeCapsulesEverywhere makes every capsule of the checkpoint on its node of this run, before
-// the first program is restored, so that an error is found early. Caller holds j.capsulesMu, on
-// the leader.
-func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
-	snap := j.run.snapshot()
-	point, where, run := snap.point, snap.placement, snap.number
-	j.log.Debug("phase begins", "phase", callMakeCapsules)
-	g, ctx := errgroup.WithContext(ctx)
-	asked := map[string]bool{}
-	for _, m := range point.meta.Capsules {
-		node := where.NodeOf(m.Index)
-		if node == j.c.Node || asked[node] {
-			continue
-		}
-		asked[node] = true
-		g.Go(func() error {
-			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, makeCapsulesRequest{point.id.Number, run, where.Today}, nil)
-		})
-	}
-	g.Go(func() error { return j.makeCapsulesHere(ctx) })
-	return g.Wait()
-}
-
 // makeCapsulesHere makes the capsules of this node. Caller holds j.capsulesMu.
-func (j *job) makeCapsulesHere(ctx context.Context) error {
+func (r *restore) makeCapsulesHere(ctx context.Context) error {
+	j := r.j
 	snap := j.run.snapshot()
 	point, where := snap.point, snap.placement
 	for _, m := range point.meta.Capsules {
@@ -312,7 +288,8 @@ type makeCapsulesRequest struct {
 }
 
 // makeCapsulesForLeader carries out callMakeCapsules on a node that does not lead.
-func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
+func (r *restore) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
+	j := r.j
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	rec, err := j.c.records.Load(j.id)
@@ -332,7 +309,7 @@ func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) 
 		return err
 	}
 	j.beginRun(rec, b.Run, b.Today, point)
-	return j.makeCapsulesHere(ctx)
+	return r.makeCapsulesHere(ctx)
 }
 
 // capsuleHosts returns the capsules' /etc/hosts, in which the names of the job's nodes stand for

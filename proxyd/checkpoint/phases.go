@@ -78,9 +78,9 @@ const (
 	callAwaitDecision     = "leave" // a node on which Slurm has ended the job asks whether its capsules are still needed
 )
 
-// restoreStep is logged when a node restores a program whose task has come. No node calls
-// another for it.
-const restoreStep = "restore"
+// stepProgram is logged when a node restores a program whose task has come. No node calls another
+// for it.
+const stepProgram = "restore"
 
 // takeCheckpoint carries out all phases. After a failure the job is as before. The error names
 // the job, the checkpoint and the phase, and includes the errors of the undoing.

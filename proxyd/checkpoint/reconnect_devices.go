@@ -22,7 +22,8 @@ type reconnectRequest struct {
 }
 
 // reconnectHere carries out callReconnectDevices on this node.
-func (j *job) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
+func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
+	j := r.j
 	at := map[int]string{}
 	for _, lc := range j.localCapsules() {
 		if lc.devices == nil {
@@ -52,27 +53,29 @@ func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 }
 
 // reconnectDevices connects the stopped device servers of a restored job with each other.
-func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where records.Placement) error {
-	if !slices.ContainsFunc(point.meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
-		return nil
+func (r *restore) reconnectDevices(ctx context.Context, snap runSnapshot) (bool, error) {
+	if !slices.ContainsFunc(snap.point.meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
+		return true, nil
 	}
-	peers, err := j.reconnectOnNodes(ctx, point, where, reconnectRequest{})
+	nodes := snap.point.nodes(snap.placement)
+	peers, err := r.reconnectOnNodes(ctx, nodes, reconnectRequest{})
 	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
-		_, err = j.reconnectOnNodes(ctx, point, where, reconnectRequest{peers})
+		_, err = r.reconnectOnNodes(ctx, nodes, reconnectRequest{peers})
 	}
 	if err != nil {
-		return fmt.Errorf("connect the device servers: %w", err)
+		return false, fmt.Errorf("connect the device servers: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // reconnectOnNodes calls all nodes in parallel, and merges their addresses.
-func (j *job) reconnectOnNodes(ctx context.Context, point *resumePoint, where records.Placement, b reconnectRequest) (map[int]string, error) {
+func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b reconnectRequest) (map[int]string, error) {
+	j := r.j
 	var mu sync.Mutex
 	all := map[int]string{}
 	g, ctx := errgroup.WithContext(ctx)
-	for node := range point.nodes(where) {
+	for node := range nodes {
 		g.Go(func() error {
 			var at map[int]string
 			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callReconnectDevices, b, &at)

@@ -195,10 +195,10 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 		c.startBackground(func(ctx context.Context) { j.part.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
-	if j.isNetworkLocked() {
+	if j.restore.isNetworkLocked() {
 		// Programs that are not restored yet are restored when their wardens' events come. If all
 		// are restored, the predecessor may have died before it reported that.
-		c.startBackground(j.reportRestoredByPredecessor)
+		c.startBackground(j.restore.reportAfterRestart)
 	}
 	s, err := c.Slurm.Show(ctx, jobName(j.id))
 	run := j.run.snapshot().number

@@ -23,44 +23,33 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// The order of a restore:
-//
-//	leader                                         every node
-//	──────                                         ──────────
-//	the batch step's task asks for its place (join.go)
-//	all capsules are made on their nodes  ───────► files put back, network locked (make_capsules.go)
-//	the batch script is restored and runs on
-//	its sing-sruns ask again: the sruns start (sruns.go)
-//	                                               each task waits, and is restored
-//	                                         ◄───  nodeRestored: all programs here are restored
-//	asks all nodes for unrestored programs ──────►
-//	none: unlock the network             ────────► the job runs on
-
 // restoreWaiting restores a program whose warden waits.
 func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 	j := lc.j
 	began := time.Now()
-	j.log.Debug("phase begins", "phase", restoreStep, "program", program)
+	j.log.Debug("phase begins", "phase", stepProgram, "program", program)
 	err := lc.restoreProgram(ctx, program)
 	if err == nil {
 		j.log.Info("program restored", "capsule", lc.index, "program", program, "took", time.Since(began))
-		err = j.reportRestored(ctx)
+		err = j.restore.reportRestored(ctx)
 	}
 	if err != nil {
-		j.restoreFailed(ctx, fmt.Errorf("restore program %s on %s: %w", program, j.c.Node, err))
+		j.restore.fail(ctx, fmt.Errorf("restore program %s on %s: %w", program, j.c.Node, err))
 	}
 }
 
-// reportRestoredByPredecessor tells the leader that all programs of this node are restored, if
+// reportAfterRestart tells the leader that all programs of this node are restored, if
 // this daemon's predecessor died before it could do so.
-func (j *job) reportRestoredByPredecessor(ctx context.Context) {
-	if err := j.reportRestored(ctx); err != nil {
-		j.restoreFailed(ctx, fmt.Errorf("restore on %s: %w", j.c.Node, err))
+func (r *restore) reportAfterRestart(ctx context.Context) {
+	j := r.j
+	if err := r.reportRestored(ctx); err != nil {
+		r.fail(ctx, fmt.Errorf("restore on %s: %w", j.c.Node, err))
 	}
 }
 
-// restoreFailed gives the run up, unless the daemon, the capsule or the run is ending anyway.
-func (j *job) restoreFailed(ctx context.Context, err error) {
+// fail gives the run up, unless the daemon, the capsule or the run is ending anyway.
+func (r *restore) fail(ctx context.Context, err error) {
+	j := r.j
 	if ctx.Err() != nil || errors.Is(err, capsule.ErrStale) {
 		return
 	}
@@ -143,7 +132,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	}
 	if program == records.BatchProgram {
 		lc.saveRunEnv()
-		j.c.startBackground(j.awaitSteps)
+		j.c.startBackground(j.restore.awaitSteps)
 	}
 	if err := lc.unlinkAfterLast(program); err != nil {
 		return err
@@ -216,7 +205,8 @@ func programCgroup(ctx context.Context, c *capsule.Capsule, program string) (str
 const stepsDeadline = 10 * time.Minute
 
 // awaitSteps gives the run up if the tasks of its steps do not come back in time.
-func (j *job) awaitSteps(ctx context.Context) {
+func (r *restore) awaitSteps(ctx context.Context) {
+	j := r.j
 	snap := j.run.snapshot()
 	point, run := snap.point, snap.number
 	select {
@@ -224,7 +214,7 @@ func (j *job) awaitSteps(ctx context.Context) {
 		return
 	case <-time.After(stepsDeadline):
 	}
-	left, err := j.unrestoredPrograms(ctx, point)
+	left, err := r.unrestoredPrograms(ctx, point)
 	now := j.run.snapshot()
 	if err != nil || len(left) == 0 || now.point != point || now.number != run {
 		return
@@ -236,8 +226,9 @@ func (j *job) awaitSteps(ctx context.Context) {
 }
 
 // reportRestored tells the leader when all programs of this node are restored.
-func (j *job) reportRestored(ctx context.Context) error {
-	left, err := j.unrestoredHere(ctx, store.ID{}, empty{})
+func (r *restore) reportRestored(ctx context.Context) error {
+	j := r.j
+	left, err := r.unrestoredHere(ctx, store.ID{}, empty{})
 	if err != nil || len(left) > 0 {
 		return err
 	}
@@ -246,7 +237,8 @@ func (j *job) reportRestored(ctx context.Context) error {
 
 // unrestoredHere returns the programs of this node that are not restored yet, including those of
 // capsules that are not made yet.
-func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
+func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
+	j := r.j
 	snap := j.run.snapshot()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -268,68 +260,6 @@ func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error)
 	return left, nil
 }
 
-// nodeRestored is called on the leader when a node has restored all its programs. After the last
-// node, the network is unlocked: earlier packets would reach programs that are not restored yet,
-// and the kernel would answer with a reset.
-func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
-	snap := j.run.snapshot()
-	point, where := snap.point, snap.placement
-	if point == nil {
-		return empty{}, nil
-	}
-	if opened, err := j.completeRestore(ctx, point, where); err != nil || !opened {
-		return empty{}, err
-	}
-	j.log.Info("job restored", "checkpoint", point.id.Number)
-	j.addEvent(records.EventRestored, where.Today, fmt.Sprintf("from checkpoint %d", point.id.Number)+point.lostWork)
-	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", point.id.Number, joinNames(where.Today)) + point.lostWork + point.lostNewer)
-	return empty{}, nil
-}
-
-// completeRestore lets the job run on if all programs are restored, and tells whether this call
-// did so: two nodes may report at the same time.
-func (j *job) completeRestore(ctx context.Context, point *resumePoint, where records.Placement) (bool, error) {
-	j.completeMu.Lock()
-	defer j.completeMu.Unlock()
-	if now := j.run.snapshot(); now.was(runRunning) || now.point != point {
-		return false, nil
-	}
-	if left, err := j.unrestoredPrograms(ctx, point); err != nil || len(left) > 0 {
-		return false, err
-	}
-	if err := j.reconnectDevices(ctx, point, where); err != nil {
-		return false, err
-	}
-	j.log.Debug("phase begins", "phase", callUnlock)
-	g, gctx := errgroup.WithContext(ctx)
-	for node := range point.nodes(where) {
-		if node != j.c.Node {
-			g.Go(func() error {
-				return j.c.callNodeRetrying(gctx, restoreCallTimeout, node, j.id, callUnlock, empty{}, nil)
-			})
-		}
-	}
-	if err := g.Wait(); err != nil {
-		return false, err
-	}
-	// This node's own network last: a successor of this daemon recognizes by a locked network
-	// that the restore is not complete.
-	if _, err := j.unlockHere(ctx, store.ID{}, empty{}); err != nil {
-		return false, err
-	}
-	return true, j.markRestored()
-}
-
-// markRestored notes that all programs are restored, and resets the count of unrestored runs.
-func (j *job) markRestored() error {
-	j.setState(runRunning)
-	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool {
-		changed := rec.UnrestoredRuns != 0
-		rec.UnrestoredRuns = 0
-		return changed
-	})
-}
-
 // nodes returns the nodes of this run that have capsules of the checkpoint.
 func (p *resumePoint) nodes(where records.Placement) map[string]bool {
 	nodes := map[string]bool{}
@@ -340,7 +270,8 @@ func (p *resumePoint) nodes(where records.Placement) map[string]bool {
 }
 
 // unrestoredPrograms asks all nodes for the programs that are not restored yet.
-func (j *job) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
+func (r *restore) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
+	j := r.j
 	where := j.run.snapshot().placement
 	var mu sync.Mutex
 	var left []string
@@ -360,7 +291,8 @@ func (j *job) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]str
 
 // isNetworkLocked tells whether the network of a capsule on this node is locked until the restore
 // is complete.
-func (j *job) isNetworkLocked() bool {
+func (r *restore) isNetworkLocked() bool {
+	j := r.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, lc := range j.capsules {
@@ -373,7 +305,8 @@ func (j *job) isNetworkLocked() bool {
 
 // unlockHere unlocks the network of this node's capsules and lets their devices work. It may be
 // called twice.
-func (j *job) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+	j := r.j
 	if j.isGivenUp() {
 		return empty{}, errGivenUp
 	}

@@ -132,7 +132,7 @@ func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 	if tasks, err := point.meta.StepTasks(key); err == nil && len(tasks) == 0 {
 		return false // a step of this run
 	}
-	left, err := j.unrestoredPrograms(ctx, point)
+	left, err := j.restore.unrestoredPrograms(ctx, point)
 	return err != nil || slices.ContainsFunc(left, func(program string) bool {
 		of, _, ok := records.ParseTaskName(program)
 		return ok && of == key

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// restoreStep is a step of a restore, which the leader takes for all nodes of the job. do returns
+// false if programs are still to be restored: the next report of a node continues the restore. The
+// steps have no deadlines of their own: a node that does not answer fails its call, and awaitSteps
+// bounds the wait for tasks.
+type restoreStep struct {
+	name  string
+	event restoreEvent // starts the step
+	do    func(*restore, context.Context, runSnapshot) (bool, error)
+}
+
+// restoreEvent is what makes the leader take the next steps.
+type restoreEvent int
+
+const (
+	scriptStarts restoreEvent = iota // the task of the batch script asks for its place (join.go)
+	nodeReports                      // all programs of a node are restored
+)
+
+// restoreSteps lists the steps of a restore in order:
+//
+//	leader                                         every node
+//	──────                                         ──────────
+//	the batch step's task asks for its place (join.go)
+//	make the capsules on their nodes     ───────►  files put back, network locked (make_capsules.go)
+//	                                               the batch script is restored (restore.go), on the leader's node
+//	its sing-sruns ask again: the sruns start (sruns.go)
+//	                                               each task waits, and is restored (restore.go)
+//	                                         ◄───  nodeRestored: all programs here are restored
+//	ask for programs to restore          ───────►
+//	none is left: connect the devices    ───────►  (reconnect_devices.go)
+//	unlock the network                   ───────►  the job runs on
+//	note that the run is restored
+//
+// Programs run already while others are restored, but no packet leaves a capsule before the
+// network is unlocked: it would reach a program that is not restored yet, and the kernel would
+// answer with a reset. After an error the run is given up (hold.go), and the checkpoint stays.
+var restoreSteps = []restoreStep{
+	{callMakeCapsules, scriptStarts, (*restore).makeCapsules},
+	{callUnrestored, nodeReports, (*restore).checkPrograms},
+	{callReconnectDevices, nodeReports, (*restore).reconnectDevices},
+	{callUnlock, nodeReports, (*restore).unlockNodes},
+	{stepComplete, nodeReports, (*restore).complete},
+}
+
+// stepComplete is the name of the last step, for which no node is called.
+const stepComplete = "complete"
+
+// restore restores a job: on the leader the steps, on every node what the leader asks for. It is
+// safe for concurrent use. Its lock is taken after job.capsulesMu and before all others.
+type restore struct {
+	j *job
+
+	mu sync.Mutex // held while the leader takes steps: two nodes may report at the same time
+}
+
+// lead takes the steps of an event, unless the run of snap is restored already or another run has
+// begun. It returns true if all of these steps were taken by this call.
+func (r *restore) lead(ctx context.Context, snap runSnapshot, event restoreEvent) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.j.run.snapshot(); now.was(runRunning) || now.point != snap.point {
+		return false, nil
+	}
+	for _, s := range restoreSteps {
+		if s.event != event {
+			continue
+		}
+		r.j.log.Debug("phase begins", "phase", s.name)
+		if whole, err := s.do(r, ctx, snap); err != nil || !whole {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// callNodes calls the given nodes in parallel. The first error cancels the other calls.
+func (r *restore) callNodes(ctx context.Context, nodes map[string]bool, call string, body any) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for node := range nodes {
+		g.Go(func() error {
+			return r.j.c.callNodeRetrying(ctx, restoreCallTimeout, node, r.j.id, call, body, nil)
+		})
+	}
+	return g.Wait()
+}
+
+// makeCapsules makes every capsule of the checkpoint on its node of this run, before the first
+// program is restored, so that an error is found early. Caller holds j.capsulesMu.
+func (r *restore) makeCapsules(ctx context.Context, snap runSnapshot) (bool, error) {
+	others := snap.point.nodes(snap.placement)
+	delete(others, r.j.c.Node)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return r.callNodes(ctx, others, callMakeCapsules, makeCapsulesRequest{snap.point.id.Number, snap.number, snap.placement.Today})
+	})
+	g.Go(func() error { return r.makeCapsulesHere(ctx) })
+	return true, g.Wait()
+}
+
+// checkPrograms tells whether all programs of all nodes are restored.
+func (r *restore) checkPrograms(ctx context.Context, snap runSnapshot) (bool, error) {
+	left, err := r.unrestoredPrograms(ctx, snap.point)
+	return len(left) == 0, err
+}
+
+// unlockNodes lets the job run on. The leader's own network is the last: a successor of this daemon
+// recognizes by a locked network that the restore is not complete.
+func (r *restore) unlockNodes(ctx context.Context, snap runSnapshot) (bool, error) {
+	others := snap.point.nodes(snap.placement)
+	delete(others, r.j.c.Node)
+	err := r.callNodes(ctx, others, callUnlock, empty{})
+	if err == nil {
+		_, err = r.unlockHere(ctx, store.ID{}, empty{})
+	}
+	return err == nil, err
+}
+
+// complete notes that all programs are restored, and resets the count of unrestored runs.
+func (r *restore) complete(context.Context, runSnapshot) (bool, error) {
+	r.j.setState(runRunning)
+	err := r.j.run.changeRecord(r.j.c.records.Save, func(rec *records.Record) bool {
+		changed := rec.UnrestoredRuns != 0
+		rec.UnrestoredRuns = 0
+		return changed
+	})
+	return err == nil, err
+}
+
+// nodeRestored is called on the leader when a node has restored all its programs. After the last
+// step the user is told.
+func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+	j, snap := r.j, r.j.run.snapshot()
+	if snap.point == nil {
+		return empty{}, nil
+	}
+	if whole, err := r.lead(ctx, snap, nodeReports); err != nil || !whole {
+		return empty{}, err
+	}
+	j.log.Info("job restored", "checkpoint", snap.point.id.Number)
+	j.addEvent(records.EventRestored, snap.placement.Today, fmt.Sprintf("from checkpoint %d", snap.point.id.Number)+snap.point.lostWork)
+	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.point.id.Number, joinNames(snap.placement.Today)) + snap.point.lostWork + snap.point.lostNewer)
+	return empty{}, nil
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// TestRestoreSteps: the list has the steps of each event in order, and ends with the run restored.
+func TestRestoreSteps(t *testing.T) {
+	var names []string
+	for i, s := range restoreSteps {
+		names = append(names, s.name)
+		if i > 0 && s.event < restoreSteps[i-1].event {
+			t.Errorf("step %s comes after a step of a later event", s.name)
+		}
+	}
+	if want := []string{callMakeCapsules, callUnrestored, callReconnectDevices, callUnlock, stepComplete}; !slices.Equal(names, want) {
+		t.Errorf("steps %q, want %q", names, want)
+	}
+}
+
+// TestLeadRestore: an event takes its own steps, in order, up to one that is not complete or fails.
+func TestLeadRestore(t *testing.T) {
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name  string
+		event restoreEvent
+		stops string // step that is not complete
+		fails string
+		want  []string
+		whole bool
+	}{
+		{"the script starts", scriptStarts, "", "", []string{"make"}, true},
+		{"a node reports", nodeReports, "", "", []string{"look", "unlock", "note"}, true},
+		{"a node reports too early", nodeReports, "look", "", []string{"look"}, false},
+		{"a step fails", nodeReports, "", "unlock", []string{"look", "unlock"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := restoreSteps
+			defer func() { restoreSteps = before }()
+			var took []string
+			restoreSteps = nil
+			for name, event := range map[string]restoreEvent{"make": scriptStarts, "look": nodeReports, "unlock": nodeReports, "note": nodeReports} {
+				restoreSteps = append(restoreSteps, restoreStep{name, event, func(*restore, context.Context, runSnapshot) (bool, error) {
+					took = append(took, name)
+					if name == tt.fails {
+						return false, broken
+					}
+					return name != tt.stops, nil
+				}})
+			}
+			slices.SortFunc(restoreSteps, func(a, b restoreStep) int {
+				order := []string{"make", "look", "unlock", "note"}
+				return slices.Index(order, a.name) - slices.Index(order, b.name)
+			})
+			j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
+			j.run.begin(recordOf(7), 1, []string{"n1"}, &resumePoint{})
+			whole, err := j.restore.lead(t.Context(), j.run.snapshot(), tt.event)
+			if whole != tt.whole || (err != nil) != (tt.fails != "") || !slices.Equal(took, tt.want) {
+				t.Errorf("whole %v, error %v, steps %q, want %q", whole, err, took, tt.want)
+			}
+			took = nil
+			j.setState(runRunning)
+			if whole, err := j.restore.lead(t.Context(), j.run.snapshot(), tt.event); whole || err != nil || took != nil {
+				t.Errorf("a run that is restored: whole %v, error %v, steps %q", whole, err, took)
+			}
+		})
+	}
+}
+
+// TestRestoreOfEarlierRun: a report that was sent to an earlier run changes nothing.
+func TestRestoreOfEarlierRun(t *testing.T) {
+	j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
+	j.run.begin(recordOf(7), 1, []string{"n1"}, &resumePoint{})
+	earlier := j.run.snapshot()
+	j.run.now.point = nil // there is no reader that begin could close
+	j.run.begin(recordOf(7), 2, []string{"n1"}, &resumePoint{})
+	if whole, err := j.restore.lead(t.Context(), earlier, nodeReports); whole || err != nil || j.run.snapshot().was(runRunning) {
+		t.Errorf("whole %v, error %v, state %s", whole, err, j.run.snapshot().state)
+	}
+}
