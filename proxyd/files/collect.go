@@ -51,8 +51,8 @@ func (w *worker) recordState() error {
 	return w.p.sendJSON(frameResult, c.out)
 }
 
-// chooseStreams decides which streams of the last State to refer to: of one that is not
-// used by half any more, the rest is saved anew, so that old ones can go.
+// chooseStreams decides which streams of the last State to refer to: where less than half of a
+// stream is still used, that part is saved anew, so that old streams can be deleted.
 func (c *collector) chooseStreams() {
 	used := map[string]int64{}
 	c.earlier = map[[2]uint64]*File{}
@@ -70,7 +70,7 @@ func (c *collector) chooseStreams() {
 	}
 }
 
-// recordPath records one path.
+// recordPath records what is at a path.
 func (c *collector) recordPath(p string, t *tree) error {
 	if belowAny(p, c.skip) {
 		return nil
@@ -83,7 +83,7 @@ func (c *collector) recordPath(p string, t *tree) error {
 	}
 	if err != nil {
 		c.addProblem(p, "not recorded: "+err.Error())
-		return nil //nolint:nilerr // it is told in a note
+		return nil //nolint:nilerr // the State has a note about the path
 	}
 	id := [2]uint64{st.Dev, st.Ino}
 	if c.logs[id] {
@@ -123,8 +123,8 @@ func (c *collector) recordPath(p string, t *tree) error {
 	return err
 }
 
-// onlyLinked says whether a path is nothing but another name for a file which the job
-// has not written: a data set that it has linked somewhere is not saved.
+// onlyLinked says whether a path is nothing but another name for a file which the job has not
+// written: a data set that the job has linked somewhere is not saved.
 func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	if n.link == "" || n.wrote && !n.made || n.grew {
 		return false
@@ -150,9 +150,9 @@ func (c *collector) recordContent(p string, f *File, n *node) error {
 	defer file.Close()
 	from := int64(0)
 	if old != nil && n.grew && !f.Wrote && !old.Wrote && old.Size <= f.Size && c.canKeep(old.Data) {
-		// Nobody can have changed what was there, so it is not read: not by a descriptor
-		// that was open at the last cut either, for then it would be Wrote. The last
-		// segment grows until it is whole.
+		// No program can have changed what was there, so that content is not read: not by a
+		// descriptor that was open at the last cut either, for then the file would be Wrote. The
+		// last segment grows until it is whole.
 		from = old.Size / maxSegment * maxSegment
 		for _, g := range old.Data {
 			if g.At+g.Size <= from {
@@ -184,8 +184,8 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 		if err != nil {
 			data = from // a file system that does not tell
 		}
-		// A segment begins at a multiple of its size, whatever the extents are: so it is
-		// found again.
+		// A segment begins at a multiple of its size, whatever the extents are, so that the same
+		// content has the same segments again.
 		from = data / maxSegment * maxSegment
 		size := min(maxSegment, f.Size-from)
 		n, err := readFull(fd, c.buf[:size], from)
@@ -196,7 +196,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 			return err
 		}
 		if int64(n) < size {
-			f.Size = from + int64(n) // somebody else has made it shorter
+			f.Size = from + int64(n) // another process has made the file shorter
 			return nil
 		}
 		from += maxSegment
@@ -204,7 +204,7 @@ func (c *collector) recordExtents(file *os.File, from int64, f *File, known map[
 	return nil
 }
 
-// takeSegment takes one into f, and sends it if it is new. Zeros need no place.
+// takeSegment takes a segment into f, and sends a new segment. Zeros need no place.
 func (c *collector) takeSegment(b []byte, at int64, f *File, known map[int64]Segment) error {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]

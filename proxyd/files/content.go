@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeError is one that no file is to blame for.
+// pipeError is an error that no file is to blame for.
 type pipeError struct{ error }
 
 func hashOf(b []byte) Hash { return blake3.Sum256(b) }
 
-// openFile opens a regular file that was just looked at, and only that one. A fifo or a
-// device that has come in its place neither blocks nor stays open.
+// openFile opens the regular file that was just looked at, and no other file. A fifo or a device
+// that has come in its place neither blocks nor stays open.
 func openFile(p string, flags int, want *File) (*os.File, error) {
 	fd, err := unix.Open(p, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) {
@@ -35,14 +35,15 @@ func openFile(p string, flags int, want *File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p), nil
 }
 
-// openAnyway opens a file whose mode does not let its own owner: he could change that.
+// openAnyway opens a file whose mode does not let its own owner open the file: the owner could
+// change the mode.
 func openAnyway(p string, flags int, want *File) (int, error) {
 	need := uint32(0o400)
 	if flags&unix.O_ACCMODE != unix.O_RDONLY {
 		need = 0o600
 	}
 	if want.Mode&need == need {
-		return -1, unix.EACCES // it is a folder's mode, or an owner's
+		return -1, unix.EACCES // a folder's mode, or an owner, forbids this
 	}
 	if err := unix.Chmod(p, want.Mode|need); err != nil {
 		return -1, err

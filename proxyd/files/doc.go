@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package files puts what a job does to files back to a cut: it keeps the list of the
-// files that the job touches, records what they are, and makes them that again.
+// files that the job touches, records their state, and restores that state.
 //
 // # The order of events
 //
-// One capsule, on whatever node it is; the log is on a shared folder.
+// Of a single capsule, on any node; the log is on a shared folder.
 //
 //	start        CreateJournal, OpenJournal, Journal.Run, Watch; programs run with the shim
 //	checkpoint   programs are frozen
@@ -23,61 +23,62 @@
 // # The list
 //
 // All processes of a capsule append to one list, a mapping (libsingshim/shim/list.h,
-// record.go). It is as long as it ever gets from the beginning: CRIU maps it again in a
+// record.go). The mapping has its full length from the beginning: CRIU maps it again in a
 // restored process, and wants the same length. What does not fit goes to a second file.
-// A Journal brings both into the log, every so often, and before anybody looks. The user
-// can write anything into the list; it is read as hostile input and can only say to what
-// paths he, with his own rights, did something.
+// A Journal brings both into the log periodically, and before the log is read. The user
+// can write anything into the list; it is read as hostile input and can only say to which
+// paths the user, with the user's own rights, did something.
 //
-// A process records a path once between two cuts. What it forgets when a name goes away,
-// and tells others to forget, keeps the last word about each path right; note.c has it.
+// A process records a path once between two cuts. When a name goes away, the process forgets that
+// it has recorded the path, and tells the other processes; so the last record of each path is
+// right. note.c explains how.
 //
 // # Rights
 //
 // Nothing in the list or in a State is done with root's rights. Record and PutBack start
 // a helper, this program with Arg, that enters the capsule's mount namespace and becomes
-// the user. It cannot be traced by him. Its answers are bounded and checked as what they
-// are: a user's.
+// the user. The user cannot trace the helper. Its answers are bounded and checked as those of a
+// user.
 //
 // # What belongs to whom
 //
 // PutBack changes what is in the State, and removes what the job is known to have made
-// after the cut. A file is taken for somebody else's, left alone and noted, when
+// after the cut. A file is taken for another user's, left alone and noted, when
 //
 //   - it belongs to another user, or
 //   - another inode is at its path, on the same file system, and the journal does not
-//     have it that the job did something to the path or a folder above it.
+//     say that the job did something to the path or to a folder above.
 //
-// On another file system (the job has moved, and the folder is not a shared one) inodes
+// On another file system (the job has moved, and the folder is not shared) inodes
 // say nothing; what the user owns is then put back.
 //
-// A file is changed in place: truncated, and overwritten where its segments differ. It is
-// not written anew and renamed: other names of it, and processes that are about to be
-// restored with it open, have to see the same file.
+// A file is changed in place: truncated, and overwritten where its segments differ. The file is
+// not written anew and renamed: other names of the file, and processes that are about to be
+// restored with the file open, have to see the same file.
 //
 // Names go first (undo.go): what the job renamed, exchanged and made after the cut is
-// taken back, latest first, so that folders whose content nobody knows are where they
+// taken back, latest first, so that folders whose content is not recorded are where they
 // were. Then the State is gone through. So what was only moved costs nothing.
 //
 // # Locks
 //
-// Journal.mu, alone. All else belongs to one goroutine.
+// Journal.mu, alone. All else belongs to a single goroutine.
 //
 // # Limits
 //
 //   - What a file was that the job changed for the first time after the cut is not known,
-//     unless it only appended. It is left alone and noted.
+//     unless the job only appended. The file is left alone and noted.
 //   - Owners are not put back, nor are extended attributes outside the private folders,
 //     nor modes and times of files that the job only did chmod, chown or utimes to.
-//   - A working directory that somebody else renames goes on under its old name in the
-//     records of processes that stay in it; so does one that a thread has for itself.
+//   - A working directory that another process renames keeps its old name in the records of
+//     processes that stay in that directory; so does a directory that a thread has for itself.
 //   - A program that bypasses the shim is seen to write, not to remove, rename or make
-//     folders (Watch), and set-id programs as little. What it wrote and renamed within a
-//     folder is found again. What it renamed after the cut without writing is there under
-//     both names, an empty folder that it made stays. Anything by io_uring is unseen but for
-//     what is open at the cut.
-//   - What the kernel has to open to tell of it, and root may not (NFS with root_squash), is
-//     lost, and said to be.
+//     folders (Watch), and set-id programs as little. A file that such a program wrote and
+//     renamed within a folder is found again. A file that it renamed after the cut without writing
+//     is there under both names, and an empty folder that it made stays. Anything by io_uring is
+//     unseen but for what is open at the cut.
+//   - A file that the kernel has to open for a report, and that root may not open (NFS with
+//     root_squash), is lost; the journal says so.
 //   - A program built with the address sanitizer does not start with anything in
 //     LD_PRELOAD before its run-time library, unless ASAN_OPTIONS has
 //     verify_asan_link_order=0.

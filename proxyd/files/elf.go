@@ -12,14 +12,14 @@ import (
 
 const maxELFPart = 64 << 10
 
-// bypassesShim says whether a program, when executed, does not go through the shim: it is
-// linked statically, by Go, for another libc or another word size. A user has made it: no
-// more than a few fixed sizes are read.
+// bypassesShim says whether a program, when executed, does not go through the shim: the program
+// is linked statically, by Go, for another libc or another word size. A user has made the file:
+// no more than a few fixed sizes are read.
 func bypassesShim(r io.ReaderAt) bool {
 	var h elf.Header64
 	b := make([]byte, binary.Size(h))
 	if _, err := r.ReadAt(b, 0); err != nil || !bytes.HasPrefix(b, []byte(elf.ELFMAG)) {
-		return false // a script, whose interpreter is looked at by itself
+		return false // a script: the interpreter is executed, and looked at, by itself
 	}
 	if elf.Class(b[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(b[elf.EI_DATA]) != elf.ELFDATA2LSB {
 		return true

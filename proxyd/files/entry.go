@@ -23,14 +23,14 @@ const (
 	Exchanged Kind = 'x' // with Other
 	Linked    Kind = 'l' // a hard link to Other
 	Symlinked Kind = 's' // a symbolic link, made
-	Closed    Kind = 'f' // the kernel saw it open for writing, or closed after that; ID is its identity
+	Closed    Kind = 'f' // the kernel saw the file open for writing, or closed after that; ID is its identity
 	Unsure    Kind = '?' // something of the above was about to happen
 )
 
-// Entry is one thing that the job did to one path.
+// Entry is a change that the job made to a path.
 type Entry struct {
 	Kind  Kind
-	Path  string // absolute, as the job said it: not resolved, not cleaned
+	Path  string // absolute, as the job wrote the path: not resolved, not cleaned
 	Other string // Renamed, Replaced, Exchanged, Linked: the other path
 	Size  int64  // Appended: the length before, -1 if that is not known
 	ID    uint64 // Closed: of the file, see identity
@@ -38,9 +38,9 @@ type Entry struct {
 
 // Touched is what a job did in some span of time.
 type Touched struct {
-	Entries []Entry // in the order in which it was done
+	Entries []Entry // in the order of the changes
 	Lost    bool    // the list is not complete
-	Until   Mark    // where it ends
+	Until   Mark    // where the list ends
 }
 
 // Limits on what a list may say. Paths longer than the kernel's cannot exist.
@@ -49,11 +49,11 @@ const (
 	maxEntries = 1_000_000
 )
 
-// travelling are the folders whose content is not recorded: they are the capsule's own
-// and go with it whole, or they are no files at all.
+// travelling are the folders whose content is not recorded: they are the capsule's own and are
+// packed whole, or they hold no files at all.
 var travelling = []string{"/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run/singularity-slurm"}
 
-// isBelow says whether p is dir or in it. Both are clean.
+// isBelow says whether p is dir or is in dir. Both are clean.
 func isBelow(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
@@ -86,6 +86,6 @@ func (e Entry) isValid() bool {
 	return false
 }
 
-// cleanPath cleans a path without looking at the file system. With ".." behind a symbolic
-// link the result is another file, so the folder is resolved first where it exists.
+// cleanPath cleans a path without looking at the file system. With ".." behind a symbolic link
+// the result is another file, so resolvePath resolves folders that exist first.
 func cleanPath(p string) string { return path.Clean(p) }

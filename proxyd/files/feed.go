@@ -28,7 +28,7 @@ func (h *helper) feedWanted(wants []want, l Loader) error {
 	return nil
 }
 
-// feeder has one stream open at a time.
+// feeder has at most a single stream open at a time.
 type feeder struct {
 	l    Loader
 	name string

@@ -14,9 +14,9 @@ import (
 
 const identityMask = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BTIME
 
-// fileIdentity tells a file from all others of its folder, also from those that were there
-// before: an inode is soon given to the next file, but not with the same time of birth.
-// Where a file system has no such time, it is the inode's alone.
+// fileIdentity tells a file from all files that are or were in its folder: an inode is soon given
+// to the next file, but not with the same time of birth. Where a file system has no such time,
+// the identity is the inode's alone.
 func fileIdentity(st *unix.Statx_t) uint64 {
 	h := fnv.New64a()
 	b := binary.LittleEndian.AppendUint64(nil, st.Ino)
@@ -37,8 +37,8 @@ func identityAt(p string) uint64 {
 }
 
 // followRenamed adds to the entries where a file is now that the kernel saw under another name:
-// of a program that bypasses the shim it is known what it writes, not what it renames.
-// The new name is looked for in the same folder.
+// of a program that bypasses the shim the journal knows what the program writes, not what the
+// program renames. The new name is looked for in the same folder.
 func (w *worker) followRenamed() {
 	folders := map[string]map[uint64]string{}
 	var found []Entry

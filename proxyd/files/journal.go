@@ -18,25 +18,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in a journal's folder. The shim is told the path of ListName as the capsule sees
-// it, by the environment variable Env.
+// Names in a journal's folder. The environment variable Env tells the shim the path of ListName
+// as the capsule sees that path.
 const (
 	ListName = "list"
 	moreName = "list.more"
 	Env      = "SINGULARITY_SLURM_FILES"
 )
 
-// Limits of what is taken from a user who fills his lists.
+// Limits of what is taken from a user who fills the lists.
 const (
 	maxMore    = 64 << 20
 	maxLog     = 256 << 20
 	maxPending = 64
 )
 
-// CreateJournal makes an empty list in dir, which the programs of uid can write to, for
-// the shims of a capsule's processes. dir is made if missing, root's, and belongs bound
-// into the capsule at a path that never changes in the job's life: restored processes
-// have the list mapped. What was in dir is replaced; no process may be using it.
+// CreateJournal makes an empty list in dir for the shims of a capsule's processes; the programs
+// of uid can write to the list. dir is made if missing, root's, and belongs bound into the
+// capsule at a path that never changes in the job's life: restored processes have the list
+// mapped. What was in dir is replaced; no process may be using the old list.
 func CreateJournal(dir string, uid, gid uint32) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -83,13 +83,13 @@ type Mark int64
 // seen is what is known of a path.
 type seen struct {
 	wrote bool   // not only appended to
-	id    uint64 // of the file, if the kernel saw it last
+	id    uint64 // of the file, if the kernel saw the file last
 }
 
-// Journal is what the job did to files, of one capsule, for the job's life: what the shims
-// of its processes wrote into the list, and what Add adds, in one log. The log outlives
-// the node when it is on a shared folder; then a crash of the node loses what happened
-// since the last Sync. The methods may be called concurrently.
+// Journal is what the job did to files, of a single capsule, for the job's life: what the shims
+// of its processes wrote into the list, and what Add adds, in a single log. The log outlives the
+// node when it is on a shared folder; then a crash of the node loses what happened since the last
+// Sync. The methods may be called concurrently.
 type Journal struct {
 	list, more, log *os.File
 
@@ -102,16 +102,17 @@ type Journal struct {
 	pending map[int64]bool  // places in the list before pos that may still be completed
 	known   map[string]seen // paths since the last Cut
 	told    map[int64]bool  // pending places that the log has as Unsure
-	dirty   bool            // the log was written to since it was made durable
-	losing  bool            // the log has it since the last Cut that something is missing
+	dirty   bool            // the log was written to since the log was made durable
+	losing  bool            // the log says since the last Cut that something is missing
 	past    bool            // a program bypassed the shim, some time
-	missed  bool            // and while it could, nobody watched
+	missed  bool            // a program could bypass the shim while no Watch ran
 	watcher *watcher
 }
 
 // OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
-// missing. Exactly one Journal may be open on a log. After a restart of the caller it
-// goes on where the last one stopped; with a new list, it goes on in the old log.
+// missing. Exactly one Journal may be open on a log. After a restart of the caller the new
+// Journal continues where the last Journal stopped; with a new list, the new Journal continues
+// the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
 	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
 	if err := j.openLists(dir, log); err != nil {
@@ -182,7 +183,7 @@ func (j *Journal) readHead() (listHead, error) {
 	return parseHead(b)
 }
 
-// Run calls Sync every period until ctx ends; it returns ctx's error, or the first other.
+// Run calls Sync every period until ctx ends, and returns ctx's error or the first error of Sync.
 // There is no event to wait for: the list is a mapping.
 func (j *Journal) Run(ctx context.Context, period time.Duration) error {
 	tick := time.NewTicker(period)
@@ -228,8 +229,8 @@ func (j *Journal) Cut() (Mark, error) {
 	return Mark(j.end), nil
 }
 
-// Add appends what others saw, as far as the journal does not know of these paths since
-// the last Cut. It is durable with the next Sync.
+// Add appends what was seen without the shim, as far as the journal does not know of these paths
+// since the last Cut. The entries are durable with the next Sync.
 func (j *Journal) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -247,8 +248,8 @@ func (j *Journal) Add(entries ...Entry) error {
 	return j.writeUnsynced(b)
 }
 
-// Drain brings what a Watch has been told so far into the journal. Call it when the
-// programs are frozen, before Cut.
+// Drain brings what a Watch has been told so far into the journal. The caller calls Drain when
+// the programs are frozen, before Cut.
 func (j *Journal) Drain(ctx context.Context) error {
 	j.mu.Lock()
 	w := j.watcher
@@ -284,15 +285,16 @@ func (j *Journal) markIncomplete() error {
 	return j.writeDurably(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
 }
 
-// hadBypass says whether a program of the job has bypassed the shim, now or before, and
-// unwatched that one may have done so while nobody watched.
+// hadBypass says whether a program of the job has bypassed the shim, now or before, and in
+// unwatched whether a program may have done so while no Watch ran.
 func (j *Journal) hadBypass() (ever, unwatched bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.past, j.missed
 }
 
-// noteBypass says that one has, for the next who opens the log.
+// noteBypass notes in the log that a program has bypassed the shim, for the next Journal on this
+// log.
 func (j *Journal) noteBypass() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -327,9 +329,10 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	return t, err
 }
 
-// Rewind forgets what happened after m, because a PutBack has undone it, which returned
-// made. Call it with the list of the new capsule, before programs run there. Without it,
-// the next PutBack to the same cut would take what this one has made for other people's.
+// Rewind forgets what happened after m, because a PutBack has undone those changes; made is what
+// the PutBack returned. The caller calls Rewind with the list of the new capsule, before programs
+// run there. Without Rewind, the next PutBack to the same cut would take the files that this
+// PutBack has made for other people's.
 func (j *Journal) Rewind(m Mark, made []Name) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markMounts has the kernel tell of the capsule's mounts what is wanted now, as far as it does not.
+// markMounts has the kernel report what is wanted now of the capsule's mounts that it does not
+// report yet.
 func (w *watcher) markMounts() error {
 	if !w.isThere() {
 		return errGone
@@ -44,8 +45,8 @@ func (w *watcher) markMounts() error {
 	return nil
 }
 
-// markMount makes mask what the kernel tells of a mount. It fails for one that is covered
-// by another, and for file systems that cannot.
+// markMount makes mask what the kernel reports of a mount. It fails for a mount that is covered
+// by another, and for file systems that cannot report.
 func (w *watcher) markMount(at, id string, mask uint64) error {
 	had := w.marked[id]
 	path := fmt.Sprintf("/proc/%d/root%s", w.what.PID, at)

@@ -29,7 +29,7 @@ const (
 	maxHeader = 16 << 20
 )
 
-// packed is one entry of a pack.
+// packed is an entry of a pack.
 type packed struct {
 	Path    Name            // relative to the folder, clean; "." is the folder itself
 	Type    Type            `json:",omitempty"`
@@ -45,13 +45,14 @@ type packed struct {
 	Extents [][2]int64      `json:",omitempty"` // offset and length of what is no hole
 }
 
-// Pack writes a folder, with all that is in it, to w: types, modes, owners, times, extended
-// attributes, hard links, holes. It needs root, and no process may be changing the folder.
+// Pack writes a folder, with all that is in the folder, to w: types, modes, owners, times,
+// extended attributes, hard links, holes. Pack needs root, and no process may be changing the
+// folder.
 //
-// Sockets are packed as the places that they are; CRIU removes the place before it binds a
-// restored socket there, and those where nobody listens stay. Devices are left out. CRIU
-// may dump meanwhile: what is removed and still open goes into an image, and nothing into
-// the folder as long as it is not run with --link-remap.
+// Of sockets the names are packed; CRIU removes the name before it binds a restored socket there,
+// and the names of sockets without a listener stay. Devices are left out. CRIU may dump
+// meanwhile: removed files that are still open go into an image, and nothing goes into the folder
+// as long as CRIU is run without --link-remap.
 func Pack(ctx context.Context, dir string, w io.Writer) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -116,8 +117,8 @@ func (p *packer) packFolder(fd int, prefix string) error {
 	return nil
 }
 
-// packChild packs one thing. By descriptors and never through links: the folder's content is
-// a user's.
+// packChild packs a single entry of a folder: by descriptors and never through links, because the
+// folder's content is a user's.
 func (p *packer) packChild(dir int, prefix, name string) error {
 	path := prefix + name
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -229,7 +230,7 @@ func entryOf(path string, st unix.Stat_t, fd int) packed {
 	return e
 }
 
-// Those that a user can have set, and that say nothing to the kernel but who may read.
+// The attributes that a user can set, and that tell the kernel nothing but who may read.
 func wantedXattr(name string) bool {
 	return bytes.HasPrefix([]byte(name), []byte("user.")) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isPast says whether a process runs without the shim. One that begins has it in its
+// isPast says whether a process runs without the shim. A process that begins has the shim in its
 // environment, and not yet in its memory.
 func isPast(pid int, mode uint32) bool {
 	dir := fmt.Sprintf("/proc/%d/", pid)
@@ -34,7 +34,7 @@ func isPast(pid int, mode uint32) bool {
 
 const shimFile = "/libsingshim.so"
 
-// checkExecuted looks at a program that is being executed, unless it is known.
+// checkExecuted looks at a program that is being executed, unless the program is known.
 func (w *watcher) checkExecuted(fd int) {
 	var st unix.Stat_t
 	if w.armed.Load() || w.sudden.Load() || unix.Fstat(fd, &st) != nil {
@@ -44,7 +44,8 @@ func (w *watcher) checkExecuted(fd int) {
 		w.sudden.Store(true)
 		return
 	}
-	// Not again, until it is written to. Without, it is only looked at each time.
+	// The kernel is not to report this file again until the file is written to. Without this mark
+	// the file is only looked at each time.
 	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_IGNORED_MASK, unix.FAN_OPEN_EXEC, fd, "")
 }
 

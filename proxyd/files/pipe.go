@@ -40,8 +40,8 @@ const (
 	maxMessage = 1 << 30 // of a State of a million files
 )
 
-// pipe is one end of both pipes. It is not safe for concurrent use, but for one reader
-// and one writer.
+// pipe is an end of both pipes. A pipe is not safe for concurrent use, but for a single reader
+// and a single writer.
 type pipe struct {
 	r *bufio.Reader
 	w *bufio.Writer
@@ -51,7 +51,7 @@ func newPipe(r io.Reader, w io.Writer) *pipe {
 	return &pipe{bufio.NewReaderSize(r, 256<<10), bufio.NewWriterSize(w, 256<<10)}
 }
 
-// send sends a message; it may lie in the buffer until flush or the next receive.
+// send sends a message; the message may stay in the buffer until flush or the next receive.
 func (p *pipe) send(kind byte, b []byte) error {
 	for {
 		part := b[:min(len(b), maxFrame)]
@@ -83,7 +83,7 @@ func (p *pipe) sendJSON(kind byte, v any) error {
 
 func (p *pipe) flush() error { return p.w.Flush() }
 
-// receive returns the next message. Every byte of it may be anything.
+// receive returns the next message. The content is not checked: every byte may be anything.
 func (p *pipe) receive() (kind byte, b []byte, err error) {
 	if err := p.flush(); err != nil {
 		return 0, nil, err
@@ -121,7 +121,7 @@ func (p *pipe) receiveOf(kind byte) ([]byte, error) {
 	return b, nil
 }
 
-// order says what the helper is to do, and as whom.
+// order says what the helper is to do, and as which user.
 type order struct {
 	PutBack bool
 	UID     uint32

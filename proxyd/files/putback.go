@@ -23,9 +23,9 @@ type backer struct {
 	jobs    []job
 }
 
-// The modes of what a PutBack has made, until finish: the next one, after a crash, must
-// not take it for another's, nor for what the job has moved there. Nobody sets the sticky
-// bit of a file.
+// The modes of what a PutBack has made, until setAttributes: the next PutBack, after a crash,
+// must take these files neither for another user's nor for files that the job has moved there. No
+// program sets the sticky bit of a file.
 const (
 	unfinished       = 0o1600
 	unfinishedFolder = 0o1700
@@ -39,7 +39,7 @@ func isUnfinished(mode uint32, f *File) bool {
 	return mode == want && f.Mode != want
 }
 
-// job is a part of a stream, and a file that it belongs to.
+// job is a part of a stream, and a file that this part belongs to.
 type job struct {
 	want
 	path string
@@ -48,8 +48,8 @@ type job struct {
 
 // putBack is the helper's part of PutBack, top to bottom.
 //
-// A file that is there is changed in place and never replaced: other names of it, and
-// whoever has it open, go on seeing the same file.
+// A file that is there is changed in place and never replaced: other names of the file, and
+// processes that have the file open, go on seeing the same file.
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
 	w.resolveAll()
@@ -125,13 +125,13 @@ func (b *backer) restoreFirstNames(paths []Name) {
 			continue
 		}
 		if same, _ := b.isSameFile(leader, b.describeFile(string(p), now)); same {
-			_ = os.Link(string(p), string(f.LinkTo)) // else it is made anew
+			_ = os.Link(string(p), string(f.LinkTo)) // otherwise the file is made anew
 		}
 	}
 }
 
-// bringBack makes a path what it was, but for contents, which it asks for, and for what
-// finish does. touched: the job did something to it, or to a folder above, after the cut.
+// bringBack makes a path what it was, except for contents, which bringBack asks for, and for what
+// setAttributes does. touched: the job changed the path, or a folder above, after the cut.
 func (b *backer) bringBack(p string, f *File, touched bool) {
 	if f.Type == Missing || f.Type == Other {
 		return // cleanUp; sockets are made with the process that listens
@@ -150,7 +150,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 		same, known := b.isSameFile(f, now)
 		touched = touched || isUnfinished(now.Mode, f)
 		if now.Type == Dir && b.isUsers(st) && now.Mode&0o700 != 0o700 {
-			_ = unix.Chmod(p, now.Mode|0o700) // to work in it; finish takes it back
+			_ = unix.Chmod(p, now.Mode|0o700) // to work in the folder; setAttributes takes the mode back
 		}
 		switch {
 		case b.isUntouched(f, now):
@@ -166,7 +166,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 			}
 			return
 		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
-			// The job has made this name one of another file, whose content is another.
+			// The job has made this name a name of another file, whose content is different.
 			if err = removeEmpty(p, st); err == nil {
 				err = b.makeAgain(p, f)
 			}
@@ -201,7 +201,7 @@ func (b *backer) findInodes(t *tree) map[[2]uint64]string {
 	return all
 }
 
-// moveBack brings a file that is missing from where the job has left it, if that is known.
+// moveBack moves a missing file back from where the job has moved the file, if that is known.
 func (b *backer) moveBack(p string, f *File) {
 	if _, err := statLink(p); !isMissing(err) || b.state.Boot != b.boot || f.Type == Dir {
 		return
@@ -214,7 +214,7 @@ func (b *backer) moveBack(p string, f *File) {
 	if st, err := statLink(stray); err != nil || typeOf(st) != f.Type || st.Ino != f.Ino || !b.isUsers(st) {
 		return
 	}
-	_ = unix.Renameat2(unix.AT_FDCWD, stray, unix.AT_FDCWD, p, unix.RENAME_NOREPLACE) // else it is made anew
+	_ = unix.Renameat2(unix.AT_FDCWD, stray, unix.AT_FDCWD, p, unix.RENAME_NOREPLACE) // otherwise the file is made anew
 }
 
 func (b *backer) noteUnless(fine bool, p, why string) {
@@ -261,7 +261,7 @@ func (b *backer) wantSegment(p string, g Segment) {
 	b.jobs = append(b.jobs, job{want{g.Stream, g.Off, g.Size}, p, g})
 }
 
-// inPlace compares a file with what it was: what is longer is cut off, and only segments
+// inPlace compares a file with the recorded file: what is longer is cut off, and only segments
 // that differ are asked for.
 func (b *backer) inPlace(p string, f, now *File) error {
 	if f.Type != Regular {

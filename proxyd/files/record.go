@@ -20,8 +20,8 @@ import (
 //	16 path, other path, zeros up to a multiple of 8
 //
 // A writer reserves the place, writes the head as reserved, then the paths, then pending;
-// after the system call it writes done or failed. One that is killed in between leaves a
-// pending record, or zeros.
+// after the system call the writer writes done or failed. A writer that is killed in between
+// leaves a pending record, or zeros.
 const (
 	recordMark = 0xA5
 	recordHead = 16
@@ -61,11 +61,11 @@ func appendRecord(b []byte, e Entry) []byte {
 	return b
 }
 
-// parsed is what stands at one place of a list.
+// parsed is what stands at a place of a list.
 type parsed struct {
 	entry Entry
 	state byte // 0: no record starts here
-	size  int  // to the next one; 0: there is too little
+	size  int  // to the next record; 0: there are too few bytes
 }
 
 // parseRecord reads what is at the start of b. Every byte may be anything: the job's user
@@ -111,14 +111,14 @@ type listHead struct {
 	tail  uint64 // where the next record goes; beyond the end when the list is full
 }
 
-// The list's layout; libsingshim/shim/list.h has it too.
+// The list's layout; libsingshim/shim/list.h has the same layout.
 const (
 	listMagic = "SINGLST1"
 	epochAt   = 8
 	lostAt    = 16
 	runAt     = 24
 	runSize   = 16
-	tailAt    = 64 // every writer writes it: a cache line of its own
+	tailAt    = 64 // every writer writes this word: a cache line of its own
 	firstAt   = 128
 	listSize  = 4 << 20
 )

@@ -21,8 +21,8 @@ const (
 	helperName = "singularity-files"
 )
 
-// Run is the helper's life. A main calls it when its first argument is Arg, with the
-// rest, and exits with what it returns.
+// Run is the helper's life. A main calls Run when the first argument of the program is Arg, with
+// the other arguments, and exits with what Run returns.
 func Run(args []string) int {
 	p := newPipe(os.Stdin, os.Stdout)
 	err := runOrder(p, args)
@@ -80,9 +80,9 @@ func runOrder(p *pipe, args []string) error {
 	return w.recordState()
 }
 
-// joinMounts makes this program begin again in the capsule's mount namespace. A Go program
-// cannot change its own: it belongs to a thread, and there are several. So one thread
-// enters, and executes; the kernel ends the others.
+// joinMounts makes this program begin again in the capsule's mount namespace. A Go program cannot
+// change its namespace: a namespace belongs to a thread, and there are several threads. So a
+// single thread enters, and executes; the kernel ends the other threads.
 func joinMounts() error {
 	runtime.LockOSThread()
 	// The capsule's /proc knows nothing of this process. Its own program is reached
@@ -108,15 +108,15 @@ func joinMounts() error {
 	return syscall.Exec(strconv.Itoa(self), []string{helperName, Arg}, nil)
 }
 
-// becomeUser takes the user's rights for good. It was not done before the program began
-// again, because a process that executes as a user can be traced by him.
+// becomeUser takes the user's rights for good. This was not done before the program began again,
+// because the user can trace a process that executes as the user.
 func (o order) becomeUser() error {
 	unix.Umask(0)
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return nil // a test without root: it is the user
+		return nil // a test without root: the process is the user already
 	}
 	groups := make([]int, len(o.Groups))
 	for i, g := range o.Groups {

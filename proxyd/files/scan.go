@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scan returns which files the processes pids, as the caller counts them, have open for
-// writing or mapped for writing and sharing. It needs root. Files without a name are not
-// among them: those travel in the images. A process that is gone is no error.
+// Scan returns which files the processes pids, as the caller counts them, have open for writing
+// or mapped for writing and sharing. Scan needs root. Files without a name are not in the result:
+// those files travel in the images. A process that has ended is no error.
 func Scan(pids []int) ([]Entry, error) {
 	s := scan{seen: map[string]int{}}
 	for _, pid := range pids {
@@ -44,7 +44,7 @@ func (s *scan) addEntry(e Entry) {
 		s.seen[e.Path] = len(s.entries)
 		s.entries = append(s.entries, e)
 	} else if e.Kind == Written {
-		s.entries[at].Kind = Written // the stronger one
+		s.entries[at].Kind = Written // the stronger kind
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *scan) addDescriptors(pid int) error {
 	for _, d := range fds {
 		flags, err := openFlags(dir + "fdinfo/" + d.Name())
 		if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
-			continue // also one that was closed meanwhile
+			continue // also a descriptor that was closed meanwhile
 		}
 		e := Entry{Kind: Written}
 		if flags&unix.O_APPEND != 0 {
@@ -68,7 +68,7 @@ func (s *scan) addDescriptors(pid int) error {
 	return nil
 }
 
-// addLink adds the file behind one of /proc's links, if it is regular and has a name.
+// addLink adds the file behind a link of /proc, if the file is regular and has a name.
 func (s *scan) addLink(link string, e Entry) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, link, 0, identityMask, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
@@ -76,7 +76,7 @@ func (s *scan) addLink(link string, e Entry) {
 	}
 	path, err := os.Readlink(link)
 	if err != nil || strings.HasSuffix(path, " (deleted)") {
-		return // also where one name of several was removed: the others are as good as unknown
+		return // also where only this name of several was removed: the other names are as good as unknown
 	}
 	e.Path, e.ID = path, fileIdentity(&st)
 	s.addEntry(e)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// State is what a job's files were at a cut. It is kept as JSON with the checkpoint.
+// State is what a job's files were at a cut. The checkpoint has the State as JSON.
 type State struct {
 	Serial  int              `json:"serial"`  // counts the States of a capsule
 	Mark    Mark             `json:"mark"`    // of the journal, at the cut
@@ -49,7 +49,7 @@ func (n *Name) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Note says what is not as one would think.
+// Note says what is otherwise than a user expects.
 type Note struct {
 	Path Name   `json:"path"`
 	Why  string `json:"why"`
@@ -79,14 +79,14 @@ type File struct {
 	Ctime  int64     `json:"ctime,omitempty"`
 	Dev    uint64    `json:"dev,omitempty"`
 	Ino    uint64    `json:"ino,omitempty"`
-	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if it has none
+	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if the file system has none
 	Target Name      `json:"target,omitempty"`
-	Wrote  bool      `json:"wrote,omitempty"`   // since the State before, otherwise than by appending, or it may still be
+	Wrote  bool      `json:"wrote,omitempty"`   // since the State before, otherwise than by appending, or a program may still write
 	LinkTo Name      `json:"link_to,omitempty"` // another path of the same file, which has the Data
 	Data   []Segment `json:"data,omitempty"`    // in order; what lies between is zeros
 }
 
-// Segment is a part of a file's content, and where it is kept.
+// Segment is a part of a file's content, and where that part is kept.
 type Segment struct {
 	At     int64  `json:"at"` // in the file
 	Size   int64  `json:"size"`
@@ -98,7 +98,7 @@ type Segment struct {
 // Hash is the BLAKE3 of a segment's content.
 type Hash [32]byte
 
-// MarshalText returns it in hexadecimal.
+// MarshalText returns the name in hexadecimal.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
 
 // UnmarshalText is the inverse of MarshalText.
@@ -113,20 +113,20 @@ func (h *Hash) UnmarshalText(text []byte) error {
 // maxSegment bounds a segment, and is where segments of a file begin: at its multiples.
 const maxSegment = 4 << 20
 
-// Saver takes the contents of files: one stream for each Record, written from its
-// beginning to its end.
+// Saver takes the contents of files: a stream for each Record, written from its beginning to its
+// end.
 type Saver interface {
 	Create(name string) (io.WriteCloser, error)
 }
 
-// Keeper is a Saver that can also take over a stream of the checkpoint that `before` was
-// recorded with. Without it, each Record saves all contents again.
+// Keeper is a Saver that can also take over a stream of the checkpoint that `before` was recorded
+// with. Without a Keeper, each Record saves all contents again.
 type Keeper interface {
 	Keep(name string) error
 }
 
-// Loader gives the streams back. A stream that is an io.Seeker is not read where nothing
-// is needed of it.
+// Loader returns the streams. A stream that is an io.Seeker is not read where nothing of the
+// stream is needed.
 type Loader interface {
 	Open(name string) (io.ReadCloser, error)
 }

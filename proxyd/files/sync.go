@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// syncLists brings what is new into the log, durably. final: no program runs, so that what is
-// pending will not be completed before others look. The caller holds j.mu.
+// syncLists brings new records into the log, durably. final: no program runs, so that a pending
+// record will not be completed before another process looks. The caller holds j.mu.
 func (j *Journal) syncLists(final bool) error {
 	b, err := j.newEntries(final)
 	if err != nil {
@@ -20,7 +20,7 @@ func (j *Journal) syncLists(final bool) error {
 	return j.writeDurably(b)
 }
 
-// newEntries returns what the log does not have yet. The caller writes it.
+// newEntries returns what the log does not have yet. The caller writes these bytes.
 func (j *Journal) newEntries(final bool) ([]byte, error) {
 	head, err := j.readHead()
 	if err != nil {
@@ -50,7 +50,7 @@ func (j *Journal) newEntries(final bool) ([]byte, error) {
 	return b, nil
 }
 
-// writeDurably appends b to the log and makes all of it durable.
+// writeDurably appends b to the log and makes the whole log durable.
 func (j *Journal) writeDurably(b []byte) error {
 	if err := j.writeUnsynced(b); err != nil || !j.dirty {
 		return err
@@ -62,7 +62,7 @@ func (j *Journal) writeDurably(b []byte) error {
 	return nil
 }
 
-// writeUnsynced appends b to the log at once. It outlives this process, not yet the node.
+// writeUnsynced appends b to the log at once. b outlives this process, not yet the node.
 func (j *Journal) writeUnsynced(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -93,8 +93,8 @@ func (j *Journal) appendEntry(b []byte, e Entry) []byte {
 	return appendRecord(b, e)
 }
 
-// readList takes what is in the list from pos to end. What is not done at its very end
-// stays before pos: its writers can give the place back, and others then write there.
+// readList takes what is in the list from pos to end. Records at the very end that are not done
+// stay before pos: their writers can give the place back, and other writers then write there.
 func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 	if end <= j.pos {
 		return b, nil
@@ -123,7 +123,7 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 			open = open[:0]
 		case stateFailed:
 		case 0:
-			// Zeros: somebody was killed here, or has the place and not yet the head.
+			// Zeros: a writer was killed here, or has the place and has not written the head yet.
 			if at != zeros {
 				open = append(open, at)
 			}
@@ -140,7 +140,7 @@ func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
 	return b, nil
 }
 
-// appendUncertain takes what somebody was about to do, once.
+// appendUncertain takes a change that a program was about to make, once.
 func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
 	if p.state != statePending || j.told[at] || len(j.told) >= maxEntries {
 		return b
@@ -150,8 +150,8 @@ func (j *Journal) appendUncertain(b []byte, at int64, p parsed) []byte {
 	return j.appendEntry(b, p.entry)
 }
 
-// notePending remembers a place that may be completed later. Of many, some are the places of the
-// killed, which nobody will complete.
+// notePending remembers a place that may be completed later. Of many, some are the places of
+// killed writers, which no process will complete.
 func (j *Journal) notePending(at int64) {
 	for o := range j.pending {
 		if len(j.pending) < maxPending {
@@ -219,8 +219,8 @@ func (j *Journal) readMore(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// readLog calls f with each record of a log from a place on, anchors too, and returns
-// where the last whole one ends.
+// readLog calls f with each record of a log from a place on, anchors too, and returns the end of
+// the last whole record.
 func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
 	r := bufio.NewReaderSize(io.NewSectionReader(log, from, maxLog), 1<<20)
 	end = from

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// fact is what is known of one path.
+// fact is what is known of a path.
 type fact struct {
-	known   bool // the State has it
-	touched bool // else it is only on the way to such a path
+	known   bool // the State has this path
+	touched bool // otherwise the path is only on the way to such a path
 	wrote   bool // its content may have changed otherwise than by appending
-	grew    bool // it was appended to
+	grew    bool // the file was appended to
 	made    bool // the job made what is there now, in this span
-	gone    bool // the job took it away, and nothing is known to have come since
+	gone    bool // the job took the file away, and nothing is known to have come since
 	unique  bool // what is there now may be nowhere else, and is not the job's
 	lost    bool // what was there before the span cannot be told
-	maybe   bool // the job may have made it: nobody has told
+	maybe   bool // the job may have made the file: the journal does not know
 	size    int64
-	link    string // it was made a hard link to this path
+	link    string // the path was made a hard link to this path
 }
 
-// tree holds the paths that a job touched, folder by folder, so that a folder's new name
-// is one for everything in it too. It knows no file system: entries in, facts out.
+// tree holds the paths that a job touched, folder by folder, so that a new name of a folder is a
+// new name of everything in the folder. A tree knows no file system: entries in, facts out.
 type tree struct {
 	root  *node
 	count int
@@ -47,7 +47,7 @@ func (t *tree) nodeAt(path string) *node {
 		if next == nil {
 			if t.count >= maxEntries {
 				t.lost = true
-				return &node{} // belongs to nobody
+				return &node{} // has no owner
 			}
 			t.count++
 			next = &node{}
@@ -72,7 +72,7 @@ func (t *tree) find(path string) *node {
 	return n
 }
 
-// wasChanged says whether the job did something to a path or to a folder on the way to it:
+// wasChanged says whether the job did something to a path or to a folder on the way to that path:
 // with another folder in its place, another file is there.
 func (t *tree) wasChanged(path string) bool {
 	n := t.root
@@ -129,7 +129,7 @@ func (n *node) markGone() {
 	}
 }
 
-// applyEntry applies one entry, whose paths are clean.
+// applyEntry applies an entry, whose paths are clean.
 func (t *tree) applyEntry(e Entry) {
 	n := t.nodeAt(e.Path)
 	n.touched = true
@@ -175,7 +175,7 @@ func (t *tree) applyEntry(e Entry) {
 
 func (t *tree) applyRename(n *node, e Entry) {
 	if isBelow(e.Path, e.Other) || isBelow(e.Other, e.Path) {
-		return // the kernel refuses it
+		return // the kernel refuses this
 	}
 	o := t.nodeAt(e.Other)
 	if e.Kind == Replaced {
@@ -187,8 +187,8 @@ func (t *tree) applyRename(n *node, e Entry) {
 	o.markGone()
 }
 
-// markForeign is said when something at n is changed that was there before: if nobody knows
-// it, what it was is lost.
+// markForeign is called when something at n is changed that was there before: if the State does
+// not have the old content, that content is lost.
 func (n *node) markForeign() {
 	if !n.made && !n.known && !n.gone {
 		n.lost, n.unique = true, true

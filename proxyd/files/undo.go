@@ -36,7 +36,8 @@ func (b *backer) undoRename(e Entry, t *tree) {
 		return
 	}
 	if f := b.state.Files[Name(e.Path)]; f != nil && f.Type == typeOf(now) {
-		// It belongs here: the job has taken it back itself, or a PutBack has that failed.
+		// The file belongs here: the job has taken the change back itself, or a PutBack that
+		// failed has.
 		if same, _ := b.isSameFile(f, b.describeFile(e.Path, now)); same || isUnfinished(now.Mode&0o7777, f) {
 			return
 		}
@@ -44,9 +45,9 @@ func (b *backer) undoRename(e Entry, t *tree) {
 	if _, err := statLink(e.Other); !isMissing(err) {
 		return
 	}
-	if e.Kind == Replaced && typeOf(now) != Dir { // of a folder, only an empty one was replaced
-		// What was there is gone. What came is put back into shape in place, unless it
-		// is known to belong elsewhere.
+	if e.Kind == Replaced && typeOf(now) != Dir { // only an empty folder can have been replaced
+		// What was there is gone. What came is put back into shape in place, unless the file is
+		// known to belong elsewhere.
 		old, at := b.state.Files[Name(e.Other)], b.state.Files[Name(e.Path)]
 		if at == nil || at.Type == Missing || old == nil || old.Ino != now.Ino {
 			return
@@ -74,7 +75,7 @@ func (b *backer) undoCreate(p string) {
 	}
 	if f := b.state.Files[Name(p)]; f != nil && f.Type != Missing {
 		if same, known := b.isSameFile(f, b.describeFile(p, now)); same || !known {
-			return // it was there at the cut
+			return // the file was there at the cut
 		}
 	}
 	if err := removeEmpty(p, now); err == nil {
@@ -83,7 +84,7 @@ func (b *backer) undoCreate(p string) {
 	}
 }
 
-// removeEmpty removes one thing; a folder only if it is empty.
+// removeEmpty removes a file, or a folder that is empty.
 func removeEmpty(p string, now unix.Stat_t) error {
 	if typeOf(now) == Dir {
 		return unix.Rmdir(p)
@@ -91,10 +92,10 @@ func removeEmpty(p string, now unix.Stat_t) error {
 	return unix.Unlink(p)
 }
 
-// isUsers says whether something is the user's. What others own was not made by the job.
+// isUsers says whether a file is the user's. The job has not made files of other owners.
 func (b *backer) isUsers(st unix.Stat_t) bool { return st.Uid == b.o.UID }
 
-// cleanUp deals with the paths which the State does not have, those in folders first.
+// cleanUp deals with the paths which the State does not have, paths in folders first.
 func (b *backer) cleanUp(t *tree) {
 	for _, p := range slices.Backward(t.touchedPaths()) {
 		f := b.state.Files[Name(p)]
@@ -123,8 +124,8 @@ func (b *backer) cleanUp(t *tree) {
 	}
 }
 
-// pruneFolders removes the folders on the way to what programs wrote that bypass the shim, if they
-// are new and empty: nobody has seen them being made.
+// pruneFolders removes folders on the way to what programs wrote that bypass the shim, if the
+// folders are new and empty: the journal did not see the folders being made.
 func (b *backer) pruneFolders() {
 	for _, e := range b.entries {
 		if e.Kind != Closed {
@@ -145,8 +146,8 @@ func (b *backer) rmdirNew(dir string) bool {
 	return err == nil && typeOf(now) == Dir && b.isUsers(now) && (f != nil || b.isNew(dir)) && unix.Rmdir(dir) == nil
 }
 
-// wasMoved says whether something is where it is only because undo could take back just a
-// part of what the job did with folders.
+// wasMoved says whether a file is at its place only because undo could take back just a part of
+// what the job did with folders.
 func (b *backer) wasMoved(p string, now unix.Stat_t, t *tree) bool {
 	from, ok := b.origin[[2]uint64{now.Dev, now.Ino}]
 	if !ok || from == p {

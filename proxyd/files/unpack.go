@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpack makes dir, which must be there and empty, what Pack was given. It needs root.
-// Nothing outside dir is touched, whatever the pack says: it holds what users have made.
+// Unpack makes dir, which must exist and be empty, what Pack was given. Unpack needs root.
+// Nothing outside of dir is touched, whatever the pack says: users have made the pack's content.
 // After an error dir is half full.
 func Unpack(ctx context.Context, r io.Reader, dir string) error {
 	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -221,7 +221,7 @@ func (u *unpacker) setAttributes(e packed) error {
 	}
 	mode := e.Mode & 0o7777
 	if e.UID == 0 {
-		mode &^= unix.S_ISUID | unix.S_ISGID // a job has no business with programs that make one root
+		mode &^= unix.S_ISUID | unix.S_ISGID // a job has no business with programs that make their callers root
 	}
 	if err := unix.Chmod(self, mode); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 // Arg is the hidden first argument by which a main runs Run.
 const Arg = "files"
 
-// User says with whose rights files are read and written, and where.
+// User says with which user's rights files are read and written, and where.
 type User struct {
 	PID    int // of the capsule's init, in the caller's PID namespace; 0: the caller's own mounts
 	UID    uint32
@@ -25,14 +25,14 @@ type User struct {
 	Groups []uint32
 }
 
-// Job is what is said of a job's files besides what it did to them.
+// Job is what is known of a job's files besides the journal.
 type Job struct {
 	Exclude []string // absolute paths: these, and what is below, are neither recorded nor touched
 	Logs    []string // absolute paths of what Slurm writes, as the capsule sees them: likewise
 }
 
-// helper is a process that does the work with the user's rights in the capsule's mount
-// namespace. It ends when its pipes close.
+// helper is a process that does the work with the user's rights in the capsule's mount namespace.
+// The helper ends when its pipes close.
 type helper struct {
 	*pipe
 	cmd    *exec.Cmd
@@ -48,7 +48,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// startHelper starts a helper. It is killed with ctx.
+// startHelper starts a helper. The end of ctx kills the helper.
 func startHelper(ctx context.Context, u User) (*helper, error) {
 	h := &helper{}
 	// By the link and not by the path: the daemon may have been upgraded on disk.
@@ -98,7 +98,7 @@ func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 	return h.send(frameEntries, b)
 }
 
-// nextMessage returns the helper's next message; what it failed with becomes the error.
+// nextMessage returns the helper's next message; a failure of the helper becomes the error.
 func (h *helper) nextMessage() (kind byte, b []byte, err error) {
 	kind, b, err = h.receive()
 	if err == nil && kind == frameFailure {
@@ -137,13 +137,13 @@ func (u User) orderFor(job Job) order {
 	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: namesOf(job.Exclude), Logs: namesOf(job.Logs)}
 }
 
-// Record records what the job's files are. The programs must be frozen. before is what
-// the last Record of this capsule returned, or nil; touched is what happened since its
-// Mark. Contents that are not among those of before go to s, as one stream.
+// Record records what the job's files are. The programs must be frozen. before is what the last
+// Record of this capsule returned, or nil; touched is what happened since its Mark. Contents that
+// before does not have go to s, as a single stream.
 //
-// It runs in a process of its own with the user's rights in the capsule's mount
-// namespace: nothing is read that the user could not read. What cannot be recorded is in
-// the State's Notes and is no error.
+// Record runs in a process of its own with the user's rights in the capsule's mount namespace:
+// nothing is read that the user could not read. What cannot be recorded is in the State's Notes
+// and is no error.
 func Record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
 	state, err := recordFiles(ctx, u, job, before, touched, s)
 	if err != nil {
@@ -217,7 +217,7 @@ func (h *helper) recordFiles(o order, before *State, touched Touched, s Saver) (
 	}
 }
 
-// checkResult takes the State that a helper returned. It runs as the user, so what it says of
+// checkResult takes the State that a helper returned. The helper runs as the user, so its word on
 // streams is not believed.
 func (o order) checkResult(b []byte, before *State, size int64) (*State, error) {
 	state := &State{}
@@ -250,12 +250,12 @@ func (o order) checkResult(b []byte, before *State, size int64) (*State, error) 
 	return state, nil
 }
 
-// PutBack makes the job's files what they were at a cut. after is what the job did since
-// then. No program of the job may be running. It can be called again after an error.
+// PutBack makes the job's files what they were at a cut. after is what the job did since then. No
+// program of the job may be running. PutBack can be called again after an error.
 //
-// It runs in a process of its own with the user's rights in the capsule's mount
-// namespace. What somebody else has made of a file in the meantime is left alone and
-// told in the Report, as is what could not be done.
+// PutBack runs in a process of its own with the user's rights in the capsule's mount namespace.
+// Files that other people have changed in the meantime are left alone and named in the Report, as
+// is what could not be done.
 func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
 	r, err := putBack(ctx, u, job, at, after, l)
 	if err != nil {

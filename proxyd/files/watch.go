@@ -24,40 +24,39 @@ type Watched struct {
 	PID int // of the capsule's init
 	// PIDs returns the processes of the capsule's programs, as the caller counts.
 	PIDs func() []int
-	// Trusted are our own static programs that run in capsules, as paths of the node: they
-	// bypass the shim and write no files. The caller's own program is one.
+	// Trusted are our own static programs that run in capsules, as paths of the node: they bypass
+	// the shim and write no files. The caller's own program is trusted, too.
 	Trusted []string
 }
 
 const (
-	// refresh is how often mounts are looked for that have come since (a mount of the node
-	// appears in the capsule), processes that were started without the shim, and what
-	// those have open.
+	// refresh is how often Watch looks for new mounts (a mount of the node appears in the
+	// capsule), for processes that were started without the shim, and for what these processes
+	// have open.
 	refresh = 2 * time.Second
-	// gather is how often the kernel is asked once it tells of files. To be woken by each
-	// would cost the program that closes it more than all the rest, and the kernel makes one
-	// of those about the same file and process. Its queue has room for 16384.
+	// gather is how often the kernel is asked once it reports files. To be woken by each file
+	// would cost the program that closes the file more than all the rest, and the kernel merges
+	// reports about the same file and process. Its queue has room for 16384.
 	gather = 50 * time.Millisecond
 )
 
-// Watch tells j which files programs write that bypass the shim: static ones, those of
-// Go, set-id ones. It returns ctx's error, or nil when the capsule is gone. Nobody waits
-// for it: the kernel tells it what has happened, and does not ask. There is one for a
-// Journal at a time.
+// Watch tells j which files programs write that bypass the shim: static programs, those of Go,
+// set-id programs. Watch returns ctx's error, or nil when the capsule has ended. No program waits
+// for Watch: the kernel reports what has happened, and does not ask. There is at most a single
+// Watch for a Journal at a time.
 //
-// To be told of each file that is closed would cost every program a part of its time. So
-// at first only the execution of programs is watched, of each program once; when one of
-// them bypasses the shim, the capsule's own mounts are watched for files closed after
-// writing, until the capsule goes, and its later ones from their beginning. What such a
-// program does in its first milliseconds can be missed, and so is what happens while
-// nobody watches: then, and when there was more to tell than the kernel keeps, the
-// journal has it that it is not complete. The names that these programs remove, rename or
-// make without writing are not seen; a file that was renamed after writing is found again
-// in its folder.
+// A report of each file that is closed would cost every program a part of its time. So at first
+// only the execution of programs is watched, of each program once; when a program bypasses the
+// shim, the capsule's own mounts are watched for files closed after writing, until the capsule
+// ends, and later mounts from their beginning. What such a program does in its first milliseconds
+// can be missed, and so is what happens while no Watch runs: then, and when there was more to
+// report than the kernel keeps, the journal notes that the list is not complete. The names that
+// these programs remove, rename or make without writing are not seen; a file that was renamed
+// after writing is found again in its folder.
 func Watch(ctx context.Context, what Watched, j *Journal) error {
 	w, err := newWatcher(what, j)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is gone already
+		return nil // the capsule has ended already
 	}
 	if err != nil {
 		if ever, _ := j.hadBypass(); ever {
@@ -103,9 +102,9 @@ type watcher struct {
 	ours   map[[2]uint64]bool
 
 	armed  atomic.Bool // the kernel tells of files
-	sudden atomic.Bool // it is to be armed
+	sudden atomic.Bool // files are to be marked
 
-	mu  sync.Mutex // held by who takes events, and for what follows
+	mu  sync.Mutex // held while events are taken, and for what follows
 	fd  int        // -1: closed
 	buf []byte
 }
@@ -113,7 +112,7 @@ type watcher struct {
 // judgement is what was found out about a process.
 type judgement struct {
 	exe  [2]uint64
-	past bool // it bypasses the shim
+	past bool // the program bypasses the shim
 }
 
 func newWatcher(what Watched, j *Journal) (*watcher, error) {
@@ -123,7 +122,7 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 	for _, p := range append([]string{"/proc/self/exe"}, what.Trusted...) {
 		var st unix.Stat_t
 		if err := unix.Stat(p, &st); err != nil {
-			return nil, fmt.Errorf("%s: %s", p, err.Error()) // one of ours is missing, not the capsule
+			return nil, fmt.Errorf("%s: %s", p, err.Error()) // a file of ours is missing, not the capsule
 		}
 		w.ours[[2]uint64{st.Dev, st.Ino}] = true
 	}
@@ -141,7 +140,7 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 	}
 	waits, err := unix.FcntlInt(uintptr(w.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
-		w.f = os.NewFile(uintptr(waits), "fanotify") // nonblocking: it can wait with a deadline
+		w.f = os.NewFile(uintptr(waits), "fanotify") // nonblocking, so that a read can have a deadline
 		w.raw, err = w.f.SyscallConn()
 	}
 	if err != nil {
@@ -245,9 +244,9 @@ func (w *watcher) markFiles() error {
 	return errors.Join(w.f.Close(), w.markMounts(), w.j.noteBypass())
 }
 
-// lookAgain looks for new mounts, for processes without the shim (their parents may have
-// cleared the environment), and for what these have open: they need not close it before
-// the node dies.
+// lookAgain looks for new mounts, for processes without the shim (their parents may have cleared
+// the environment), and for what these processes have open: they need not close a file before the
+// node dies.
 func (w *watcher) lookAgain() error {
 	if w.sudden.Swap(false) {
 		if err := w.markFiles(); err != nil {
@@ -291,7 +290,7 @@ func (w *watcher) addOpenFiles(pids []int) error {
 		return err
 	}
 	for i := range entries {
-		if entries[i].Kind == Written { // which would say that it was there before
+		if entries[i].Kind == Written { // which would say that the file was there before
 			entries[i].Kind = Closed
 		}
 	}
@@ -311,7 +310,7 @@ func (w *watcher) drainEvents() error {
 	}
 }
 
-// takeEvents handles what one read brings, if there is anything.
+// takeEvents handles what a read brings, if there is anything.
 func (w *watcher) takeEvents() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,7 +337,7 @@ func (w *watcher) takeEvents() (bool, error) {
 	return true, nil
 }
 
-// handleEvents handles what a read has brought. Each descriptor in it is ours to close.
+// handleEvents handles what a read has brought, and closes each descriptor in it.
 func (w *watcher) handleEvents(b []byte) error {
 	const size = 24
 	var errs []error
@@ -356,7 +355,7 @@ func (w *watcher) handleEvents(b []byte) error {
 		case w.armed.Load():
 			errs = append(errs, w.j.markIncomplete())
 		default:
-			w.sudden.Store(true) // nobody knows what was executed
+			w.sudden.Store(true) // what was executed is not known
 		}
 		if fd < 0 {
 			continue

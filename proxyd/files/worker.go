@@ -18,7 +18,7 @@ import (
 type worker struct {
 	p       *pipe
 	o       order
-	state   *State  // the last one, or the one to put back
+	state   *State  // the last State, or the State to put back
 	entries []Entry // resolved by resolve
 	skip    []string
 	logs    map[[2]uint64]bool // device and inode of files that Slurm writes
@@ -46,7 +46,7 @@ func newWorker(p *pipe, o order, s *State) *worker {
 			w.logs[[2]uint64{st.Dev, st.Ino}] = true
 		}
 	}
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it, no node is this one
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without a node's name, no node is this node
 	w.boot = strings.TrimSpace(string(b))
 	return w
 }
@@ -57,8 +57,8 @@ func (w *worker) addProblem(p, why string) {
 	}
 }
 
-// resolvePath returns where a path is: its folder with symbolic links followed, as far as it
-// is there, and its last part as it is.
+// resolvePath returns where a path is: its folder with symbolic links followed, as far as the
+// folder exists, and its last part unchanged.
 func (w *worker) resolvePath(p string) string {
 	p = strings.TrimRight(p, "/")
 	at := strings.LastIndexByte(p, '/')
@@ -90,8 +90,8 @@ func (w *worker) resolveFolder(dir string) string {
 	return at
 }
 
-// resolveAll resolves the entries and drops what is none of our business. An entry of
-// which one path is becomes one about the other.
+// resolveAll resolves the entries and drops those that do not concern a State. An entry of which
+// only one path concerns the State becomes an entry about the other path.
 func (w *worker) resolveAll() {
 	var out []Entry
 	for _, e := range w.entries {
@@ -126,8 +126,8 @@ func (w *worker) resolveAll() {
 	w.entries = out
 }
 
-// behindLink returns what a symbolic link leads to: who opens the link for writing
-// writes that.
+// behindLink returns what a symbolic link leads to: a program that opens the link for writing
+// writes that file.
 func (w *worker) behindLink(p string) (string, bool) {
 	st, err := statLink(p)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -173,8 +173,8 @@ func (w *worker) describeFile(p string, st unix.Stat_t) *File {
 	return f
 }
 
-// File systems that are the same one on several nodes, or whose name for themselves is
-// the same after a reboot.
+// File systems that are the same on several nodes, or whose name for themselves is the same after
+// a reboot.
 var named = map[int64]bool{
 	unix.NFS_SUPER_MAGIC: true, 0x0BD00BD0 /* lustre */ : true, 0x47504653 /* gpfs */ : true,
 	unix.CEPH_SUPER_MAGIC: true, 0x19830326 /* beegfs */ : true, 0x7461636f /* ocfs2 */ : true,
@@ -209,9 +209,9 @@ func (w *worker) isSameFile(f, now *File) (same, known bool) {
 	return f.Ino == now.Ino, true
 }
 
-// isUntouched says that what is there now is f and was not changed since, without reading
-// it: no user can set the time of the last change. But two changes within a tick of the
-// clock have the same time, so what was changed right before the cut has to be read.
+// isUntouched says that what is there now is f and was not changed since, without reading the
+// file: no user can set the time of the last change. But two changes within a tick of the clock
+// have the same time, so what was changed right before the cut has to be read.
 func (w *worker) isUntouched(f, now *File) bool {
 	same, _ := w.isSameFile(f, now)
 	return same && f.Type == now.Type && f.Size == now.Size && f.Mtime == now.Mtime && f.Ctime == now.Ctime &&
