@@ -25,8 +25,8 @@ type Call struct {
 }
 
 // The bounds of a call are those of execve, by which sing-srun has got its arguments and
-// environment: a string has MAX_ARG_STRLEN bytes at most, and all of them, with a pointer
-// to each, three quarters of 8 MiB (fs/exec.c, bprm_stack_limits).
+// environment: a string has MAX_ARG_STRLEN bytes at most, and all strings, with a pointer to
+// each, three quarters of 8 MiB (fs/exec.c, bprm_stack_limits).
 const (
 	maxString  = 128 << 10 // with its NUL
 	maxStrings = 6 << 20
@@ -42,8 +42,8 @@ var ErrCall = errors.New("not a call of srun")
 // needed is what keeps the caller from changing the bytes while they are read.
 const needed = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// ReadCall reads the memfd that sing-srun has sent. Whatever f is, it does not block:
-// only a file that has seals and is sealed is read. f stays the caller's.
+// ReadCall reads the memfd that sing-srun has sent. ReadCall does not block on any file: only a
+// file that has seals and is sealed is read. f stays the caller's.
 func ReadCall(f *os.File) (*Call, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -71,8 +71,8 @@ func ReadCall(f *os.File) (*Call, error) {
 	return ParseCall(b)
 }
 
-// checkCall looks whether a descriptor is a call that ReadCall would read. It takes no
-// memory for that.
+// checkCall looks whether a descriptor is a call that ReadCall would read, without allocating
+// memory for the call.
 func checkCall(fd int) error {
 	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || seals&needed != needed {
 		return errNotSealed
@@ -89,10 +89,10 @@ func checkCall(fd int) error {
 
 var errNotSealed = errors.New("not a sealed memfd")
 
-// ParseCall reads what slurm-spank/srun/call.c writes: strings, each with its NUL:
-// folder, umask, number of arguments, the arguments, the environment. Entries of the
-// environment that are not name=value are dropped, as a shell does. What is too much is
-// refused before anything is made of it.
+// ParseCall reads what slurm-spank/srun/call.c writes: strings, each with its NUL: folder, umask,
+// number of arguments, the arguments, the environment. Entries of the environment that are not
+// name=value are dropped, as a shell does. A call that exceeds the bounds is refused before the
+// strings are split.
 func ParseCall(b []byte) (*Call, error) {
 	if len(b) > MaxCall {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrCall, MaxCall)

@@ -18,19 +18,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Caller is a process that receives what a sing-srun has sent, and becomes the runner of
-// its srun. The daemon never has the descriptors: whoever closes a descriptor of a file
-// system that does not answer (FUSE, NFS) may wait for ever, and SIGKILL does not end
-// that. Here only this process waits.
+// Caller is a process that receives what a sing-srun has sent, and becomes the runner of that
+// sing-srun's srun. The daemon never has the descriptors: to close a descriptor of a file system
+// that does not answer (FUSE, NFS) may take for ever, and SIGKILL does not end that wait. Here
+// only this process waits.
 //
 //	daemon                                        process
 //	NewCaller ────────────────────────────────────► fork
-//	Connection: the sing-srun's socket, by whoever has accepted it ─► recvmsg: the descriptors
-//	Hear                              ◄── answer ── they are five, and the call is sealed
+//	Connection: the sing-srun's socket, sent by the door ───────────► recvmsg: the descriptors
+//	Hear                              ◄── answer ── there are five, and the call is sealed
 //	Start, Refuse or Report ── order ────────────► becomes the runner, or writes and ends
 //	Close
 //
-// Its methods are called by one goroutine.
+// The methods of a Caller are called by a single goroutine.
 type Caller struct {
 	pid     int
 	ended   chan struct{} // closed when the process has been reaped
@@ -42,7 +42,7 @@ type Caller struct {
 	given   bool // an order
 }
 
-// hearTime bounds how long a process may take to receive what has been sent already: it
+// hearTime bounds how long a process may take to receive what has been sent already: the process
 // starts, and makes a few system calls.
 const hearTime = 20 * time.Second
 
@@ -104,8 +104,8 @@ func (c *Caller) spawnProcess(orders, answers, conn, mounts *os.File) error {
 	return nil
 }
 
-// reapQuietly reaps a child when it has ended. It holds no thread while it waits: a child
-// may never end.
+// reapQuietly reaps a child when the child has ended, and holds no thread meanwhile: a child may
+// never end.
 func reapQuietly(pid, pidfd int, ended chan<- struct{}) {
 	if pidfd >= 0 && unix.SetNonblock(pidfd, true) == nil {
 		f := os.NewFile(uintptr(pidfd), "pidfd")
@@ -116,8 +116,8 @@ func reapQuietly(pid, pidfd int, ended chan<- struct{}) {
 	close(ended)
 }
 
-// Connection is where the sing-srun's connection is sent to: one byte, and the socket as
-// SCM_RIGHTS. It stays the Caller's.
+// Connection is the socket to which the door sends the sing-srun's connection: a byte, and the
+// connection as SCM_RIGHTS. Connection stays the Caller's.
 func (c *Caller) Connection() *os.File { return c.conn }
 
 // Hear returns when the process has received the call. An error that wraps ErrCall is the
@@ -144,8 +144,8 @@ func (c *Caller) Refuse(reason string) error {
 	return c.sendLine(fmt.Sprintf("no %s\n", oneLine(reason)))
 }
 
-// Report tells the sing-srun how its srun has ended, when no runner does it any more: it
-// asked again for one that has ended.
+// Report tells the sing-srun how its srun has ended when there is no runner any more: the
+// sing-srun has asked again for an srun that has ended.
 func (c *Caller) Report(key string, how syscall.WaitStatus) error {
 	return c.sendLine(fmt.Sprintf("key %s\n%s\n", key, describeStatus(how)))
 }
@@ -155,8 +155,8 @@ func (c *Caller) sendLine(line string) error {
 	return c.to.Encode(order{Tell: line})
 }
 
-// Close ends the process unless it was given an order, and returns when it has ended or
-// ctx is done: one that waits for a file system may never end.
+// Close ends the process unless the process was given an order, and returns when the process has
+// ended or ctx is done: a process that waits for a file system may never end.
 func (c *Caller) Close(ctx context.Context) {
 	c.conn.Close()
 	c.orders.Close()
@@ -180,14 +180,14 @@ func (c *Caller) killProcess() {
 	}
 }
 
-// receiveCall is the process's side: the connection comes, and from it the descriptors, which
-// are put where the runner wants them.
+// receiveCall is the process's side: the process receives the connection, and from the connection
+// the descriptors, which are put where the runner wants them.
 func receiveCall() error {
 	conn, _, err := receiveFiles(runnerConn, 1, 0)
 	if err != nil {
 		return err
 	}
-	// It has been seen to be there; nobody waits here for a packet.
+	// The packet has been seen to be there, so this does not wait.
 	got, n, err := receiveFiles(conn[0], maxReceived, unix.MSG_DONTWAIT)
 	if err != nil {
 		return err

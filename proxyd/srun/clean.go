@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastPart is how much of a file is searched for obituaries. Slurm writes them when it
+// lastPart is how much of a file is searched for obituaries. Slurm writes obituaries when it
 // begins to end a step, and tasks are stopped soon after.
 const lastPart = 1 << 20
 
-// cleanOutput takes obituaries out of the step's output files, with the user's rights. Nobody
-// writes to them: the step does not run.
+// cleanOutput takes obituaries out of the step's output files, with the user's rights. Nothing
+// writes to these files meanwhile: the step does not run.
 func (e *entrance) cleanOutput() error {
 	for _, path := range e.o.Clean {
 		if err := cleanFile(path); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// The control socket of a runner is SOCK_SEQPACKET, in the srun's folder. A connection
-// is one request and one answer:
+// The control socket of a runner is SOCK_SEQPACKET, in the srun's folder. A connection is a
+// request and its answer:
 //
 //	quiet | loud | signal NUMBER | drained ──►
 //	                             ◄── ok | no REASON
@@ -32,7 +32,7 @@ func listenControl(dir string) (*controlServer, error) {
 	return &controlServer{l}, nil
 }
 
-// serveRequests answers one request after the other, for the life of the process.
+// serveRequests answers requests, each after the last, for the life of the process.
 func (s *controlServer) serveRequests(obey func(string) error) {
 	for {
 		c, err := s.l.AcceptUnix()
@@ -44,7 +44,7 @@ func (s *controlServer) serveRequests(obey func(string) error) {
 	}
 }
 
-// requestTime bounds how long one asker may hold up the others.
+// requestTime bounds how long a connection may hold up the next.
 const requestTime = 5 * time.Second
 
 func answerOne(c *net.UnixConn, obey func(string) error) {
@@ -68,7 +68,7 @@ func isRoot(c *net.UnixConn) bool {
 	return err == nil && cred.Uid == 0
 }
 
-// callRunner makes one request.
+// callRunner makes a request of the runner whose folder is dir.
 func callRunner(ctx context.Context, dir, request string) error {
 	c, err := localsock.Dial(filepath.Join(dir, controlName))
 	if err != nil {

@@ -24,11 +24,11 @@ const (
 	enterCall   = 6
 )
 
-// entering is how a process becomes srun, top to bottom: root until "user". The call is
-// read after that, and in the job's cgroup: what it costs is the job's.
+// entering is how a process becomes srun, top to bottom: root until "user". The call is read
+// after that, and in the job's cgroup, so that the job pays for the memory of the call.
 //
-// All of it is done by one thread, which execve leaves as the only one: what it joins
-// and becomes is that of srun.
+// A single thread does all of this, the only thread that execve leaves: what the thread joins and
+// becomes is that of srun.
 var entering = []struct {
 	name string
 	do   func(*entrance) error
@@ -128,8 +128,8 @@ func (e *entrance) joinMounts() error {
 	return nil
 }
 
-// becomeUser changes this thread only: the others end at execve. From root to another
-// user the kernel takes all capabilities away.
+// becomeUser changes this thread only: the other threads end at execve. From root to another user
+// the kernel takes all capabilities away.
 func (e *entrance) becomeUser() error {
 	var groups unsafe.Pointer
 	if n := len(e.o.Groups); n > 0 {
@@ -152,8 +152,8 @@ func (e *entrance) becomeUser() error {
 	return nil
 }
 
-// tieToRunner: without its runner nobody would ever learn how srun ended. Only now,
-// for a change of user undoes it.
+// tieToRunner makes the end of the runner end srun: without its runner nothing would learn how
+// srun ended. This is done late because a change of user undoes it.
 func (e *entrance) tieToRunner() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (e *entrance) readCall() error {
 
 func (e *entrance) changeFolder() error {
 	if e.call.Dir == "" {
-		return nil // the caller's is gone, and srun could not name it either
+		return nil // the caller's folder is gone, and srun could not name that folder either
 	}
 	return unix.Chdir(e.call.Dir)
 }
@@ -205,7 +205,7 @@ func (e *entrance) rewriteCall() error {
 // maxList bounds a file of nodes.
 const maxList = 4 << 20
 
-// readList reads a file of the user's. It never waits.
+// readList reads a file of the user's, without waiting.
 func readList(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

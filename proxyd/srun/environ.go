@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ofRun tells whether a variable of a batch step says something about the run: where it
-// is, what it has. A later run's has another value, and a program that has survived
-// the first one still has the old.
+// ofRun tells whether a variable of a batch step says something about the run: where the run is,
+// what it has. In a later run the variable has another value, and a program that has survived the
+// first run still has the old value.
 func ofRun(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "SLURM_SUBMIT_"), strings.HasPrefix(name, "SLURM_SPANK_"):
@@ -21,8 +21,8 @@ func ofRun(name string) bool {
 	return slices.Contains([]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}, name)
 }
 
-// rewriteEnviron returns env with what is of the run replaced by this run's. What the
-// script has changed since it was started stays, with today's names in its lists.
+// rewriteEnviron returns env with this run's variables in place of an earlier run's. What the
+// script has changed since its start stays, with today's names in its lists.
 func (w *rewriter) rewriteEnviron(env []string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -59,7 +59,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 		if w.FewerGPUs && slices.Contains(gpuVariables, name) {
 			continue
 		}
-		// One that this run has and the first had not: the script cannot have unset it.
+		// A variable that this run has and the first had not: the script cannot have unset it.
 		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
 			missing = append(missing, name+"="+value)
 		}

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// Table is the options that one release of srun knows.
+// Table is the options that a release of srun knows.
 type Table struct {
 	long  map[string]*Option
 	short map[byte]*Option
 }
 
-// NewTable returns the options of a Slurm release, as "24.11" or "24.11.5"; of any
-// release if it is "".
+// NewTable returns the options of a Slurm release, as "24.11" or "24.11.5"; "" means any release.
 func NewTable(release string) Table {
 	t := Table{map[string]*Option{}, map[byte]*Option{}}
 	if parts := strings.SplitN(release, ".", 3); len(parts) > 1 {
@@ -33,7 +32,7 @@ func NewTable(release string) Table {
 
 func (t Table) add(o *Option) {
 	if old := t.long[o.Name]; old != nil && old.Arg > o.Arg {
-		return // of any release: who takes an argument sometimes
+		return // of any release: whether the option takes an argument differs
 	}
 	t.long[o.Name] = o
 	if o.Short != 0 {
@@ -43,8 +42,8 @@ func (t Table) add(o *Option) {
 
 var pluginOption = regexp.MustCompile(`^ +--([A-Za-z0-9][A-Za-z0-9_-]*)(\[?=)?`)
 
-// Learn adds the options of SPANK plugins that `srun --help` lists. It is how one
-// finds out: they depend on the node's plugstack.conf.
+// Learn adds the options of SPANK plugins that `srun --help` lists. There is no other way to
+// learn them: they depend on the node's plugstack.conf.
 func (t Table) Learn(help []byte) {
 	_, plugins, _ := strings.Cut(string(help), "Options provided by plugins:\n")
 	for line := range strings.Lines(plugins) {
@@ -57,7 +56,7 @@ func (t Table) Learn(help []byte) {
 		case "=":
 			o.Arg = Required
 			if rest := line[strings.Index(line, "=")+1:]; strings.HasPrefix(rest, "[") {
-				o.Arg = Optional // "--singularity=[LIST]": what plugins write when they mean it
+				o.Arg = Optional // "--singularity=[LIST]": how plugins write an optional argument
 			}
 		case "[=":
 			o.Arg = Optional
@@ -71,10 +70,10 @@ type given struct {
 	option   *Option
 	value    string
 	hasValue bool
-	raw      []string // the words that it is all of; nil if it shares a word with others
+	raw      []string // the words that the option is all of; nil if it shares a word with other options
 }
 
-// asWords returns the option as getopt_long reads it again.
+// asWords returns the option in words that getopt_long reads as the same option.
 func (g given) asWords() []string {
 	switch {
 	case g.raw != nil:
@@ -90,9 +89,9 @@ func (g given) withValue(value string) given {
 	return given{option: g.option, value: value, hasValue: true}
 }
 
-// parseWords reads options as getopt_long with "+" does: up to the first word that is none.
-// rest begins with that word, or with "--". Where srun itself would complain, it
-// stops; an option that nobody has heard of is passed over, for it may be a plugin's.
+// parseWords reads options as getopt_long with "+" does: up to the first word that is no option.
+// rest begins with that word, or with "--". Where srun itself would complain, parseWords stops;
+// an unknown option is passed over, for it may be a plugin's.
 func (t Table) parseWords(words []string) (opts []given, rest []string) {
 	for len(words) > 0 {
 		w := words[0]
@@ -116,8 +115,8 @@ func (t Table) parseWords(words []string) (opts []given, rest []string) {
 	return opts, nil
 }
 
-// findOption returns the option that a name, perhaps abbreviated, stands for. ok is false if
-// it could be several.
+// findOption returns the option that a name, perhaps abbreviated, stands for. ok is false if the
+// name could stand for several.
 func (t Table) findOption(name string) (o *Option, ok bool) {
 	if o := t.long[name]; o != nil {
 		return o, true
@@ -193,7 +192,7 @@ func (t Table) parseShort(words []string) ([]given, int) {
 	return keepWritten(cluster, words[:1]), 1
 }
 
-// keepWritten keeps the words as they were written where one option is all that is in them.
+// keepWritten keeps words as they were written where a single option is all that is in them.
 func keepWritten(cluster []given, words []string) []given {
 	if len(cluster) == 1 {
 		cluster[0].raw = words

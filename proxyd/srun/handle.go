@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Runner is an srun that runs outside of its capsule, or did. It is safe for
+// Runner is an srun that runs, or did run, outside of its capsule. A Runner is safe for
 // concurrent use.
 type Runner struct {
 	dir     string
@@ -27,9 +27,8 @@ type Runner struct {
 	removed atomic.Bool // its folder is
 }
 
-// Adopt returns the srun in dir, whoever started it; also one that has ended, of which
-// Wait then tells. The error wraps fs.ErrNotExist if there is none: it was never
-// executed.
+// Adopt returns the srun in dir, whichever process started it; also an srun that has ended, whose
+// end Wait then tells. The error wraps fs.ErrNotExist if there is no srun: it was never executed.
 func Adopt(dir string) (*Runner, error) {
 	rec, err := readRecord(dir)
 	if err != nil {
@@ -38,8 +37,8 @@ func Adopt(dir string) (*Runner, error) {
 	return openRunner(dir, rec)
 }
 
-// Find returns the sruns whose folders are in parent. What else is there it passes
-// over. The caller closes what it gets.
+// Find returns the sruns whose folders are in parent, and passes over what else is there. The
+// caller closes the Runners.
 func Find(parent string) ([]*Runner, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -78,7 +77,7 @@ func openRunner(dir string, rec record) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("srun %s: pidfd_open: %w", rec.Key, err)
 	}
-	// What the pidfd holds cannot change; what it holds must be the runner.
+	// What the pidfd holds cannot change; it must be the runner.
 	if !isStill(rec.PID, rec.Start) {
 		unix.Close(fd)
 		return r, nil
@@ -93,30 +92,30 @@ func (r *Runner) Dir() string { return r.dir }
 // Key is that of its step.
 func (r *Runner) Key() string { return r.rec.Key }
 
-// PID is that of the real srun, to be used while it is known to run.
+// PID is the PID of the real srun, to be used while srun is known to run.
 func (r *Runner) PID() int { return r.rec.Srun }
 
-// Signal sends a signal to srun; SIGTSTP stops it. After srun's end it does nothing.
+// Signal sends a signal to srun; SIGTSTP stops srun. After srun's end Signal does nothing.
 func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
 	return r.askRunner(ctx, fmt.Sprintf("signal %d", int(sig)))
 }
 
-// Quiet makes srun's end nobody's business: sing-srun is not told how it ended, and
-// srun is not ended when sing-srun goes. It is for a step that has been captured, whose
-// wardens leave so that srun ends by itself. Call it before sing-srun goes.
+// Quiet has the runner keep silent: sing-srun is not told how srun ended, and srun is not ended
+// when sing-srun goes. Quiet is for a step that has been captured, whose wardens leave so that
+// srun ends by itself. The caller calls Quiet before sing-srun goes.
 func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "quiet") }
 
 // Loud takes Quiet back; a sing-srun that has gone meanwhile has its consequence now.
 func (r *Runner) Loud(ctx context.Context) error { return r.askRunner(ctx, "loud") }
 
-// Kill ends srun by SIGKILL and returns when it has ended. Its step does not always end
-// with it: to end a step, signal SIGTERM.
+// Kill ends srun by SIGKILL and returns when srun has ended. The step does not always end with
+// srun: to end a step, signal SIGTERM.
 func (r *Runner) Kill(ctx context.Context) error {
 	if err := r.Signal(ctx, unix.SIGKILL); err != nil {
 		if r.pidfd == nil {
 			return err
 		}
-		// The runner does not answer. Without it srun dies too.
+		// The runner does not answer. Without the runner srun dies too.
 		if kill := r.signalRunner(); kill != nil {
 			return errors.Join(err, kill)
 		}
@@ -128,8 +127,8 @@ func (r *Runner) Kill(ctx context.Context) error {
 	return err
 }
 
-// Wait returns how srun ended, once it has. The error wraps ErrGone if nobody knows.
-// It may be called again, and after Adopt.
+// Wait returns how srun ended, once srun has ended. The error wraps ErrGone if that is not known.
+// Wait may be called again, and after Adopt.
 func (r *Runner) Wait(ctx context.Context) (syscall.WaitStatus, error) {
 	if r.pidfd != nil {
 		if err := waitPidfd(ctx, r.pidfd); err != nil {
@@ -156,7 +155,7 @@ func (r *Runner) Ended() bool {
 	return ended
 }
 
-// Remove ends srun if it still runs, removes its folder and closes the handle.
+// Remove ends srun if srun still runs, removes its folder and closes the handle.
 func (r *Runner) Remove(ctx context.Context) error {
 	if !r.Ended() {
 		if err := r.Kill(ctx); err != nil {
@@ -185,7 +184,7 @@ func (r *Runner) signalRunner() error {
 	})
 }
 
-// askRunner makes a request of the runner. One that has ended needs none.
+// askRunner makes a request of the runner. A runner that has ended needs no request.
 func (r *Runner) askRunner(ctx context.Context, request string) error {
 	if r.Ended() {
 		return nil
@@ -200,8 +199,8 @@ func (r *Runner) askRunner(ctx context.Context, request string) error {
 	return nil
 }
 
-// waitPidfd returns nil when the process has ended. Each waiter has a descriptor of its
-// own: a file has one deadline, and one reader at a time.
+// waitPidfd returns nil when the process has ended. Each waiter has a descriptor of its own: a
+// file has a single deadline, and a single reader at a time.
 func waitPidfd(ctx context.Context, pidfd *os.File) error {
 	fd, err := duplicateFile(pidfd)
 	if err != nil {

@@ -22,18 +22,17 @@ import (
 //
 //	task ─pipe─► slurmstepd ─TCP─► srun ─► its standard output
 //
-// Bytes that are on this way belong to no image of a checkpoint. Once the tasks are frozen
-// they come out at the other end; Idle and StepdIdle wait until they have. Look at the
-// pipes of the tasks first, then at the slurmstepd of each node, then at srun: bytes
-// only move to the right.
+// Bytes that are on this way belong to no image of a checkpoint. Once the tasks are frozen they
+// come out at the other end; Idle and StepdIdle wait until they have. Look at the pipes of the
+// tasks first, then at the slurmstepd of each node, then at srun: bytes only move to the right.
 //
-// A line that a task has begun and not ended stays in slurmstepd, unless srun was called
-// with --unbuffered: it comes when the task's pipe is closed, and Idle does not wait for it.
+// A line that a task has begun and not ended stays in slurmstepd, unless srun was called with
+// --unbuffered: the line comes when the task's pipe is closed, and Idle does not wait for it.
 
-// Idle returns when everything that the step's tasks have written, and that has left
-// the slurmstepd of their nodes, has come out at srun's standard output and error. It
-// also returns when srun has ended. The tasks must be frozen, and who reads srun's output must
-// not be. At the end of ctx it returns an error that says what srun was seen doing.
+// Idle returns when everything that the step's tasks have written, and that has left the
+// slurmstepd of their nodes, has come out at srun's standard output and error, and when srun has
+// ended. The tasks must be frozen, and the readers of srun's output must not be. At the end of
+// ctx Idle returns an error that says what srun was seen doing.
 func (r *Runner) Idle(ctx context.Context) error {
 	err := waitUntilIdle(ctx, r.rec.Srun, r.rec.Began)
 	tick := time.NewTicker(firstLook)
@@ -53,9 +52,9 @@ func (r *Runner) Idle(ctx context.Context) error {
 	return fmt.Errorf("srun %s: %w", r.rec.Key, err)
 }
 
-// StepdIdle returns when a slurmstepd has sent on all it has read from its tasks, or has
-// ended. Its tasks must be frozen and their pipes empty. pid is in the caller's PID
-// namespace. The end of ctx is as with Idle.
+// StepdIdle returns when a slurmstepd has sent on all that was read from its tasks, or has ended.
+// Its tasks must be frozen and their pipes empty. pid is in the caller's PID namespace. The end
+// of ctx is as with Idle.
 func StepdIdle(ctx context.Context, pid int) error {
 	began, err := startOf(pid)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,15 +69,15 @@ func StepdIdle(ctx context.Context, pid int) error {
 	return nil
 }
 
-// The kernel has no event for "this process sleeps and nothing waits for it". So it
-// is looked at, at first often.
+// The kernel has no event for "this process sleeps and nothing waits for it". So the process is
+// polled, at first often.
 const (
 	firstLook = 2 * time.Millisecond
 	lastLook  = 50 * time.Millisecond
 )
 
-// waitUntilIdle looks until two looks in a row saw nothing to do and nobody who had done
-// anything in between.
+// waitUntilIdle looks until two looks in a row saw nothing to do, and no thread that had run in
+// between.
 func waitUntilIdle(ctx context.Context, pid int, began uint64) error {
 	interval := firstLook
 	timer := time.NewTimer(0)
@@ -87,7 +86,7 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64) error {
 	for {
 		now, err := lookAt(pid)
 		if !isStill(pid, began) {
-			return nil // it has ended: nothing of it is on the way
+			return nil // the process has ended: nothing of its output is on the way
 		}
 		if err != nil {
 			return err
@@ -109,9 +108,9 @@ func waitUntilIdle(ctx context.Context, pid int, began uint64) error {
 	}
 }
 
-// look is what was seen of a process at one moment.
+// look is what was seen of a process at a moment.
 type look struct {
-	busy     string // what it has to do; "" for nothing
+	busy     string // what the process has to do; "" for nothing
 	switches string // how often its threads have run
 	moving   bool
 }
@@ -123,8 +122,8 @@ func (l look) String() string {
 	return l.busy
 }
 
-// lookAt looks at the threads first: what one of them does after it was looked at
-// shows in the next look's switches.
+// lookAt looks at the threads first: what a thread does after that shows in the next look's
+// switches.
 func lookAt(pid int) (look, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tids, err := os.ReadDir(dir)
@@ -155,8 +154,8 @@ func (l *look) noteBusy(busy string) {
 	}
 }
 
-// lookAtThread notes what a thread does: it must sleep, and not because somebody does not
-// take what it has.
+// lookAtThread notes what a thread does: the thread must sleep, and not because its output is not
+// read.
 func (l *look) lookAtThread(pid int, dir string, switches *strings.Builder) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -226,7 +225,7 @@ func polledForWriting(pid int, addr uint64, n int) (string, error) {
 		return "a thread has ended", nil
 	}
 	if err != nil || got < len(b) {
-		return "a thread runs", nil //nolint:nilerr // it has left poll, and with it the array, since we looked
+		return "a thread runs", nil //nolint:nilerr // the thread has left poll, and with poll the array, since we looked
 	}
 	for ; len(b) > 0; b = b[pollFDSize:] {
 		fd := int32(binary.NativeEndian.Uint32(b))

@@ -45,7 +45,7 @@ type Belongings struct {
 	OOM    int // oom_score_adj
 }
 
-// BelongingsOf reads those of a process.
+// BelongingsOf reads the limits and the like of a process.
 func BelongingsOf(pid int) (*Belongings, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
@@ -92,7 +92,7 @@ func limitValue(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// setLimit sets a limit of this process, or comes as near as it may: root without
+// setLimit sets a limit of this process, or comes as near as the kernel allows: root without
 // CAP_SYS_RESOURCE cannot raise a hard limit.
 func (l Limit) setLimit() error {
 	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's
-// standard error, which may be in the middle of the user's data. Of a job that goes on
-// elsewhere it would not even be true. So the runner stands in that way and keeps these
-// lines back until proxyd has said whether the job stays.
+// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's standard
+// error, which may be in the middle of the user's data. Of a job that goes on elsewhere that
+// would be wrong. So the runner reads srun's standard error and keeps these lines back until
+// proxyd has said whether the job stays.
 
-// obituary is a line that Slurm may write about a step that it ends. Whatever srun says of
-// its own can be one: how tasks ended, a node that fails, a step that it could not make.
+// obituary is a line that Slurm may write about a step that Slurm ends. Every message of srun's
+// own may match: how tasks ended, a node that fails, a step that srun could not make.
 var obituary = regexp.MustCompile(`^(\d+: )?(` +
 	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
 	`|srun: .*` +
@@ -85,7 +85,7 @@ func (m *muffler) takeBytes(b []byte) {
 	m.writeAll(pass)
 }
 
-// holdObituary keeps an obituary back, and has it told if the job stays. Caller holds m.mu.
+// holdObituary keeps an obituary back, and tells the user if the job stays. Caller holds m.mu.
 func (m *muffler) holdObituary(line []byte) {
 	m.held = append(m.held, line...)
 	if m.stay != nil && !m.asking && !m.quiet {
@@ -116,7 +116,7 @@ func (m *muffler) askAndTell() {
 	m.asking = false
 }
 
-// mayBeObituary says whether the beginning of a line can become one.
+// mayBeObituary says whether the beginning of a line can become an obituary.
 func mayBeObituary(begun []byte) bool {
 	digits := 0
 	for digits < len(begun) && begun[digits] >= '0' && begun[digits] <= '9' {
@@ -141,7 +141,7 @@ func mayBeObituary(begun []byte) bool {
 	return false
 }
 
-// writeAll writes all, however slowly it is read. Caller holds m.mu.
+// writeAll writes all, however slow the reader is. Caller holds m.mu.
 func (m *muffler) writeAll(b []byte) {
 	for len(b) > 0 {
 		n, err := unix.Write(m.out, b)
@@ -151,7 +151,7 @@ func (m *muffler) writeAll(b []byte) {
 		case errors.Is(err, unix.EAGAIN):
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(m.out), Events: unix.POLLOUT}}, -1)
 		case !errors.Is(err, unix.EINTR):
-			return // nobody reads any more; srun would have lost it too
+			return // there is no reader any more; srun would have lost these bytes too
 		}
 	}
 }

@@ -6,21 +6,21 @@ package srun
 // Argument says what follows an option.
 type Argument int
 
-// What can follow an option. An optional argument can only be joined to it.
+// What can follow an option. An optional argument can only be joined to the option's name.
 const (
 	None Argument = iota
 	Required
 	Optional
 )
 
-// Option is one option of srun.
+// Option is an option of srun.
 type Option struct {
 	Name  string // long
 	Short byte   // 0 without
 	Arg   Argument
 	Same  string // the option of which this is only another name
-	Since string // first release that has it, "23.11"; "" if that is before 22.05
-	Until string // last release that has it; "" if that is after 26.05
+	Since string // first release that has the option, "23.11"; "" means before 22.05
+	Until string // last release that has the option; "" means after 26.05
 }
 
 // options are all of srun's options, 22.05 to 26.05, documented or not, as getopt_long

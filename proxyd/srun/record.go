@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/durable"
 )
 
-// record is what a folder knows of its srun, from before the moment that it runs.
+// record is what a folder knows of its srun, from before srun runs.
 type record struct {
 	Boot  string // of the kernel's run
 	Key   string
@@ -37,12 +37,12 @@ func newRecord(key string, srun int) (record, error) {
 	if r.Start, err = startOf(r.PID); err != nil {
 		return record{}, err
 	}
-	// Ours to reap, so this is srun even if it has ended already.
+	// Ours to reap, so this is srun even if srun has ended already.
 	r.Began, err = startOf(r.Srun)
 	return r, err
 }
 
-// write is not synced: it says nothing that outlives the kernel's run.
+// write replaces the record. It does not sync, because the record is useless after a reboot.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -93,7 +93,7 @@ func startOf(pid int) (uint64, error) {
 	}
 	// The command name may hold anything; what follows its last parenthesis is the kernel's.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const startTime = 22 - 3 // of those after the name
+	const startTime = 22 - 3 // of the fields after the name
 	if len(fields) <= startTime {
 		return 0, fmt.Errorf("/proc/%d/stat: too short", pid)
 	}

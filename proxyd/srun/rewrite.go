@@ -13,23 +13,24 @@ import (
 
 // Layout says where a job's nodes and a step's tasks are today.
 type Layout struct {
-	// Nodes maps the node names of the job's first start to today's. Names that are
-	// not in it stay.
+	// Nodes maps the node names of the job's first start to today's. Names that Nodes does not
+	// have stay.
 	Nodes map[string]string
-	// Tasks is today's node of each task. It is known when a step's tasks are to be
-	// restored: then nothing that srun was told about its layout counts any more.
+	// Tasks is today's node of each task. Tasks is set when a step's tasks are to be restored:
+	// then nothing that srun was told about its layout counts any more.
 	Tasks []string
 	// Overcommit allows more tasks than CPUs on a node. It counts with Tasks only.
 	Overcommit bool
-	// FewerGPUs says that the job has fewer than it began with: a step cannot have what was asked for then, and gets what there
-	// is. Its tasks see the devices of their capsules all the same.
+	// FewerGPUs says that the job has fewer GPUs than it began with: a step cannot have what was
+	// asked for then, and gets what there is. Its tasks see the devices of their capsules all the
+	// same.
 	FewerGPUs bool
 }
 
-// Rewriting is what makes a call from within a capsule one of this run of the job.
+// Rewriting turns a call from within a capsule into a call of this run of the job.
 type Rewriting struct {
 	Layout
-	Key     string            // of the step; its tasks find it as SINGULARITY_SLURM_STEP
+	Key     string            // of the step; its tasks find the key in SINGULARITY_SLURM_STEP
 	Job     map[string]string // environment of the batch step in this run
 	Was     map[string]string // the same of the job's first run, which the script in the capsule has seen
 	Release string            // of Slurm, as "24.11"; "" is any
@@ -39,14 +40,14 @@ type Rewriting struct {
 // KeyVariable is the environment variable by which a step's tasks know its key.
 const KeyVariable = "SINGULARITY_SLURM_STEP"
 
-// Command is what is to be run. A file of index i must be readable for it at
+// Command is what is to be run. A file of index i must be readable for the command at
 // FilePath(i).
 type Command struct {
 	Args, Env []string
 	Files     [][]byte
 }
 
-// firstFile is a descriptor that srun does not get by itself: it opens few.
+// firstFile is a descriptor that srun does not get by itself: srun opens few.
 const firstFile = 100
 
 // FilePath is the path by which a Command's arguments and environment name its files.
@@ -71,8 +72,8 @@ var laidOutVariables = []string{
 	"SLURM_SPREAD_SEGMENTS", "SLURM_CONSOLIDATE_SEGMENTS", "SLURM_REQ_SWITCH", "SLURM_WAIT4SWITCH",
 }
 
-// Rewrite returns the call as it must be made in this run. read reads a file that the
-// call names, with the caller's rights; what it cannot read stays as it is.
+// Rewrite returns the call as it must be made in this run. read reads a file that the call names,
+// with the caller's rights; a file that read cannot read stays as it is.
 func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Command, error) {
 	t := NewTable(r.Release)
 	t.Learn(r.Help)
@@ -93,7 +94,8 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 	return w.out, nil
 }
 
-// component is the options and the program of one part of a call; nearly all have one.
+// component is the options and the program of a part of a call; nearly all calls have a single
+// part.
 type component struct {
 	opts []given
 	rest []string
@@ -167,14 +169,14 @@ func asksForHelp(opts []given) bool {
 	})
 }
 
-// layOut replaces all that is said about the layout by the one that is known. The
-// list is a file: an argument cannot be longer than 128 KiB.
+// layOut replaces all that is said about the layout by the known layout. The list is a file: an
+// argument cannot be longer than 128 KiB.
 func (w *rewriter) layOut(opts []given) []given {
 	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonicalName(g.option)) })
 	list := w.addFile([]byte(strings.Join(w.Tasks, "\n") + "\n"))
 	ours := []given{
 		w.newOption("nodelist", list),
-		w.newOption("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with it
+		w.newOption("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with a list
 		w.newOption("ntasks", strconv.Itoa(len(w.Tasks))),
 	}
 	if w.Overcommit {
@@ -193,8 +195,8 @@ func (w *rewriter) addFile(content []byte) string {
 	return FilePath(len(w.out.Files) - 1)
 }
 
-// translateFile returns the path of a translated copy of a file of nodes; false if it need not
-// or cannot be translated: srun then says what is wrong with it.
+// translateFile returns the path of a translated copy of a file of nodes; false if the file need
+// not or cannot be translated: srun then says what is wrong with the file.
 func (w *rewriter) translateFile(path string) (string, bool) {
 	b, err := w.read(path)
 	if err != nil {

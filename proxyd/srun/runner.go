@@ -23,20 +23,20 @@ import (
 // Arg is the hidden first argument by which a main calls Run.
 const Arg = "srun-runner"
 
-// enterArg follows it in the process that becomes srun.
+// enterArg follows Arg in the process that becomes srun.
 const enterArg = "enter"
 
-// The kernel tells srun of the death of the thread that has forked it, not of the
-// process. So the runner stays on the thread that it starts with.
+// The kernel tells srun of the death of the thread that has forked srun, not of the process. So
+// the runner stays on the thread that it starts with.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Arg {
 		runtime.LockOSThread()
 	}
 }
 
-// Run is the life of a runner: it starts srun, waits for its end and tells sing-srun.
-// A main calls it when its first argument is Arg, with the rest, and exits with what
-// it returns.
+// Run is the life of a runner: the runner starts srun, waits for its end and tells sing-srun. A
+// main calls Run when the first argument of the program is Arg, with the other arguments, and
+// exits with what Run returns.
 func Run(args []string) int {
 	if len(args) > 0 && args[0] == enterArg {
 		return enterSrun()
@@ -53,7 +53,7 @@ func Run(args []string) int {
 	return 0
 }
 
-// closeInherited closes what whoever started us has let through by mistake. What Go has
+// closeInherited closes descriptors that our starter has let through by mistake. What Go has
 // opened already for itself stays: its poller, and the files that tell of CPU limits.
 func closeInherited() {
 	_ = unix.CloseRange(runnerLast+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
@@ -77,8 +77,8 @@ func closeInherited() {
 // being at its end.
 const lastWords = 2 * time.Second
 
-// mayTell asks whether the end of srun is one of the user's concern. Who cannot be asked
-// has no objection.
+// mayTell asks proxyd whether the user may be told of the end of srun. Without a socket to ask
+// at, the user is told.
 func (r *runner) mayTell() bool {
 	r.mu.Lock()
 	quiet := r.quiet
@@ -92,15 +92,15 @@ func (r *runner) mayTell() bool {
 // patience is how long srun has after SIGTERM when its sing-srun was killed.
 const patience = 10 * time.Second
 
-// runner watches over one srun.
+// runner watches over an srun.
 type runner struct {
 	o    order
 	pid  int // of srun
 	ctl  *controlServer
 	err  *muffler
 	mu   sync.Mutex // below; held over what may write to the status pipe
-	over bool       // srun has been reaped, its PID is nobody's or another's
-	// quiet: what happens to srun is nobody's business any more.
+	over bool       // srun has been reaped: its PID may be another process's
+	// quiet: the user is not told what happens to srun any more.
 	quiet bool
 	// alone: sing-srun is gone, the pipe has no reader.
 	alone bool
@@ -121,14 +121,14 @@ func runCall() error {
 	r, rec, err := beginRunner(from)
 	if err != nil {
 		_ = to.Encode(answer{Error: err.Error()})
-		tellOnly(from) // why, in the words of who has given the order
+		tellOnly(from) // why, in the words of the order
 		return err
 	}
 	if r == nil {
 		return nil
 	}
 	orders.Close()
-	// From here on whoever started us may die.
+	// From here on our starter may die.
 	r.writeStatus("key " + r.o.Rewriting.Key)
 	if err := to.Encode(answer{Rec: rec}); err != nil {
 		log.Print(err)
@@ -152,7 +152,7 @@ func runCall() error {
 	return r.reportEnd(how)
 }
 
-// tellOnly writes what the next order says to the status pipe, if one comes.
+// tellOnly writes the text of the next order to the status pipe, if an order comes.
 func tellOnly(from *gob.Decoder) {
 	var o order
 	if from.Decode(&o) == nil && o.Tell != "" {
@@ -160,10 +160,10 @@ func tellOnly(from *gob.Decoder) {
 	}
 }
 
-// beginRunner starts srun. It returns no runner if the order was but to tell something.
+// beginRunner starts srun. It returns no runner if the order was but to write a text.
 func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r := &runner{}
-	// A user who fills his pipe must not hang us.
+	// A user who fills the pipe must not hang us.
 	if err := unix.SetNonblock(runnerStatus, true); err != nil {
 		return nil, record{}, err
 	}
@@ -199,7 +199,7 @@ func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r.err = newMuffler(errR, runnerStderr, stay)
 	for fd := runnerStdin; fd <= runnerLast; fd++ {
 		if fd != runnerStderr {
-			_ = unix.Close(fd) // as long as we held them, nobody would see them close
+			_ = unix.Close(fd) // as long as we held them, readers would not see them close
 		}
 	}
 	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the rest may be large
@@ -218,8 +218,8 @@ func openLog(dir string) error {
 	})
 }
 
-// becomeSrun forks the process that becomes srun and returns when it has. The record is
-// written before it can: no srun runs that Find would miss.
+// becomeSrun forks the process that becomes srun and returns when that process is srun. The
+// record is written before: no srun runs that Find would miss.
 func becomeSrun(o *order, stderr *os.File) (record, error) {
 	o.Runner = os.Getpid()
 	orderR, orderW, err := os.Pipe()
@@ -262,7 +262,7 @@ func becomeSrun(o *order, stderr *os.File) (record, error) {
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		reapChild(pid)
-		_ = os.Remove(filepath.Join(o.Dir, recordName)) // it may not be there yet
+		_ = os.Remove(filepath.Join(o.Dir, recordName)) // the file may not be there yet
 		return record{}, err
 	}
 	return rec, nil
@@ -274,10 +274,10 @@ func (r *runner) writeStatus(line string) {
 	_, _ = unix.Write(runnerStatus, []byte(line+"\n"))
 }
 
-// reportEnd tells how srun ended. The folder learns it first: who sees the pipe closed
-// without a status asks, and must be told.
+// reportEnd tells how srun ended. The folder learns this first: a sing-srun that sees the pipe
+// closed without a status asks, and must be told.
 func (r *runner) reportEnd(how syscall.WaitStatus) error {
-	r.mu.Lock() // for good: nobody has anything to do here any more
+	r.mu.Lock() // for good: this process has nothing to do any more
 	r.over = true
 	err := writeEnded(r.o.Dir, how)
 	if !r.quiet {
@@ -286,7 +286,7 @@ func (r *runner) reportEnd(how syscall.WaitStatus) error {
 	return err
 }
 
-// watchReader ends srun when sing-srun is gone. SIGPIPE is not ours: Go takes it for
+// watchReader ends srun when sing-srun is gone. SIGPIPE is not ours: Go takes SIGPIPE for
 // descriptors 1 and 2 only.
 func (r *runner) watchReader() {
 	fds := []unix.PollFd{{Fd: runnerStatus}}
@@ -301,12 +301,12 @@ func (r *runner) watchReader() {
 	r.endUnwanted()
 }
 
-// endUnwanted ends srun if nobody waits for it. Caller holds r.mu.
+// endUnwanted ends srun if no sing-srun waits for srun. Caller holds r.mu.
 func (r *runner) endUnwanted() {
 	if !r.alone || r.quiet || r.over {
 		return
 	}
-	_ = unix.Kill(r.pid, unix.SIGTERM) // it then ends its step
+	_ = unix.Kill(r.pid, unix.SIGTERM) // srun then ends its step
 	time.AfterFunc(patience, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// lookAtSockets notes what is in the queues of a process's TCP sockets: what it has not read,
-// and what has not arrived at the other end. Where the other end is on this node
-// its queues are looked at too.
+// lookAtSockets notes what is in the queues of a process's TCP sockets: what the process has not
+// read, and what has not arrived at the other end. Where the other end is on this node its queues
+// are looked at too.
 func (l *look) lookAtSockets(pid int) error {
 	mine, err := socketsOf(pid)
 	if err != nil || len(mine) == 0 {
@@ -76,8 +76,8 @@ type tcpSocket struct {
 	inode         uint64
 }
 
-// parseTCP passes over what it does not understand. rx of a listening socket is who
-// waits to be accepted.
+// parseTCP passes over lines that it does not understand. rx of a listening socket is the number
+// of connections that wait to be accepted.
 func parseTCP(table string) []tcpSocket {
 	var all []tcpSocket
 	for line := range strings.Lines(table) {

@@ -18,42 +18,41 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// StartSpec says how to run srun for a sing-srun that has asked for it.
+// StartSpec says how to run srun for a sing-srun that has asked for srun.
 type StartSpec struct {
-	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Nothing else may be kept in it
+	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Nothing else may be kept there
 	Program   string    // the real srun; "" is /usr/bin/srun
-	Env       []string  // variables besides those of the call
+	Env       []string  // variables besides the call's own
 	Rewriting Rewriting // its Key is the step's
 
 	// UID, GID and Groups are the peer's, as the kernel says. Nothing that the peer
 	// says changes them.
 	UID, GID uint32
 	Groups   []uint32
-	// Belongings are those of sing-srun; srun passes the limits on to the tasks. nil: the
-	// starter's own.
+	// Belongings are sing-srun's; srun passes the limits on to the tasks. nil: the starter's own.
 	Belongings *Belongings
 
 	Cgroups []string // cgroup folders that srun is put into
 
-	// Ask, if set, is called by the runner before it tells that srun has failed: Slurm may
-	// have ended it with the job, which goes on elsewhere. See AskMay.
+	// Ask, if set, is the socket at which the runner asks before it tells that srun has failed:
+	// Slurm may have ended srun with the job, which goes on elsewhere. tell_user.go draws this.
 	Ask string // path of the socket
 
 	// Clean are files in which slurmstepd wrote the step's output in an earlier run. What
-	// it said there about the end of that run is taken out: the step goes on.
+	// slurmstepd wrote there about the end of that run is taken out: the step goes on.
 	Clean []string
 }
 
 var (
 	// ErrExists is returned by Start for a folder that has an srun already.
 	ErrExists = errors.New("folder has an srun already")
-	// ErrGone is wrapped by the error of Wait when the runner was killed: how srun
-	// ended is not known, only that it did.
+	// ErrGone is wrapped by the error of Wait when the runner was killed: how srun ended is not
+	// known, only that srun has ended.
 	ErrGone = errors.New("its runner was killed")
 )
 
-// order is what a runner is to do, and passes on to the process that becomes srun.
-// The call is not in it: the process that becomes srun reads it, as the user.
+// order is what a runner is to do, and passes on to the process that becomes srun. The call is
+// not part of the order: the process that becomes srun reads the call, as the user.
 type order struct {
 	Tell      string // no srun: this is written to the status pipe, and nothing else done
 	Dir       string
@@ -93,17 +92,16 @@ const (
 	runnerLast = runnerCall
 )
 
-// Start runs the real srun and returns when it has been executed; "key KEY" has then
-// been written to the status pipe. The srun goes on when the process that started it ends:
-// Find and Adopt give it back. If Start fails, nothing has been written and nothing runs;
-// Refuse can say why.
+// Start runs the real srun and returns when srun has been executed; "key KEY" has then been
+// written to the status pipe. The srun goes on when the process that started it ends: Find and
+// Adopt return it. If Start fails, nothing has been written and nothing runs; Refuse can say why.
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
 	r, err := c.startRunner(ctx, s)
 	if err != nil {
 		if !errors.Is(err, ErrExists) {
-			_ = os.RemoveAll(s.Dir) // nothing runs that would miss it
+			_ = os.RemoveAll(s.Dir) // nothing runs that would miss the folder
 		}
 		return nil, fmt.Errorf("srun %s: %w", s.Rewriting.Key, err)
 	}
@@ -145,7 +143,7 @@ func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner
 	}
 	switch {
 	case err == nil && got.Error != "":
-		return nil, errors.New(got.Error) // it waits for the words of a refusal
+		return nil, errors.New(got.Error) // the process waits for the words of a refusal
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case err != nil:
@@ -157,7 +155,7 @@ func (c *Caller) launchRunner(ctx context.Context, dir string, o order) (*Runner
 	c.killProcess()
 	select {
 	case <-c.ended:
-	case <-time.After(killTime): // a file system does not answer; it does no more than wait
+	case <-time.After(killTime): // a file system does not answer; the process does no more than wait
 	}
 	return nil, err
 }
