@@ -10,10 +10,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// maxReason keeps a reason to one line of a table.
+// maxReason keeps a reason to a single line of a table.
 const maxReason = 200
 
-// checkReason returns what a checkpoint is made for; it will be shown on terminals.
+// checkReason returns what a checkpoint is made for; people see that text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
 		return "asked", nil

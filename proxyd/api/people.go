@@ -36,7 +36,7 @@ func newPeople(slurmUser uint32, names []string) *people {
 	return &people{slurmUser: slurmUser, operators: operators.Parse(names), known: make(map[uint32]lookup)}
 }
 
-// isDaemon says whether the user is one that daemons run as.
+// isDaemon says whether daemons run as this user.
 func (p *people) isDaemon(uid uint32) bool { return uid == 0 || uid == p.slurmUser }
 
 // isOperator says whether the user may act on the jobs of other users.

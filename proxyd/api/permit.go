@@ -94,8 +94,8 @@ func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*r
 	return own, nil
 }
 
-// namedCheckpoints returns the checkpoints of those names, or with none all that the caller may see.
-// All must exist and be visible.
+// namedCheckpoints returns the checkpoints of those names, or without names all that the caller
+// may see. All must exist and be visible.
 func (s *Server) namedCheckpoints(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
 	if len(names) == 0 {
 		return s.visibleCheckpoints(ctx, what, "")
@@ -124,7 +124,7 @@ func (s *Server) namedCheckpoints(ctx context.Context, what string, names []stri
 	return found, nil
 }
 
-// maxNames bounds what one request makes the store look up.
+// maxNames bounds what a request makes the store look up.
 const maxNames = 1000
 
 // shownTo says whether the user may know of the checkpoint.
@@ -132,8 +132,8 @@ func shownTo(c *rpc.Checkpoint, uid uint32) bool {
 	return c.GetUid() == uid && (c.GetProblem() == "" || c.GetUser() != "")
 }
 
-// wholeCheckpoints is named, for what is done to contents: of a checkpoint that is damaged nobody is
-// sure whose it is.
+// wholeCheckpoints is namedCheckpoints for requests about contents: it refuses checkpoints that
+// are damaged, because their owner is not certain.
 func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
 	list, err := s.namedCheckpoints(ctx, what, names)
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []stri
 	return list, nil
 }
 
-// isNamed accepts "mini/812/3" and "812/3" for one of job 812, which may be called by
-// another name: "810_2/3".
+// isNamed accepts "mini/812/3" and "812/3" for a checkpoint of job 812, which may have another
+// name: "810_2/3".
 func isNamed(c *rpc.Checkpoint, name string) bool {
 	_, number, _ := strings.Cut(name, "/")
 	return c.GetId() == name || number == strconv.FormatUint(uint64(c.GetNumber()), 10)

@@ -17,10 +17,10 @@ import (
 )
 
 // relayProgress runs work and sends its progress, then its result. A reader that is slow, or
-// gone, holds up nothing: of what it has not taken yet, only the latest is kept.
+// gone, holds up nothing: of what was not read yet, only the latest is kept.
 func relayProgress(stream grpc.ServerStreamingServer[rpc.Progress], work func(progress func(*rpc.Progress)) (*rpc.Progress, error)) error {
 	latest := make(chan *rpc.Progress, 1)
-	var mu sync.Mutex // of those who put into latest
+	var mu sync.Mutex // of the goroutines that write latest
 	put := func(p *rpc.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -56,7 +56,7 @@ func relayProgress(stream grpc.ServerStreamingServer[rpc.Progress], work func(pr
 	}
 }
 
-// pieceSize is what one message of an export carries.
+// pieceSize is what a message of an export carries.
 const pieceSize = 1 << 20
 
 // sender sends the files of an export.
@@ -68,7 +68,7 @@ type sender struct {
 
 var zeros [pieceSize]byte
 
-// sendFile sends one. Pieces of zeros are left out.
+// sendFile sends a file. Pieces of zeros are left out.
 func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	first := &rpc.ExportPiece{File: name, Size: size}
 	if !s.began {
@@ -79,7 +79,7 @@ func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	}
 	var offset int64
 	for {
-		// A new one each time: gRPC may still hold what Send was given.
+		// A new buffer each time: gRPC may still hold what Send was given.
 		data := make([]byte, pieceSize)
 		n, err := io.ReadFull(content, data)
 		if n > 0 && !bytes.Equal(data[:n], zeros[:n]) {
@@ -100,10 +100,10 @@ func (s *sender) sendFile(name string, size int64, content io.Reader) error {
 	}
 }
 
-// shared lets all who ask at the same time have the same answer.
+// shared gives all callers that ask at the same time the same answer.
 type shared[T any] struct {
 	mu     sync.Mutex
-	coming *sharedAnswer[T] // nil: nobody asks
+	coming *sharedAnswer[T] // nil: no call is under way
 }
 
 type sharedAnswer[T any] struct {
@@ -111,8 +111,8 @@ type sharedAnswer[T any] struct {
 	value T
 }
 
-// freshAnswer returns the answer of the call of f that is under way, or else of a new one. f is called with a
-// context that does not end with ctx: others may wait for it.
+// freshAnswer returns the answer of the call of f that is under way, or else of a new call. f
+// gets a context that does not end with ctx, because other callers may wait for the answer.
 func (s *shared[T]) freshAnswer(ctx context.Context, f func(context.Context) T) (T, error) {
 	s.mu.Lock()
 	answer := s.coming

@@ -19,13 +19,13 @@ import (
 
 // Options of a server. All must be set but Operators and Log.
 type Options struct {
-	Node      string // this one, as Slurm names it
+	Node      string // this node, as Slurm names the node
 	Version   string
 	SlurmUser uint32
 	Operators []string // users, and groups as "@name"
 	Conductor Conductor
 	Doctor    func(context.Context) []host.Finding
-	Log       *slog.Logger // told who asked for what; nil: nobody is
+	Log       *slog.Logger // of each caller and request; nil: no log
 }
 
 // Server answers requests. Its methods are called by gRPC behind a munge.Gate.
@@ -47,14 +47,14 @@ func New(opt Options) *Server {
 	return &Server{opt: opt, started: time.Now(), people: newPeople(opt.SlurmUser, opt.Operators)}
 }
 
-// NewServer returns what listens on proxyd's port. The caller serves and stops it.
+// NewServer returns the server of proxyd's port. The caller serves and stops it.
 func NewServer(opt Options, coder munge.Coder) *grpc.Server {
 	s := New(opt)
 	return rpc.NewServer(&munge.Gate{Node: opt.Node, Coder: coder, Limits: s.limitsOf}, s)
 }
 
-// limitsOf keeps one user from filling the daemon's memory; daemons send large bodies, many
-// at once.
+// limitsOf keeps a user from filling the daemon's memory; daemons send large bodies, many at
+// once.
 func (s *Server) limitsOf(c munge.Caller) munge.Limits {
 	if s.people.isDaemon(c.UID) {
 		return munge.Limits{Bytes: 16 << 20}
@@ -70,7 +70,7 @@ func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, 
 	return &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}, nil
 }
 
-// Phase is one step of another node's checkpoint or restore.
+// Phase is a step of another node's checkpoint or restore.
 func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
 	reply, err := func() (*rpc.PhaseReply, error) {
 		caller, err := s.admitDaemon(ctx, "phase")
@@ -85,8 +85,8 @@ func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseRe
 	return reply, rpc.Status(err)
 }
 
-// Doctor looks at this node. Whoever asks while another look is under way gets the same answer; none
-// is kept, for the next question may come right after a repair.
+// Doctor looks at this node. Requests that come while a look is under way get the same answer; no
+// answer is kept, for the next question may come right after a repair.
 func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
 	findings, err := s.doctor.freshAnswer(ctx, s.opt.Doctor)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Job, erro
 	return job, rpc.Status(err)
 }
 
-// Checkpoint makes one.
+// Checkpoint makes a checkpoint of a running job.
 func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
 	ctx := stream.Context()
 	caller, err := s.admitOwner(ctx, "checkpoint", req.GetJob())
@@ -155,7 +155,7 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 	}
 	var ids []string
 	for _, c := range list {
-		if c.GetState() == "" { // else it is not there yet
+		if c.GetState() == "" { // otherwise the checkpoint is not there yet
 			ids = append(ids, c.GetId())
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // fact is what is known of a path.
 type fact struct {
 	known   bool // the State has this path
-	touched bool // otherwise the path is only on the way to such a path
+	touched bool // false: the path is only on the way to such a path
 	wrote   bool // its content may have changed otherwise than by appending
 	grew    bool // the file was appended to
 	made    bool // the job made what is there now, in this span
@@ -47,7 +47,7 @@ func (t *tree) nodeAt(path string) *node {
 		if next == nil {
 			if t.count >= maxEntries {
 				t.lost = true
-				return &node{} // has no owner
+				return &node{} // in no tree
 			}
 			t.count++
 			next = &node{}

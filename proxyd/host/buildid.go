@@ -21,9 +21,9 @@ import (
 // ErrNoBuildID says that a file is no ELF file, or was linked without a build id.
 var ErrNoBuildID = errors.New("no build id")
 
-// BuildID returns the GNU build id of a program or library, named by an absolute path, in
-// hex. Links are followed. The file may be anybody's: it is not trusted, and one that is no
-// regular file has none.
+// BuildID returns the GNU build id of a program or library, named by an absolute path, in hex.
+// Links are followed. Any user may have made the file, so its content is not trusted, and a file
+// that is not regular has no id.
 func BuildID(path string) (string, error) { return buildIDIn("/", path) }
 
 // buildIDIn takes the path, and links on it, as seen in the tree root.
@@ -74,7 +74,7 @@ func buildID(root, path string) (string, error) {
 	return id, err
 }
 
-// file is one that was not changed since.
+// file identifies a file that was not changed since.
 type file struct {
 	dev, ino     uint64
 	size         int64
@@ -89,11 +89,11 @@ func fileOf(info os.FileInfo) (file, bool) {
 	return file{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, true
 }
 
-// buildIDs are those of files that were read: the programs of a node map the same ones,
-// and a job stands still while they are looked up.
+// buildIDs are the ids of files that were read: the programs of a node map the same files, and a
+// job stands still while ids are looked up.
 type buildIDs struct {
 	mu sync.Mutex
-	of map[file]string // "" : it has none
+	of map[file]string // "": the file has none
 }
 
 var remembered buildIDs
@@ -120,7 +120,7 @@ func (b *buildIDs) rememberID(f file, id string) {
 	b.of[f] = id
 }
 
-// maxRaces bounds how often somebody who renames without end may come between.
+// maxRaces bounds how often a program that renames without end may come between.
 const maxRaces = 10000
 
 const (
@@ -129,9 +129,9 @@ const (
 	maxProgs    = 1024
 )
 
-// readBuildID reads program headers only. It is not debug/elf, which reads the sections
-// first: they are often stripped, and a hostile file can have millions. Only 64-bit
-// little-endian files have an id here, as all have on the CPUs that we know.
+// readBuildID reads program headers only. It does not use debug/elf, which reads the sections
+// first: they are often stripped, and a hostile file can have millions. Only 64-bit little-endian
+// files have an id here, as all have on the CPUs that we know.
 func readBuildID(r io.ReaderAt) (string, error) {
 	var head [64]byte
 	if _, err := r.ReadAt(head[:], 0); err != nil || string(head[:6]) != "\x7fELF\x02\x01" {

@@ -92,7 +92,7 @@ func checkMunge(ctx context.Context, n *node) Finding {
 	return f.good(fmt.Sprintf("made and read a credential in %s", time.Since(began).Round(100*time.Microsecond)))
 }
 
-// capabilities that proxyd needs, each for what nobody else may do.
+// capabilities that proxyd needs, each for what an ordinary user may not do.
 var capabilities = []struct {
 	bit  int
 	name string
@@ -112,7 +112,7 @@ var capabilities = []struct {
 
 // lackingCapabilities reads a /proc/PID/status.
 func lackingCapabilities(status string) []string {
-	var effective uint64 // none, if it cannot be read
+	var effective uint64 // none, if the file cannot be read
 	for line := range strings.Lines(status) {
 		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			if n, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64); err == nil {
@@ -255,7 +255,7 @@ func checkClock(_ context.Context, n *node) Finding {
 	return f.good(found)
 }
 
-// bytesText writes n in the largest unit that leaves at least one whole.
+// bytesText writes n in the largest unit of which there is at least a whole.
 func bytesText(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	f, i := float64(n), 0

@@ -12,8 +12,8 @@ import (
 
 var criuVersion = regexp.MustCompile(`(?m)^Version: ([0-9]+)\.([0-9]+)(\S*)`)
 
-// Criu returns the version of the program. One that is missing, too old, or does not work
-// on this kernel is an *UnsupportedError.
+// Criu returns the version of the program. A criu that is missing, too old, or does not work on
+// this kernel is an *UnsupportedError.
 func Criu(ctx context.Context, program string) (version string, err error) {
 	out, err := runProgram(ctx, program, "--version")
 	if err != nil {

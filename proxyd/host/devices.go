@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// inventory is what "proxyd gpus" prints, as far as it is looked at.
+// inventory is the part of the output of "proxyd gpus" that is used here.
 type inventory struct {
 	Driver  string
 	Devices []struct {
@@ -88,12 +88,12 @@ func (v *inventory) judgeDevices(f Finding, reached string) Finding {
 	return f.good(found)
 }
 
-// isOurs tells whether an address is one of this node's.
+// isOurs tells whether an address is this node's.
 func isOurs(address string) bool {
 	want := net.ParseIP(address)
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // it cannot be told
+		return true // the addresses cannot be read
 	}
 	for _, a := range all {
 		if n, is := a.(*net.IPNet); is && n.IP.Equal(want) {

@@ -19,12 +19,12 @@ func checkFanotify(context.Context, *node) Finding {
 	return fanotifyFinding(Fanotify.Recheck(), fanotifyGroups(), runtime.NumCPU())
 }
 
-// maxGroups is how many groups of fanotify the kernel lets one user have; each capsule takes
-// one of root's, and so does whatever else of root's watches files.
+// maxGroups is how many groups of fanotify the kernel lets a user have; each capsule takes a
+// group of root's, and so do other programs of root's that watch files.
 const maxGroups = "fs.fanotify.max_user_groups"
 
-// fanotifyFinding is what there is to say of a probe's answer and of maxGroups, 0 if it is
-// not known, on a node of so many cores.
+// fanotifyFinding is the finding for a probe's answer and for maxGroups, 0 if that number is not
+// known, on a node of so many cores.
 func fanotifyFinding(probe error, groups, cores int) Finding {
 	f := Finding{Name: "kernel: fanotify", Needs: "fanotify, to see files that static programs write, for as many capsules as there may be"}
 	enough := fmt.Sprintf("sysctl -w %s=%d, and the same in /etc/sysctl.d: more than there can be jobs on the node", maxGroups, max(1024, 2*cores))
@@ -35,7 +35,7 @@ func fanotifyFinding(probe error, groups, cores int) Finding {
 		return f.bad(Warn, probe.Error(), "boot a kernel with CONFIG_FANOTIFY")
 	case groups == 0:
 		return f.good("there")
-	case groups < 2*cores: // a job on each core, and others who watch
+	case groups < 2*cores: // a job on each core, and other programs that watch
 		return f.bad(Warn, fmt.Sprintf("for %d capsules (%s), on %d cores", groups, maxGroups, cores), enough)
 	}
 	return f.good(fmt.Sprintf("for %d capsules", groups))

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host says what this node can do. A feature is probed once and kept as a value
-// with its reason; nothing else in the tree compares version numbers. Doctor prints all
-// of it, each line with what an administrator does about it.
+// Package host says what this node can do. A feature is probed once and kept as a value with its
+// reason; nothing else in the tree compares version numbers. Doctor prints all features, each
+// line with what an administrator does about it.
 //
 // Every probe answers in one of three ways:
 //
@@ -21,7 +21,7 @@ import (
 // ErrUnsupported is what every *UnsupportedError is.
 var ErrUnsupported = errors.New("unsupported")
 
-// UnsupportedError names a feature this node lacks and what would bring it.
+// UnsupportedError names a feature this node lacks and what would add the feature.
 type UnsupportedError struct {
 	Feature string // "criu: dump of io_uring"
 	Needs   string // "criu 4.2"
@@ -35,7 +35,7 @@ func (e *UnsupportedError) Error() string {
 // Is makes errors.Is(err, ErrUnsupported) true.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
 
-// Feature is one capability of this node. It is safe for concurrent use.
+// Feature is a capability of this node. A Feature is safe for concurrent use.
 type Feature struct {
 	Name  string
 	Probe func() error
@@ -45,8 +45,8 @@ type Feature struct {
 	answer error
 }
 
-// Recheck is Check, and runs the probe again if the feature was missing: an administrator may have
-// brought it since.
+// Recheck is Check, and runs the probe again if the feature was missing: an administrator may
+// have added the feature since.
 func (f *Feature) Recheck() error {
 	f.mu.Lock()
 	if f.answer != nil {

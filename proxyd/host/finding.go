@@ -26,8 +26,8 @@ func (l Level) String() string {
 	}
 }
 
-// Finding is one line of what doctor prints. Do says what an administrator does about it;
-// it is empty exactly when Level is OK.
+// Finding is a line of what doctor prints. Do says what an administrator does about the finding;
+// Do is empty exactly when Level is OK.
 type Finding struct {
 	Name  string // "criu", "slurm: killwait"
 	Level Level

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fingerprint is what of a node a restored program notices. It is kept with a checkpoint
-// and compared before anything is torn down.
+// Fingerprint is what of a node a restored program notices. The checkpoint keeps the Fingerprint,
+// which is compared before anything is torn down.
 type Fingerprint struct {
-	Arch   string   `json:"arch"`   // as Go names it
+	Arch   string   `json:"arch"`   // as Go names the architecture
 	Vendor string   `json:"vendor"` // of the CPU: "GenuineIntel"
 	Model  string   `json:"model"`  // for people
 	Flags  []string `json:"flags"`  // sorted; instructions only, of /proc/cpuinfo
@@ -34,9 +34,9 @@ type Fingerprint struct {
 }
 
 // FingerprintOf describes this node as seen in the tree root ("/", or /proc/PID/root of a
-// capsule). Files are the C library and its loader, and more that the caller names by
-// their paths in that tree; one without a build id is left out, and so is one that is not
-// there: what was mapped and is gone will be missed by Compatible.
+// capsule). Files are the C library and its loader, and more that the caller names by their paths
+// in that tree; a file without a build id is left out, and so is a missing file: Compatible will
+// miss a file that was mapped and is gone.
 func FingerprintOf(root string, more ...string) (Fingerprint, error) {
 	if _, err := os.Stat(root); err != nil { // else all files were only missing
 		return Fingerprint{}, fmt.Errorf("fingerprint: %w", err)
@@ -147,7 +147,7 @@ var ErrIncompatible = errors.New("incompatible node")
 
 // IncompatibleError says why a checkpoint cannot be restored on this node.
 type IncompatibleError struct {
-	Reasons []string // at least one
+	Reasons []string // never empty
 }
 
 func (e *IncompatibleError) Error() string {
@@ -157,13 +157,13 @@ func (e *IncompatibleError) Error() string {
 // Is makes errors.Is(err, ErrIncompatible) true.
 func (e *IncompatibleError) Is(target error) bool { return target == ErrIncompatible }
 
-// Compatible says whether what was captured on a node like then can go on on one like now:
+// Compatible says whether what was captured on a node like then can go on on a node like now:
 // nil, or an *IncompatibleError with all that is in the way.
 //
-// CPUs must be of one vendor, for the layout of saved registers differs between vendors,
-// and the new one must have every instruction of the old: programs looked when they
-// started. The kernel may be newer, not older in its first two numbers. Files of then must
-// be there with the same build id.
+// CPUs must be of the same vendor, for the layout of saved registers differs between vendors, and
+// the new CPU must have every instruction of the old: programs looked when they started. The
+// kernel may be newer, not older in its first two numbers. Files of then must be there with the
+// same build id.
 func Compatible(then, now Fingerprint) error {
 	var reasons []string
 	say := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }

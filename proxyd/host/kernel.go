@@ -81,7 +81,7 @@ func probePidfd() error {
 		return missingFeature(err, "pidfd", "Linux 5.8")
 	}
 	defer unix.Close(fd)
-	// To join the UTS namespace one is in changes nothing.
+	// To join the UTS namespace of this process changes nothing.
 	answer := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -155,8 +155,8 @@ func linkKind(needs string, link netlink.Link) error {
 	return missingFeature(<-answer, link.Type()+" devices", "a kernel with "+needs, unix.EOPNOTSUPP)
 }
 
-// groupHas looks for a file in a new group in a mount of cgroup v2 that nobody else sees: it
-// needs not be mounted anywhere, and its root has no freezer.
+// groupHas looks for a file in a new group in a mount of cgroup v2 that no other process sees:
+// cgroup v2 need not be mounted anywhere, and its root has no freezer.
 func groupHas(file, needs string) error {
 	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
 	if err != nil {

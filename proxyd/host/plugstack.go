@@ -18,8 +18,8 @@ import (
 // plugin is how our plugin's file is named.
 const plugin = "spank_singularity.so"
 
-// findPlugin returns the words of the line of plugstack.conf, or of a file it includes, that loads
-// our plugin; nil if there is none.
+// findPlugin returns the words of the line of plugstack.conf, or of a file that plugstack.conf
+// includes, that loads our plugin; nil if there is no such line.
 func findPlugin(plugstack string, depth int) (line []string, err error) {
 	text, err := os.ReadFile(plugstack)
 	if err != nil {
@@ -94,7 +94,8 @@ func checkPlugin(s *Slurm) Finding {
 	return f.good(found)
 }
 
-// checkPluginArgument returns what is wrong with an argument of the plugin's line; "" if it is right.
+// checkPluginArgument returns what is wrong with an argument of the plugin's line; "" if nothing
+// is.
 func checkPluginArgument(argument string) (problem, do string) {
 	key, value, _ := strings.Cut(argument, "=")
 	known := false
@@ -172,7 +173,7 @@ func pluginVersion(path string) (string, error) {
 	return "", fmt.Errorf("%s is no plugin of Slurm: it has no plugin_version", path)
 }
 
-// fileFingerprint returns a short hash of a file; "" if it cannot be read.
+// fileFingerprint returns a short hash of a file; "" if the file cannot be read.
 func fileFingerprint(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -59,11 +59,11 @@ var checks = []func(context.Context, *node) Finding{
 	checkClock,
 }
 
-// Probe looks at this node, as root. It takes seconds at most: programs that do not answer
-// are given up. The order of the findings is always the same.
+// Probe looks at this node, as root. Probe takes seconds at most: programs that do not answer are
+// killed. The order of the findings is always the same.
 func Probe(ctx context.Context, cfg *config.Config, known Known) []Finding {
 	n := &node{cfg: cfg, known: known, coder: munge.Programs{Socket: cfg.MungeSocket}}
-	// Several checks need it; slurmctld is asked once.
+	// Several checks need the configuration; slurmctld is asked once.
 	n.slurm = sync.OnceValues(func() (*Slurm, error) { return ReadSlurm(ctx, cfg.Scontrol, cfg.NodeName) })
 	findings := make([]Finding, len(checks))
 	var wg sync.WaitGroup

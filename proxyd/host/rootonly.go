@@ -17,11 +17,10 @@ import (
 // ErrNotRootOnly is wrapped by the errors of RootOnly that are about owners and modes.
 var ErrNotRootOnly = errors.New("not root's alone")
 
-// RootOnly says whether nobody but root can change what is at path, or put something else
-// in its place: the folder, all folders above it, and the links on the way, are root's, and
-// root alone can write there. In a sticky folder (/tmp) nobody can take away what is root's,
-// so there the next name must be root's and exist. The error says what is wrong and, after
-// a colon, what to do.
+// RootOnly says whether only root can change what is at path, or put something else in its place:
+// the folder, all folders above, and the links on the way, are root's, and root alone can write
+// there. In a sticky folder (/tmp) other users cannot take away what is root's, so there the next
+// name must be root's and exist. The error says what is wrong and, after a colon, what to do.
 func RootOnly(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s: want an absolute path", path)

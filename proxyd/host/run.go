@@ -17,7 +17,7 @@ import (
 // soon bounds each program that a probe runs: scontrol waits long for a dead slurmctld.
 const soon = 15 * time.Second
 
-// runProgram returns what a program printed. An error holds the last line that it complained with.
+// runProgram returns what a program printed. An error holds the program's last line of complaint.
 func runProgram(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()

@@ -52,8 +52,8 @@ func kindOf(magic uint32) string {
 	return fmt.Sprintf("file system %#x", magic)
 }
 
-// tryFolder does in a folder what the store does: it makes files that only one can make,
-// links, renames and flushes. It returns by how much the clock of the file system is
+// tryFolder does in a folder what the store does: makes files that only a single process can
+// make, links, renames and flushes. tryFolder returns by how much the clock of the file system is
 // ahead of this node's.
 func tryFolder(dir string) (ahead time.Duration, err error) {
 	tmp, err := os.MkdirTemp(dir, ".doctor-")

@@ -28,7 +28,7 @@ type Slurm struct {
 	PluginDir   string // where plugins are that are named without a path; several, with colons
 }
 
-// ReadSlurm asks slurmctld for its configuration, through scontrol. node is this one.
+// ReadSlurm asks slurmctld for its configuration, through scontrol. node is this node's name.
 func ReadSlurm(ctx context.Context, scontrol, node string) (*Slurm, error) {
 	out, err := runProgram(ctx, scontrol, "show", "config")
 	if err != nil {
@@ -73,7 +73,7 @@ func parseSlurm(out, node string) (*Slurm, error) {
 		SpoolDir:  strings.NewReplacer("%n", node, "%h", node).Replace(values["SlurmdSpoolDir"]),
 		Plugstack: values["PlugStackConfig"], PluginDir: values["PluginDir"],
 	}
-	if !filepath.IsAbs(s.Plugstack) { // "(null)" in some releases where it is the default
+	if !filepath.IsAbs(s.Plugstack) { // "(null)" in some releases where this is the default
 		s.Plugstack = filepath.Join(filepath.Dir(values["SLURM_CONF"]), "plugstack.conf")
 	}
 	return s, nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// noSlurm is what all checks say that need slurmctld and do not reach it.
+// noSlurm is the finding of all checks that need slurmctld and do not reach it.
 func (f Finding) noSlurm() Finding {
 	return f.bad(Fail, "cannot tell while slurmctld does not answer", "see slurmctld")
 }
@@ -91,8 +91,8 @@ func checkRequeue(_ context.Context, n *node) Finding {
 	return f.good("JobRequeue=1")
 }
 
-// checkKillWait compares what a checkpoint takes with what Slurm grants. Without a measured
-// time it says how much memory fits.
+// checkKillWait compares what a checkpoint takes with what Slurm grants. Without a measured time
+// the finding says how much memory fits.
 func checkKillWait(_ context.Context, n *node) Finding {
 	s, err := n.slurm()
 	if err != nil {

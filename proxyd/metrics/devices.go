@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DeviceCounts is what the GPUs of one device server have done since the server began.
+// DeviceCounts is what the GPUs of a device server have done since the server began.
 type DeviceCounts struct {
 	Instructions, Switches, Interrupted, SwappedOut, SwappedIn uint64
 	SwitchTime                                                 time.Duration
 }
 
-// deviceTotals adds up what device servers count. A server's counts end with the server, those of Prometheus must not fall.
+// deviceTotals adds up what device servers count. A server's counts end with the server, but the
+// totals for Prometheus must not fall.
 type deviceTotals struct {
 	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn prometheus.Counter
 
@@ -38,8 +39,9 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.swappedIn = counter("swapped_in_bytes_total", "What came back.")
 }
 
-// Devices takes what the device servers of this node count now, each under a name of its own; nil for a server that did not answer.
-// What a server has counted after it was asked for the last time is not in the totals.
+// Devices takes what the device servers of this node count now, each under a name of its own; nil
+// for a server that did not answer. What a server has counted after the last request is not in
+// the totals.
 func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 	d := &m.devices
 	d.mu.Lock()

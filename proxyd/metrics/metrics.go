@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is what proxyd counts, for Prometheus: of the jobs that its node leads,
-// and of none by name. It is told; who serves Handler, and where, is its main's choice.
+// Package metrics is what proxyd counts, for Prometheus: of the jobs that its node leads, and of
+// no job by name. proxyd's main reports the events, and decides where Handler is served.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics is what proxyd counts. It is safe for concurrent use.
+// Metrics is what proxyd counts. Metrics is safe for concurrent use.
 type Metrics struct {
 	registry    *prometheus.Registry
 	events      *prometheus.CounterVec
@@ -70,7 +70,7 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
 }
 
-// labelOf is an event as one word.
+// labelOf is an event as a single word.
 func labelOf(event string) string { return strings.ReplaceAll(event, " ", "-") }
 
 // Handler answers a scrape.

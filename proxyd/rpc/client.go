@@ -28,7 +28,7 @@ const (
 	longDeadline  = 2 * time.Minute
 )
 
-// Client asks one node's proxyd. It is safe for concurrent use. Errors of its methods are
+// Client asks a node's proxyd. A Client is safe for concurrent use. Errors of its methods are
 // *Error, or ctx's.
 type Client struct {
 	node string
@@ -36,9 +36,9 @@ type Client struct {
 	rpc  ProxydClient
 }
 
-// Dial returns a client of the proxyd of node, which listens at address ("n1:6830").
-// from is the node that asks. Nothing is sent before the first call, and a connection that
-// broke is made again by the next one.
+// Dial returns a client of the proxyd of node, which listens at address ("n1:6830"). from is the
+// node of the caller. Nothing is sent before the first call, and a connection that broke is made
+// again by the next call.
 func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
 	retry := backoff.DefaultConfig
 	retry.MaxDelay = 3 * time.Second // a node that was rebooted is wanted back at once
@@ -55,16 +55,16 @@ func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
 // Node returns the name of the node that is asked.
 func (c *Client) Node() string { return c.node }
 
-// Close ends the connection and what is under way on it.
+// Close ends the connection and the calls that are under way.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Ping asks who is there. For daemons.
+// Ping asks which proxyd answers. For daemons.
 func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{})
 }
 
-// Phase asks for one step of a checkpoint or restore. For daemons. ctx should have the
-// phase's deadline; the other side sees it too.
+// Phase asks for a step of a checkpoint or restore. For daemons. ctx should have the phase's
+// deadline; the other side sees that deadline too.
 func (c *Client) Phase(ctx context.Context, req *PhaseRequest) (*PhaseReply, error) {
 	return callUnary(ctx, c, 0, c.rpc.Phase, req)
 }
@@ -79,13 +79,13 @@ func (c *Client) Show(ctx context.Context, job string) (*Job, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Show, &ShowRequest{Job: job})
 }
 
-// Checkpoints lists those of a job, or with "" all that the caller may see.
+// Checkpoints lists the checkpoints of a job, or with "" all that the caller may see.
 func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, error) {
 	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
 	return reply.GetCheckpoints(), err
 }
 
-// Checkpoint makes one of a running job. progress may be nil; it is called from the
+// Checkpoint makes a checkpoint of a running job. progress may be nil, and is called from the
 // caller's goroutine. Cancelling ctx ends the attempt, and the job runs on.
 func (c *Client) Checkpoint(ctx context.Context, req *CheckpointRequest, progress func(*Progress)) (*Checkpoint, error) {
 	stream, err := c.rpc.Checkpoint(ctx, req)
@@ -131,8 +131,8 @@ func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, er
 	return reply.GetDeleted(), err
 }
 
-// Export hands the files of a checkpoint to put, piece by piece. They can be trusted only
-// if Export returns nil. An error of put ends it and is returned.
+// Export hands the files of a checkpoint to put, piece by piece. They can be trusted only if
+// Export returns nil. An error of put ends the export and is returned.
 func (c *Client) Export(ctx context.Context, checkpoint string, put func(*ExportPiece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,7 +154,7 @@ func (c *Client) Export(ctx context.Context, checkpoint string, put func(*Export
 	}
 }
 
-// callUnary makes a call with one reply; within 0 leaves the deadline to ctx.
+// callUnary makes a call with a single reply; within 0 leaves the deadline to ctx.
 func callUnary[Q, R any](ctx context.Context, c *Client, within time.Duration, f munge.Unary[Q, R], req *Q) (*R, error) {
 	reply, err := munge.Call(ctx, within, f, req)
 	return reply, fromStatus(ctx, c.node, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
-// Kinds of errors. A server returns an error that wraps one, and the client's error wraps
-// the same. Those of package kind are preemptd's too.
+// Kinds of errors. A server returns an error that wraps a kind, and the client's error wraps the
+// same kind. The kinds of package kind are preemptd's too.
 var (
 	ErrInvalid  = kind.ErrInvalid
 	ErrNoJob    = kind.ErrNoJob // neither in Slurm nor among the checkpoints
@@ -68,13 +68,13 @@ var contract = kind.Contract{
 	Unsupported: ErrUnsupported,
 }
 
-// Error is an error with its kind. A server may return one to say more than a text, and a
+// Error is an error with its kind. A server may return an Error to say more than a text, and a
 // client returns nothing else.
 type Error struct {
-	Kind      error  // one of those above
+	Kind      error  // a kind from above
 	Text      string // the whole message; "" : that of Kind
 	Hint      string // what the person may do
-	Node      string // ErrNotLeader: who leads; ErrUnreachable, ErrRefused: who was asked
+	Node      string // ErrNotLeader: the leader; ErrUnreachable, ErrRefused: the node that was called
 	Obstacles []*Obstacle
 }
 

@@ -16,8 +16,8 @@ var (
 	keySyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
 )
 
-// Waiting is the phase of a checkpoint that has not begun, for the one before is still on its
-// way to the store. One in any other phase goes on though who asked for it has gone.
+// Waiting is the phase of a checkpoint that has not begun, because the checkpoint before is still
+// on its way to the store. A checkpoint in any other phase goes on when its caller has gone.
 const Waiting = "waiting"
 
 // CheckJob returns an error of kind ErrInvalid unless s names a job: "812", "812_3" for a

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// GPUs returns which GPUs a job has on each of its nodes, in the order of Job.Nodes, by the numbers that Slurm gives them
-// there. It is nil for a job without.
+// GPUs returns which GPUs a job has on each of its nodes, in the order of Job.Nodes, by the
+// numbers that Slurm gives them there. The result is nil for a job without GPUs.
 func (s *Slurm) GPUs(ctx context.Context, job string) ([][]int, error) {
 	out, err := s.scontrol.Run(ctx, "show", "job", job, "--details", "--json")
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Slurm) GPUs(ctx context.Context, job string) ([][]int, error) {
 	return all, nil
 }
 
-// shownJob is what scontrol prints of a job as JSON, as far as parseGPUs needs it.
+// shownJob is the part of scontrol's JSON of a job that parseGPUs needs.
 type shownJob struct {
 	ID        uint32     `json:"job_id"`
 	ArrayJob  jsonNumber `json:"array_job_id"`
@@ -35,7 +35,8 @@ type shownJob struct {
 	Detail    []string   `json:"gres_detail"`
 }
 
-// jsonNumber is a number of Slurm's JSON: plain, or an object that says whether it is set.
+// jsonNumber is a number of Slurm's JSON: plain, or an object that says whether the number is
+// set.
 type jsonNumber struct {
 	set   bool
 	value uint32
@@ -63,8 +64,9 @@ func (s *shownJob) isNamed(job string) bool {
 	return fmt.Sprint(s.ID) == job
 }
 
-// parseGPUs reads what scontrol prints about a job. Only scontrol's JSON keeps what users write apart from what Slurm
-// does. Asked for one task of an array, scontrol prints all tasks of that array (seen with 26.05).
+// parseGPUs reads what scontrol prints about a job. Only scontrol's JSON keeps what users write
+// apart from what Slurm does. For a task of an array, scontrol prints all tasks of that array
+// (seen with 26.05).
 func parseGPUs(out []byte, job string) ([][]int, error) {
 	var shown struct {
 		Jobs []shownJob `json:"jobs"`
@@ -92,8 +94,8 @@ func parseGPUs(out []byte, job string) ([][]int, error) {
 	return all, nil
 }
 
-// gpusOf reads the resources of one node: "gpu:a100:2(IDX:0,3),license:1". Where Slurm does not say which they are, they
-// are counted from 0.
+// gpusOf reads the resources of a node: "gpu:a100:2(IDX:0,3),license:1". Where Slurm does not say
+// which GPUs, they are counted from 0.
 func gpusOf(detail string) ([]int, error) {
 	var all []int
 	for _, item := range splitOutside(detail) {
@@ -123,7 +125,7 @@ func gpusOf(detail string) ([]int, error) {
 	return slices.Compact(all), nil
 }
 
-// maxGPUs bounds what is believed of one node.
+// maxGPUs bounds what is believed of a node.
 const maxGPUs = 1024
 
 func badGPUs(detail string) error { return fmt.Errorf("%q is not understood", detail) }
@@ -162,7 +164,8 @@ func parseNumbers(list string) ([]int, error) {
 	return all, nil
 }
 
-// Constrains tells whether Slurm lets a job see its own devices only: then it counts them from 0 in CUDA_VISIBLE_DEVICES.
+// Constrains tells whether Slurm lets a job see its own devices only: then Slurm counts them from
+// 0 in CUDA_VISIBLE_DEVICES.
 func (s *Slurm) Constrains(ctx context.Context) (bool, error) {
 	out, err := s.scontrol.Run(ctx, "show", "config")
 	if err != nil {

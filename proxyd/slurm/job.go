@@ -19,7 +19,7 @@ type Job struct {
 	HetJob    uint32 // 0: not heterogeneous
 	HetOffset int    // -1: not heterogeneous
 	UID       uint32
-	State     string // one word; flags such as COMPLETING hide what is below
+	State     string // a single word; flags such as COMPLETING hide what is below
 	Reason    string
 	Restarts  int
 	Requeue   bool     // may be requeued
@@ -27,8 +27,8 @@ type Job struct {
 	Nodes     []string // of this run, in Slurm's order
 	BatchHost string
 	Start     string    // "2026-11-20T16:38:51", as printed
-	Submitted string    // likewise; a requeue changes it
-	Preempted string    // likewise; "" if nothing preempts it
+	Submitted string    // as printed; a requeue changes the time
+	Preempted string    // as printed; "" if nothing preempts the job
 	End       time.Time // of a run: when its time is up; zero without a limit
 
 	nodeList string
@@ -61,8 +61,8 @@ func (j *Job) Runs() bool {
 	return false
 }
 
-// Expired says whether a run's time is up: slurmctld ends it when it looks next, half a
-// minute later at most, or as late as OverTimeLimit has it, and starts no steps before.
+// Expired says whether a run's time is up: slurmctld ends the run when slurmctld looks next, half
+// a minute later at most, or as late as OverTimeLimit allows, and starts no steps before.
 func (j *Job) Expired() bool {
 	return j.Runs() && !j.End.IsZero() && time.Until(j.End) < clockSkew
 }
@@ -70,7 +70,7 @@ func (j *Job) Expired() bool {
 // clockSkew is between a node and slurmctld, and what squeue cuts off.
 const clockSkew = 2 * time.Second
 
-// Over says whether Slurm is done with the job, unless somebody requeues it.
+// Over says whether Slurm is done with the job, unless the job is requeued.
 func (j *Job) Over() bool {
 	switch j.State {
 	case "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT":
@@ -79,15 +79,15 @@ func (j *Job) Over() bool {
 	return false
 }
 
-// columns asks squeue for what no user writes: a job's name, comment or command could
-// imitate anything that stands beside it.
+// columns asks squeue for what no user writes: a job's name, comment or command could imitate the
+// columns beside it.
 const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchFlag:|,BatchHost:|,StartTime:|,PreemptTime:|," +
 	"ArrayJobID:|,ArrayTaskID:|,HetJobID:|,HetJobOffset:|,NodeList:|,SubmitTime:|,EndTime:|"
 
 var errJob = errors.New("squeue printed no job")
 
-// parseJob finds a job in what squeue prints for columns: asked for the number of an array,
-// which one of its tasks has too, it prints all tasks.
+// parseJob finds a job in what squeue prints for columns: for the number of an array, which is
+// also the number of a task, squeue prints all tasks.
 func parseJob(out, job string) (*Job, error) {
 	var first *Job
 	for line := range strings.Lines(strings.TrimSpace(out)) {
@@ -140,7 +140,7 @@ func parseLine(line string) (*Job, error) {
 	if j.HetJob == 0 {
 		j.HetOffset = -1
 	}
-	// Of a job without a limit it is no time. squeue's is the local one.
+	// For a job without a limit squeue prints no time. Its times are local.
 	j.End, _ = time.ParseInLocation("2006-01-02T15:04:05", f[16], time.Local)
 	return j, nil
 }

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurm is what a node's daemon asks of Slurm, and does to a job of its own
-// node. It runs scontrol: root on a node is a super user to every release by munge
-// alone, where REST would need slurmrestd within reach of each node and a token kept
-// on it.
+// Package slurm is what a node's daemon asks of Slurm, and does to a job of its own node. The
+// package runs scontrol: root on a node is a super user to every release by munge alone, where
+// REST would need slurmrestd within reach of each node and a token kept on the node.
 package slurm
 
 import (
@@ -21,10 +20,10 @@ import (
 // ErrNoJob is what Show returns of a job that Slurm does not know (any more).
 var ErrNoJob = errors.New("no such job")
 
-// Slurm runs scontrol and squeue. It is safe for concurrent use.
+// Slurm runs scontrol and squeue. A Slurm is safe for concurrent use.
 type Slurm struct{ scontrol, squeue slurmrest.Scontrol }
 
-// New returns a Slurm that runs the scontrol at path, and the squeue beside it.
+// New returns a Slurm that runs the scontrol at path, and the squeue in the same folder.
 func New(path string) *Slurm {
 	return &Slurm{
 		controllerCommand{slurmrest.ExecScontrol{Path: path}},
@@ -52,9 +51,9 @@ func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
 	return j, nil
 }
 
-// All returns the jobs that Slurm knows, by number, without their nodes. Those tasks of an
-// array that are no jobs of their own yet are one. What squeue prints in a form that is not
-// understood is left out.
+// All returns the jobs that Slurm knows, by number, without their nodes. Those tasks of an array
+// that are no jobs of their own yet are a single job. Lines of squeue that are not understood are
+// left out.
 func (s *Slurm) All(ctx context.Context) (map[uint32]*Job, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--all", "--states=all", "--Format="+columns)
 	if err != nil {
@@ -108,8 +107,7 @@ func (s *Slurm) Name(ctx context.Context, job string) (string, error) {
 	return s.readColumn(ctx, job, "Name")
 }
 
-// readColumn asks for what a user has written, which could imitate anything that stands beside
-// it.
+// readColumn asks for text that a user has written, which could imitate the columns beside it.
 func (s *Slurm) readColumn(ctx context.Context, job, column string) (string, error) {
 	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format="+column+":"+wide)
 	text := strings.TrimSpace(string(out))
@@ -128,9 +126,9 @@ func (s *Slurm) Comment(ctx context.Context, job, text string) error {
 	return withJob(err, "comment of job", job)
 }
 
-// Requeue requeues a job, or, once Slurm has ended it, begins it anew. A job that waits already
-// is left alone. Slurm refuses it while the job completes after an end of its own;
-// then Requeue tries again until ctx is done.
+// Requeue requeues a job, or begins the job anew once Slurm has ended it. A job that waits
+// already is left alone. Slurm refuses while the job completes after an end of its own; then
+// Requeue tries again until ctx is done.
 func (s *Slurm) Requeue(ctx context.Context, job string) error {
 	return s.requeueJob(ctx, job, "requeue")
 }
@@ -140,8 +138,8 @@ func (s *Slurm) RequeueHold(ctx context.Context, job string) error {
 	return s.requeueJob(ctx, job, "requeuehold")
 }
 
-// requeueAgain is how long to wait before Slurm is asked again. It tells nobody when a
-// job has completed.
+// requeueAgain is how long to wait before Slurm is asked again. Slurm does not report when a job
+// has completed.
 const requeueAgain = 500 * time.Millisecond
 
 func (s *Slurm) requeueJob(ctx context.Context, job, verb string) error {
@@ -152,7 +150,7 @@ func (s *Slurm) requeueJob(ctx context.Context, job, verb string) error {
 		case !errors.As(err, &failed):
 			return withJob(err, verb+" job", job)
 		case strings.Contains(failed.Output, "pending execution"):
-			return nil // somebody was quicker
+			return nil // another caller was quicker
 		case !strings.Contains(failed.Output, "ompleting"):
 			return withJob(err, verb+" job", job)
 		}

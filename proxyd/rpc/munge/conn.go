@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Conn is a connection to one node's daemon, for the clients that protoc-gen-go-grpc
-// makes. It is safe for concurrent use.
+// Conn is a connection to a node's daemon, for the clients that protoc-gen-go-grpc makes. A Conn
+// is safe for concurrent use.
 type Conn struct {
 	cc       *grpc.ClientConn
 	to, from string
@@ -31,7 +31,7 @@ var _ grpc.ClientConnInterface = (*Conn)(nil)
 // sent before the first call. from is the node that asks, for the other side's log.
 func Dial(target, to, from string, coder Coder, opts ...grpc.DialOption) (*Conn, error) {
 	opts = append(opts,
-		// Who speaks is proven by credentials and seals; see the package comment.
+		// Credentials and seals prove the identity of both sides; see the package comment.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{})),
 		// Nodes are asked directly, whatever DNS or the environment propose.
@@ -44,11 +44,11 @@ func Dial(target, to, from string, coder Coder, opts ...grpc.DialOption) (*Conn,
 	return &Conn{cc: cc, to: to, from: from, coder: coder}, nil
 }
 
-// Close ends the connection and what is under way on it.
+// Close ends the connection and the calls that are under way.
 func (c *Conn) Close() error { return c.cc.Close() }
 
-// signRequest returns the context with the credential for one request, and the seal that its
-// reply must have.
+// signRequest returns the context with the credential for a request, and the seal that the reply
+// must have.
 func (c *Conn) signRequest(ctx context.Context, method string, request []byte) (context.Context, *seal, error) {
 	t := newTicket(method, c.to, c.from, request)
 	credential, err := c.coder.Encode(ctx, t.marshal())
@@ -58,7 +58,7 @@ func (c *Conn) signRequest(ctx context.Context, method string, request []byte) (
 	return metadata.AppendToOutgoingContext(ctx, credentialKey, credential), newSeal(t.Key), nil
 }
 
-// Invoke implements grpc.ClientConnInterface: a call with one reply.
+// Invoke implements grpc.ClientConnInterface: a call with a single reply.
 func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	request, err := marshalMessage(args)
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return &clientStream{conn: c, ctx: ctx, desc: desc, method: method, opts: opts}, nil
 }
 
-// clientStream begins with its request: the credential is over that. Like every
-// grpc.ClientStream it is for one reader and one writer.
+// clientStream begins with its request: the credential is over that request. Like every
+// grpc.ClientStream it is for a single reader and a single writer.
 type clientStream struct {
 	conn   *Conn
 	ctx    context.Context
@@ -194,7 +194,7 @@ func (s *clientStream) RecvMsg(m any) error {
 	}
 }
 
-// Unary is a method of a generated client that has one reply.
+// Unary is a method of a generated client that has a single reply.
 type Unary[Q, R any] func(context.Context, *Q, ...grpc.CallOption) (*R, error)
 
 // Call calls f with a deadline: that of ctx, or within from now where ctx has none. within 0

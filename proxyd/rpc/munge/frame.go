@@ -27,8 +27,8 @@ const (
 // bytes that travel: protobuf promises no canonical form.
 type frame struct{ b []byte }
 
-// piece is how much of a request is sent in one message. Whoever sends more at once is not
-// read: gRPC reads a message to its end before it shows it.
+// piece is how much of a request is sent in a message. A larger message is not read: gRPC reads a
+// message to its end before the gate sees the message.
 const piece = 256 << 10
 
 // frameCodec moves frames.
@@ -109,8 +109,8 @@ func (s *seal) addStatus(st *status.Status) []byte {
 // maxText bounds the text of a status: headers must stay small.
 const maxText = 4 << 10
 
-// plainStatus returns the status as it will arrive: gRPC replaces what is not UTF-8, after which
-// the seal would not fit.
+// plainStatus returns the status as the client will receive it: gRPC replaces bytes that are not
+// UTF-8, after which the seal would not fit.
 func plainStatus(st *status.Status) *status.Status {
 	p := st.Proto()
 	if p == nil {

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Caller is who asks, as munge vouches for it. From is what the caller says of itself:
-// believe it of root only.
+// Caller is the user that calls, as munge vouches. From is the caller's own word, to be believed
+// of root only.
 type Caller struct {
 	UID, GID uint32
 	From     string // node
@@ -27,28 +27,28 @@ type Caller struct {
 
 type callerKey struct{}
 
-// CallerOf returns who asks, in a handler behind a Gate.
+// CallerOf returns the caller, in a handler behind a Gate.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
 }
 
-// WithCaller returns ctx as a handler behind a Gate sees it, for who knows the caller in
+// WithCaller returns ctx as a handler behind a Gate sees it, for code that knows the caller in
 // another way.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// Limits of one caller.
+// Limits of a caller.
 type Limits struct {
 	Bytes int // of a request
 	Calls int // at the same time; 0: any number, and the caller is a daemon, which goes first
 }
 
-// Gate lets requests through to a service if their credentials are right. The fields must
-// not change after Register. It is safe for concurrent use.
+// Gate lets requests through to a service if their credentials are right. The fields must not
+// change after Register. A Gate is safe for concurrent use.
 type Gate struct {
-	Node   string // this one, as Slurm names it
+	Node   string // this node, as Slurm names the node
 	Coder  Coder
 	Limits func(Caller) Limits // nil: none
 
@@ -57,29 +57,29 @@ type Gate struct {
 	decoding *turns // bounds the unmunge processes that strangers can make root start
 
 	mu    sync.Mutex
-	calls map[uint32]int // under way, by uid; those at 0 are not in it
+	calls map[uint32]int // under way, by uid; users without any are left out
 }
 
 func (g *Gate) init() {
 	g.once.Do(func() {
-		// A credential may be from Lifetime ago or ahead, so it can come again until
-		// twice that has passed.
+		// A credential may be from Lifetime ago or ahead, so the same credential can come again
+		// until twice that has passed.
 		g.seen = newNonces(2*Lifetime, time.Now)
 		g.decoding = newTurns()
 		g.calls = make(map[uint32]int)
 	})
 }
 
-// Register puts a service behind the gate: impl is reached only by requests that were
-// checked, and finds CallerOf in its context. desc is the one that was generated.
+// Register puts a service behind the gate: only requests that were checked reach impl, which
+// finds CallerOf in its context. desc is the generated description.
 func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {
 	g.init()
 	guarded := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: desc.HandlerType, Metadata: desc.Metadata}
 	add := func(name string, serve func(context.Context, *reply) error) {
 		method := "/" + desc.ServiceName + "/" + name
-		// Calls with one reply are registered as streams too; on the wire they are the same.
-		// gRPC reads the request of a unary call before it asks anybody; that of a stream
-		// is read when we want it, which is after the credential.
+		// Calls with a single reply are registered as streams too; on the wire they are the same.
+		// gRPC reads the request of a unary call before any code of ours runs; the request of a
+		// stream is read when the gate wants it, which is after the credential.
 		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{
 			StreamName: name, ServerStreams: true, ClientStreams: true, // of pieces
 			Handler: func(_ any, stream grpc.ServerStream) error { return g.serveCall(method, stream, serve) },
@@ -100,7 +100,7 @@ func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, im
 	server.RegisterService(&guarded, impl)
 }
 
-// serveCall handles one call, from the credential to the seal.
+// serveCall handles a call, from the credential to the seal.
 func (g *Gate) serveCall(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
 	ctx := stream.Context()
 	caller, t, err := g.admitCall(ctx, method)
@@ -133,7 +133,7 @@ func (g *Gate) serveCall(method string, stream grpc.ServerStream, handle func(co
 }
 
 // readRequest puts a request together from its pieces. It ends with the piece with which there is
-// enough, or too much: covers finds what is not as it should be.
+// enough, or too much: covers checks size and hash.
 func (t ticket) readRequest(stream grpc.ServerStream) ([]byte, error) {
 	var request []byte
 	for {
@@ -193,8 +193,8 @@ func (g *Gate) admitCall(ctx context.Context, method string) (Caller, ticket, er
 	return caller, t, nil
 }
 
-// countCall counts a call in, or refuses it for being too large or one too many. The caller
-// must call what it returns.
+// countCall counts a call, or refuses a call that is too large or exceeds the user's number. The
+// caller must call the returned function.
 func (g *Gate) countCall(c Caller, t ticket) (leave func(), err error) {
 	if g.Limits == nil {
 		return func() {}, nil
@@ -235,7 +235,7 @@ type reply struct {
 	grpc.ServerStream
 	ctx   context.Context
 	seal  *seal
-	asked []byte // the request; nil once it was taken
+	asked []byte // the request; nil after it was taken
 	taken bool
 }
 

@@ -17,8 +17,8 @@ import (
 
 // What errors of this package wrap.
 var (
-	// ErrRefused says that a credential, or the request that came with it, is not to be
-	// believed; all below but ErrUnsealed are such.
+	// ErrRefused says that a credential, or the request that came with it, is not to be believed;
+	// all errors below but ErrUnsealed wrap it.
 	ErrRefused = errors.New("credential refused")
 	// ErrReplayed says that the credential was used before.
 	ErrReplayed = fmt.Errorf("%w: used before", ErrRefused)
@@ -26,7 +26,7 @@ var (
 	ErrExpired = fmt.Errorf("%w: too old, or from the future: compare the clocks of both nodes", ErrRefused)
 	// ErrElsewhere says that the credential was made for another node or another request.
 	ErrElsewhere = fmt.Errorf("%w: made for another", ErrRefused)
-	// ErrTampered says that the request is not the one that the credential was made for.
+	// ErrTampered says that the credential was made for another request.
 	ErrTampered = fmt.Errorf("%w: request was changed on its way", ErrRefused)
 	// ErrUnsealed says that a reply is not from a root process of this cluster, or was
 	// changed on its way.
@@ -39,15 +39,15 @@ var (
 // clocks are good enough for Slurm are good enough for us.
 const Lifetime = 300 * time.Second
 
-// maxCredential bounds what is handed to unmunge. A ticket makes about 1 KiB of it.
+// maxCredential bounds what is handed to unmunge. A ticket makes about 1 KiB.
 const maxCredential = 8 << 10
 
-// Coder makes and reads credentials. Programs is the one for use.
+// Coder makes and reads credentials. Programs is the real Coder.
 type Coder interface {
 	// Encode returns a credential over payload that only root can decode.
 	Encode(ctx context.Context, payload []byte) (string, error)
-	// Decode returns who made the credential. What is wrong with the credential wraps
-	// ErrRefused, what is wrong with this node ErrNoMunge.
+	// Decode returns the user that made the credential. An error of the credential wraps
+	// ErrRefused, an error of this node ErrNoMunge.
 	Decode(ctx context.Context, credential string) (*Credential, error)
 }
 
@@ -112,7 +112,7 @@ const (
 	exitRestrict = 18
 )
 
-// decodeError says whose fault it is that a credential was not decoded.
+// decodeError says whether the credential or this node is to blame for a failure of unmunge.
 func decodeError(exit *exec.ExitError) error {
 	switch code := exit.ExitCode(); code {
 	case exitExpired, exitRewound:

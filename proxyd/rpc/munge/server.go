@@ -11,7 +11,7 @@ import (
 )
 
 // KeepAlive says when a silent peer counts as dead: a power cut closes no connection. Clients
-// pass it to Dial; ServerLimits has the same for servers.
+// pass KeepAlive to Dial; ServerLimits has the same for servers.
 var KeepAlive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
 // ServerOptions are what a grpc.Server must be made with to Register behind a Gate. They bound

@@ -17,12 +17,12 @@ import (
 // ticketVersion is raised when a ticket of before must not be accepted any more.
 const ticketVersion = 1
 
-// ticket is the payload of a credential. Any user can make one with any bytes in it.
+// ticket is the payload of a credential. Any user can make a ticket of any bytes.
 type ticket struct {
 	Version int    `json:"version"`
 	Method  string `json:"method"` // "/package.Service/Method"
-	To      string `json:"to"`     // node that may accept it
-	From    string `json:"from"`   // node that asks, as it calls itself
+	To      string `json:"to"`     // node that may accept the ticket
+	From    string `json:"from"`   // node of the caller, in the caller's own words
 	Nonce   []byte `json:"nonce"`
 	Key     []byte `json:"key"` // for the seal of the reply
 	Size    int64  `json:"size"`
@@ -34,7 +34,7 @@ const (
 	keySize   = 32
 )
 
-// newTicket makes the ticket for one request.
+// newTicket makes the ticket for a request.
 func newTicket(method, to, from string, request []byte) ticket {
 	secret := make([]byte, nonceSize+keySize)
 	rand.Read(secret) // never fails
@@ -80,7 +80,7 @@ func (t ticket) admits(node, method string) error {
 	return nil
 }
 
-// covers says whether the request is the one that the ticket was made for.
+// covers says whether the ticket was made for this request.
 func (t ticket) covers(request []byte) error {
 	digest := sha256.Sum256(request)
 	if t.Size != int64(len(request)) || !bytes.Equal(digest[:], t.Digest) {
@@ -102,7 +102,7 @@ type nonces struct {
 	recent, old map[nonce]struct{}
 }
 
-// nonce is one of a user: what others chose cannot collide with it.
+// nonce is a nonce of a user: nonces that other users choose cannot collide with it.
 type nonce struct {
 	uid uint32
 	n   [nonceSize]byte

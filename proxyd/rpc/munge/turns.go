@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Who asks is known only when munged has decoded a credential, which takes a process. So
-// whoever opens many connections could keep munged, and all others, busy. Until a
-// credential is decoded, turns are taken by host, and among the connections of a host in
-// turn: a user who floods makes others of his own host wait for one round. A connection on which a
-// daemon has been vouched for is known from then on; such connections go first, and have
-// places that nobody else gets.
+// The caller is known only when munged has decoded a credential, which takes a process. So a user
+// that opens many connections could keep munged, and all other users, busy. Until a credential is
+// decoded, turns are taken by host, and among the connections of a host in turn: a user that
+// floods makes other users of the same host wait for a round. A connection on which a daemon has
+// been vouched for is known from then on; such connections go first, and have places of their
+// own.
 const (
 	atOnce    = 8 // unmunge processes side by side; more would only wait for munged's threads
 	forOthers = 6 // of them, the most for connections that no daemon is known on
@@ -31,7 +31,7 @@ type turns struct {
 	mu      sync.Mutex
 	busy    int                  // places taken
 	others  int                  // of them, by connections that no daemon is known on
-	known   map[string]time.Time // connections of daemons, by remote address, and when one was vouched for
+	known   map[string]time.Time // connections of daemons, by remote address, and when a daemon was vouched for
 	daemons []*turn              // that wait, first come first served
 	hosts   []*hostTurns         // that have waiting requests; the first is next
 }
@@ -49,7 +49,7 @@ type connTurns struct {
 // turn is a request that waits.
 type turn struct {
 	daemon bool
-	comes  chan struct{} // closed when it has a place; protected by turns.mu
+	comes  chan struct{} // closed when the request has a place; protected by turns.mu
 }
 
 func newTurns() *turns { return &turns{known: make(map[string]time.Time)} }
@@ -64,7 +64,7 @@ func (t *turns) noteDaemon(remote string) {
 }
 
 // waitForPlace returns when a request that came by a connection has a place. The caller must call
-// what it returns.
+// the returned function.
 func (t *turns) waitForPlace(ctx context.Context, remote string) (done func(), err error) {
 	t.mu.Lock()
 	last, known := t.known[remote]
