@@ -131,7 +131,7 @@ func (c *Conductor) RunOn(job string) error {
 	if err != nil {
 		return err
 	}
-	j := c.findJob(id)
+	j := c.jobs.find(id)
 	if j == nil {
 		return ErrNoJob
 	}
@@ -162,10 +162,10 @@ func (a *attempt) run(ctx context.Context) {
 			j.c.reportStored(a.id)
 		}
 		if a.outcome.leaves() {
-			j.c.noteCaptureTime(time.Since(began))
+			j.c.captures.note(time.Since(began))
 		}
-		j.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
-		j.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
+		j.report.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.report.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
 		a.outcome.waitForRequeue(ctx, a.log)
 		a.endHeartbeat()

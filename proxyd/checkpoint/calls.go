@@ -68,7 +68,7 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 	if do, ok := nodeHandlers[phase]; ok {
 		return encodeReply(do(ctx, c, ckpt, body))
 	}
-	j := c.findJob(id)
+	j := c.jobs.find(id)
 	switch {
 	case j != nil:
 	case phase == callMakeCapsules:
@@ -78,7 +78,7 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 		if err := json.Unmarshal(body, &b); err != nil {
 			return nil, err
 		}
-		if c.hasLostCapsules(id, b.Run) {
+		if c.jobs.hasLostCapsules(id, b.Run) {
 			return nil, errCapsuleLost
 		}
 		return json.Marshal(prepareReply{}) // No task of the job has run on this node.
@@ -135,10 +135,12 @@ func init() { // In init, because the tables refer to functions that refer to th
 		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
 			return empty{}, j.restore.makeCapsulesForLeader(ctx, b)
 		}),
-		callAsksRequeue:      decodeFor((*job).asksThere),
-		callProgramRuns:      decodeFor((*job).runsHere),
-		callView:             decodeFor((*job).viewHere),
-		callAwaitDecision:    decodeFor((*job).awaitDecisionHere),
+		callAsksRequeue: decodeFor((*job).asksThere),
+		callProgramRuns: decodeFor((*job).runsHere),
+		callView:        decodeFor((*job).viewHere),
+		callAwaitDecision: decodeFor(func(j *job, ctx context.Context, _ store.ID, _ empty) (empty, error) {
+			return empty{}, j.ending.awaitDecisionHere(ctx)
+		}),
 		callNodeRestored:     byRestore(decodeFor((*restore).nodeRestored)),
 		callUnrestored:       byRestore(decodeFor((*restore).unrestoredHere)),
 		callReconnectDevices: byRestore(decodeFor((*restore).reconnectHere)),

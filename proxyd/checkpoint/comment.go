@@ -25,28 +25,35 @@ const (
 	commentNoCheckpoint = "no checkpoint at "
 )
 
+// jobReport tells people what happens to a job: in the comment of the job, and in its time line.
+type jobReport struct{ j *job }
+
 // setComment writes into the job's comment in the background.
-func (j *job) setComment(text string) {
-	j.c.startBackground(func(ctx context.Context) { j.setCommentNow(context.WithoutCancel(ctx), text) })
+func (r jobReport) setComment(text string) {
+	j := r.j
+	j.c.startBackground(func(ctx context.Context) { r.setCommentNow(context.WithoutCancel(ctx), text) })
 }
 
 // trimJobPrefix removes the job's own number from an error's text: the number stands beside the
 // text anyway.
-func (j *job) trimJobPrefix(text string) string {
+func (r jobReport) trimJobPrefix(text string) string {
+	j := r.j
 	return strings.Replace(text, fmt.Sprintf("job %d: ", j.id), "", 1)
 }
 
-func (j *job) setCommentNow(ctx context.Context, text string) {
-	text = j.trimJobPrefix(text)
+func (r jobReport) setCommentNow(ctx context.Context, text string) {
+	j := r.j
+	text = r.trimJobPrefix(text)
 	if err := j.c.writeComment(ctx, j.slurmName(), text); err != nil {
 		j.log.Info("write the job's comment", "text", text, "error", err)
 	}
 }
 
 // addEvent writes an event into the job's time line in the background.
-func (j *job) addEvent(what string, where []string, text string) {
+func (r jobReport) addEvent(what string, where []string, text string) {
+	j := r.j
 	j.c.Meter.Event(what)
-	text = j.trimJobPrefix(text)
+	text = r.trimJobPrefix(text)
 	if len(text) > records.MaxEventText {
 		text = strings.ToValidUTF8(text[:records.MaxEventText], "") + "…"
 	}

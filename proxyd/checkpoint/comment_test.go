@@ -45,11 +45,11 @@ func TestTimeline(t *testing.T) {
 	if err := one.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	one.jobFor(7).addEvent(records.EventStarted, []string{"n1", "n2"}, "")
+	one.jobFor(7).report.addEvent(records.EventStarted, []string{"n1", "n2"}, "")
 	one.background.Wait()
-	one.jobFor(7).addEvent(records.EventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", records.MaxEventText))
+	one.jobFor(7).report.addEvent(records.EventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", records.MaxEventText))
 	one.background.Wait()
-	two.jobFor(7).addEvent(records.EventRestored, []string{"n2"}, "job 7: from checkpoint 1")
+	two.jobFor(7).report.addEvent(records.EventRestored, []string{"n2"}, "job 7: from checkpoint 1")
 	two.background.Wait()
 	f, err := os.OpenFile(one.timeline.Path(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("event %d: %+v, want %s", i, e, want)
 		}
 	}
-	if err := two.deleteRecord(7); err != nil {
+	if err := two.ends.deleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 0 {
@@ -80,7 +80,7 @@ func TestCapture(t *testing.T) {
 		t.Error("longest capture:", c.LongestCapture())
 	}
 	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
-		c.noteCaptureTime(took)
+		c.captures.note(took)
 	}
 	again, err := New(c.Config, c.Deps)
 	if err != nil {

@@ -98,35 +98,40 @@ type Conductor struct {
 	cancelDaemon context.CancelFunc
 	background   sync.WaitGroup
 
-	mu             sync.Mutex
-	jobs           map[uint32]*job
-	longestCapture time.Duration
-	endedRuns      map[uint32]int // newest run of each job whose capsules this node had and has no more
+	jobs     jobTable
+	captures captureTimes
+	ends     jobEnds
+	restarts restart
 
 	warnNoFanotify sync.Once // for the warning that changes of static programs are not recorded
-
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}}
+	c := (&Conductor{Config: cfg, Deps: deps}).wire()
 	if c.Meter == nil {
 		c.Meter = noMeter{}
 	}
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
 	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
-	for _, dir := range []string{c.records.Dir, c.capsulesDir(), c.devicesDir(), c.notesDir(), c.kits.Shared, c.kits.Local} {
+	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	c.loadLongestCapture()
+	c.captures.load()
 	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
 	c.uploads = upload.New(c.daemonCtx, upload.Config{
 		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.Rate, Conductor: uploadConductor{c}, Log: c.Log,
 	})
 	return c, nil
+}
+
+// wire gives the parts of the conductor their conductor.
+func (c *Conductor) wire() *Conductor {
+	c.ends.c, c.restarts.c, c.captures.c = c, c, c
+	return c
 }
 
 // Close stops work in progress: a checkpoint that is not committed is undone. Capsules run on.
@@ -136,79 +141,12 @@ func (c *Conductor) Close() {
 	c.background.Wait()
 }
 
-func (c *Conductor) capsulesDir() string { return filepath.Join(c.Lib, "capsules") }
-func (c *Conductor) devicesDir() string  { return filepath.Join(c.Lib, "devices") }
-func (c *Conductor) notesDir() string    { return filepath.Join(c.Lib, "notes") }
+// jobFor returns this node's state of a job, and makes the state at the first call.
+func (c *Conductor) jobFor(id uint32) *job { return c.jobs.get(c, id) }
 
 // startBackground runs f in a goroutine. ctx of f ends with the daemon, and Close waits for f.
 func (c *Conductor) startBackground(f func(context.Context)) {
 	c.background.Go(func() { f(c.daemonCtx) })
-}
-
-// jobFor returns this node's state of a job, and creates the state at the first call.
-func (c *Conductor) jobFor(id uint32) *job {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	j := c.jobs[id]
-	if j == nil {
-		j = newJob(c, id)
-		c.jobs[id] = j
-	}
-	return j
-}
-
-// hasLostCapsules tells whether this node had capsules of the run and has none any more.
-func (c *Conductor) hasLostCapsules(id uint32, run int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, ok := c.endedRuns[id]
-	return ok && last == run
-}
-
-// rememberEndedRun notes that this node has no capsules of the run any more. The notes are
-// dropped when they become many: hasLostCapsules then answers no, and a checkpoint is tried in
-// vain.
-func (c *Conductor) rememberEndedRun(id uint32, run int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.endedRuns == nil || len(c.endedRuns) >= maxEndedRuns {
-		c.endedRuns = map[uint32]int{}
-	}
-	c.endedRuns[id] = run
-}
-
-// hasRunEnded tells whether this node had capsules of the run, or of a later run, and has none
-// any more.
-func (c *Conductor) hasRunEnded(id uint32, run int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at, had := c.endedRuns[id]
-	return had && at >= run
-}
-
-const maxEndedRuns = 10000
-
-// findJob returns this node's state of a job; nil if there is none.
-func (c *Conductor) findJob(id uint32) *job {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.jobs[id]
-}
-
-func (c *Conductor) forgetJob(id uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.jobs, id)
-}
-
-func (c *Conductor) allJobs() []*job {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]*job, 0, len(c.jobs))
-	for _, j := range c.jobs {
-		all = append(all, j)
-	}
-	return all
 }
 
 func (c *Conductor) storeJob(id uint32) store.JobID {

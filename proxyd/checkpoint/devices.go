@@ -53,10 +53,6 @@ const (
 	deviceSocket = "device"
 )
 
-func (c *Conductor) deviceDir(job uint32, index int) string {
-	return filepath.Join(c.devicesDir(), capsuleName(job, index))
-}
-
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
 func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
@@ -78,7 +74,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 		}
 		address = at.String()
 	}
-	dir := j.c.deviceDir(j.id, lc.index)
+	dir := j.c.folders().deviceDir(j.id, lc.index)
 	// A server of an earlier run, whose end this node has missed.
 	if err := j.c.endLeftoverDevices(ctx, j.id, lc.index); err != nil {
 		return nil, err
@@ -120,7 +116,7 @@ func (lc *localCapsule) endDevices(ctx context.Context) error {
 
 // endLeftoverDevices ends a device server of an earlier run or of a dead daemon.
 func (c *Conductor) endLeftoverDevices(ctx context.Context, job uint32, index int) error {
-	s, err := life.Find(ctx, c.deviceDir(job, index))
+	s, err := life.Find(ctx, c.folders().deviceDir(job, index))
 	if err != nil || s == nil {
 		return err
 	}
@@ -250,8 +246,9 @@ func (lc *localCapsule) resumeDevices(ctx context.Context) error {
 }
 
 // discardDevices ends the device servers of this node that belong to no known capsule.
-func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
-	entries, err := os.ReadDir(c.devicesDir())
+func (r restart) discardDevices(ctx context.Context, known []string) error {
+	c := r.c
+	entries, err := os.ReadDir(c.folders().devicesDir())
 	if err != nil {
 		return err
 	}
@@ -259,7 +256,7 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 		if slices.Contains(known, e.Name()) {
 			continue
 		}
-		s, err := life.Find(ctx, filepath.Join(c.devicesDir(), e.Name()))
+		s, err := life.Find(ctx, filepath.Join(c.folders().devicesDir(), e.Name()))
 		if err == nil && s != nil {
 			err = endDeviceServer(ctx, s)
 		}

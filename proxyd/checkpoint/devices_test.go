@@ -56,9 +56,9 @@ func TestGrantGPUs(t *testing.T) {
 
 // TestRealGPUs: Slurm's numbers become UUIDs, which do not depend on the devices that a cgroup shows.
 func TestRealGPUs(t *testing.T) {
-	c := &Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
+	c := (&Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
 		return []string{"GPU-a", "", "GPU-c"}, nil
-	}}}}
+	}}}}).wire()
 	got, err := c.realGPUs(t.Context(), []int{2, 0})
 	if err != nil || !slices.Equal(got, []string{"GPU-c", "GPU-a"}) {
 		t.Errorf("%v, %v", got, err)

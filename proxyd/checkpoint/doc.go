@@ -72,6 +72,7 @@
 //	   ├─ run.mu          the run, and where it stands
 //	   ├─ termination.mu  what is known of a SIGTERM of Slurm
 //	   ├─ outcome.mu      what follows an attempt
-//	   └─ Conductor.mu    the table of jobs
+//	   ├─ captureTimes.mu the longest capture
+//	   └─ jobTable.mu     the table of jobs
 //	timeline.mu           held while a time line is written; no other lock is taken under it
 package checkpoint

@@ -18,52 +18,59 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
+// jobEnds removes what ended runs and jobs leave behind, and requeues the jobs that are to run on.
+// It has no state: what is still to be done is in the jobs' records.
+type jobEnds struct{ c *Conductor }
+
+// runEnding waits, at the end of a job's run on this node, for what is still decided about the run.
+type runEnding struct{ j *job }
+
 // End is called by the epilog: Slurm has ended a run of a job on this node. It waits for a
 // checkpoint in progress, so that the requeued job cannot start before the checkpoint exists.
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
-	j := c.findJob(id)
+	j := c.jobs.find(id)
 	if j == nil {
-		c.startBackground(func(ctx context.Context) { c.settleUnstartedRun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id) })
 		return nil
 	}
-	j.awaitLeaderDecision(ctx)
-	j.awaitScriptEndEvent(ctx)
-	if err := j.awaitNoCheckpoint(ctx); err != nil {
+	j.ending.awaitLeaderDecision(ctx)
+	j.ending.awaitScriptEndEvent(ctx)
+	if err := j.ending.awaitNoCheckpoint(ctx); err != nil {
 		return err
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	next := resumes
 	if j.leaderNode() == c.Node {
-		next = j.runEnd(ctx).next()
-		if err := j.noteEnd(next); err != nil {
+		next = j.ending.runEnd(ctx).next()
+		if err := j.ending.noteEnd(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
 	}
 	snap := j.run.snapshot()
 	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
 	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.was(runReleased), j.endsBeforeRestore(snap), next)
+	again := statesToRequeue(snap.was(runReleased), j.ending.endsBeforeRestore(snap), next)
 	outlasts := rec != nil && rec.RequeuedBy != ""
 	if leads && len(again) == 0 && !outlasts {
-		j.addEvent(records.EventEnded, nodes, "")
+		j.report.addEvent(records.EventEnded, nodes, "")
 	}
 	if rec != nil {
-		c.rememberEndedRun(id, run)
+		c.jobs.rememberEndedRun(id, run)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.settleUnstartedRun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id) })
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
 	}
-	c.forgetJob(id)
+	c.jobs.forget(id)
 	if !leads {
 		return nil
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.settleEndedRun(ctx, id, run, again); err != nil {
+		if err := c.ends.settleEndedRun(ctx, id, run, again); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})
@@ -88,7 +95,8 @@ func statesToRequeue(released, unrestored bool, next nextRun) []string {
 
 // settleUnstartedRun handles a run that ended before any task of it came to this node. If this
 // node is the run's first, the run ended before its restore.
-func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
+func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32) {
+	c := e.c
 	rec, err := c.records.Load(id)
 	if err == nil && rec == nil {
 		return
@@ -97,8 +105,8 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 	if err == nil {
 		s, err = c.Slurm.Show(ctx, jobName(id))
 	}
-	if err == nil && s.BatchHost == c.Node && !c.hasRunEnded(id, s.Restarts) && s.Restarts > 0 {
-		err = c.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true, resumes))
+	if err == nil && s.BatchHost == c.Node && !c.jobs.hasRunEnded(id, s.Restarts) && s.Restarts > 0 {
+		err = e.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true, resumes))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		c.Log.Warn("clean up after a run that never began", "job", id, "error", err)
@@ -108,7 +116,8 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 // endsBeforeRestore tells whether the run ends before its batch script was restored. Then the job
 // itself has done nothing in the run, and its exit status means nothing. Slurm ends such a run
 // for a node that died a moment ago.
-func (j *job) endsBeforeRestore(snap runSnapshot) bool {
+func (e runEnding) endsBeforeRestore(snap runSnapshot) bool {
+	j := e.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc := j.capsules[0]
@@ -137,8 +146,8 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, j := range c.allJobs() {
-			if j.isAbandoned(ctx) {
+		for _, j := range c.jobs.all() {
+			if j.ending.isAbandoned(ctx) {
 				j.log.Warn("the job has ended without an epilog")
 				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
 					j.log.Error("remove an ended job", "error", err)
@@ -159,7 +168,8 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 
 // isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any
 // more, while this daemon still has capsules of the job.
-func (j *job) isAbandoned(ctx context.Context) bool {
+func (e runEnding) isAbandoned(ctx context.Context) bool {
+	j := e.j
 	for _, lc := range j.localCapsules() {
 		programs, err := lc.capsule.Programs(ctx)
 		if err == nil && len(programs) > 0 {
@@ -187,7 +197,8 @@ const leaderDecisionTimeout = 40 * time.Second
 // awaitLeaderDecision waits until the leader has decided about the job. The epilog comes at once
 // on a node without tasks, whose capsule may still be needed for the checkpoint; also for a
 // checkpoint that the leader's daemon takes after a restart.
-func (j *job) awaitLeaderDecision(ctx context.Context) {
+func (e runEnding) awaitLeaderDecision(ctx context.Context) {
+	j := e.j
 	snap := j.run.snapshot()
 	leads := snap.rec == nil || snap.placement.NodeOf(0) == j.c.Node
 	if leads {
@@ -202,8 +213,9 @@ func (j *job) awaitLeaderDecision(ctx context.Context) {
 
 // awaitDecisionHere returns, on the leader, when the job's end is decided or its batch script is
 // gone.
-func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
-	for j.c.findJob(j.id) == j {
+func (e runEnding) awaitDecisionHere(ctx context.Context) error {
+	j := e.j
+	for j.c.jobs.find(j.id) == j {
 		j.mu.Lock()
 		lc := j.capsules[0]
 		leads := j.ledAttempt != nil
@@ -215,10 +227,10 @@ func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty
 			break
 		}
 		if !sleepUnlessDone(ctx, pollInterval) {
-			return empty{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return empty{}, nil
+	return nil
 }
 
 // runsBatchScript tells whether the batch script runs in a capsule.
@@ -229,7 +241,8 @@ func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
 
 // awaitNoCheckpoint waits until this node takes part in no checkpoint and handleTermination does
 // not run.
-func (j *job) awaitNoCheckpoint(ctx context.Context) error {
+func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
+	j := e.j
 	for {
 		j.mu.Lock()
 		lead := j.ledAttempt
@@ -260,11 +273,12 @@ const pollInterval = 50 * time.Millisecond
 // settleEndedRun waits for Slurm's last word about an ended run. If the job is over, it removes
 // what the job has on the shared folder; if the job waits to run again, everything stays; if the
 // job is in one of the states again, the job is requeued.
-func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
+func (e jobEnds) settleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
+	c := e.c
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
 		s, err := c.Slurm.Show(ctx, jobName(id))
 		if errors.Is(err, slurm.ErrNoJob) {
-			return c.deleteJob(ctx, id)
+			return e.deleteJob(ctx, id)
 		}
 		switch {
 		case err != nil: // slurmctld will answer later
@@ -276,14 +290,14 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 			return nil
 		case s.State == "COMPLETING": // Slurm sends no notice of the end
 		case slices.Contains(again, s.State):
-			return c.requeueUnrestored(ctx, id, s.String())
+			return e.requeueUnrestored(ctx, id, s.String())
 		case s.State == "COMPLETED":
-			return c.deleteJob(ctx, id)
+			return e.deleteJob(ctx, id)
 		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
-			return c.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
+			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
-			return errors.Join(c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
+			return errors.Join(c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
 		}
 		select {
 		case <-time.After(wait):
@@ -294,7 +308,8 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 }
 
 // keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
-func (c *Conductor) keepCheckpoints(id uint32) error {
+func (e jobEnds) keepCheckpoints(id uint32) error {
+	c := e.c
 	rec, err := c.records.Load(id)
 	if err != nil || rec == nil || !rec.BeginAnew {
 		return err
@@ -309,7 +324,8 @@ const maxUnrestoredRuns = 3
 
 // requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
 // maxUnrestoredRuns.
-func (c *Conductor) requeueUnrestored(ctx context.Context, id uint32, name string) error {
+func (e jobEnds) requeueUnrestored(ctx context.Context, id uint32, name string) error {
+	c := e.c
 	rec, err := c.records.Load(id)
 	if err != nil || rec == nil {
 		return errors.Join(err, ErrNoJob)
@@ -331,31 +347,35 @@ const (
 )
 
 // deleteJob deletes a job's checkpoints, addresses and record.
-func (c *Conductor) deleteJob(ctx context.Context, id uint32) error {
-	return errors.Join(c.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
+func (e jobEnds) deleteJob(ctx context.Context, id uint32) error {
+	c := e.c
+	return errors.Join(e.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
 }
 
 // deleteRecord deletes a job's record and the files beside it. It may be called twice.
-func (c *Conductor) deleteRecord(id uint32) error {
+func (e jobEnds) deleteRecord(id uint32) error {
+	c := e.c
 	err := c.records.RemoveScript(id)
 	return errors.Join(err, c.uploads.RemoveEnded(id), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
 }
 
 // deleteCheckpoints deletes a job's checkpoints.
-func (c *Conductor) deleteCheckpoints(ctx context.Context, id uint32) error {
+func (e jobEnds) deleteCheckpoints(ctx context.Context, id uint32) error {
+	c := e.c
 	if err := c.uploads.Abandon(ctx, id); err != nil {
 		return err
 	}
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
 	for _, s := range all {
-		err = errors.Join(err, c.deleteCheckpoint(ctx, s.ID))
+		err = errors.Join(err, e.deleteCheckpoint(ctx, s.ID))
 	}
 	return err
 }
 
 // deleteExpired deletes checkpoints of a running job by the retention rule.
-func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
+func (e jobEnds) deleteExpired(ctx context.Context, id uint32) error {
+	c := e.c
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
 	if err != nil {
@@ -364,18 +384,20 @@ func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 	keep := c.Keep
 	keep.Needs = c.IsNeededAsBase
 	for _, old := range keep.Expired(time.Now(), all) {
-		err = errors.Join(err, c.deleteUnlessBase(ctx, old))
+		err = errors.Join(err, e.deleteUnlessBase(ctx, old))
 	}
 	return err
 }
 
 // deleteUnlessBase deletes a checkpoint unless a newer checkpoint has become dependent on it
 // meanwhile.
-func (c *Conductor) deleteUnlessBase(ctx context.Context, id store.ID) error {
-	return c.uploads.UnlessBase(id, func() error { return c.deleteCheckpoint(ctx, id) })
+func (e jobEnds) deleteUnlessBase(ctx context.Context, id store.ID) error {
+	c := e.c
+	return c.uploads.UnlessBase(id, func() error { return e.deleteCheckpoint(ctx, id) })
 }
 
-func (c *Conductor) deleteCheckpoint(ctx context.Context, id store.ID) error {
+func (e jobEnds) deleteCheckpoint(ctx context.Context, id store.ID) error {
+	c := e.c
 	err := c.Store.Delete(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -92,7 +92,7 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {
 		d, may := graceFor(rec, jobs[rec.Job])
-		if !may || cleaner.c.findJob(rec.Job) != nil {
+		if !may || cleaner.c.jobs.find(rec.Job) != nil {
 			continue
 		}
 		cleaner.endedSince[rec.Job] = now
@@ -100,7 +100,7 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 			cleaner.endedSince[rec.Job] = seen
 		}
 		if now.Sub(cleaner.endedSince[rec.Job]) >= d {
-			err = errors.Join(err, cleaner.c.removeEndedJob(ctx, rec))
+			err = errors.Join(err, cleaner.c.ends.removeEndedJob(ctx, rec))
 		}
 	}
 	return err
@@ -108,7 +108,8 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 
 // removeEndedJob checks again that a job is over, then removes what the job has on the shared
 // folder except its checkpoints.
-func (c *Conductor) removeEndedJob(ctx context.Context, rec *records.Record) error {
+func (e jobEnds) removeEndedJob(ctx context.Context, rec *records.Record) error {
+	c := e.c
 	s, err := c.Slurm.Show(ctx, jobName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return err
@@ -117,9 +118,9 @@ func (c *Conductor) removeEndedJob(ctx context.Context, rec *records.Record) err
 	if err != nil || now == nil {
 		return err
 	}
-	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.findJob(rec.Job) != nil {
+	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.jobs.find(rec.Job) != nil {
 		return nil
 	}
 	c.Log.Info("removed a job that ended without a leader", "job", rec.Job)
-	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), c.deleteRecord(rec.Job))
+	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), e.deleteRecord(rec.Job))
 }

@@ -179,7 +179,7 @@ func TestCleanerUnanswered(t *testing.T) {
 	// Another job has the number by now.
 	rec := recordOf(1)
 	rec.Submitted = "2026-08-01T00:00:00"
-	if err := errors.Join(c.records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
+	if err := errors.Join(c.records.Save(rec), c.ends.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
 		t.Errorf("removed the record of another job: %v", err)
 	}
 	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {

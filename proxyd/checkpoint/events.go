@@ -68,7 +68,8 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 // awaitScriptEndEvent waits for the event of the batch script's end, if the script has ended.
 // Events are in order: a SIGTERM that Slurm sent before has then been handed to
 // handleTermination.
-func (j *job) awaitScriptEndEvent(ctx context.Context) {
+func (e runEnding) awaitScriptEndEvent(ctx context.Context) {
+	j := e.j
 	ctx, cancel := context.WithTimeout(ctx, scriptEndEventTimeout)
 	defer cancel()
 	j.mu.Lock()
@@ -143,13 +144,13 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err == nil && v != forwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
 	}
-	if errors.Is(err, errScriptEnded) && v == requeued && !j.lostNode(ctx) {
+	if errors.Is(err, errScriptEnded) && v == requeued && !j.ending.lostNode(ctx) {
 		j.log.Info("the batch script had ended")
 		err = nil // the next run begins anew
 	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
-		j.setComment(commentNoCheckpoint + reason + ": " + err.Error())
+		j.report.setComment(commentNoCheckpoint + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
 	a := j.ledAttempt

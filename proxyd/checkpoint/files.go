@@ -19,18 +19,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// journalDir is the folder of a capsule's list of changed files, on this node.
-func (c *Conductor) journalDir(job uint32, index int) string {
-	return filepath.Join(c.Lib, "lists", fmt.Sprintf("%d.%d", job, index))
-}
-
 // journalPeriod bounds the loss of recorded changes at a crash of the node. Nothing is written
 // while there are no changes.
 const journalPeriod = 100 * time.Millisecond
 
 // createJournal creates the list for a capsule that is about to be made.
 func (j *job) createJournal(index int) (*files.Journal, error) {
-	dir := j.c.journalDir(j.id, index)
+	dir := j.c.folders().journalDir(j.id, index)
 	rec := j.run.snapshot().rec
 	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
@@ -131,7 +126,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	}
 	if touched.Lost {
 		j.log.Warn("the list of what the job changed is not complete", "capsule", lc.index)
-		j.addEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
+		j.report.addEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
@@ -200,5 +195,5 @@ func (lc *localCapsule) removeJournal() error {
 	if err := lc.journal.Close(); err != nil { // only lines that were never readable are lost
 		j.log.Info("record changed files", "capsule", lc.index, "error", err)
 	}
-	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
+	return os.RemoveAll(j.c.folders().journalDir(j.id, lc.index))
 }

@@ -25,12 +25,11 @@ func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) (
 
 // TestFrozenTooLate: programs that are frozen after the end of their attempt are thawed again.
 func TestFrozenTooLate(t *testing.T) {
-	c := &Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}
+	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wire()
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).id(3)
-	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}
-	j.part.j = j
+	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wire()
 	nothing := func() error { return nil }
 	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)

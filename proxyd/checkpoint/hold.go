@@ -56,18 +56,18 @@ func (j *job) holdOrRestart(why error) error {
 		if err := j.c.records.Save(&again); err != nil {
 			return err
 		}
-		j.addEvent(records.EventRestart, nil, why.Error())
-		j.setComment("begins anew, as asked for: " + why.Error())
+		j.report.addEvent(records.EventRestart, nil, why.Error())
+		j.report.setComment("begins anew, as asked for: " + why.Error())
 		return j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
 	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
 	tell := func() {
 		if !isGivenUpElsewhere(why) { // The node that gave the run up has written a more precise reason.
-			j.setCommentNow(ctx, commentHeld+why.Error())
+			j.report.setCommentNow(ctx, commentHeld+why.Error())
 		}
 	}
 	if !isGivenUpElsewhere(why) {
-		j.addEvent(records.EventHeld, nil, why.Error())
+		j.report.addEvent(records.EventHeld, nil, why.Error())
 	}
 	tell()
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
@@ -100,8 +100,8 @@ func (j *job) requeueRun(ctx context.Context, why error) error {
 		return nil
 	}
 	j.freezeEverything(ctx)
-	j.addEvent(records.EventRequeued, nil, why.Error())
-	j.setCommentNow(ctx, "to be run again: "+why.Error())
+	j.report.addEvent(records.EventRequeued, nil, why.Error())
+	j.report.setCommentNow(ctx, "to be run again: "+why.Error())
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, j.killPrograms(ctx))
 }

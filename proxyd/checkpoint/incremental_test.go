@@ -128,8 +128,8 @@ func (d dumped) Phase(_ context.Context, node, _, _, _ string, _ []byte) ([]byte
 
 // TestUnusedBase: a base that no node used is not needed.
 func TestUnusedBase(t *testing.T) {
-	c := &Conductor{Config: Config{Node: "n0"}}
-	a := &attempt{j: &job{c: c, id: 7}, nodes: []string{"n1", "n2"}}
+	c := (&Conductor{Config: Config{Node: "n0"}}).wire()
+	a := &attempt{j: (&job{c: c, id: 7}).wire(), nodes: []string{"n1", "n2"}}
 	for _, tt := range []struct {
 		nodes dumped
 		want  uint32

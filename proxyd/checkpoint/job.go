@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -40,6 +39,8 @@ type job struct {
 	termination termination
 	part        participant
 	restore     restore
+	report      jobReport
+	ending      runEnding
 
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
@@ -51,8 +52,12 @@ type job struct {
 }
 
 func newJob(c *Conductor, id uint32) *job {
-	j := &job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}
-	j.part.j, j.restore.j = j, j
+	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).wire()
+}
+
+// wire gives the parts of the job their job.
+func (j *job) wire() *job {
+	j.part.j, j.restore.j, j.report.j, j.ending.j = j, j, j, j
 	return j
 }
 
@@ -110,18 +115,10 @@ type pendingAttempt struct {
 	Release bool   `json:"release"`
 }
 
-func (c *Conductor) notePath(job uint32, index int) string {
-	return filepath.Join(c.notesDir(), fmt.Sprintf("%d.%d.json", job, index))
-}
-
-func (c *Conductor) capsuleDir(job uint32, index int) string {
-	return filepath.Join(c.capsulesDir(), fmt.Sprintf("%d.%d", job, index))
-}
-
 // saveNote saves a capsule's note. Caller holds j.mu.
 func (lc *localCapsule) saveNote() {
 	j := lc.j
-	if err := records.WriteJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
+	if err := records.WriteJSON(j.c.folders().notePath(j.id, lc.index), lc.note); err != nil {
 		// The capsule runs on. Only a crash of this daemon would lose state now.
 		j.log.Error("save a capsule's note", "capsule", lc.index, "error", err)
 	}
@@ -187,10 +184,10 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	j.mu.Lock()
 	delete(j.capsules, lc.index)
 	j.mu.Unlock()
-	if err := os.Remove(j.c.notePath(j.id, lc.index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(j.c.folders().notePath(j.id, lc.index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(j.c.srunDir(j.id, lc.index))
+	return os.RemoveAll(j.c.folders().srunDir(j.id, lc.index))
 }
 
 // removeRun ends a run on this node and removes everything that belongs to it.

@@ -113,9 +113,9 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
-		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
+		j.report.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
 		if point == nil && lost != "" {
-			j.setComment("begins anew, for there is no checkpoint" + lost)
+			j.report.setComment("begins anew, for there is no checkpoint" + lost)
 		}
 	}
 	return "", nil

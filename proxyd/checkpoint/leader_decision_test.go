@@ -24,7 +24,7 @@ func TestLeaderComesBack(t *testing.T) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		j.awaitLeaderDecision(t.Context())
+		j.ending.awaitLeaderDecision(t.Context())
 	}()
 	for range 2 { // n1 is away
 		select {

@@ -73,7 +73,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	lc := &localCapsule{j: j, index: index, opened: map[string]bool{}, note: capsuleNote{
 		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
 	}}
-	dir := j.c.capsuleDir(j.id, index)
+	dir := j.c.folders().capsuleDir(j.id, index)
 	// A capsule of an earlier run, whose end this node has missed.
 	if err := capsule.Discard(ctx, dir); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		Binds: []capsule.Bind{
 			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.Real, ReadOnly: true},
 			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
-			{Source: j.c.journalDir(j.id, index), Target: j.c.ListDir},
+			{Source: j.c.folders().journalDir(j.id, index), Target: j.c.ListDir},
 		},
 	}
 	spec.Binds = append(spec.Binds, j.c.scontrolBinds(kit)...)

@@ -6,8 +6,8 @@ package checkpoint
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -60,36 +60,41 @@ func Phases() []string {
 // KillWait limits the time to capture a job that Slurm ends. The longest such time of this node
 // is kept, for singctl doctor.
 
-func (c *Conductor) capturePath() string { return filepath.Join(c.Lib, "capture") }
+// captureTimes has the longest time of a capture. It is safe for concurrent use.
+type captureTimes struct {
+	c       *Conductor
+	mu      sync.Mutex
+	longest time.Duration
+}
 
-// noteCaptureTime notes the duration of a capture after a signal of Slurm.
-func (c *Conductor) noteCaptureTime(took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if took <= c.longestCapture {
+// note notes the duration of a capture after a signal of Slurm.
+func (t *captureTimes) note(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if took <= t.longest {
 		return
 	}
-	c.longestCapture = took
-	if err := os.WriteFile(c.capturePath(), []byte(took.Round(time.Millisecond).String()+"\n"), 0o600); err != nil {
-		c.Log.Warn("save the longest capture time", "error", err)
+	t.longest = took
+	if err := os.WriteFile(t.c.folders().capturePath(), []byte(took.Round(time.Millisecond).String()+"\n"), 0o600); err != nil {
+		t.c.Log.Warn("save the longest capture time", "error", err)
 	}
 }
 
 // LongestCapture returns the longest time, of the jobs that this node led, from Slurm's signal to
 // the committed checkpoint; 0 if there was none.
 func (c *Conductor) LongestCapture() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.longestCapture
+	c.captures.mu.Lock()
+	defer c.captures.mu.Unlock()
+	return c.captures.longest
 }
 
-// loadLongestCapture reads the value that an earlier daemon saved.
-func (c *Conductor) loadLongestCapture() {
-	b, err := os.ReadFile(c.capturePath())
+// load reads the value that an earlier daemon saved.
+func (t *captureTimes) load() {
+	b, err := os.ReadFile(t.c.folders().capturePath())
 	if err != nil {
 		return
 	}
 	if took, err := time.ParseDuration(strings.TrimSpace(string(b))); err == nil {
-		c.longestCapture = took
+		t.longest = took
 	}
 }

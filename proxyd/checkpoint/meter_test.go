@@ -38,8 +38,8 @@ func TestMeter(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	m := &told{}
 	c.Meter = m
-	c.jobFor(7).addEvent(records.EventHeld, nil, "")
-	c.jobFor(7).addEvent(records.EventRestored, nil, "")
+	c.jobFor(7).report.addEvent(records.EventHeld, nil, "")
+	c.jobFor(7).report.addEvent(records.EventRestored, nil, "")
 	if !slices.Equal(m.events, []string{records.EventHeld, records.EventRestored}) {
 		t.Errorf("the meter got %q", m.events)
 	}

@@ -86,6 +86,6 @@ func (lc *localCapsule) resetOutside(p capsule.Program) error {
 	slices.Sort(to)
 	to = slices.Compact(to)
 	j.log.Info("connections to outside of the job are reset", "capsule", lc.index, "program", p.Name, "to", to)
-	j.addEvent(records.EventReset, []string{j.c.Node}, "connections to "+joinNames(to))
+	j.report.addEvent(records.EventReset, []string{j.c.Node}, "connections to "+joinNames(to))
 	return nil
 }

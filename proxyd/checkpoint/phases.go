@@ -94,7 +94,7 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
 		if err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.addEvent(records.EventFailed, a.nodes, err.Error())
+			a.j.report.addEvent(records.EventFailed, a.nodes, err.Error())
 			a.j.logCRIU(err)
 			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
 		}

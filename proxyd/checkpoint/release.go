@@ -72,19 +72,19 @@ func (a *attempt) finish(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release on some nodes failed", "error", away)
 		}
-		j.addEvent(records.EventReleased, a.nodes, exit)
+		j.report.addEvent(records.EventReleased, a.nodes, exit)
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
 	}
 	if !a.staged {
-		if err := j.c.deleteExpired(ctx, j.id); err != nil {
+		if err := j.c.ends.deleteExpired(ctx, j.id); err != nil {
 			a.log.Warn("delete older checkpoints", "error", err)
 		}
 	}
 	if then == timeLimit {
 		// Slurm accepts a requeue only when every node is done with the job.
-		j.c.startBackground(func(ctx context.Context) { j.c.requeueAfterTimeLimit(ctx, rec) })
+		j.c.startBackground(func(ctx context.Context) { j.c.ends.requeueAfterTimeLimit(ctx, rec) })
 	}
 	return nil
 }

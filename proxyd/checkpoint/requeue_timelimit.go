@@ -27,7 +27,8 @@ const (
 )
 
 // requeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
-func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec records.Record) {
+func (e jobEnds) requeueAfterTimeLimit(ctx context.Context, rec records.Record) {
+	c := e.c
 	log := c.Log.With("job", rec.Job)
 	requeue := c.Slurm.Requeue
 	if c.OnTimeLimit == "hold" {
@@ -40,7 +41,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec records.Recor
 		switch {
 		case errors.Is(err, slurm.ErrNoJob):
 			log.Warn("the job is gone before it could be requeued")
-			err = c.deleteJob(ctx, rec.Job)
+			err = e.deleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
 			err = errors.Join(c.records.Save(&rec), c.writeComment(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
@@ -64,14 +65,15 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec records.Recor
 }
 
 // resumeRequeues goes on with the requeues that this daemon's predecessor owed.
-func (c *Conductor) resumeRequeues() error {
+func (e jobEnds) resumeRequeues() error {
+	c := e.c
 	entries, err := os.ReadDir(c.records.Dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		id, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".json"), 10, 32)
-		if err != nil || filepath.Ext(e.Name()) != ".json" {
+	for _, entry := range entries {
+		id, err := strconv.ParseUint(strings.TrimSuffix(entry.Name(), ".json"), 10, 32)
+		if err != nil || filepath.Ext(entry.Name()) != ".json" {
 			continue
 		}
 		rec, err := c.records.Load(uint32(id))
@@ -80,7 +82,7 @@ func (c *Conductor) resumeRequeues() error {
 			continue
 		}
 		if rec != nil && rec.RequeuedBy == c.Node {
-			c.startBackground(func(ctx context.Context) { c.requeueAfterTimeLimit(ctx, *rec) })
+			c.startBackground(func(ctx context.Context) { e.requeueAfterTimeLimit(ctx, *rec) })
 		}
 	}
 	return nil

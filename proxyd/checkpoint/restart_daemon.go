@@ -23,39 +23,42 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
+// restart takes over what the predecessor of this daemon left.
+type restart struct{ c *Conductor }
+
 // Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes what the
 // predecessor was doing. It removes what is left of capsules that died with the node.
 func (c *Conductor) Adopt(ctx context.Context) error {
-	entries, err := os.ReadDir(c.notesDir())
+	entries, err := os.ReadDir(c.folders().notesDir())
 	if err != nil {
 		return err
 	}
 	var found []string
 	for _, e := range entries {
-		n, err := readNote(filepath.Join(c.notesDir(), e.Name()))
+		n, err := readNote(filepath.Join(c.folders().notesDir(), e.Name()))
 		if err != nil {
 			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
 			continue
 		}
-		if err := c.adoptCapsule(ctx, n); err != nil {
+		if err := c.restarts.adoptCapsule(ctx, n); err != nil {
 			c.Log.Error("adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
 		}
 		// Also a capsule that could not be taken over: its network must stay.
 		found = append(found, capsuleName(n.Job, n.Index))
 	}
-	if err := c.discardUnknownCapsules(ctx, found); err != nil {
+	if err := c.restarts.discardUnknownCapsules(ctx, found); err != nil {
 		return err
 	}
-	if err := c.discardDevices(ctx, found); err != nil {
+	if err := c.restarts.discardDevices(ctx, found); err != nil {
 		return err
 	}
-	for _, j := range c.allJobs() {
-		c.recoverJob(ctx, j)
+	for _, j := range c.jobs.all() {
+		c.restarts.recoverJob(ctx, j)
 	}
-	if err := c.resumeRequeues(); err != nil {
+	if err := c.ends.resumeRequeues(); err != nil {
 		return err
 	}
-	if err := c.kits.RemoveUnused(c.usedKits()); err != nil {
+	if err := c.kits.RemoveUnused(c.restarts.usedKits()); err != nil {
 		return err
 	}
 	if err := c.uploads.Resume(); err != nil {
@@ -66,17 +69,18 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 }
 
 // adoptCapsule takes over a capsule, or removes it if its processes or its job are gone.
-func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
-	cap, err := capsule.Adopt(ctx, c.capsuleDir(n.Job, n.Index))
+func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
+	c := r.c
+	cap, err := capsule.Adopt(ctx, c.folders().capsuleDir(n.Job, n.Index))
 	if errors.Is(err, capsule.ErrStale) {
-		c.rememberEndedRun(n.Job, n.Run)
+		c.jobs.rememberEndedRun(n.Job, n.Run)
 		return errors.Join(
-			capsule.Discard(ctx, c.capsuleDir(n.Job, n.Index)),
+			capsule.Discard(ctx, c.folders().capsuleDir(n.Job, n.Index)),
 			c.endLeftoverDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
-			os.RemoveAll(c.journalDir(n.Job, n.Index)),
-			os.RemoveAll(c.srunDir(n.Job, n.Index)),
-			os.Remove(c.notePath(n.Job, n.Index)),
+			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
+			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
+			os.Remove(c.folders().notePath(n.Job, n.Index)),
 		)
 	}
 	if err != nil {
@@ -92,9 +96,9 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			cap.Remove(ctx),
 			c.endLeftoverDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
-			os.RemoveAll(c.journalDir(n.Job, n.Index)),
-			os.RemoveAll(c.srunDir(n.Job, n.Index)),
-			os.Remove(c.notePath(n.Job, n.Index)),
+			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
+			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
+			os.Remove(c.folders().notePath(n.Job, n.Index)),
 		)
 	}
 	j := c.jobFor(n.Job)
@@ -119,15 +123,15 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[records.BatchProgram]
 	}
-	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
+	if lc.journal, err = files.OpenJournal(c.folders().journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}
-	if lc.devices, err = life.Find(ctx, c.deviceDir(n.Job, n.Index)); err != nil {
+	if lc.devices, err = life.Find(ctx, c.folders().deviceDir(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return errors.Join(err, lc.journal.Close())
 	}
-	runners, err := srun.Find(c.srunDir(n.Job, n.Index))
+	runners, err := srun.Find(c.folders().srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.Log.Error("find sruns", "job", n.Job, "error", err)
 	}
@@ -154,9 +158,10 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where r
 }
 
 // usedKits returns the hashes of the kits of this node's jobs.
-func (c *Conductor) usedKits() map[string]bool {
+func (r restart) usedKits() map[string]bool {
+	c := r.c
 	used := map[string]bool{}
-	for _, j := range c.allJobs() {
+	for _, j := range c.jobs.all() {
 		if rec := j.run.snapshot().rec; rec != nil {
 			used[rec.Kit] = true
 		}
@@ -165,8 +170,9 @@ func (c *Conductor) usedKits() map[string]bool {
 }
 
 // discardUnknownCapsules removes capsules without a note: the daemon died while it made them.
-func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) error {
-	entries, err := os.ReadDir(c.capsulesDir())
+func (r restart) discardUnknownCapsules(ctx context.Context, known []string) error {
+	c := r.c
+	entries, err := os.ReadDir(c.folders().capsulesDir())
 	if err != nil {
 		return err
 	}
@@ -174,7 +180,7 @@ func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) 
 		if slices.Contains(known, e.Name()) {
 			continue
 		}
-		if err := capsule.Discard(ctx, filepath.Join(c.capsulesDir(), e.Name())); err != nil {
+		if err := capsule.Discard(ctx, filepath.Join(c.folders().capsulesDir(), e.Name())); err != nil {
 			c.Log.Error("discard a capsule", "capsule", e.Name(), "error", err)
 		}
 	}
@@ -183,7 +189,8 @@ func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) 
 
 // recoverJob continues a job after a restart of the daemon: a checkpoint in progress is finished
 // or undone, a job that has ended is removed, and periodic checkpoints start again.
-func (c *Conductor) recoverJob(ctx context.Context, j *job) {
+func (r restart) recoverJob(ctx context.Context, j *job) {
+	c := r.c
 	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
 		p := lc.note.Attempt

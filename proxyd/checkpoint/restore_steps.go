@@ -153,7 +153,7 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty,
 		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.point.id.Number)
-	j.addEvent(records.EventRestored, snap.placement.Today, fmt.Sprintf("from checkpoint %d", snap.point.id.Number)+snap.point.lostWork)
-	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.point.id.Number, joinNames(snap.placement.Today)) + snap.point.lostWork + snap.point.lostNewer)
+	j.report.addEvent(records.EventRestored, snap.placement.Today, fmt.Sprintf("from checkpoint %d", snap.point.id.Number)+snap.point.lostWork)
+	j.report.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.point.id.Number, joinNames(snap.placement.Today)) + snap.point.lostWork + snap.point.lostNewer)
 	return empty{}, nil
 }

@@ -76,32 +76,34 @@ func (e runEnd) next() nextRun {
 
 // runEnd says how this run of a job has ended. Only the leader knows. It must be called while
 // the run's capsules are there.
-func (j *job) runEnd(ctx context.Context) runEnd {
+func (e runEnding) runEnd(ctx context.Context) runEnd {
+	j := e.j
 	j.mu.Lock()
 	lc := j.capsules[0]
 	j.mu.Unlock()
 	snap := j.run.snapshot()
-	e := runEnd{
+	end := runEnd{
 		left: snap.was(runReleased), told: snap.was(runTerminated), gaveUp: snap.was(runGivenUp), itself: snap.was(runRequeuedItself),
 		resumed: snap.point != nil && snap.point.meta.Itself,
 	}
 	if lc == nil {
-		return e
+		return end
 	}
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
-		return e
+		return end
 	}
-	e.status, e.ended = all[records.BatchProgram]
-	if e.ended && e.next() != resumes {
-		e.nodeLost = j.lostNode(ctx)
+	end.status, end.ended = all[records.BatchProgram]
+	if end.ended && end.next() != resumes {
+		end.nodeLost = e.lostNode(ctx)
 	}
-	return e
+	return end
 }
 
 // lostNode says whether a node of the run does not answer. A script that lost a node may have
 // ended for that, which is none of its own doing.
-func (j *job) lostNode(ctx context.Context) bool {
+func (e runEnding) lostNode(ctx context.Context) bool {
+	j := e.j
 	snap := j.run.snapshot()
 	nodes := slices.Clone(snap.placement.Today)
 	for _, node := range nodes {
@@ -116,7 +118,8 @@ func (j *job) lostNode(ctx context.Context) bool {
 }
 
 // noteEnd remembers that the next run is to begin anew, before Slurm can begin it.
-func (j *job) noteEnd(n nextRun) error {
+func (e runEnding) noteEnd(n nextRun) error {
+	j := e.j
 	if n == resumes {
 		return nil
 	}

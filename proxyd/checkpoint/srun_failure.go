@@ -37,7 +37,7 @@ func (j *job) isLeavingNodes() bool {
 // it has begun.
 func (lc *localCapsule) awaitStayOrEnd(ctx context.Context, key string) error {
 	j := lc.j
-	for j.c.findJob(j.id) == j {
+	for j.c.jobs.find(j.id) == j {
 		look := pollInterval
 		if !j.isLeavingNodes() {
 			if !lc.sruns.IsUnreported(key) || j.staysOnNodes(ctx) {
@@ -86,9 +86,9 @@ func (c *Conductor) TellMessage(ctx context.Context, dir string) bool {
 
 // findSrun returns the job and the capsule of an srun, by the srun's folder.
 func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
-	for _, j := range c.allJobs() {
+	for _, j := range c.jobs.all() {
 		for _, lc := range j.localCapsules() {
-			if filepath.Dir(dir) == c.srunDir(j.id, lc.index) {
+			if filepath.Dir(dir) == c.folders().srunDir(j.id, lc.index) {
 				return j, lc
 			}
 		}

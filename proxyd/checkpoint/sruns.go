@@ -18,11 +18,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
-// srunDir is the folder of the sruns that a capsule's programs started.
-func (c *Conductor) srunDir(job uint32, index int) string {
-	return filepath.Join(c.Lib, "sruns", fmt.Sprintf("%d.%d", job, index))
-}
-
 // Admit returns nil if a caller is in a capsule.
 func (c *Conductor) Admit(who nodesocket.Peer) error {
 	_, _, err := c.callerCapsule(who)
@@ -122,7 +117,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	now, was := lc.note.RunEnv, lc.note.FirstEnv
 	j.mu.Unlock()
 	r, err := caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
-		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
+		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
 		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
@@ -189,7 +184,7 @@ func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, err
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, j := range c.allJobs() {
+	for _, j := range c.jobs.all() {
 		for _, lc := range j.localCapsules() {
 			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", lc.capsule.PID()))
 			if err != nil || !os.SameFile(ns, of) {

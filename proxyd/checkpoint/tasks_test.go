@@ -33,7 +33,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := &job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}
+		j := (&job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}).wire()
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -43,7 +43,7 @@ func TestCheckComplete(t *testing.T) {
 
 // TestCapsuleLost: a node that lost its capsules of the run prevents a checkpoint; a node that never had any does not.
 func TestCapsuleLost(t *testing.T) {
-	c := &Conductor{jobs: map[uint32]*job{}}
+	c := (&Conductor{jobs: jobTable{}}).wire()
 	ask := func(run string) error {
 		_, err := c.Phase(t.Context(), "7", "3", phasePrepare, []byte(`{"run":`+run+`}`))
 		return err
@@ -51,7 +51,7 @@ func TestCapsuleLost(t *testing.T) {
 	if err := ask("0"); err != nil {
 		t.Error(err)
 	}
-	c.rememberEndedRun(7, 0)
+	c.jobs.rememberEndedRun(7, 0)
 	if err := ask("0"); !errors.Is(err, errCapsuleLost) {
 		t.Errorf("%v, want %v", err, errCapsuleLost)
 	}

@@ -37,8 +37,8 @@ func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID
 
 // AddUploadEvent implements upload.Conductor.
 func (h uploadConductor) AddUploadEvent(up *upload.Record, what, text string) {
-	if j := h.c.findJob(up.Job); j != nil {
-		j.addEvent(what, up.Nodes, text)
+	if j := h.c.jobs.find(up.Job); j != nil {
+		j.report.addEvent(what, up.Nodes, text)
 	}
 }
 
@@ -52,12 +52,12 @@ func (h uploadConductor) ReportStored(id store.ID) { h.c.reportStored(id) }
 
 // DeleteExpired implements upload.Conductor.
 func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {
-	return h.c.deleteExpired(ctx, job)
+	return h.c.ends.deleteExpired(ctx, job)
 }
 
 // IsCapturing implements upload.Conductor.
 func (h uploadConductor) IsCapturing(id store.ID) bool {
-	j := h.c.findJob(id.Job)
+	j := h.c.jobs.find(id.Job)
 	if j == nil {
 		return false
 	}

@@ -90,7 +90,7 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 }
 
 func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
-	j := c.findJob(id)
+	j := c.jobs.find(id)
 	if j == nil {
 		rec, err := c.records.Load(id)
 		if err == nil && rec == nil {
@@ -202,7 +202,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	if err != nil {
 		return store.ID{}, err
 	}
-	j := c.findJob(id)
+	j := c.jobs.find(id)
 	if j == nil || len(j.localCapsules()) == 0 {
 		return store.ID{}, c.errNothingHere(id)
 	}
@@ -215,7 +215,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
-			j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
+			j.report.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 		return store.ID{}, err
 	}
@@ -277,7 +277,7 @@ func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.Sharin
 	var mu sync.Mutex
 	counts := map[string][]server.SharingStatus{}
 	var all sync.WaitGroup
-	for _, j := range c.allJobs() {
+	for _, j := range c.jobs.all() {
 		for _, lc := range j.localCapsules() {
 			if lc.devices == nil {
 				continue
