@@ -45,8 +45,9 @@ type program interface {
 // kernel is compiled code.
 type kernel interface {
 	facts() facts
-	// launch runs the kernel to its end. The error wraps a Result.
-	launch(ctx context.Context, l launch) error
+	// launch runs the kernel to its end, or until it is paused between two blocks. It returns how many blocks are done, in ascending
+	// order. The error wraps a Result.
+	launch(ctx context.Context, l launch) (uint64, error)
 }
 
 // facts is what is known of a kernel.
@@ -75,4 +76,6 @@ type launch struct {
 	stack       uint64
 	sms         uint32
 	issued      *atomic.Uint64 // instructions of warps, to be increased
+	done        uint64         // blocks that ran before
+	paused      func() bool    // whether no more blocks are to begin; nil: they all do
 }

@@ -158,28 +158,30 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 	ptx.InternalError:      backend.LaunchFailed,
 }
 
-func (k ptxKernel) launch(ctx context.Context, l launch) error {
+func (k ptxKernel) launch(ctx context.Context, l launch) (uint64, error) {
+	done := l.done
 	err := k.Launch(ctx, ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),
 		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { l.output(1, []byte(p.Text())) }, Malloc: l.malloc, Free: l.free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued,
+		Done:   &done, Paused: l.paused,
 	})
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError
 	switch {
 	case err == nil:
-		return nil
+		return done, nil
 	case errors.As(err, &fault):
 		if fault.Kind == ptx.AssertFailed {
 			where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
 				fault.Thread.X, fault.Thread.Y, fault.Thread.Z)
 			l.output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
 		}
-		return fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
+		return done, fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
 	case errors.As(err, &refused):
-		return fmt.Errorf("%w: %w", backend.LaunchFailed, err)
+		return done, fmt.Errorf("%w: %w", backend.LaunchFailed, err)
 	default: // the space was closed
-		return fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
+		return done, fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
 	}
 }

@@ -186,6 +186,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 
 // waitValue looks at a word until it is right: the program writes pinned memory without telling anybody.
 func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	j.note(false, backend.Partial{}) // to wait again is the same
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {

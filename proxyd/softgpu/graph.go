@@ -221,7 +221,7 @@ func (r *run) step(i int, s *step, live bool) {
 // carryOut does a step's work when the space is mapped.
 func (r *run) carryOut(t task) {
 	g := r.context.space.gate
-	if !g.Enter() {
+	if !g.Reenter() {
 		return
 	}
 	defer g.Leave()

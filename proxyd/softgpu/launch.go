@@ -118,6 +118,9 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return task{}, err
 	}
+	if l.Cooperative && l.Done != (backend.Partial{}) {
+		return task{}, fmt.Errorf("launch the rest of a cooperative kernel: %w", backend.InvalidValue)
+	}
 	s := c.space
 	c.mu.Lock()
 	spec := launch{
@@ -128,25 +131,42 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	c.mu.Unlock()
-	return task{run: func(*job) error {
-		var printed []byte
-		run := spec // a graph's nodes run many times
-		run.output = func(fd int, text []byte) {
-			switch {
-			case fd == 2:
-				s.print(1, printed)
-				s.print(2, text)
-				printed = nil
-			case uint64(len(printed)+len(text)) <= fifo: // else it is lost, as on a device
-				printed = append(printed, text...)
-			}
+	spec.malloc = func(n uint64) uint64 { return s.malloc(n, heap, c.id) }
+	spec.free = s.kernelFree
+	return task{run: func(j *job) error { return s.carryOutLaunch(j, f.kernel, spec, l.Done, fifo) }, uses: s.around()}, nil
+}
+
+// carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run, unless it is
+// cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
+func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partial, fifo uint64) error {
+	var text []byte
+	run.output = func(fd int, more []byte) {
+		switch {
+		case fd == 2:
+			s.print(1, text)
+			s.print(2, more)
+			text, done.Printed = nil, 0
+		case done.Printed+uint64(len(more)) <= fifo: // else it is lost, as on a device
+			text = append(text, more...)
+			done.Printed += uint64(len(more))
 		}
-		run.malloc = func(n uint64) uint64 { return s.malloc(n, heap, c.id) }
-		run.free = s.kernelFree
-		err := f.kernel.launch(s.ctx, run)
-		s.print(1, printed)
-		return err
-	}, uses: s.around()}, nil
+	}
+	if j.stream != nil && !run.cooperative {
+		run.paused = s.gate.IsPaused
+	}
+	for all := run.grid.Count(); ; {
+		var err error
+		run.done = done.Blocks
+		done.Blocks, err = k.launch(s.ctx, run)
+		s.print(1, text)
+		text = nil
+		if err != nil || done.Blocks >= all {
+			return err
+		}
+		if !j.rest(done) {
+			return errClosed
+		}
+	}
 }
 
 // print hands out what a kernel has printed.

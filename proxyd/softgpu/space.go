@@ -101,6 +101,17 @@ func (s *space) isRestoring() bool {
 // Hold implements backend.Space.
 func (s *space) Hold() { s.gate.Hold() }
 
+// Pause implements backend.Space.
+func (s *space) Pause() { s.gate.Pause() }
+
+// Freeing implements backend.Space.
+func (s *space) Freeing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.waits(0, 0)
+	return len(s.ledger.freeing) > 0
+}
+
 // Unmap implements backend.Space.
 func (s *space) Unmap() error {
 	s.device.mu.Lock()

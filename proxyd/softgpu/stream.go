@@ -21,6 +21,9 @@ type stream struct {
 	gone  bool
 	queue []*job
 	busy  bool
+	now   *job // taken off the queue and not done
+	given uint64
+	done  uint64
 	last  *mark
 	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
 }
@@ -103,7 +106,9 @@ func (st *stream) submit(j *job) {
 	j.deps = undone(j.deps)
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	j.stream = st
 	st.queue = append(st.queue, j)
+	st.given++
 	st.last = j.mark
 	if !st.busy {
 		st.busy = true
@@ -122,27 +127,78 @@ func (st *stream) work() {
 		}
 		j := st.queue[0]
 		st.queue[0] = nil
-		st.queue = st.queue[1:]
+		st.queue, st.now = st.queue[1:], j
 		if st.room != nil && len(st.queue) <= maxQueued/2 {
 			close(st.room)
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.context.do(j)
+		st.do(j)
 	}
 }
 
+// Progress implements backend.Stream.
+func (st *stream) Progress() backend.Progress {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	p := backend.Progress{Given: st.given, Done: st.done}
+	if j := st.now; j != nil {
+		p.Begun, p.Partial = j.begun, j.partial
+	}
+	return p
+}
+
+// note notes that a stream's job has begun, or that it could begin again, after what it has done.
+func (j *job) note(begun bool, done backend.Partial) {
+	if j.stream == nil {
+		return
+	}
+	j.stream.mu.Lock()
+	defer j.stream.mu.Unlock()
+	j.begun, j.partial = begun, done
+}
+
+// rest has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory meanwhile. It
+// returns false if the space was closed.
+func (j *job) rest(done backend.Partial) bool {
+	j.note(false, done)
+	for _, u := range j.uses {
+		u.yard.end(j)
+	}
+	if !j.stream.context.space.gate.Rest() {
+		return false
+	}
+	for _, u := range j.uses {
+		u.begin(j)
+	}
+	j.note(true, backend.Partial{})
+	return true
+}
+
+// over notes that the stream's job is done.
+func (st *stream) over(j *job) {
+	st.mu.Lock()
+	st.now = nil
+	st.done++
+	st.mu.Unlock()
+	j.mark.reach()
+}
+
 // do carries out a job when its time has come.
-func (c *cudaContext) do(j *job) {
-	defer j.mark.reach()
+func (st *stream) do(j *job) {
+	defer st.over(j)
+	c := st.context
 	s := c.space
-	if s.await(j.deps) != nil || !j.steps && !s.gate.Enter() {
+	if s.await(j.deps) != nil || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
 		return
 	}
-	if !j.steps {
+	j.note(true, backend.Partial{})
+	if j.steps {
+		s.gate.Leave()
+	} else {
 		defer s.gate.Leave()
 	}
 	if j.run == nil || !j.always && c.Err() != nil {

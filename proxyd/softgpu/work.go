@@ -6,6 +6,8 @@ package softgpu
 import (
 	"context"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
 // mark is a point in a stream's work, or the end of something else that is waited for.
@@ -61,6 +63,10 @@ type job struct {
 	// foreign is work of others, who have been given bytes and may keep them for long.
 	foreign bool
 	mark    *mark
+	stream  *stream // nil for a node of a graph
+	// begun and partial are of the stream's mu: see backend.Progress.
+	begun   bool
+	partial backend.Partial
 }
 
 // yard keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel may still be

@@ -120,6 +120,11 @@ type Space interface {
 
 	// Hold has no more work begin, as far as the backend can hold it back, so that Unmap will succeed soon. Map undoes it.
 	Hold()
+	// Pause has no more work begin, and work that has begun end: a kernel at the end of the blocks that run now, if the backend can
+	// interrupt it. A graph that runs and work that waits for others go on. Map undoes it.
+	Pause()
+	// Freeing tells whether memory that was freed waits for work to be over that may use it.
+	Freeing() bool
 	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped; it may do so while one
 	// of another device is that has addresses in common with it, for a process may have only one memory at an address.
 	// All its memory is on the device then; that of others is swapped to the host's where there is no room. What an Exchange

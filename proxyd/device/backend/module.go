@@ -94,6 +94,7 @@ type Launch struct {
 	Shared      uint32 // bytes of dynamic shared memory
 	Params      []byte // the block of parameters; the backend keeps it
 	Cooperative bool
+	Done        Partial // what was done before; NotSupported by a backend whose kernels cannot be paused
 }
 
 // CheckLaunch refuses what the driver refuses at the call; a shim that has the function's attributes can do the same.

@@ -55,12 +55,30 @@ type Stream interface {
 	// Graph queues a run of an instantiated graph. Runs of the same one follow each other.
 	Graph(x Exec) error
 
+	// Progress tells how far the stream's work is. It may be called after Destroy, too.
+	Progress() Progress
 	// Query is nil if no work is left, else NotReady.
 	Query() error
 	// Synchronize waits until the work queued so far is done. It returns the context's fault or ctx's error.
 	Synchronize(ctx context.Context) error
 	// Destroy ends the stream at once; work in it is still done.
 	Destroy() error
+}
+
+// Progress is how far a stream's work is. Each call of a method that queues something gives the stream one piece of work, or none
+// if there is nothing to do. While the space is unmapped, only calls and work that waits for others change it.
+type Progress struct {
+	Given, Done uint64 // pieces of work
+	// Begun: the first piece that is not done has begun and cannot be given to another stream in its place. A WaitValue can, and so
+	// can a kernel that was paused: Partial is what that has done.
+	Begun   bool
+	Partial Partial
+}
+
+// Partial is what a kernel has done that was paused between two of its blocks. A Launch with it does the rest.
+type Partial struct {
+	Blocks  uint64 // in ascending order
+	Printed uint64 // bytes of the printf FIFO that are used
 }
 
 // Condition is when a WaitValue is over, as the driver numbers them: unsigned arithmetic but for AtLeast, which is cyclic.

@@ -47,6 +47,12 @@ type Config struct {
 	GridID uint64
 	// SMs is %nsmid, 0: 108.
 	SMs uint32
+	// Done, if not nil, is the number of blocks that ran before, in ascending order, which are left out. Launch sets it to
+	// the number of those that have run by its end. Cooperative launches have none.
+	Done *uint64
+	// Paused, if not nil, is asked before each block begins. If it says yes, Launch returns nil when the blocks that have
+	// begun are done.
+	Paused func() bool
 	// Count, if not nil, is set to the number of lane-instructions executed.
 	Count *uint64
 	// Issued, if not nil, is increased by the number of instructions that warps have issued. A launch that
@@ -62,6 +68,17 @@ type launch struct {
 	memory   *Memory
 	params   []byte
 	counting bool
+	first    uint64 // blocks that ran before
+}
+
+// pauses tells whether no more blocks are to begin.
+func (r *launch) pauses() bool { return r.cfg.Paused != nil && r.cfg.Paused() }
+
+// ran notes how many blocks are done.
+func (r *launch) ran(n uint64) {
+	if r.cfg.Done != nil {
+		*r.cfg.Done = min(n, r.cfg.Grid.Count())
+	}
 }
 
 // sharedSize is that of a block's own shared memory.
@@ -90,6 +107,9 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	}
 	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, params: make([]byte, (k.ParamSize+31)&^15), counting: cfg.Count != nil}
 	copy(r.params, cfg.Params)
+	if cfg.Done != nil {
+		r.first = *cfg.Done
+	}
 	if r.memory == nil {
 		r.memory = new(Memory)
 	}
@@ -97,7 +117,9 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
 			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
 		}
-		return r.inWorkspace(r.together)
+		err := r.inWorkspace(r.together) // its blocks wait for each other: they end together
+		r.ran(cfg.Grid.Count())
+		return err
 	}
 	workers := cfg.Workers
 	if workers <= 0 {
@@ -106,8 +128,8 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if k.Ordered || r.counting {
 		return r.inOrder()
 	}
-	if n := cfg.Grid.Count(); uint64(workers) > n {
-		workers = int(n)
+	if n := cfg.Grid.Count() - min(r.first, cfg.Grid.Count()); uint64(workers) > n {
+		workers = max(int(n), 1)
 	}
 	return r.spread(workers)
 }
@@ -180,11 +202,17 @@ func (r *launch) spread(workers int) error {
 	var lowest atomic.Uint64
 	n := r.cfg.Grid.Count()
 	lowest.Store(n)
+	next.Store(r.first)
 	var wg sync.WaitGroup
 	work := func() {
 		defer wg.Done()
 		b := getBlock(r)
 		for {
+			if r.pauses() {
+				b.addCount()
+				b.put()
+				return
+			}
 			i := next.Add(1) - 1
 			err := r.ctx.Err()
 			if err != nil {
@@ -216,6 +244,7 @@ func (r *launch) spread(workers int) error {
 	}
 	work()
 	wg.Wait()
+	r.ran(next.Load())
 	return first
 }
 
@@ -286,8 +315,11 @@ func (r *launch) inOrder() (err error) {
 	defer guard(&err)
 	var running, free []*block
 	most := int(min(maxTogether, max(maxBlockBytes/r.blockBytes(), 1)))
-	n, next, stalled := r.cfg.Grid.Count(), uint64(0), 0
+	n, next, stalled := r.cfg.Grid.Count(), r.first, 0
 	for next < n || len(running) > 0 {
+		if len(running) == 0 && r.pauses() {
+			break // nothing waits for a block that has not begun
+		}
 		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < most) {
 			var b *block
 			if last := len(free) - 1; last >= 0 {
@@ -327,6 +359,7 @@ func (r *launch) inOrder() (err error) {
 		b.addCount()
 		b.put()
 	}
+	r.ran(next)
 	return nil
 }
 

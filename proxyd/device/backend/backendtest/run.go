@@ -56,6 +56,9 @@ var cases = []struct {
 	{"a space gives way while it waits in a collective", exchanging},
 	{"a space gives way while it waits for the program", waiting},
 	{"closed space", closedSpace},
+	{"a paused space", pausing},
+	{"a paused kernel", pausedKernel},
+	{"memory freed under held work", freeingHeld},
 	{"contexts", contexts},
 	{"limits", limits},
 

@@ -115,7 +115,7 @@ func (r *run) step(i int, s *step) {
 func (r *run) work(s *step) error {
 	c := r.context
 	g := c.space.gate
-	if !g.Enter() {
+	if !g.Reenter() {
 		return nil // it is closed
 	}
 	defer g.Leave()

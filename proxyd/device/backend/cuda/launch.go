@@ -119,6 +119,9 @@ func (c *cudaContext) launch(l backend.Launch) (*driver.Launch, error) {
 	if f.refused != nil {
 		return nil, f.refused
 	}
+	if l.Done != (backend.Partial{}) {
+		return nil, fmt.Errorf("launch the rest of a kernel: %w", backend.NotSupported)
+	}
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return nil, err
 	}

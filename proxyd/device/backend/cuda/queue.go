@@ -25,6 +25,8 @@ type job struct {
 	steps  bool        // its steps enter the gate themselves: between them they wait for others
 	direct bool        // the caller takes run's error, if nothing had to be waited for
 	box    *driver.Box // of a copy that the device does by itself
+	given  bool        // it is the program's: see backend.Progress
+	begun  bool        // of the stream's mu
 }
 
 // maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
@@ -36,14 +38,53 @@ func (st *stream) enqueue(j *job) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j.after = append(j.after, st.order()...)
+	j.given = true
 	return st.submit(j)
+}
+
+// Progress implements backend.Stream. What the driver was given counts as done, which is true while the space is unmapped.
+func (st *stream) Progress() backend.Progress {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	p := backend.Progress{Given: st.given, Done: st.done}
+	if st.now != nil {
+		p.Begun = st.now.begun
+	}
+	return p
+}
+
+// note notes that a job has begun, or that it could begin again.
+func (st *stream) note(j *job, begun bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	j.begun = begun
+}
+
+// noteRestartable notes that the job which runs could as well be begun again. A node of a graph is none of a stream's jobs.
+func (st *stream) noteRestartable() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.now != nil {
+		st.now.begun = false
+	}
+}
+
+// count counts a job that is done. The caller holds mu.
+func (st *stream) count(j *job) {
+	if j.given {
+		st.done++
+	}
 }
 
 // submit has a job done: now if nothing is before it and nothing has to be waited for, else in its turn.
 func (st *stream) submit(j *job) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if j.given {
+		st.given++
+	}
 	if st.ended {
+		st.count(j)
 		if j.mark != nil {
 			j.mark.pass() // nothing was left in it
 		}
@@ -53,6 +94,7 @@ func (st *stream) submit(j *job) error {
 	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && issued(j.after) && g.TryEnter() {
 		defer g.Leave()
 		err := st.issue(j)
+		st.count(j)
 		if err != nil && !j.direct {
 			st.context.fail(err)
 			return nil
@@ -118,13 +160,17 @@ func (st *stream) work() {
 		}
 		j := st.queue[0]
 		st.queue[0] = nil
-		st.queue = st.queue[1:]
+		st.queue, st.now = st.queue[1:], j
 		if st.room != nil && len(st.queue) <= maxQueued/2 {
 			close(st.room)
 			st.room = nil
 		}
 		st.mu.Unlock()
 		st.do(j)
+		st.mu.Lock()
+		st.now = nil
+		st.count(j)
+		st.mu.Unlock()
 	}
 }
 
@@ -139,7 +185,7 @@ func (st *stream) do(j *job) {
 			live = false
 		}
 	}
-	if !live || !j.steps && !s.gate.Enter() {
+	if !live || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
@@ -148,7 +194,10 @@ func (st *stream) do(j *job) {
 		}
 		return
 	}
-	if !j.steps {
+	st.note(j, true)
+	if j.steps {
+		s.gate.Leave()
+	} else {
 		defer s.gate.Leave()
 	}
 	if err := st.issue(j); err != nil {

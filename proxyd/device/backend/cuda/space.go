@@ -129,6 +129,16 @@ func (s *space) overlaps(o *space) bool {
 // Hold implements backend.Space.
 func (s *space) Hold() { s.gate.Hold() }
 
+// Pause implements backend.Space. What the driver was given ends; a kernel that runs is not interrupted.
+func (s *space) Pause() { s.gate.Pause() }
+
+// Freeing implements backend.Space.
+func (s *space) Freeing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits(0, ^uint64(0))) > 0
+}
+
 // Unmap implements backend.Space.
 func (s *space) Unmap() error {
 	b := s.device.backend

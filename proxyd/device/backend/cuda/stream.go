@@ -25,6 +25,9 @@ type stream struct {
 	ended bool // the lane is closed
 	queue []*job
 	busy  bool
+	now   *job   // taken off the queue and not done
+	given uint64 // pieces of the program's work
+	done  uint64
 	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
 }
 

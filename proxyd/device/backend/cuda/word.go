@@ -44,6 +44,7 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	if err := st.settle(); err != nil {
 		return err
 	}
+	st.noteRestartable()
 	s := st.context.space
 	for p := (patience{}); ; {
 		v, err := s.look(a, size)

@@ -6,6 +6,7 @@ package gate
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -15,7 +16,8 @@ type Gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while work may begin
 	mapped  bool
-	held    bool // mapped, but nothing more begins
+	held    bool        // mapped, but nothing more begins
+	paused  atomic.Bool // held, but what has begun goes on
 	closed  bool
 	running int
 }
@@ -23,15 +25,20 @@ type Gate struct {
 // New is a gate that is shut.
 func New() *Gate { return &Gate{open: make(chan struct{})} }
 
-// Enter waits until work may run; false if it never will again.
-func (g *Gate) Enter() bool {
+// Enter waits until work may begin; false if it never will again.
+func (g *Gate) Enter() bool { return g.enter(false) }
+
+// Reenter waits until work that has begun may go on; false if it never will again.
+func (g *Gate) Reenter() bool { return g.enter(true) }
+
+func (g *Gate) enter(begun bool) bool {
 	for {
 		g.mu.Lock()
 		if g.closed {
 			g.mu.Unlock()
 			return false
 		}
-		if g.mapped && !g.held {
+		if g.mapped && (!g.held || begun && g.paused.Load()) {
 			g.running++
 			g.mu.Unlock()
 			return true
@@ -62,10 +69,15 @@ func (g *Gate) TryEnter() bool {
 
 // Aside lets the space be unmapped while work that has entered waits for others. It returns when the space is mapped again,
 // false if it never will be; the work leaves as ever.
-func (g *Gate) Aside(wait func()) bool {
+func (g *Gate) Aside(wait func()) bool { return g.aside(wait, true) }
+
+// Rest is Aside for work that can be interrupted here: while the gate is paused it does not go on.
+func (g *Gate) Rest() bool { return g.aside(func() {}, false) }
+
+func (g *Gate) aside(wait func(), begun bool) bool {
 	g.Leave()
 	wait()
-	if g.Enter() {
+	if g.enter(begun) {
 		return true
 	}
 	g.mu.Lock()
@@ -80,11 +92,12 @@ func (g *Gate) Set() {
 	defer g.mu.Unlock()
 	if !g.mapped || g.held {
 		g.mapped, g.held = true, false
+		g.paused.Store(false)
 		close(g.open)
 	}
 }
 
-// Hold lets no more work begin.
+// Hold lets no more work begin, and none that has begun come back from Aside.
 func (g *Gate) Hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,6 +106,24 @@ func (g *Gate) Hold() {
 		g.open = make(chan struct{})
 	}
 }
+
+// Pause lets no more work begin. What has begun goes on until it can be interrupted: see Rest. Set undoes it.
+func (g *Gate) Pause() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mapped || g.paused.Load() {
+		return
+	}
+	g.paused.Store(true)
+	if g.held {
+		close(g.open) // what has begun and was held goes on
+	}
+	g.held = true
+	g.open = make(chan struct{})
+}
+
+// IsPaused tells whether work that can be interrupted is to be: it calls Rest then.
+func (g *Gate) IsPaused() bool { return g.paused.Load() }
 
 // Clear shuts the gate unless work is running. busy tells of work that has been handed on; nothing enters while it looks. It
 // may be nil.
@@ -106,6 +137,7 @@ func (g *Gate) Clear(busy func() bool) error {
 		g.open = make(chan struct{})
 	}
 	g.mapped, g.held = false, false
+	g.paused.Store(false)
 	return nil
 }
 

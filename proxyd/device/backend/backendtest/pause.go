@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"encoding/binary"
+	"runtime"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// rest pauses the rig's space and waits until it is unmapped.
+func (r *rig) rest() {
+	r.Helper()
+	for r.space.Pause(); ; runtime.Gosched() {
+		err := r.space.Unmap()
+		if err == nil {
+			return
+		}
+		r.want("unmap a space that comes to rest", err, backend.NotReady)
+		r.ok(r.ctx.Err())
+	}
+}
+
+// at checks how far a stream is.
+func (r *rig) at(what string, s backend.Stream, want backend.Progress) {
+	r.Helper()
+	equal(r, what, s.Progress(), want)
+}
+
+// pausing: a paused space begins nothing, what has begun ends, and each stream tells what is left.
+func pausing(r *rig) {
+	a := r.alloc(64)
+	fill := func(v uint32) {
+		r.Helper()
+		r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: v, Element: 1, Width: 1}))
+	}
+	r.at("new", r.stream, backend.Progress{})
+	fill(1)
+	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
+	r.sync()
+	given := r.stream.Progress().Given
+	if given == 0 || given > 2 {
+		r.Errorf("a fill, and one of nothing, are %d pieces of work", given)
+	}
+	r.rest()
+	r.at("done", r.stream, backend.Progress{Given: given, Done: given})
+	fill(2)
+	fill(3)
+	e := must(r.cu.NewEvent(backend.EventConfig{}))(r)
+	r.ok(r.stream.Record(e))
+	r.at("not mapped", r.stream, backend.Progress{Given: given + 3, Done: given})
+	r.ok(r.space.Map())
+	r.sync()
+	r.at("mapped again", r.stream, backend.Progress{Given: given + 3, Done: given + 3})
+	r.has("filled", a, []byte{3})
+
+	// What has begun goes on, what is behind it does not begin.
+	begun, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	g := &backend.Graph{}
+	first := must(g.Add(backend.HostNode{Func: func() { close(begun); <-over }}))(r)
+	must(g.Add(backend.FillNode{Fill: backend.Fill{Addr: a, Value: 7, Element: 1, Width: 1}}, first))(r)
+	s := r.other()
+	r.ok(s.Graph(must(r.cu.Instantiate(g))(r)))
+	r.ok(s.Host(func() { close(ended) }))
+	<-begun
+	r.space.Pause()
+	r.at("begun", s, backend.Progress{Given: 2, Begun: true})
+	close(over)
+	for s.Progress().Done != 1 {
+		runtime.Gosched()
+		r.ok(r.ctx.Err())
+	}
+	r.rest()
+	r.at("behind it", s, backend.Progress{Given: 2, Done: 1})
+	r.ok(r.space.Map())
+	<-ended
+	r.ok(s.Synchronize(r.ctx))
+	r.has("filled by the graph", a, []byte{7})
+
+	// To wait for a value can be begun again.
+	r.ok(s.WaitValue(a+4, 4, 1, backend.Equal))
+	r.rest()
+	r.at("waiting", s, backend.Progress{Given: 3, Done: 2})
+	r.ok(r.space.Map())
+	r.ok(r.stream.Write(a+4, 4, 1))
+	r.ok(s.Synchronize(r.ctx))
+	r.at("the value has come", s, backend.Progress{Given: 3, Done: 3})
+	r.ok(s.Destroy())
+	r.at("destroyed", s, backend.Progress{Given: 3, Done: 3})
+}
+
+// pausedKernel: where a kernel can be paused, a copy of the space does the rest, and the paused one itself does, too.
+func pausedKernel(r *rig) {
+	const blocks, threads = 1 << 16, 8
+	add := r.function(r.load(), "add")
+	m := r.alloc(4 * blocks * threads)
+	launch := backend.Launch{
+		Function: add, Grid: backend.Dim{X: blocks, Y: 1, Z: 1}, Block: backend.Dim{X: threads, Y: 1, Z: 1}, Params: args([]backend.Addr{m}, 5),
+	}
+	rest := launch
+	rest.Done.Blocks = blocks - 1
+	switch err := r.stream.Launch(rest); backend.ResultOf(err) {
+	case backend.NotSupported:
+		r.Log("this backend's kernels cannot be paused")
+		return
+	default:
+		r.ok(err)
+	}
+	r.sync()
+	r.has("all but the last block", m+4*threads*(blocks-2), words(0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5))
+	r.ok(r.stream.Fill(backend.Fill{Addr: m, Element: 4, Width: blocks * threads}))
+	r.sync()
+	coop := rest
+	coop.Cooperative, coop.Grid.X, coop.Done.Blocks = true, 8, 1
+	r.want("the rest of a cooperative kernel", r.stream.Launch(coop), backend.InvalidValue)
+
+	check := func(what string, o *rig, done uint64) {
+		r.Helper()
+		for i, b := 0, o.get(m, 4*blocks*threads); i < blocks*threads; i++ {
+			want := uint32(0)
+			if uint64(i/threads) < done {
+				want = 5
+			}
+			if got := binary.LittleEndian.Uint32(b[4*i:]); got != want {
+				r.Fatalf("%s: thread %d of block %d has %d, want %d; %d blocks are done", what, i%threads, i/threads, got, want, done)
+			}
+		}
+	}
+	before := r.stream.Progress().Given
+	r.ok(r.stream.Launch(launch))
+	r.rest()
+	p := r.stream.Progress()
+	if p.Done > before { // it was too fast to be paused
+		p.Partial.Blocks = blocks
+	}
+	equal(r, "pieces of work", p.Given, before+1)
+	equal(r, "begun", p.Begun, false)
+
+	o := carryUnmapped(r, r.b.Devices()[1])
+	r.ok(o.space.Map())
+	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	check("carried", o, p.Partial.Blocks)
+	again, log, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: add.Module().Variables().Base})
+	if err != nil {
+		r.Fatalf("%v\n%s", err, log.Error)
+	}
+	rest = launch
+	rest.Function, rest.Done = o.function(again, "add"), p.Partial
+	r.ok(o.stream.Launch(rest))
+	check("the rest, in the copy", o, blocks)
+	o.rest()
+	r.ok(r.space.Map())
+	check("the rest, where it was paused", r, blocks)
+	r.at("done", r.stream, backend.Progress{Given: r.stream.Progress().Given, Done: r.stream.Progress().Given})
+}
+
+// freeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.
+func freeingHeld(r *rig) {
+	a, b := r.alloc(granule), r.alloc(granule)
+	r.rest()
+	equal(r, "freeing", r.space.Freeing(), false)
+	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 1}))
+	r.ok(r.cu.Free(a))
+	equal(r, "freeing behind work", r.space.Freeing(), true)
+	r.ok(r.space.Map())
+	r.ok(r.space.Drain(r.ctx))
+	equal(r, "freeing when the work is done", r.space.Freeing(), false)
+	r.rest()
+	r.ok(r.cu.Free(b))
+	r.ok(r.space.Map())
+	r.ok(r.space.Drain(r.ctx))
+	equal(r, "freeing at the end", r.space.Freeing(), false)
+}
