@@ -133,6 +133,7 @@ int ring_attach(int fd, bool (*alive)(void))
 	rv = seat_start();
 	if (rv)
 		goto out;
+	atomic_store(&at->can, SING_ASKS_AGAIN);
 	atomic_store((_Atomic uint64_t *)mine, 1);
 	ring_end = (struct ring_end){ at, mine, alive };
 

@@ -33,6 +33,9 @@ const (
 
 	flagCall = 1
 
+	asksAgain   = 1
+	statusAgain = -2
+
 	stateAwaited       = 0
 	stateAwaitedAsleep = 1
 	stateAnswered      = 2
@@ -58,8 +61,8 @@ type (
 		order uint64
 		_     [120]byte
 
-		left uint32
-		_    [124]byte
+		left, can uint32
+		_         [120]byte
 
 		freed, fault uint32
 		pipe         uint64

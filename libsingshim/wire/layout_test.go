@@ -25,6 +25,7 @@ var ours = map[string]uint64{
 	"POSITION": positionMask, "WAITS": waitsBit, "CALL": flagCall,
 	"AWAITED": stateAwaited, "AWAITED_ASLEEP": stateAwaitedAsleep,
 	"ANSWERED": stateAnswered, "UNANSWERED": stateUnanswered,
+	"ASKS_AGAIN": asksAgain, "AGAIN": 1<<64 - 2,
 }
 
 // structs are those of wire.h, by its names.

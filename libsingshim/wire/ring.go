@@ -262,6 +262,18 @@ func (r *Ring) wakeAll() {
 	}
 }
 
+// StatusAgain is the status of a call that was interrupted before anything was done. It may be given to a process that AsksAgain.
+const StatusAgain = statusAgain
+
+// AsksAgain tells whether the process makes a call again whose status is StatusAgain.
+func (r *Ring) AsksAgain() bool {
+	if !r.enter() {
+		return false
+	}
+	defer r.leave()
+	return atomic.LoadUint32(&r.mem.head().can)&asksAgain != 0
+}
+
 // SetPipe tells the process the inode of the pipe whose read end this server has: when that is closed, the server is gone.
 func (r *Ring) SetPipe(inode uint64) {
 	if r.enterMapping() {

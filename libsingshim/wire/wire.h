@@ -68,6 +68,12 @@ enum {
 	SING_CALL = 1, /* somebody waits for an answer */
 };
 
+/* What sing_ring.can says of the process. */
+enum {
+	SING_ASKS_AGAIN = 1, /* it makes a call again whose status is SING_AGAIN: a cut has interrupted it, and nothing was done */
+	SING_AGAIN = -2,
+};
+
 /* States of sing_answer.state. */
 enum {
 	SING_AWAITED = 0,
@@ -88,7 +94,8 @@ struct sing_ring {
 
 	/* Written by the process. */
 	_Atomic uint32_t left; /* how many lanes were left: it changes when the server must settle some */
-	char reserved2[124];
+	_Atomic uint32_t can;  /* SING_ASKS_AGAIN; in rings of older processes 0 */
+	char reserved2[120];
 
 	/* Written by the server. */
 	_Atomic uint32_t freed; /* how many lanes it has settled */

@@ -139,6 +139,7 @@ func TestCut(t *testing.T) {
 		{"gpt", 2, nil, []string{"--steps", "3"}},
 		{"grid", 4, nil, []string{"--steps", "6"}},
 		{"streams", 2, nil, []string{"--steps", "15"}},
+		{"solver", 1, nil, []string{"--steps", "1"}},
 		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,7 @@
 //	gpt      a small transformer, trained with Adam, data-parallel
 //	grid     tensor- and pipeline-parallel on 2x2 ranks, or on several such grids data-parallel
 //	streams  graphs, events, streams and threads
+//	solver   queues thousands of kernels and waits for all of them at once
 //	serve    answers requests, each of which changes what it remembers
 //
 // Each prints a hash of its parameters per step, or request. It depends on the options alone, not on the run, on how many

@@ -104,11 +104,11 @@ static int stage_out(struct ring_draft *d, CUdeviceptr src, uint64_t n, CUstream
 	return 0;
 }
 
-/* Take an answer to copy_out, or to copy_in where dst is NULL. */
+/* Take an answer to copy_out, or to copy_in where dst is NULL. It is SING_AGAIN if the copy is to be asked for again. */
 static CUresult take(struct ring_draft *d, void *dst, uint64_t n)
 {
 	const unsigned char *p = d->args;
-	CUresult r = result(d->status);
+	CUresult r = d->status == SING_AGAIN ? SING_AGAIN : result(d->status);
 	uint64_t count;
 
 	if (r == CUDA_SUCCESS && dst != NULL) {
@@ -121,8 +121,11 @@ static CUresult take(struct ring_draft *d, void *dst, uint64_t n)
 	return r;
 }
 
-/* By pieces through the ring: host is read if in, else written. Several are under way at a time, in the order of the stream. */
-static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUstream stream)
+/*
+ * By pieces through the ring: host is read if in, else written. Several are under way at a time, in the order of the stream. If the
+ * result is SING_AGAIN, all before *done was copied. Nothing is asked for again here: that would wait at the gate, with answers not taken.
+ */
+static CUresult some_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUstream stream, size_t *done)
 {
 	struct ring_draft drafts[AHEAD];
 	size_t asked = 0, taken = 0, first = 0, last = 0;
@@ -151,10 +154,27 @@ static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUs
 
 		if (ring_await(d) == RING_OK)
 			one = take(d, in || r != CUDA_SUCCESS ? NULL : host + taken, due);
+		if (r == CUDA_SUCCESS && one == SING_AGAIN)
+			*done = taken;
 		if (r == CUDA_SUCCESS)
 			r = one;
 		taken += due;
 	}
+	return r;
+}
+
+static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUstream stream)
+{
+	CUresult r;
+
+	do {
+		size_t done = 0;
+
+		r = some_pieces(in, device, host, n, stream, &done);
+		device += done;
+		host += done;
+		n -= done;
+	} while (r == SING_AGAIN);
 	return r;
 }
 
@@ -168,10 +188,13 @@ CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream strea
 		return call(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
 	if (n > FEW)
 		return by_pieces(true, dst, (char *)(uintptr_t)src, n, stream);
-	r = stage_in(&d, true, dst, src, n, stream);
-	if (r != 0)
-		return result(r);
-	return ring_call(&d) == RING_OK ? take(&d, NULL, 0) : CUDA_ERROR_UNKNOWN;
+	do {
+		r = stage_in(&d, true, dst, src, n, stream);
+		if (r != 0)
+			return result(r);
+		r = ring_call(&d) == RING_OK ? take(&d, NULL, 0) : CUDA_ERROR_UNKNOWN;
+	} while (r == SING_AGAIN);
+	return r;
 }
 
 CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream)
@@ -183,10 +206,13 @@ CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 		return call(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
 	if (n > FEW)
 		return by_pieces(false, src, dst, n, stream);
-	r = stage_out(&d, src, n, stream);
-	if (r != 0)
-		return result(r);
-	return ring_call(&d) == RING_OK ? take(&d, dst, n) : CUDA_ERROR_UNKNOWN;
+	do {
+		r = stage_out(&d, src, n, stream);
+		if (r != 0)
+			return result(r);
+		r = ring_call(&d) == RING_OK ? take(&d, dst, n) : CUDA_ERROR_UNKNOWN;
+	} while (r == SING_AGAIN);
+	return r;
 }
 
 /* What every copy begins with. Returns CUDA_SUCCESS with *empty, if there is nothing to do. */

@@ -115,7 +115,7 @@ int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned c
 }
 
 /* Send a message that is somewhere else than in the ring. */
-static int call_long(struct ring_need need, const void *in, size_t n, void *out, size_t room, size_t *got)
+static int call_long_once(struct ring_need need, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	const struct sing_long l = {
 		.address = (uintptr_t)in, .length = n, .answer = (uintptr_t)out, .room = room, .op = need.op,
@@ -160,18 +160,24 @@ static int call_long(struct ring_need need, const void *in, size_t n, void *out,
 	return rv;
 }
 
-int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got)
+/* A call that a cut has interrupted is made again, which waits until the cut is over. */
+static int call_long(struct ring_need need, const void *in, size_t n, void *out, size_t room, size_t *got)
+{
+	int rv;
+
+	do
+		rv = call_long_once(need, in, n, out, room, got);
+	while (rv == SING_AGAIN);
+	return rv;
+}
+
+static int call_once(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	const struct ring_need need = { .op = op, .call = true, .room = (uint32_t)room };
 	struct ring_draft d;
 	unsigned char *p;
 	int rv;
 
-	*got = 0;
-	if (sing_captures() && sing_capture_watch(&(struct sing_message){ op, in, n, NULL, 0, out, room, got }, &rv))
-		return rv;
-	if (n > SING_RING_LONGEST || room > SING_RING_LONGEST)
-		return call_long(need, in, n, out, room, got);
 	rv = sing_stage(&d, need, n, &p);
 	if (rv != 0)
 		return rv;
@@ -185,6 +191,22 @@ int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, siz
 		*got = d.length;
 	}
 	ring_done(&d);
+	return rv;
+}
+
+int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got)
+{
+	const struct ring_need need = { .op = op, .call = true, .room = (uint32_t)room };
+	int rv;
+
+	*got = 0;
+	if (sing_captures() && sing_capture_watch(&(struct sing_message){ op, in, n, NULL, 0, out, room, got }, &rv))
+		return rv;
+	if (n > SING_RING_LONGEST || room > SING_RING_LONGEST)
+		return call_long(need, in, n, out, room, got);
+	do
+		rv = call_once(op, in, n, out, room, got);
+	while (rv == SING_AGAIN);
 	return rv;
 }
 

@@ -44,7 +44,14 @@ type Call struct {
 	Waits func()
 	// Into is the Backend's: what a call goes into that is captured, instead of being carried out.
 	Into any
+	// Queued is the Backend's: what finds out which work the call queues, or nil.
+	Queued any
+	// First is what a kernel has done that is launched again to do the rest.
+	First Partial
 }
+
+// Partial is how much of a kernel is done.
+type Partial struct{ Blocks, Printed uint64 }
 
 // Info describes an op.
 type Info struct {

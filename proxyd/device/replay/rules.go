@@ -8,6 +8,11 @@
 // It carries nothing out, and the memory behind addresses is not its business: values in, values out.
 package replay
 
+import (
+	"maps"
+	"slices"
+)
+
 // Class is a kind of handle, by the table's word: "stream", "module", …
 type Class string
 
@@ -58,6 +63,9 @@ func Look(op uint32) (Rule, bool) {
 	rule, ok := rules[op&^(1<<31)]
 	return rule, ok
 }
+
+// Ops are all that have rules.
+func Ops() []uint32 { return slices.Collect(maps.Keys(rules)) }
 
 // Owner is the class whose objects take those of this class with them, "" if there is none.
 func Owner(c Class) Class { return owners[c] }

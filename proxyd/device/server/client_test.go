@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
 // client is the program's end of a ring, for a test: one thread with one lane. What it knows of the ring is in wire.h.
@@ -38,6 +39,7 @@ const (
 	lanesAt   = 4096
 	laneSize  = 128
 	orderAt   = 128
+	canAt     = 260
 	faultAt   = 388
 	lastMask  = 0xffffff
 	asleepBit = 0x1000000
@@ -69,6 +71,7 @@ func connect(t testing.TB, f *os.File, lane uint32) *client {
 	t.Cleanup(func() { unix.MunmapPtr(p, size) })
 	c := &client{t: t, mem: mem, lane: lane, thread: 100 + lane}
 	atomic.StoreUint32(c.word(lanesAt+lane*laneSize), c.thread)
+	atomic.StoreUint32(c.word(canAt), 1)
 	return c
 }
 
@@ -194,6 +197,15 @@ func (c *client) call(symbol string, args ...any) (int32, []byte) {
 }
 
 func (c *client) ask(op uint32, b []byte) (int32, []byte) {
+	for {
+		status, answer := c.askOnce(op, b)
+		if status != wire.StatusAgain {
+			return status, answer
+		}
+	}
+}
+
+func (c *client) askOnce(op uint32, b []byte) (int32, []byte) {
 	unit, body := c.send(op, true, b, 8192)
 	if unit == 0 {
 		return gone, nil

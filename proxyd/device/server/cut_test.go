@@ -19,7 +19,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
@@ -123,10 +122,8 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.Open.Load() != 0 || p.Handled.Load() != tally.Messages {
 				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.ID, busy, err, p.Open.Load(), p.Handled.Load(), tally.Messages)
 			}
-			for _, space := range p.Spaces() {
-				if err := space.Drain(driver.Expired); err != nil {
-					t.Errorf("process %d: device %d is at work", p.ID, space.Ordinal)
-				}
+			if !p.PauseWork() || !p.WorkIsHeld() {
+				t.Errorf("process %d: its devices are at work", p.ID)
 			}
 		}
 	}

@@ -58,13 +58,14 @@ type process struct {
 	server  *Server
 	graphs  *graphs.Graphs
 	history history
-	back    *processState  // what it must come back to, or nil
-	freed   chan struct{}  // closed when its spaces are
-	gone    chan struct{}  // closed when nothing of it is left
-	calls   sync.WaitGroup // that are on goroutines of their own
-	heard   atomic.Bool    // it has its ring, or had it
-	exits   bool           // it has said so; of the ring's goroutine, as scratch
-	scratch []byte         // of handle
+	back    *processState       // what it must come back to, or nil
+	held    []driver.QueuedCall // work of before a restore, until it is queued again
+	freed   chan struct{}       // closed when its spaces are
+	gone    chan struct{}       // closed when nothing of it is left
+	calls   sync.WaitGroup      // that are on goroutines of their own
+	heard   atomic.Bool         // it has its ring, or had it
+	exits   bool                // it has said so; of the ring's goroutine, as scratch
+	scratch []byte              // of handle
 }
 
 var _ dispatch.Backend = (*process)(nil)

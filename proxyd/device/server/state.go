@@ -168,6 +168,9 @@ func (s *Server) Resume() error {
 		s.forget(p)
 	}
 	s.state.awaiting = nil
+	for _, p := range s.all() {
+		p.queueHeld()
+	}
 	if a := s.inCut(); a != nil {
 		s.conclude(a, true)
 		return nil

@@ -120,6 +120,7 @@ func (s *Server) openGates(all []*process) {
 	s.collectives.ReleaseMeetings()
 	for _, p := range all {
 		p.Interrupt.End()
+		p.ResumeWork()
 		if p.Ring != nil {
 			_ = p.Ring.Open(wire.Calls)
 		}
@@ -147,14 +148,11 @@ func (p *process) rest(ctx context.Context) error {
 	if busy, err := p.Ring.Rest(ctx); err != nil {
 		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
 	}
-	for _, s := range p.Spaces() {
-		p.TellTimeSlices()
-		if err := s.Drain(ctx); err != nil {
-			return bad(fmt.Sprintf("device %d has work that does not end", s.Ordinal), err)
-		}
-	}
-	if err := p.Settled(); err != nil {
+	if err := p.settle(ctx); err != nil {
 		return bad("a communicator", err)
+	}
+	if err := p.holdWork(ctx); err != nil {
+		return bad("its devices have work that does not end and cannot be held", err)
 	}
 	p.Output.Flush(ctx)
 	return ctx.Err()

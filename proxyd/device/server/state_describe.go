@@ -23,7 +23,8 @@ import (
 
 // stateVersion is of all that follows. stateName is the file that has it.
 const (
-	stateVersion = 1
+	stateVersion = 2 // 1 has no queued work
+	workless     = 1
 	stateName    = "state.json"
 )
 
@@ -80,6 +81,7 @@ type processState struct {
 	Handles  map[string][]uint64      `json:"handles"`          // alive, by class
 	File     string                   `json:"file"`             // has the bytes of the calls
 	Calls    []callState              `json:"calls"`
+	Work     []workState              `json:"work,omitempty"`
 }
 
 type spaceState struct {

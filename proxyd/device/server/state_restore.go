@@ -13,7 +13,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // maxState bounds a description, and maxCalls the bytes of one process's calls.
@@ -76,7 +78,7 @@ func readState(src Source) (*serverState, error) {
 	if err := json.Unmarshal(b, st); err != nil || len(b) > maxState {
 		return nil, fmt.Errorf("%s is damaged (%w): %w", stateName, err, ErrRestore)
 	}
-	if st.Version != stateVersion {
+	if st.Version != stateVersion && st.Version != workless {
 		return nil, fmt.Errorf("%s is of version %d, this is %d: %w", stateName, st.Version, stateVersion, ErrRestore)
 	}
 	return st, nil
@@ -138,7 +140,7 @@ func (absent) Close()               {}
 
 // build makes a process as it was, without its ring and the bytes of its memory.
 func (s *Server) build(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
-	calls, err := readCalls(src, ps)
+	calls, held, err := readCalls(src, ps)
 	if err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 	s.processes[ps.ID] = p
 	s.mu.Unlock()
 	s.state.awaiting[ps.ID] = p
-	p.back = ps
+	p.back, p.held = ps, held
 	r := newRebuild(p, ps, s.state.shift)
 	p.Restoring = r
 	p.RestoreMembers(ps.Members)
@@ -179,14 +181,13 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 	return nil
 }
 
-// readCalls reads the calls of a process.
-func readCalls(src Source, ps *processState) ([]replay.Call, error) {
+// readCalls reads the calls of a process, and those whose work is left.
+func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.QueuedCall, err error) {
 	f, err := src.Open(ps.File)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	var out []replay.Call
 	total := 0
 	part := func(n int) ([]byte, error) {
 		if n < 0 || n > maxCalls-total {
@@ -203,16 +204,26 @@ func readCalls(src Source, ps *processState) ([]replay.Call, error) {
 	for _, c := range ps.Calls {
 		in, err := part(c.In)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
+			return nil, nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
 		}
 		answer, err := part(c.Out)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
+			return nil, nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
 		}
 		out = append(out, replay.Call{Op: c.Op, Context: c.Context, In: in, Out: answer})
 	}
-	ps.Calls = nil
-	return out, nil
+	for _, w := range ps.Work {
+		in, err := part(w.In)
+		if err == nil && !holdable[w.Op&^dispatch.PerThread] {
+			err = fmt.Errorf("a call that queues nothing: %w", ErrRestore)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: queued work of %s: %w", ps.File, w.Symbol, err)
+		}
+		held = append(held, w.call(in))
+	}
+	ps.Calls, ps.Work = nil, nil
+	return out, held, nil
 }
 
 // moved is a time by the saved server's clock, by this one's backend.

@@ -92,6 +92,7 @@ func TestSaveAndGoOn(t *testing.T) {
 	a := c.alloc(8 * backend.Granule)
 	c.post("cuMemsetD8Async", a, uint8(1), uint64(2*backend.Granule), uint64(0))
 	c.post("copy_in", a+4*backend.Granule, []byte("abc"), uint64(3), uint64(0))
+	c.must("cuCtxSynchronize")
 	folder := Folder(t.TempDir())
 	first := save(t, s, folder, SaveOptions{})
 	if first.Bytes != 8*backend.Granule || first.Zero != 5*backend.Granule || first.Twice != backend.Granule || first.Written != 2*backend.Granule {
@@ -101,6 +102,7 @@ func TestSaveAndGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.post("copy_in", a+4*backend.Granule, []byte("xyz"), uint64(3), uint64(0))
+	c.must("cuCtxSynchronize")
 	second := save(t, s, folder, SaveOptions{Upon: first.ID})
 	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
 		t.Errorf("%+v", second)
@@ -157,6 +159,7 @@ func TestRestoreRefused(t *testing.T) {
 	c.begin(ctxA, 1)
 	a := c.alloc(100)
 	c.post("cuMemsetD8Async", a, uint8(1), uint64(100), uint64(0))
+	c.must("cuCtxSynchronize")
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
 	folder := Folder(t.TempDir())
 	r := save(t, s, folder, SaveOptions{})
@@ -168,7 +171,7 @@ func TestRestoreRefused(t *testing.T) {
 	}{
 		{"fewer named", []uint64{testMemory}, nil, "the job had 2 devices, here are 1"},
 		{"smaller", []uint64{testMemory, testMemory / 2}, nil, "device 1 had 67108864 bytes of memory, here it has 33554432"},
-		{"version", []uint64{testMemory, testMemory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 1"},
+		{"version", []uint64{testMemory, testMemory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 2"},
 		{"half", []uint64{testMemory, testMemory}, func(s string) string { return s[:len(s)/2] }, "state.json is damaged"},
 		{"a call is missing", []uint64{testMemory, testMemory}, func(s string) string {
 			i := strings.Index(s, `"calls":[`)
@@ -221,17 +224,18 @@ func TestNotSaved(t *testing.T) {
 		_, cs := attach(t, s, 1)
 		c := cs[0]
 		c.begin(ctxA, 0)
-		a := c.alloc(100)
 		c.must("cuStreamCreate", uint64(streamA), uint32(1))
-		c.must("cuStreamCreate", uint64(streamB), uint32(1))
-		c.post("cuStreamWaitValue32_v2", uint64(streamA), a, uint32(1), uint32(1))
+		c.post("host_func", uint64(streamA), uint64(41))
+		if ticket, _, _ := c.next(); ticket != 41 {
+			t.Fatalf("function %d is to be called", ticket)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*firstTry)
 		defer cancel()
 		_, err := s.Save(ctx, folder, SaveOptions{})
-		if err == nil || !strings.Contains(err.Error(), "device 0 has work that does not end") || !errors.Is(err, context.DeadlineExceeded) {
+		if err == nil || !strings.Contains(err.Error(), "work that does not end and cannot be held") || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		c.post("cuStreamWriteValue32_v2", uint64(streamB), a, uint32(1), uint32(0))
+		c.post("host_func_done", uint64(41))
 		c.must("cuStreamSynchronize", uint64(streamA))
 		save(t, s, folder, SaveOptions{})
 		if err := s.Resume(); err != nil {

@@ -141,9 +141,15 @@ func (w *twin) node(symbol string, args ...any) []byte {
 
 func (w *twin) nodeOf(graph uint64, symbol string, args ...any) []byte {
 	w.t.Helper()
+	return w.nodeBehind(graph, nil, symbol, args...)
+}
+
+// nodeBehind is nodeOf for one that depends on others.
+func (w *twin) nodeBehind(graph uint64, deps []uint64, symbol string, args ...any) []byte {
+	w.t.Helper()
 	op, b := w.c[0].message(symbol, args)
 	b = b[8:]
-	_, out := w.both("captured", together([]any{w.handle(), graph}, nodes(), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
+	_, out := w.both("captured", together([]any{w.handle(), graph}, nodes(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
 	return out
 }
 

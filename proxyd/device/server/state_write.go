@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // write writes the stopped job. The caller holds state.mu.
@@ -24,7 +25,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 		k.key = new([32]byte)
 		_, _ = rand.Read(k.key[:]) // it never fails
 	}
-	st := &serverState{Version: stateVersion, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
+	st := &serverState{Version: workless, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, deviceInfo{d.Base, *d.Info()})
 	}
@@ -88,7 +89,12 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 		return nil, err
 	}
 	ps.File = fmt.Sprintf("calls-%d-%d", st.Saves, p.ID)
-	if err := writeFile(sink, ps.File, func(f io.Writer) error { return writeCalls(f, calls) }); err != nil {
+	var work []driver.QueuedCall
+	ps.Work, work = p.describeWork()
+	if len(ps.Work) > 0 {
+		st.Version = stateVersion
+	}
+	if err := writeFile(sink, ps.File, func(f io.Writer) error { return writeCalls(f, calls, work) }); err != nil {
 		return nil, err
 	}
 	for i := range ps.Devices {
@@ -104,12 +110,17 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 	return ps, nil
 }
 
-func writeCalls(f io.Writer, calls []replay.Call) error {
+func writeCalls(f io.Writer, calls []replay.Call, work []driver.QueuedCall) error {
 	for _, c := range calls {
 		for _, b := range [][]byte{c.In, c.Out} {
 			if _, err := f.Write(b); err != nil {
 				return err
 			}
+		}
+	}
+	for _, c := range work {
+		if _, err := f.Write(c.In); err != nil {
+			return err
 		}
 	}
 	return nil

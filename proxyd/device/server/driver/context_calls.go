@@ -79,10 +79,7 @@ func (p *ContextCalls) CtxSynchronizeV2(c *dispatch.Call, ctx dispatch.Context) 
 	if r != 0 {
 		return r
 	}
-	p.BeginWait(c)
-	err := x.Backend.Synchronize(p.Lifetime)
-	p.Output.Flush(p.Lifetime)
-	return p.FinishWait(x, err)
+	return p.Wait(c, x, x.Backend.Synchronize)
 }
 
 func (p *ContextCalls) CtxGetFlags(c *dispatch.Call) (uint32, dispatch.Result) {

@@ -40,6 +40,7 @@ func (p *StreamCalls) EventDestroyV2(_ *dispatch.Call, event dispatch.Event) dis
 	if !ok {
 		return dispatch.ResultInvalidHandle
 	}
+	p.Work.EventEnds(event, e.Context.Handle)
 	return p.Result(e.Backend.Destroy())
 }
 
@@ -75,10 +76,7 @@ func (p *StreamCalls) EventSynchronize(c *dispatch.Call, event dispatch.Event) d
 	if r != 0 {
 		return r
 	}
-	p.BeginWait(c)
-	err := e.Backend.Synchronize(p.Lifetime)
-	p.Output.Flush(p.Lifetime)
-	return p.FinishWait(e.Context, err)
+	return p.Wait(c, e.Context, e.Backend.Synchronize)
 }
 
 func (p *StreamCalls) EventElapsedTime(_ *dispatch.Call, start, end dispatch.Event) (float32, dispatch.Result) {

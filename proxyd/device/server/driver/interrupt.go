@@ -3,36 +3,40 @@
 
 package driver
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Interrupt ends the waits of calls that a thread of the shim makes for nothing but to hear what to do next: they have no answer
 // as long as there is nothing, and a cut needs all answers.
 type Interrupt struct {
-	mu sync.Mutex
-	ch chan struct{}
-	on bool
+	mu     sync.Mutex
+	on     bool
+	ctx    context.Context // nil: nobody has waited since End
+	cancel context.CancelFunc
 }
 
-// wait is closed from the moment when such calls are to return with nothing.
-func (i *Interrupt) wait() <-chan struct{} {
+// context is done from the moment when such calls are to return with nothing, and with its parent, which is always the same.
+func (i *Interrupt) context(parent context.Context) context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ch == nil {
-		i.ch = make(chan struct{})
+	if i.ctx == nil {
+		i.ctx, i.cancel = context.WithCancel(parent)
+		if i.on {
+			i.cancel()
+		}
 	}
-	return i.ch
+	return i.ctx
 }
 
 // Begin ends all such waits, and those to come, until End.
 func (i *Interrupt) Begin() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ch == nil {
-		i.ch = make(chan struct{})
-	}
-	if !i.on {
-		i.on = true
-		close(i.ch)
+	i.on = true
+	if i.ctx != nil {
+		i.cancel()
 	}
 }
 
@@ -41,6 +45,6 @@ func (i *Interrupt) End() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.on {
-		i.on, i.ch = false, nil
+		i.on, i.ctx = false, nil
 	}
 }

@@ -73,6 +73,7 @@ type Process struct {
 	Output    output
 	ringHold  ringHold
 	Interrupt Interrupt
+	Work      HeldWork
 
 	OnContextEnd []func(*Context) // drop what belongs to a context that is being destroyed; they do not wait
 	OnNewSpace   func(*Space)     // maps the program's pinned memory into a new space
@@ -282,19 +283,38 @@ func (p *Process) PID() int { return int(p.Peer.Memory()) }
 // IsGone tells whether the process has ended, or is ending.
 func (p *Process) IsGone() bool { return p.Lifetime.Err() != nil }
 
+// Again is the result of a call that a cut has interrupted: nothing was done, and the shim makes it again. See WaitContext.
+const Again dispatch.Result = wire.StatusAgain
+
+// WaitContext is what ends the wait of a call for work: a cut, if the call can be made again then, and the process's end.
+func (p *Process) WaitContext() context.Context {
+	if p.Ring != nil && p.Ring.AsksAgain() {
+		return p.Interrupt.context(p.Lifetime)
+	}
+	return p.Lifetime
+}
+
+// Interrupted tells whether a wait with that context has ended for a cut.
+func (p *Process) Interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && p.Lifetime.Err() == nil && errors.Is(err, ctx.Err())
+}
+
+// Wait is the part of a call of a context that waits for work: wait waits.
+func (p *Process) Wait(c *dispatch.Call, x *Context, wait func(context.Context) error) dispatch.Result {
+	p.BeginWait(c)
+	ctx := p.WaitContext()
+	err := wait(ctx)
+	if p.Interrupted(ctx, err) {
+		return Again
+	}
+	p.Output.Flush(p.Lifetime)
+	return p.FinishWait(x, err)
+}
+
 // UntilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
 // it is done and the process's own is not, they answer that there is nothing, and are made again.
 func (p *Process) UntilCut() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(p.Lifetime)
-	cut := p.Interrupt.wait()
-	go func() {
-		select {
-		case <-cut:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	return context.WithCancel(p.Interrupt.context(p.Lifetime))
 }
 
 // device is what the process calls by that number.

@@ -19,6 +19,8 @@ type Space struct {
 	base    backend.Addr
 	size    uint64 // of addresses
 
+	paused bool // of its device's TimeSlices
+
 	mu      sync.Mutex
 	peers   map[*Space]int // whose memory kernels here may follow pointers into, and how many contexts said so
 	reached map[*Space]bool

@@ -46,6 +46,14 @@ func (p *Process) Stream(c *dispatch.Call, h dispatch.Stream) (*Stream, dispatch
 	if rec, ok := c.Into.(streamSource); ok {
 		return rec.StreamOf(c, h)
 	}
+	st, r := p.streamOf(c, h)
+	if r == 0 {
+		QueuedBy(c).found(st)
+	}
+	return st, r
+}
+
+func (p *Process) streamOf(c *dispatch.Call, h dispatch.Stream) (*Stream, dispatch.Result) {
 	if h > PerThreadStream {
 		st, ok := p.streams.Get(h)
 		if !ok {

@@ -46,6 +46,7 @@ func (p *StreamCalls) StreamDestroyV2(_ *dispatch.Call, stream dispatch.Stream) 
 	if !ok {
 		return dispatch.ResultInvalidHandle
 	}
+	p.Work.StreamEnds(st)
 	return p.Result(st.Backend.Destroy())
 }
 
@@ -164,10 +165,7 @@ func (p *StreamCalls) StreamSynchronize(c *dispatch.Call, stream dispatch.Stream
 	if r != 0 {
 		return r
 	}
-	p.BeginWait(c)
-	err := st.Backend.Synchronize(p.Lifetime)
-	p.Output.Flush(p.Lifetime)
-	return p.FinishWait(st.Context, err)
+	return p.Wait(c, st.Context, st.Backend.Synchronize)
 }
 
 func (p *StreamCalls) StreamWaitEvent(c *dispatch.Call, stream dispatch.Stream, event dispatch.Event, flags uint32) dispatch.Result {

@@ -103,9 +103,9 @@ func (t *TimeSlices) tell() {
 	}
 }
 
-// give maps a space, or has it go on. The caller holds mu.
+// give maps a space, or has it go on, unless it is nil or paused. The caller holds mu.
 func (t *TimeSlices) give(s *Space) {
-	if s.Map() == nil {
+	if s != nil && !s.paused && s.Map() == nil {
 		t.holder, t.since = s, time.Now()
 	}
 }
@@ -145,8 +145,10 @@ func (t *TimeSlices) run() {
 // step does what is due and returns when to look again. The caller holds mu.
 func (t *TimeSlices) step(now time.Time) time.Duration {
 	if t.holder == nil {
-		if len(t.spaces) > 0 {
-			t.give(t.spaces[0])
+		for _, s := range t.spaces {
+			if t.holder == nil {
+				t.give(s)
+			}
 		}
 		return leastTurn
 	}
@@ -203,11 +205,42 @@ func (t *TimeSlices) next() *Space {
 	}
 	for i := range t.spaces {
 		s := t.spaces[(at+i)%len(t.spaces)]
-		if s != t.holder && s.Drain(Expired) != nil {
+		if s != t.holder && !s.paused && s.Drain(Expired) != nil {
 			return s
 		}
 	}
 	return nil
+}
+
+// pause has a space give way and stay away until resume, as soon as its work can be interrupted: true when it is not mapped.
+func (t *TimeSlices) pause(s *Space) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.paused = true
+	if t.holder != s {
+		return true
+	}
+	s.Pause()
+	if s.Unmap() != nil {
+		return false
+	}
+	t.release()
+	t.holder = nil
+	t.give(t.next())
+	return true
+}
+
+// resume undoes pause.
+func (t *TimeSlices) resume(s *Space) {
+	t.mu.Lock()
+	if s.paused {
+		s.paused = false
+		if t.holder == nil || t.holder == s {
+			t.give(s)
+		}
+	}
+	t.mu.Unlock()
+	t.tell()
 }
 
 // tellFor is tell, if a space is not mapped.

@@ -235,6 +235,9 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	}
 	var afters []func()
 	if r == 0 {
+		if q := driver.QueuedBy(c); q != nil && e.graph.hasEffects() {
+			q.Unrepeatable()
+		}
 		p.freesOthers(e)
 		afters = e.graph.issue(nil)
 	}

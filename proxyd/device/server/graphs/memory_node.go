@@ -111,6 +111,19 @@ func (g *graph) frees(a backend.Addr) bool {
 	return false
 }
 
+// hasEffects tells whether a launch does more than to queue the graph.
+func (g *graph) hasEffects() bool {
+	if g.hasMemory() {
+		return true
+	}
+	for _, n := range g.nodes {
+		if n.collective != nil || n.child != nil && n.child.hasEffects() {
+			return true
+		}
+	}
+	return false
+}
+
 // hasMemory tells whether there are nodes that allocate or free: such graphs cannot be copied.
 func (g *graph) hasMemory() bool {
 	for _, n := range g.nodes {

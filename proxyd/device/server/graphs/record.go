@@ -25,6 +25,9 @@ type recorder struct {
 
 var _ backend.Stream = (*recorder)(nil)
 
+// Progress implements backend.Stream: nobody asks how far a capture is.
+func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
+
 // StreamOf is the stream that a recorded call finds: of the same context as the real one. Who asks for several finds the same.
 func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stream, dispatch.Result) {
 	real := *c

@@ -127,14 +127,26 @@ func (k *copier) any(a uint64) backend.Place {
 
 // do queues the copy, and waits for it if somebody waits for the answer and either side is the program's.
 func (k *copier) do(what backend.Copy) dispatch.Result {
+	if k.c.Waits == nil || what.Src.Host == nil && what.Dst.Host == nil {
+		return k.p.Result(k.st.Backend.Copy(what))
+	}
+	// It has two ends: the copy, and a cut, after which the program makes the call again.
+	driver.QueuedBy(k.c).Unrepeatable()
+	end := &revocable{}
+	what.Src.Host, what.Dst.Host = end.of(what.Src.Host), end.of(what.Dst.Host)
 	if err := k.st.Backend.Copy(what); err != nil {
 		return k.p.Result(err)
 	}
-	if k.c.Waits == nil || what.Src.Host == nil && what.Dst.Host == nil {
-		return 0
-	}
 	k.p.BeginWait(k.c)
-	err := k.st.Backend.Synchronize(k.p.Lifetime)
+	ctx := k.p.WaitContext()
+	err := k.st.Backend.Synchronize(ctx)
+	if k.p.Interrupted(ctx, err) {
+		if end.revoke() {
+			k.p.Work.Skip(driver.QueuedBy(k.c))
+			return driver.Again
+		}
+		err = k.st.Backend.Synchronize(k.p.Lifetime)
+	}
 	if err == nil && k.memory.failed() {
 		return dispatch.ResultInvalidValue
 	}

@@ -56,7 +56,7 @@ func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gri
 	}
 	l := backend.Launch{
 		Function: f.b, Grid: backend.Dim{X: gridX, Y: gridY, Z: gridZ}, Block: backend.Dim{X: blockX, Y: blockY, Z: blockZ},
-		Shared: shared, Params: params,
+		Shared: shared, Params: params, Done: backend.Partial(c.First),
 	}
 	for _, a := range attributes {
 		if a.Id == cooperative {

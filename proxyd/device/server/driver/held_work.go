@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// A cut does not wait until all work that a program has queued is done. HeldWork remembers each call that has queued work, as its
+// message, until the work is done. At a cut the spaces are paused, and what is left is a part of the saved state; a restored
+// process carries the same messages out again, in the same order. That is right as long as the work would still find what it was queued
+// with. Work that would not, and work that nobody has remembered here, is done before the cut: see Blocked.
+type HeldWork struct {
+	mu     sync.Mutex
+	calls  []*QueuedCall // in the order in which they were made
+	bytes  int           // of their messages
+	ended  []*Stream     // destroyed with work in them
+	sweeps int           // number of calls, and of bytes, from which on those that are done are looked for
+	sweepb int
+}
+
+// QueuedCall is a call that has queued work on a stream.
+type QueuedCall struct {
+	Op      uint32
+	Thread  uint32
+	Context dispatch.Context
+	In      []byte
+	// Event is the event that it names, if it names one, and Gone is set when that was destroyed: it is of context EventContext.
+	Event        dispatch.Event
+	EventContext dispatch.Context
+	Gone         bool
+	Exec         dispatch.Graphexec // the instantiated graph that it launches, or 0
+	Done         backend.Partial    // of a kernel: what was done before
+
+	stream   *Stream
+	from, to uint64 // its pieces of work, in backend.Progress
+	skip     bool   // it has queued nothing that is to be done: the program makes it again
+	stale    bool   // what it names is no longer as it was
+}
+
+// Queued finds out what a call queues. It is in dispatch.Call.Queued.
+type Queued struct {
+	Call     *QueuedCall
+	stream   *Stream
+	before   uint64
+	several  bool // streams, of which one does not know what the other has done
+	unlikely bool // to be the same when it is called again
+}
+
+// Unrepeatable says that the call has an effect beside the work that it queues.
+func (q *Queued) Unrepeatable() {
+	if q != nil {
+		q.unlikely = true
+	}
+}
+
+// QueuedBy is what finds out about a call, or nil.
+func QueuedBy(c *dispatch.Call) *Queued {
+	q, _ := c.Queued.(*Queued)
+	return q
+}
+
+// found notes a stream that the call has asked for.
+func (q *Queued) found(st *Stream) {
+	switch {
+	case q == nil || q.stream == st:
+	case q.stream == nil:
+		q.stream, q.before = st, st.Backend.Progress().Given
+	default:
+		q.several = true
+	}
+}
+
+// Note remembers a call that was carried out, if it has queued work.
+func (h *HeldWork) Note(q *Queued) {
+	if q.stream == nil || q.several || q.unlikely {
+		return
+	}
+	call := q.Call
+	call.stream, call.from, call.to = q.stream, q.before, q.stream.Backend.Progress().Given
+	if call.from == call.to {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, call)
+	h.bytes += len(call.In)
+	if len(h.calls) > max(h.sweeps, leastSweep) || h.bytes > max(h.sweepb, leastBytes) {
+		h.sweep()
+	}
+}
+
+// Below these, nothing is looked for.
+const (
+	leastSweep = 1 << 10
+	leastBytes = 1 << 26
+)
+
+// Skip notes that what a call has queued is not to be done again, for the program makes the call again.
+func (h *HeldWork) Skip(q *Queued) {
+	if q == nil || q.stream == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, &QueuedCall{stream: q.stream, from: q.before, to: q.stream.Backend.Progress().Given, skip: true})
+}
+
+// sweep forgets what is done. The caller holds mu.
+func (h *HeldWork) sweep() {
+	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool { return c.isDone() })
+	h.ended = slices.DeleteFunc(h.ended, func(st *Stream) bool { p := st.Backend.Progress(); return p.Done == p.Given })
+	h.bytes = 0
+	for _, c := range h.calls {
+		h.bytes += len(c.In)
+	}
+	h.sweeps, h.sweepb = 2*len(h.calls), 2*h.bytes
+}
+
+func (c *QueuedCall) isDone() bool { return c.stream.Backend.Progress().Done >= c.to }
+
+// mark does something with each call that is left and matches.
+func (h *HeldWork) mark(match func(*QueuedCall) bool, do func(*QueuedCall)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if match(c) {
+			do(c)
+		}
+	}
+}
+
+// StreamEnds notes that a stream was destroyed: what is in it is done before a cut.
+func (h *HeldWork) StreamEnds(st *Stream) {
+	if p := st.Backend.Progress(); p.Done == p.Given {
+		return
+	}
+	h.mark(func(c *QueuedCall) bool { return c.stream == st }, func(c *QueuedCall) { c.stale = true })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = append(h.ended, st)
+}
+
+// EventEnds notes that an event was destroyed, as programs do right after a wait for it is queued.
+func (h *HeldWork) EventEnds(e dispatch.Event, x dispatch.Context) {
+	h.mark(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) { c.Gone, c.EventContext = true, x })
+}
+
+// ExecChanges notes that an instantiated graph was changed, or destroyed: launches from before run it as it was, before a cut.
+func (h *HeldWork) ExecChanges(e dispatch.Graphexec) {
+	h.mark(func(c *QueuedCall) bool { return c.Exec == e }, func(c *QueuedCall) { c.stale = true })
+}
+
+// AllChanges notes that something was changed which any work may use.
+func (h *HeldWork) AllChanges() {
+	h.mark(func(*QueuedCall) bool { return true }, func(c *QueuedCall) { c.stale = true })
+}
+
+// Blocked tells whether a stream of these has work that must be done before a cut. The spaces are unmapped.
+func (h *HeldWork) Blocked(streams []*Stream) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep()
+	remembered := map[*Stream]uint64{}
+	for _, c := range h.calls {
+		p := c.stream.Backend.Progress()
+		if c.stale && !c.skip || c.from < p.Done {
+			return true
+		}
+		remembered[c.stream] += c.to - c.from
+	}
+	for _, st := range append(slices.Clone(streams), h.ended...) {
+		if p := st.Backend.Progress(); p.Begun || p.Given-p.Done != remembered[st] {
+			return true
+		}
+	}
+	return false
+}
+
+// Left are the calls whose work is left. The spaces are unmapped, and nothing is blocked.
+func (h *HeldWork) Left() []QueuedCall {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []QueuedCall
+	for _, c := range h.calls {
+		p := c.stream.Backend.Progress()
+		if c.skip || p.Done >= c.to {
+			continue
+		}
+		left := *c
+		if p.Done == c.from && p.Partial != (backend.Partial{}) {
+			left.Done = p.Partial
+		}
+		out = append(out, left)
+	}
+	return out
+}
+
+// allStreams are those that a process has now.
+func (p *Process) allStreams() []*Stream {
+	all := p.streams.Values()
+	for _, x := range p.Contexts.Values() {
+		x.mu.Lock()
+		all = append(all, x.Legacy)
+		for _, st := range x.perThread {
+			all = append(all, st)
+		}
+		x.mu.Unlock()
+	}
+	return all
+}
+
+// PauseWork has the process's spaces rest: true when all of them are unmapped, and no work of theirs is under way.
+func (p *Process) PauseWork() bool {
+	rests := true
+	for _, s := range p.Spaces() {
+		rests = s.Device.TimeSlices.pause(s) && rests
+	}
+	return rests && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
+}
+
+// ResumeWork undoes PauseWork.
+func (p *Process) ResumeWork() {
+	for _, s := range p.Spaces() {
+		s.Device.TimeSlices.resume(s)
+	}
+}
+
+// WorkIsHeld tells whether what is left of the process's work can be saved as it is. PauseWork has returned true.
+func (p *Process) WorkIsHeld() bool {
+	for _, s := range p.Spaces() {
+		if s.Freeing() {
+			return false
+		}
+	}
+	return !p.Work.Blocked(p.allStreams())
+}

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// What a program has queued on its devices is not waited for at a cut: driver.HeldWork has what is left of it, this file saves that
+// and carries it out again.
+
+// holdable are the calls that queue work which can be queued again. Others' work is done before a cut.
+var holdable = func() map[uint32]bool {
+	all := map[uint32]bool{}
+	for _, symbol := range []string{
+		"launch", "launch_ex", "graph_launch", "host_func",
+		"copy_in", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyAsync", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyPeerAsync",
+		"copy_out", "cuMemcpy", "cuMemcpy2D_v2", "cuMemcpy2DAsync_v2", "cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeerAsync",
+		"cuMemsetD8_v2", "cuMemsetD8Async", "cuMemsetD16_v2", "cuMemsetD16Async", "cuMemsetD32_v2", "cuMemsetD32Async",
+		"cuMemsetD2D8_v2", "cuMemsetD2D8Async", "cuMemsetD2D16_v2", "cuMemsetD2D16Async", "cuMemsetD2D32_v2", "cuMemsetD2D32Async",
+		"cuEventRecord", "cuEventRecordWithFlags", "cuStreamWaitEvent", "cuStreamBatchMemOp_v2",
+		"cuStreamWaitValue32_v2", "cuStreamWaitValue64_v2", "cuStreamWriteValue32_v2", "cuStreamWriteValue64_v2",
+	} {
+		all[opOf(symbol)] = true
+	}
+	return all
+}()
+
+var (
+	opRecord, opRecordWithFlags = opOf("cuEventRecord"), opOf("cuEventRecordWithFlags")
+	opWaitEvent                 = opOf("cuStreamWaitEvent")
+	opGraphLaunch               = opOf("graph_launch")
+
+	// changesAll are calls after which queued work may not find what it was queued with.
+	changesAll = map[uint32]bool{
+		opOf("cuModuleUnload"): true, opOf("cuLibraryUnload"): true, opOf("cuCtxDisablePeerAccess"): true, opOf("cuCtxSetLimit"): true,
+	}
+	// changesExec are calls whose first argument is an instantiated graph that they change or destroy.
+	changesExec = func() map[uint32]bool {
+		all := map[uint32]bool{}
+		for _, op := range replay.Ops() {
+			rule, _ := replay.Look(op)
+			if len(rule.Args) > 0 && rule.Args[0].Class == "graphexec" && (rule.Args[0].Verb == replay.Change || rule.Args[0].Verb == replay.Break) {
+				all[op] = true
+			}
+		}
+		return all
+	}()
+)
+
+// watchWork begins to find out what a call queues, or notes what it changes for work that is queued: before the call is carried out.
+func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queued {
+	plain := op &^ dispatch.PerThread
+	switch {
+	case holdable[plain]:
+		q := &driver.Queued{Call: &driver.QueuedCall{Op: op, Thread: c.Thread, Context: c.Context, In: in}}
+		switch {
+		case (plain == opRecord || plain == opRecordWithFlags) && len(in) >= 8:
+			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in))
+		case plain == opWaitEvent && len(in) >= 16:
+			q.Call.Event = dispatch.Event(binary.LittleEndian.Uint64(in[8:]))
+		case plain == opGraphLaunch && len(in) >= 8:
+			q.Call.Exec = dispatch.Graphexec(binary.LittleEndian.Uint64(in))
+		}
+		c.Queued = q
+		return q
+	case changesAll[plain]:
+		p.Work.AllChanges()
+	case changesExec[plain] && len(in) >= 8:
+		p.Work.ExecChanges(dispatch.Graphexec(binary.LittleEndian.Uint64(in)))
+	}
+	return nil
+}
+
+// serve carries out a call and notes what it leaves behind. The message is kept.
+func (p *process) serve(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
+	q := p.watchWork(c, op, in)
+	out, r, err := dispatch.Serve(p, *c, op, in, room)
+	if q != nil && r == 0 && err == nil {
+		p.Work.Note(q)
+	}
+	p.note(c, op, in, out, r, err)
+	return out, r, err
+}
+
+// How long work goes on that has to be done before a cut, until it is looked at again.
+const (
+	firstLook = time.Millisecond
+	longLook  = 200 * time.Millisecond
+)
+
+// settle waits until no communicator has work under way: members that are paused would keep others waiting.
+func (p *process) settle(ctx context.Context) error {
+	for {
+		p.TellTimeSlices()
+		err := p.Settled()
+		if err == nil || !pauseFor(ctx, firstLook) {
+			return err
+		}
+	}
+}
+
+// holdWork pauses the process's spaces, with as much work in their streams as can be saved.
+func (p *process) holdWork(ctx context.Context) error {
+	for look := firstLook; ; look = min(2*look, longLook) {
+		for pause := 20 * time.Microsecond; !p.PauseWork(); pause = min(2*pause, firstLook) {
+			if !pauseFor(ctx, pause) {
+				return ctx.Err()
+			}
+		}
+		if p.WorkIsHeld() {
+			return nil
+		}
+		p.ResumeWork()
+		if !pauseFor(ctx, look) {
+			return ctx.Err()
+		}
+	}
+}
+
+// pauseFor waits for a while; false if ctx is done first.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// workState is a call that has queued work which is not done. Its message follows those of calls in the process's file.
+type workState struct {
+	Op      uint32          `json:"op"`
+	Symbol  string          `json:"symbol"` // for people
+	Thread  uint32          `json:"thread,omitempty"`
+	Context uint64          `json:"context,omitempty"`
+	In      int             `json:"in"`
+	Done    backend.Partial `json:"done"`
+	// Event was destroyed after the call, in this context.
+	Event        uint64 `json:"event,omitempty"`
+	EventContext uint64 `json:"event_context,omitempty"`
+}
+
+// describeWork writes down what is left of the process's work.
+func (p *process) describeWork() ([]workState, []driver.QueuedCall) {
+	left := p.held
+	if left == nil {
+		left = p.Work.Left()
+	}
+	var out []workState
+	for _, c := range left {
+		rule, _ := replay.Look(c.Op)
+		w := workState{Op: c.Op, Symbol: rule.Symbol, Thread: c.Thread, Context: uint64(c.Context), In: len(c.In), Done: c.Done}
+		if c.Gone {
+			w.Event, w.EventContext = uint64(c.Event), uint64(c.EventContext)
+		}
+		out = append(out, w)
+	}
+	return out, left
+}
+
+// call is the call that was written down, with its message.
+func (w *workState) call(in []byte) driver.QueuedCall {
+	return driver.QueuedCall{
+		Op: w.Op, Thread: w.Thread, Context: dispatch.Context(w.Context), In: in, Done: w.Done,
+		Gone: w.Event != 0, Event: dispatch.Event(w.Event), EventContext: dispatch.Context(w.EventContext),
+	}
+}
+
+// queueHeld queues the work again that a restored process had queued.
+func (p *process) queueHeld() {
+	const noTiming = 2
+	made := map[dispatch.Event]bool{}
+	for _, h := range p.held {
+		if h.Gone && !made[h.Event] {
+			made[h.Event] = p.EventCreate(&dispatch.Call{Process: p.ID, Context: h.EventContext}, h.Event, noTiming) == 0
+		}
+		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done)}
+		info, _ := dispatch.Look(h.Op)
+		_, r, err := p.serve(&c, h.Op, h.In, nil)
+		p.posted(&c, info, r, err)
+	}
+	for e := range made {
+		p.EventDestroyV2(nil, e)
+	}
+	p.held = nil
+}
