@@ -267,11 +267,11 @@ const StatusAgain = statusAgain
 
 // AsksAgain tells whether the process makes a call again whose status is StatusAgain.
 func (r *Ring) AsksAgain() bool {
-	if !r.enter() {
+	if !r.enterMapping() {
 		return false
 	}
-	defer r.leave()
-	return atomic.LoadUint32(&r.mem.head().can)&asksAgain != 0
+	defer r.leaveMapping()
+	return atomic.LoadUint32(&r.mem.headOf().can)&asksAgain != 0
 }
 
 // SetPipe tells the process the inode of the pipe whose read end this server has: when that is closed, the server is gone.
