@@ -116,6 +116,8 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		Version: version, Cluster: d.cluster, Journal: d.journal, Slurm: d.slurm,
 		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.apiState, Log: d.log,
 		Snapshot: d.encodedSnapshot, Try: d.tryPolicies,
+		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examined().Examine(ctx) },
+		Rights: func(ctx context.Context) error { return d.examined().Rights(ctx) }, Host: hostName(),
 		Wake: func() {
 			if d.latestLook() != nil { // else its first tick will find what was asked for
 				d.wake()

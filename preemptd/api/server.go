@@ -61,6 +61,11 @@ type Options struct {
 	Token func(uid uint32) *rpc.TokenReply
 	// Snapshot is what policies saw last; nothing if they saw nothing yet.
 	Snapshot func() ([]byte, error)
+	// Doctor looks at what preemptd needs; Rights is why Slurm would refuse each action, if it would.
+	// They may be nil.
+	Doctor func(context.Context) []*rpc.Finding
+	Rights func(context.Context) error
+	Host   string // this one
 	// Try asks policies what they would do.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
 	Poll time.Duration // how often the journal is read for who watches; default 500 ms
@@ -220,6 +225,11 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		if who.operator {
 			reply.Problems = state.Problems
 		}
+		if s.opt.Rights != nil {
+			if err := s.opt.Rights(ctx); err != nil {
+				reply.Refused = err.Error()
+			}
+		}
 		for i := range open {
 			if s.maySee(who, &open[i]) {
 				reply.Actions = append(reply.Actions, actionMessage(&open[i]))
@@ -228,6 +238,17 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		return reply, nil
 	}()
 	return reply, rpc.Status(err)
+}
+
+// Doctor says what keeps preemptd from doing its work.
+func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
+	if _, err := s.callerOf(ctx); err != nil {
+		return nil, rpc.Status(err)
+	}
+	if s.opt.Doctor == nil {
+		return nil, rpc.Status(rpc.Errorf(rpc.ErrUnsupported, "doctor: this preemptd looks at nothing"))
+	}
+	return &rpc.DoctorReply{Host: s.opt.Host, Version: s.opt.Version, Findings: s.opt.Doctor(ctx)}, nil
 }
 
 // Jobs lists what the last tick saw.

@@ -98,6 +98,19 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 	return all, last
 }
 
+// Knock asks a node's proxyd who it is.
+func (f *Finder) Knock(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, knockDeadline)
+	defer cancel()
+	return f.atNode(ctx, node, func(c *rpc.Client) error {
+		_, err := c.Ping(ctx)
+		return err
+	})
+}
+
+// knockDeadline is how long Knock waits for a node.
+const knockDeadline = 5 * time.Second
+
 // acceptsConnections reports whether anybody listens there; a node that is off would be waited for.
 func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) error {
 	d := net.Dialer{Timeout: knock}

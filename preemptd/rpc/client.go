@@ -75,6 +75,11 @@ func (c *Client) Status(ctx context.Context) (*StatusReply, error) {
 	return callUnary(ctx, c, c.rpc.Status, &StatusRequest{})
 }
 
+// Doctor asks what keeps preemptd from doing its work.
+func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
+	return callUnary(ctx, c, c.rpc.Doctor, &DoctorRequest{})
+}
+
 // Token returns what lets a browser act as the caller, for a while.
 func (c *Client) Token(ctx context.Context) (*TokenReply, error) {
 	return callUnary(ctx, c, c.rpc.Token, &TokenRequest{})

@@ -31,6 +31,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Finding_Level int32
+
+const (
+	Finding_LEVEL_UNSPECIFIED Finding_Level = 0
+	Finding_OK                Finding_Level = 1
+	Finding_WARN              Finding_Level = 2
+	Finding_FAIL              Finding_Level = 3
+)
+
+// Enum value maps for Finding_Level.
+var (
+	Finding_Level_name = map[int32]string{
+		0: "LEVEL_UNSPECIFIED",
+		1: "OK",
+		2: "WARN",
+		3: "FAIL",
+	}
+	Finding_Level_value = map[string]int32{
+		"LEVEL_UNSPECIFIED": 0,
+		"OK":                1,
+		"WARN":              2,
+		"FAIL":              3,
+	}
+)
+
+func (x Finding_Level) Enum() *Finding_Level {
+	p := new(Finding_Level)
+	*p = x
+	return p
+}
+
+func (x Finding_Level) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Finding_Level) Descriptor() protoreflect.EnumDescriptor {
+	return file_preemptd_proto_enumTypes[0].Descriptor()
+}
+
+func (Finding_Level) Type() protoreflect.EnumType {
+	return &file_preemptd_proto_enumTypes[0]
+}
+
+func (x Finding_Level) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Finding_Level.Descriptor instead.
+func (Finding_Level) EnumDescriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{16, 0}
+}
+
 type ActRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                             // "preempt", "resume", "migrate", "resize", "hold", "release", "requeue"
@@ -1067,6 +1119,7 @@ type StatusReply struct {
 	Problems      []string               `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`                  // of the last tick; to operators only
 	Actions       []*Action              `protobuf:"bytes,8,rep,name=actions,proto3" json:"actions,omitempty"`                    // under way, as far as the caller may see them
 	UnderWay      int32                  `protobuf:"varint,9,opt,name=under_way,json=underWay,proto3" json:"under_way,omitempty"` // all of them
+	Refused       string                 `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`                   // why Slurm would refuse each action; "": it would not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1164,6 +1217,186 @@ func (x *StatusReply) GetUnderWay() int32 {
 	return 0
 }
 
+func (x *StatusReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+type DoctorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorRequest) Reset() {
+	*x = DoctorRequest{}
+	mi := &file_preemptd_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorRequest) ProtoMessage() {}
+
+func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
+func (*DoctorRequest) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{14}
+}
+
+type DoctorReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Findings      []*Finding             `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorReply) Reset() {
+	*x = DoctorReply{}
+	mi := &file_preemptd_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorReply) ProtoMessage() {}
+
+func (x *DoctorReply) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorReply.ProtoReflect.Descriptor instead.
+func (*DoctorReply) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DoctorReply) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *DoctorReply) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *DoctorReply) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Finding is one line of what doctor prints.
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Level         Finding_Level          `protobuf:"varint,2,opt,name=level,proto3,enum=singularity.preemptd.v1.Finding_Level" json:"level,omitempty"`
+	Found         string                 `protobuf:"bytes,3,opt,name=found,proto3" json:"found,omitempty"`
+	Needs         string                 `protobuf:"bytes,4,opt,name=needs,proto3" json:"needs,omitempty"`
+	Do            string                 `protobuf:"bytes,5,opt,name=do,proto3" json:"do,omitempty"` // what an administrator does about it; empty when OK
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_preemptd_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Finding) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Finding) GetLevel() Finding_Level {
+	if x != nil {
+		return x.Level
+	}
+	return Finding_LEVEL_UNSPECIFIED
+}
+
+func (x *Finding) GetFound() string {
+	if x != nil {
+		return x.Found
+	}
+	return ""
+}
+
+func (x *Finding) GetNeeds() string {
+	if x != nil {
+		return x.Needs
+	}
+	return ""
+}
+
+func (x *Finding) GetDo() string {
+	if x != nil {
+		return x.Do
+	}
+	return ""
+}
+
 type Policy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1178,7 +1411,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_preemptd_proto_msgTypes[14]
+	mi := &file_preemptd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1423,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[14]
+	mi := &file_preemptd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1436,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{14}
+	return file_preemptd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Policy) GetName() string {
@@ -1256,7 +1489,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_preemptd_proto_msgTypes[15]
+	mi := &file_preemptd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1501,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[15]
+	mi := &file_preemptd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1514,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{15}
+	return file_preemptd_proto_rawDescGZIP(), []int{18}
 }
 
 type TokenReply struct {
@@ -1295,7 +1528,7 @@ type TokenReply struct {
 
 func (x *TokenReply) Reset() {
 	*x = TokenReply{}
-	mi := &file_preemptd_proto_msgTypes[16]
+	mi := &file_preemptd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1540,7 @@ func (x *TokenReply) String() string {
 func (*TokenReply) ProtoMessage() {}
 
 func (x *TokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[16]
+	mi := &file_preemptd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1553,7 @@ func (x *TokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
 func (*TokenReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{16}
+	return file_preemptd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TokenReply) GetToken() string {
@@ -1352,7 +1585,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_preemptd_proto_msgTypes[17]
+	mi := &file_preemptd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1597,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[17]
+	mi := &file_preemptd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1610,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{17}
+	return file_preemptd_proto_rawDescGZIP(), []int{20}
 }
 
 type SnapshotReply struct {
@@ -1389,7 +1622,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_preemptd_proto_msgTypes[18]
+	mi := &file_preemptd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1634,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[18]
+	mi := &file_preemptd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1647,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{18}
+	return file_preemptd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotReply) GetSnapshot() []byte {
@@ -1436,7 +1669,7 @@ type TryRequest struct {
 
 func (x *TryRequest) Reset() {
 	*x = TryRequest{}
-	mi := &file_preemptd_proto_msgTypes[19]
+	mi := &file_preemptd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1681,7 @@ func (x *TryRequest) String() string {
 func (*TryRequest) ProtoMessage() {}
 
 func (x *TryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[19]
+	mi := &file_preemptd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1694,7 @@ func (x *TryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryRequest.ProtoReflect.Descriptor instead.
 func (*TryRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{19}
+	return file_preemptd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TryRequest) GetSnapshot() []byte {
@@ -1505,7 +1738,7 @@ type TryReply struct {
 
 func (x *TryReply) Reset() {
 	*x = TryReply{}
-	mi := &file_preemptd_proto_msgTypes[20]
+	mi := &file_preemptd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1750,7 @@ func (x *TryReply) String() string {
 func (*TryReply) ProtoMessage() {}
 
 func (x *TryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[20]
+	mi := &file_preemptd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1763,7 @@ func (x *TryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryReply.ProtoReflect.Descriptor instead.
 func (*TryReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{20}
+	return file_preemptd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TryReply) GetCluster() string {
@@ -1581,7 +1814,7 @@ type Tried struct {
 
 func (x *Tried) Reset() {
 	*x = Tried{}
-	mi := &file_preemptd_proto_msgTypes[21]
+	mi := &file_preemptd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1826,7 @@ func (x *Tried) String() string {
 func (*Tried) ProtoMessage() {}
 
 func (x *Tried) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[21]
+	mi := &file_preemptd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1839,7 @@ func (x *Tried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tried.ProtoReflect.Descriptor instead.
 func (*Tried) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{21}
+	return file_preemptd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tried) GetPolicy() string {
@@ -1652,7 +1885,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_preemptd_proto_msgTypes[22]
+	mi := &file_preemptd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1897,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[22]
+	mi := &file_preemptd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1910,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{22}
+	return file_preemptd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Wanted) GetWhat() string {
@@ -1734,7 +1967,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_preemptd_proto_msgTypes[23]
+	mi := &file_preemptd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1979,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[23]
+	mi := &file_preemptd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1992,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{23}
+	return file_preemptd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Problem) GetKind() string {
@@ -1875,7 +2108,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\tR\x04step\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xd2\x02\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xec\x02\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -1885,7 +2118,25 @@ const file_preemptd_proto_rawDesc = "" +
 	"\bpolicies\x18\x06 \x03(\v2\x1f.singularity.preemptd.v1.PolicyR\bpolicies\x12\x1a\n" +
 	"\bproblems\x18\a \x03(\tR\bproblems\x129\n" +
 	"\aactions\x18\b \x03(\v2\x1f.singularity.preemptd.v1.ActionR\aactions\x12\x1b\n" +
-	"\tunder_way\x18\t \x01(\x05R\bunderWay\"\xb6\x01\n" +
+	"\tunder_way\x18\t \x01(\x05R\bunderWay\x12\x18\n" +
+	"\arefused\x18\n" +
+	" \x01(\tR\arefused\"\x0f\n" +
+	"\rDoctorRequest\"y\n" +
+	"\vDoctorReply\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12<\n" +
+	"\bfindings\x18\x03 \x03(\v2 .singularity.preemptd.v1.FindingR\bfindings\"\xd3\x01\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12<\n" +
+	"\x05level\x18\x02 \x01(\x0e2&.singularity.preemptd.v1.Finding.LevelR\x05level\x12\x14\n" +
+	"\x05found\x18\x03 \x01(\tR\x05found\x12\x14\n" +
+	"\x05needs\x18\x04 \x01(\tR\x05needs\x12\x0e\n" +
+	"\x02do\x18\x05 \x01(\tR\x02do\":\n" +
+	"\x05Level\x12\x15\n" +
+	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x06\n" +
+	"\x02OK\x10\x01\x12\b\n" +
+	"\x04WARN\x10\x02\x12\b\n" +
+	"\x04FAIL\x10\x03\"\xb6\x01\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x16\n" +
@@ -1929,14 +2180,15 @@ const file_preemptd_proto_rawDesc = "" +
 	"\aProblem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint2\x80\x06\n" +
+	"\x04hint\x18\x03 \x01(\tR\x04hint2\xd8\x06\n" +
 	"\bPreemptd\x12K\n" +
 	"\x03Act\x12#.singularity.preemptd.v1.ActRequest\x1a\x1f.singularity.preemptd.v1.Action\x12Q\n" +
 	"\x05Watch\x12%.singularity.preemptd.v1.WatchRequest\x1a\x1f.singularity.preemptd.v1.Action0\x01\x12M\n" +
 	"\x04Show\x12$.singularity.preemptd.v1.ShowRequest\x1a\x1f.singularity.preemptd.v1.Action\x12Y\n" +
 	"\aHistory\x12'.singularity.preemptd.v1.HistoryRequest\x1a%.singularity.preemptd.v1.HistoryReply\x12P\n" +
 	"\x04Jobs\x12$.singularity.preemptd.v1.JobsRequest\x1a\".singularity.preemptd.v1.JobsReply\x12V\n" +
-	"\x06Status\x12&.singularity.preemptd.v1.StatusRequest\x1a$.singularity.preemptd.v1.StatusReply\x12S\n" +
+	"\x06Status\x12&.singularity.preemptd.v1.StatusRequest\x1a$.singularity.preemptd.v1.StatusReply\x12V\n" +
+	"\x06Doctor\x12&.singularity.preemptd.v1.DoctorRequest\x1a$.singularity.preemptd.v1.DoctorReply\x12S\n" +
 	"\x05Token\x12%.singularity.preemptd.v1.TokenRequest\x1a#.singularity.preemptd.v1.TokenReply\x12\\\n" +
 	"\bSnapshot\x12(.singularity.preemptd.v1.SnapshotRequest\x1a&.singularity.preemptd.v1.SnapshotReply\x12M\n" +
 	"\x03Try\x12#.singularity.preemptd.v1.TryRequest\x1a!.singularity.preemptd.v1.TryReplyB=Z;github.com/singularity-slurm/singularity-slurm/preemptd/rpcb\x06proto3"
@@ -1953,82 +2205,91 @@ func file_preemptd_proto_rawDescGZIP() []byte {
 	return file_preemptd_proto_rawDescData
 }
 
-var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_preemptd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_preemptd_proto_goTypes = []any{
-	(*ActRequest)(nil),            // 0: singularity.preemptd.v1.ActRequest
-	(*WatchRequest)(nil),          // 1: singularity.preemptd.v1.WatchRequest
-	(*ShowRequest)(nil),           // 2: singularity.preemptd.v1.ShowRequest
-	(*HistoryRequest)(nil),        // 3: singularity.preemptd.v1.HistoryRequest
-	(*HistoryReply)(nil),          // 4: singularity.preemptd.v1.HistoryReply
-	(*Event)(nil),                 // 5: singularity.preemptd.v1.Event
-	(*JobsRequest)(nil),           // 6: singularity.preemptd.v1.JobsRequest
-	(*JobsReply)(nil),             // 7: singularity.preemptd.v1.JobsReply
-	(*Job)(nil),                   // 8: singularity.preemptd.v1.Job
-	(*Standing)(nil),              // 9: singularity.preemptd.v1.Standing
-	(*StatusRequest)(nil),         // 10: singularity.preemptd.v1.StatusRequest
-	(*Action)(nil),                // 11: singularity.preemptd.v1.Action
-	(*Line)(nil),                  // 12: singularity.preemptd.v1.Line
-	(*StatusReply)(nil),           // 13: singularity.preemptd.v1.StatusReply
-	(*Policy)(nil),                // 14: singularity.preemptd.v1.Policy
-	(*TokenRequest)(nil),          // 15: singularity.preemptd.v1.TokenRequest
-	(*TokenReply)(nil),            // 16: singularity.preemptd.v1.TokenReply
-	(*SnapshotRequest)(nil),       // 17: singularity.preemptd.v1.SnapshotRequest
-	(*SnapshotReply)(nil),         // 18: singularity.preemptd.v1.SnapshotReply
-	(*TryRequest)(nil),            // 19: singularity.preemptd.v1.TryRequest
-	(*TryReply)(nil),              // 20: singularity.preemptd.v1.TryReply
-	(*Tried)(nil),                 // 21: singularity.preemptd.v1.Tried
-	(*Wanted)(nil),                // 22: singularity.preemptd.v1.Wanted
-	(*Problem)(nil),               // 23: singularity.preemptd.v1.Problem
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(Finding_Level)(0),            // 0: singularity.preemptd.v1.Finding.Level
+	(*ActRequest)(nil),            // 1: singularity.preemptd.v1.ActRequest
+	(*WatchRequest)(nil),          // 2: singularity.preemptd.v1.WatchRequest
+	(*ShowRequest)(nil),           // 3: singularity.preemptd.v1.ShowRequest
+	(*HistoryRequest)(nil),        // 4: singularity.preemptd.v1.HistoryRequest
+	(*HistoryReply)(nil),          // 5: singularity.preemptd.v1.HistoryReply
+	(*Event)(nil),                 // 6: singularity.preemptd.v1.Event
+	(*JobsRequest)(nil),           // 7: singularity.preemptd.v1.JobsRequest
+	(*JobsReply)(nil),             // 8: singularity.preemptd.v1.JobsReply
+	(*Job)(nil),                   // 9: singularity.preemptd.v1.Job
+	(*Standing)(nil),              // 10: singularity.preemptd.v1.Standing
+	(*StatusRequest)(nil),         // 11: singularity.preemptd.v1.StatusRequest
+	(*Action)(nil),                // 12: singularity.preemptd.v1.Action
+	(*Line)(nil),                  // 13: singularity.preemptd.v1.Line
+	(*StatusReply)(nil),           // 14: singularity.preemptd.v1.StatusReply
+	(*DoctorRequest)(nil),         // 15: singularity.preemptd.v1.DoctorRequest
+	(*DoctorReply)(nil),           // 16: singularity.preemptd.v1.DoctorReply
+	(*Finding)(nil),               // 17: singularity.preemptd.v1.Finding
+	(*Policy)(nil),                // 18: singularity.preemptd.v1.Policy
+	(*TokenRequest)(nil),          // 19: singularity.preemptd.v1.TokenRequest
+	(*TokenReply)(nil),            // 20: singularity.preemptd.v1.TokenReply
+	(*SnapshotRequest)(nil),       // 21: singularity.preemptd.v1.SnapshotRequest
+	(*SnapshotReply)(nil),         // 22: singularity.preemptd.v1.SnapshotReply
+	(*TryRequest)(nil),            // 23: singularity.preemptd.v1.TryRequest
+	(*TryReply)(nil),              // 24: singularity.preemptd.v1.TryReply
+	(*Tried)(nil),                 // 25: singularity.preemptd.v1.Tried
+	(*Wanted)(nil),                // 26: singularity.preemptd.v1.Wanted
+	(*Problem)(nil),               // 27: singularity.preemptd.v1.Problem
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
 }
 var file_preemptd_proto_depIdxs = []int32{
-	11, // 0: singularity.preemptd.v1.HistoryReply.actions:type_name -> singularity.preemptd.v1.Action
-	5,  // 1: singularity.preemptd.v1.HistoryReply.events:type_name -> singularity.preemptd.v1.Event
-	9,  // 2: singularity.preemptd.v1.HistoryReply.standing:type_name -> singularity.preemptd.v1.Standing
-	24, // 3: singularity.preemptd.v1.Event.at:type_name -> google.protobuf.Timestamp
-	24, // 4: singularity.preemptd.v1.JobsReply.seen:type_name -> google.protobuf.Timestamp
-	8,  // 5: singularity.preemptd.v1.JobsReply.jobs:type_name -> singularity.preemptd.v1.Job
-	24, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
-	24, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	24, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
-	25, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
-	24, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
-	24, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
-	12, // 12: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
-	24, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
-	24, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
-	14, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
-	11, // 16: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
-	24, // 17: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
-	24, // 18: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
-	24, // 19: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
-	21, // 20: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
-	22, // 21: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
-	22, // 22: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
-	0,  // 23: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
-	1,  // 24: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
-	2,  // 25: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
-	3,  // 26: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
-	6,  // 27: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
-	10, // 28: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
-	15, // 29: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
-	17, // 30: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
-	19, // 31: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
-	11, // 32: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
-	11, // 33: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
-	11, // 34: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
-	4,  // 35: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
-	7,  // 36: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
-	13, // 37: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
-	16, // 38: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
-	18, // 39: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
-	20, // 40: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
-	32, // [32:41] is the sub-list for method output_type
-	23, // [23:32] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	12, // 0: singularity.preemptd.v1.HistoryReply.actions:type_name -> singularity.preemptd.v1.Action
+	6,  // 1: singularity.preemptd.v1.HistoryReply.events:type_name -> singularity.preemptd.v1.Event
+	10, // 2: singularity.preemptd.v1.HistoryReply.standing:type_name -> singularity.preemptd.v1.Standing
+	28, // 3: singularity.preemptd.v1.Event.at:type_name -> google.protobuf.Timestamp
+	28, // 4: singularity.preemptd.v1.JobsReply.seen:type_name -> google.protobuf.Timestamp
+	9,  // 5: singularity.preemptd.v1.JobsReply.jobs:type_name -> singularity.preemptd.v1.Job
+	28, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
+	28, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	28, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
+	29, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
+	28, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
+	28, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
+	13, // 12: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
+	28, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
+	28, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
+	18, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
+	12, // 16: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
+	17, // 17: singularity.preemptd.v1.DoctorReply.findings:type_name -> singularity.preemptd.v1.Finding
+	0,  // 18: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
+	28, // 19: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
+	28, // 20: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
+	28, // 21: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
+	25, // 22: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
+	26, // 23: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
+	26, // 24: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
+	1,  // 25: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
+	2,  // 26: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
+	3,  // 27: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
+	4,  // 28: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
+	7,  // 29: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
+	11, // 30: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
+	15, // 31: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
+	19, // 32: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
+	21, // 33: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
+	23, // 34: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
+	12, // 35: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
+	12, // 36: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
+	12, // 37: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
+	5,  // 38: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
+	8,  // 39: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
+	14, // 40: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
+	16, // 41: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
+	20, // 42: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
+	22, // 43: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
+	24, // 44: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_preemptd_proto_init() }
@@ -2041,13 +2302,14 @@ func file_preemptd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_preemptd_proto_rawDesc), len(file_preemptd_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_preemptd_proto_goTypes,
 		DependencyIndexes: file_preemptd_proto_depIdxs,
+		EnumInfos:         file_preemptd_proto_enumTypes,
 		MessageInfos:      file_preemptd_proto_msgTypes,
 	}.Build()
 	File_preemptd_proto = out.File

@@ -33,6 +33,7 @@ const (
 	Preemptd_History_FullMethodName  = "/singularity.preemptd.v1.Preemptd/History"
 	Preemptd_Jobs_FullMethodName     = "/singularity.preemptd.v1.Preemptd/Jobs"
 	Preemptd_Status_FullMethodName   = "/singularity.preemptd.v1.Preemptd/Status"
+	Preemptd_Doctor_FullMethodName   = "/singularity.preemptd.v1.Preemptd/Doctor"
 	Preemptd_Token_FullMethodName    = "/singularity.preemptd.v1.Preemptd/Token"
 	Preemptd_Snapshot_FullMethodName = "/singularity.preemptd.v1.Preemptd/Snapshot"
 	Preemptd_Try_FullMethodName      = "/singularity.preemptd.v1.Preemptd/Try"
@@ -58,6 +59,8 @@ type PreemptdClient interface {
 	Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsReply, error)
 	// Status says how preemptd does. For everybody; actions on others' jobs are only counted.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
+	// Doctor says what keeps preemptd from doing its work, and what to do about it. For everybody.
+	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorReply, error)
 	// Token returns what lets a browser act as the caller, for a while. For everybody.
 	Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenReply, error)
 	// Snapshot returns the cluster as policies saw it last. For operators, as Try.
@@ -143,6 +146,16 @@ func (c *preemptdClient) Status(ctx context.Context, in *StatusRequest, opts ...
 	return out, nil
 }
 
+func (c *preemptdClient) Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DoctorReply)
+	err := c.cc.Invoke(ctx, Preemptd_Doctor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *preemptdClient) Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TokenReply)
@@ -193,6 +206,8 @@ type PreemptdServer interface {
 	Jobs(context.Context, *JobsRequest) (*JobsReply, error)
 	// Status says how preemptd does. For everybody; actions on others' jobs are only counted.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	// Doctor says what keeps preemptd from doing its work, and what to do about it. For everybody.
+	Doctor(context.Context, *DoctorRequest) (*DoctorReply, error)
 	// Token returns what lets a browser act as the caller, for a while. For everybody.
 	Token(context.Context, *TokenRequest) (*TokenReply, error)
 	// Snapshot returns the cluster as policies saw it last. For operators, as Try.
@@ -226,6 +241,9 @@ func (UnimplementedPreemptdServer) Jobs(context.Context, *JobsRequest) (*JobsRep
 }
 func (UnimplementedPreemptdServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedPreemptdServer) Doctor(context.Context, *DoctorRequest) (*DoctorReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Doctor not implemented")
 }
 func (UnimplementedPreemptdServer) Token(context.Context, *TokenRequest) (*TokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Token not implemented")
@@ -358,6 +376,24 @@ func _Preemptd_Status_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Preemptd_Doctor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DoctorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PreemptdServer).Doctor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Preemptd_Doctor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PreemptdServer).Doctor(ctx, req.(*DoctorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Preemptd_Token_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TokenRequest)
 	if err := dec(in); err != nil {
@@ -438,6 +474,10 @@ var Preemptd_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Preemptd_Status_Handler,
+		},
+		{
+			MethodName: "Doctor",
+			Handler:    _Preemptd_Doctor_Handler,
 		},
 		{
 			MethodName: "Token",

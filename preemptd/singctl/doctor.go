@@ -12,17 +12,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var all, verbose bool
+	var all, verbose, controller bool
 	c := &cobra.Command{
-		Use: "doctor [--node NODE,… | --all] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",
+		Use: "doctor [--node NODE,… | --all | --controller] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",
 		Long: `doctor lets the daemons of nodes look at themselves: kernel, CRIU, Slurm's configuration, munge,
 the shared folder. Each line that is not "ok" says what an administrator does about it.
 Without flags it is the node on which singctl runs. Of several nodes only what is not "ok" is
 printed, where they differ in what has to be the same, and a summary; --verbose prints all.
+
+--controller looks at preemptd instead: may it operate, which proxyds answer, policies, database.
+SINGULARITY_SLURM_CONTROLLER names where it listens.
 
 The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 		Args: argumentCount(0, 0, ""),
@@ -30,8 +34,10 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 			ctx := cmd.Context()
 			names := a.nodes
 			switch {
-			case all && len(names) > 0:
-				return rpc.Errorf(rpc.ErrInvalid, "--all and --node exclude each other")
+			case all && len(names) > 0, controller && (all || len(names) > 0):
+				return rpc.Errorf(rpc.ErrInvalid, "--all, --node and --controller exclude each other")
+			case controller:
+				return a.examineController(ctx)
 			case all:
 				var err error
 				if names, err = a.slurm.nodeNames(ctx, false); err != nil {
@@ -44,8 +50,35 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "ask every node that Slurm knows")
+	c.Flags().BoolVar(&controller, "controller", false, "look at preemptd")
 	c.Flags().BoolVar(&verbose, "verbose", false, "print of several nodes what is ok too")
 	return c
+}
+
+// examineController asks preemptd and prints what it lacks.
+func (a *app) examineController(ctx context.Context) error {
+	return a.askController(ctx, func(c *control.Client) error {
+		reply, err := c.Doctor(ctx)
+		if err != nil {
+			return err
+		}
+		worst := control.Finding_OK
+		for _, f := range reply.GetFindings() {
+			worst = max(worst, f.GetLevel())
+		}
+		if a.json {
+			a.printMessage(reply)
+		} else {
+			fmt.Fprintf(a.stdout, "controller on %s: preemptd %s\n", safeLine(reply.GetHost()), safeLine(reply.GetVersion()))
+			for _, f := range reply.GetFindings() {
+				a.printFinding(rpc.Finding_Level(f.GetLevel()), f.GetName(), f.GetFound(), f.GetNeeds(), f.GetDo())
+			}
+		}
+		if worst == control.Finding_FAIL {
+			return errFound
+		}
+		return nil
+	})
 }
 
 // examination is what one node answered.
@@ -162,10 +195,14 @@ func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
 		if !whole && f.GetLevel() == rpc.Finding_OK {
 			continue
 		}
-		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", levelWords[f.GetLevel()], safeLine(f.GetName()), safeLine(f.GetFound()))
-		if f.GetLevel() != rpc.Finding_OK {
-			fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(f.GetNeeds()))
-			fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", safeLine(f.GetDo()))
-		}
+		a.printFinding(f.GetLevel(), f.GetName(), f.GetFound(), f.GetNeeds(), f.GetDo())
+	}
+}
+
+func (a *app) printFinding(level rpc.Finding_Level, name, found, needs, do string) {
+	fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", levelWords[level], safeLine(name), safeLine(found))
+	if level != rpc.Finding_OK {
+		fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(needs))
+		fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", safeLine(do))
 	}
 }

@@ -49,6 +49,9 @@ func (a *app) printStatus(s *control.StatusReply) {
 		fmt.Fprintln(a.stdout)
 		printTable(a.stdout, append([][]string{actionHead}, actionRows(s.GetActions())...))
 	}
+	if s.GetRefused() != "" {
+		fmt.Fprintf(a.stdout, "NOT READY: %s (singctl doctor --controller)\n", safeLine(s.GetRefused()))
+	}
 	for _, problem := range s.GetProblems() {
 		fmt.Fprintf(a.stdout, "problem: %s\n", safeLine(problem))
 	}

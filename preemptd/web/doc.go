@@ -9,7 +9,7 @@
 //	───────                         ───        ────
 //	GET /                           everybody  the page
 //	GET /healthz                    everybody  200 while the process lives
-//	GET /readyz                     everybody  200 if it works or stands by, journal and slurmrestd answer and, if it works, it saw the
+//	GET /readyz                     everybody  200 if it works or stands by, journal and slurmrestd answer, Slurm would accept actions and, if it works, it saw the
 //	                                           cluster in the last ten intervals, or the last minute; else 503. A line for each
 //	GET /api/v1/state               everybody  who works, policies, tiers, actions, decisions
 //	GET /api/v1/cluster             everybody  nodes and jobs, as the last tick saw them

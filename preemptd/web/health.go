@@ -31,6 +31,9 @@ var errNotYet = errors.New("not reached yet")
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
 	checks := []check{s.checkRole(&now), checkJournal(r.Context(), &now), {name: "slurmrestd", err: s.slurm.pingOnce(r.Context(), now.Slurm), said: "answers"}}
+	if now.Rights != nil {
+		checks = append(checks, check{name: "rights", err: s.rights.pingOnce(r.Context(), now.Rights), said: "Slurm accepts what it asks"})
+	}
 	if now.Role == Works || now.Role == DryRun {
 		checks = append(checks, s.checkLoop(&now))
 	}

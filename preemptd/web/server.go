@@ -56,6 +56,7 @@ type State struct {
 	Policies func() []*rpc.Policy        // nil: they are not there yet
 	Journal  Journal                     // nil: not open yet
 	Slurm    func(context.Context) error // asks slurmrestd whether it is there; nil: it never was
+	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot ask this one now
 }
 
@@ -86,7 +87,7 @@ type Server struct {
 	lives     lives
 
 	state, cluster, timeline kept
-	slurm                    pinged
+	slurm, rights            pinged
 }
 
 // New returns a server that has seen nothing yet.

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// sound is a controller that lacks nothing; its user is the token's.
+func sound() *Controller {
+	return &Controller{
+		Slurmrestd: "http://ctl:6820",
+		Token:      func() (string, string, error) { return "rest", "token", nil },
+		Ping:       func(context.Context) error { return nil },
+		Run: func(_ context.Context, _ string, args ...string) (string, error) {
+			switch line := strings.Join(args, " "); {
+			case strings.Contains(line, "show config"):
+				return "PreemptType             = preempt/none\nSlurmUser               = slurm(64030)\n", nil
+			case strings.Contains(line, "show user name=rest"):
+				return "Operator\n", nil
+			case strings.Contains(line, "show user"):
+				return "None\n", nil
+			case strings.Contains(line, "show cluster"):
+				return "mini\n", nil
+			}
+			return "", errors.New("unexpected command")
+		},
+		Scontrol: "scontrol", Sacctmgr: "sacctmgr",
+		Journal:  func(context.Context) error { return nil },
+		Policies: func() []*rpc.Policy { return []*rpc.Policy{{Name: "tiers", Running: true}} },
+		Nodes:    func(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil },
+		Knock:    func(context.Context, string) error { return nil },
+	}
+}
+
+func TestExamine(t *testing.T) {
+	fails := errors.New("it does not answer")
+	for _, tt := range []struct {
+		name   string
+		breaks func(*Controller)
+		want   string // "NAME LEVEL: FOUND" of what is not ok; "": all is
+		do     string
+	}{
+		{"sound", func(*Controller) {}, "", ""},
+		{"no operator", func(c *Controller) { c.Token = func() (string, string, error) { return "daemon", "token", nil } },
+			"slurm: rights FAIL: user daemon, as whom slurmrestd acts, may not operate on other users' jobs, so Slurm refuses each action", "sacctmgr modify user daemon set adminlevel=Operator"},
+		{"root", func(c *Controller) { c.Token = func() (string, string, error) { return "root", "token", nil } }, "", ""},
+		{"SlurmUser", func(c *Controller) { c.Token = func() (string, string, error) { return "slurm", "token", nil } }, "", ""},
+		{"slurmrestd is away", func(c *Controller) { c.Ping = func(context.Context) error { return fails } }, "slurmrestd FAIL: it does not answer", "start slurmrestd"},
+		{"Slurm preempts", func(c *Controller) {
+			c.Run = answers(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
+		},
+			"slurm: preemption WARN: PreemptType=preempt/qos", "PreemptType=preempt/none"},
+		{"Slurm preempts, and nothing here does", func(c *Controller) {
+			c.Run = answers(c.Run, "show config", "PreemptType = preempt/qos\nSlurmUser = slurm(1)\n", nil)
+			c.Policies = func() []*rpc.Policy { return nil }
+		}, "", ""},
+		{"slurmdbd is away", func(c *Controller) { c.Run = answers(c.Run, "show cluster", "", fails) }, "slurm: database WARN: it does not answer", "start slurmdbd"},
+		{"journal", func(c *Controller) { c.Journal = func(context.Context) error { return fails } }, "journal FAIL: it does not answer", "journal"},
+		{"a policy", func(c *Controller) {
+			c.Policies = func() []*rpc.Policy { return []*rpc.Policy{{Name: "tiers", Problem: "it has no settings"}} }
+		}, "policies FAIL: tiers: it has no settings", "singctl policy list"},
+		{"a node", func(c *Controller) {
+			c.Knock = func(_ context.Context, node string) error {
+				if node == "n2" {
+					return fails
+				}
+				return nil
+			}
+		}, "nodes WARN: 1 of 2 proxyds do not answer: n2", "systemctl status proxyd"},
+		{"all nodes", func(c *Controller) { c.Knock = func(context.Context, string) error { return fails } }, "nodes FAIL: no proxyd answers on any of 2 nodes", "proxyd_port"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := sound()
+			tt.breaks(c)
+			var got, do []string
+			for _, f := range c.Examine(t.Context()) {
+				if f.GetLevel() != rpc.Finding_OK {
+					got, do = append(got, fmt.Sprintf("%s %s: %s", f.GetName(), f.GetLevel(), f.GetFound())), append(do, f.GetDo())
+				}
+			}
+			if strings.Join(got, "; ") != tt.want || !strings.Contains(strings.Join(do, "; "), tt.do) {
+				t.Errorf("found %q, do %q; want %q, do %q", got, do, tt.want, tt.do)
+			}
+		})
+	}
+}
+
+// answers is run, with another answer to one command.
+func answers(run func(context.Context, string, ...string) (string, error), to, out string, err error) func(context.Context, string, ...string) (string, error) {
+	return func(ctx context.Context, program string, args ...string) (string, error) {
+		if strings.Contains(strings.Join(args, " "), to) {
+			return out, err
+		}
+		return run(ctx, program, args...)
+	}
+}
+
+func TestTokenUser(t *testing.T) {
+	token := "x." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1,"sun":"rest"}`)) + ".y"
+	for token, want := range map[string]string{token: "rest", "": "", "x.y": "", "x.!.y": "", "x.e30.y": ""} {
+		if got := tokenUser(token); got != want {
+			t.Errorf("%q: %q, want %q", token, got, want)
+		}
+	}
+}
