@@ -241,6 +241,9 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	if m.Ended, err = lc.endedTasks(ctx, b.Steps); err != nil {
 		return nil, err
 	}
+	if err := lc.checkNoneKilled(m.Ended); err != nil {
+		return nil, err
+	}
 	if m.Removed, err = lc.linkRemoved(programs); err != nil {
 		return nil, fmt.Errorf("removed files: %w", err)
 	}

@@ -75,8 +75,9 @@ type localCapsule struct {
 
 	// Protected by job.mu. note is saved after each change.
 	note        capsuleNote
-	opened      map[string]bool // programs that CRIU has restored in this run
-	scriptEnded bool            // the event of the batch script's end has arrived
+	opened      map[string]bool               // programs that CRIU has restored in this run
+	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
+	scriptEnded bool                          // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change
 	committedFiles *files.State   // file state of the newest checkpoint, or of the restored one

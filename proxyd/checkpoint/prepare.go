@@ -258,6 +258,9 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareReq
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
 		j.mu.Unlock()
 		r.Steps = append(r.Steps, lc.sruns.Keys()...)
+		if err := lc.noteEndedBefore(ctx); err != nil {
+			return r, err
+		}
 		if err := lc.countTasks(ctx, programs, &r); err != nil {
 			return r, err
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -18,6 +19,44 @@ import (
 
 // errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")
+
+// errKilledMeanwhile prevents a checkpoint that has a task as ended which Slurm, out of patience, has killed: the restored job
+// would fail for that.
+var errKilledMeanwhile = errors.New("was killed while the checkpoint was made")
+
+// noteEndedBefore notes, at the beginning of an attempt, which programs have ended.
+func (lc *localCapsule) noteEndedBefore(ctx context.Context) error {
+	ended, err := lc.capsule.Ended(ctx)
+	if err != nil {
+		return err
+	}
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	lc.endedBefore = ended
+	return nil
+}
+
+// checkNoneKilled returns errKilledMeanwhile if one of the tasks that have ended was killed since the attempt began.
+func (lc *localCapsule) checkNoneKilled(ended map[string]syscall.WaitStatus) error {
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	known := maps.Clone(lc.endedBefore)
+	if known == nil {
+		known = map[string]syscall.WaitStatus{}
+	}
+	maps.Copy(known, lc.note.FinishedTasks)
+	return checkNoneKilled(known, ended)
+}
+
+// checkNoneKilled returns errKilledMeanwhile if a program that was killed is not among those that had ended before.
+func checkNoneKilled(before, now map[string]syscall.WaitStatus) error {
+	for _, program := range slices.Sorted(maps.Keys(now)) {
+		if _, known := before[program]; !known && now[program].Signaled() && now[program].Signal() == syscall.SIGKILL {
+			return fmt.Errorf("program %s %w", program, errKilledMeanwhile)
+		}
+	}
+	return nil
+}
 
 // setTaskCount notes the number of tasks of a step. Caller holds job.mu.
 func (lc *localCapsule) setTaskCount(t nodesocket.Join) {

@@ -73,3 +73,21 @@ func TestWithoutScript(t *testing.T) {
 		t.Error("hasScript without the batch script")
 	}
 }
+
+func TestKilledMeanwhile(t *testing.T) {
+	killed, failed := syscall.WaitStatus(syscall.SIGKILL), syscall.WaitStatus(1<<8)
+	for _, tt := range []struct {
+		name        string
+		before, now map[string]syscall.WaitStatus
+		want        error
+	}{
+		{"all run", nil, nil, nil},
+		{"one ended by itself", nil, map[string]syscall.WaitStatus{"s0-1.0": failed}, nil},
+		{"one was killed before", map[string]syscall.WaitStatus{"s0-1.0": killed}, map[string]syscall.WaitStatus{"s0-1.0": killed}, nil},
+		{"Slurm has killed one", map[string]syscall.WaitStatus{"s0-1.0": failed}, map[string]syscall.WaitStatus{"s0-1.0": failed, "s0-1.1": killed}, errKilledMeanwhile},
+	} {
+		if err := checkNoneKilled(tt.before, tt.now); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
