@@ -50,6 +50,8 @@ var corpusPackages = []string{
 	"redis-server", "postgresql", "nginx-light", "memcached",
 	// message passing
 	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py",
+	// what Python programs have processes by
+	"python3-tqdm", "python3-joblib", "python3-dask", "python3-distributed",
 	// tools
 	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
 	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",
