@@ -31,7 +31,7 @@ type runEnding struct{ j *job }
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.jobs.find(id)
 	if j == nil {
-		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, false) })
 		return nil
 	}
 	j.ending.awaitLeaderDecision(ctx)
@@ -42,7 +42,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	next := resumes
-	if j.leaderNode() == c.Node {
+	if j.leads() {
 		next = j.ending.runEnd(ctx).next()
 		if err := j.ending.noteEnd(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
@@ -51,7 +51,10 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	snap := j.run.snapshot()
 	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
 	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.was(runReleased), j.ending.endsBeforeRestore(snap), next)
+	again := statesToRequeue(snap.was(runReleased), j.ending.progress(snap), next, c.OnTimeLimit)
+	j.mu.Lock()
+	asked := j.awaitsProtection
+	j.mu.Unlock()
 	outlasts := rec != nil && rec.RequeuedBy != ""
 	if leads && len(again) == 0 && !outlasts {
 		j.report.addEvent(records.EventEnded, nodes, "")
@@ -59,7 +62,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, asked) })
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -77,57 +80,87 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	return nil
 }
 
+// progress says how far a run had come when Slurm ended it.
+type progress int
+
+const (
+	ran        progress = iota // its batch script ran
+	unrestored                 // its batch script was to be restored and was not
+	unstarted                  // its batch script was to be started and was not
+)
+
 // statesToRequeue returns the states of Slurm in which the job is requeued although Slurm takes
 // the job to be over. released: the run was captured for a requeue, and Slurm may have taken the
 // end of the wardens for the end of the job (a slurmctld that died at that moment may not know of
-// the requeue). unrestored: the run ended before its batch script was restored.
-func statesToRequeue(released, unrestored bool, next nextRun) []string {
+// the requeue). A time limit before the script runs ends the task that still asks for its place,
+// so that proxyd gets no signal; the job is requeued as after any time limit.
+func statesToRequeue(released bool, had progress, next nextRun, onTimeLimit string) []string {
+	var states []string
 	switch {
 	case next == isRequeued:
 		return []string{"FAILED"}
 	case released:
 		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
-	case unrestored:
-		return []string{"FAILED", "NODE_FAIL"}
+	case had == ran:
+		return nil
+	case had == unrestored:
+		states = []string{"FAILED", "NODE_FAIL"}
 	}
-	return nil
+	if onTimeLimit != "end" {
+		states = append(states, stateTimeout)
+	}
+	return states
 }
 
-// settleUnstartedRun handles a run that ended before any task of it came to this node. If this
-// node is the run's first, the run ended before its restore.
-func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32) {
+// stateTimeout is the state of a job that Slurm has ended at its time limit.
+const stateTimeout = "TIMEOUT"
+
+// settleUnstartedRun handles a run that ended before a task of it had its place on this node. asked:
+// a task has asked for one, and was not answered. If this node is the run's first, the run ended before its restore, or
+// before its start.
+func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32, asked bool) {
 	c := e.c
 	rec, err := c.records.Load(id)
-	if err == nil && rec == nil {
+	if err == nil && rec == nil && !asked {
 		return
 	}
 	var s *slurm.Job
 	if err == nil {
 		s, err = c.Slurm.Show(ctx, jobName(id))
 	}
-	if err == nil && s.BatchHost == c.Node && !c.jobs.hasRunEnded(id, s.Restarts) && s.Restarts > 0 {
-		err = e.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true, resumes))
+	had := unrestored
+	if rec == nil {
+		had = unstarted
+	}
+	if err == nil && s.BatchHost == c.Node && !c.jobs.hasRunEnded(id, s.Restarts) && (s.Restarts > 0 || rec == nil && s.Requeue) {
+		err = e.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, had, resumes, c.OnTimeLimit))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		c.Log.Warn("clean up after a run that never began", "job", id, "error", err)
 	}
 }
 
-// endsBeforeRestore tells whether the run ends before its batch script was restored. Then the job
-// itself has done nothing in the run, and its exit status means nothing. Slurm ends such a run
-// for a node that died a moment ago.
-func (e runEnding) endsBeforeRestore(snap runSnapshot) bool {
+// progress says how far the run has come. Before its batch script is restored the job itself has
+// done nothing in the run, and its exit status means nothing: Slurm ends such a run for a node
+// that died a moment ago.
+func (e runEnding) progress(snap runSnapshot) progress {
 	j := e.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc := j.capsules[0]
 	switch {
 	case snap.rec == nil || snap.was(runGivenUp):
-		return false
+		return ran
+	case lc == nil && snap.point != nil:
+		return unrestored
 	case lc == nil:
-		return snap.point != nil
+		return unstarted
+	case slices.Contains(lc.note.ProgramsToRestore, records.BatchProgram):
+		return unrestored
+	case lc.note.RunEnv == nil: // read when the script starts
+		return unstarted
 	}
-	return slices.Contains(lc.note.ProgramsToRestore, records.BatchProgram)
+	return ran
 }
 
 // sweepEvery bounds the time for which an ended job stays on this node if its epilog called
@@ -290,10 +323,10 @@ func (e jobEnds) settleEndedRun(ctx context.Context, id uint32, run int, again [
 			return nil
 		case s.State == "COMPLETING": // Slurm sends no notice of the end
 		case slices.Contains(again, s.State):
-			return e.requeueUnrestored(ctx, id, s.String())
+			return e.requeueUnrestored(ctx, id, s)
 		case s.State == "COMPLETED":
 			return e.deleteJob(ctx, id)
-		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
+		case s.State == stateTimeout || s.State == "PREEMPTED":
 			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
@@ -323,22 +356,29 @@ func (e jobEnds) keepCheckpoints(id uint32) error {
 const maxUnrestoredRuns = 3
 
 // requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
-// maxUnrestoredRuns.
-func (e jobEnds) requeueUnrestored(ctx context.Context, id uint32, name string) error {
+// maxUnrestoredRuns. A run that ended before its record was made is counted by Slurm.
+func (e jobEnds) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job) error {
 	c := e.c
 	rec, err := c.records.Load(id)
-	if err != nil || rec == nil {
-		return errors.Join(err, ErrNoJob)
-	}
-	rec.UnrestoredRuns++
-	if err := c.records.Save(rec); err != nil {
+	if err != nil {
 		return err
 	}
-	if rec.UnrestoredRuns <= maxUnrestoredRuns {
-		return c.Slurm.Requeue(ctx, name)
+	times := s.Restarts + 1
+	if rec != nil {
+		rec.UnrestoredRuns++
+		times = rec.UnrestoredRuns
+		if err := c.records.Save(rec); err != nil {
+			return err
+		}
 	}
-	err = c.writeComment(ctx, name, commentHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", rec.UnrestoredRuns))
-	return errors.Join(err, c.Slurm.RequeueHold(ctx, name))
+	switch {
+	case times > maxUnrestoredRuns:
+		err = c.writeComment(ctx, s.String(), commentHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
+		return errors.Join(err, c.Slurm.RequeueHold(ctx, s.String()))
+	case s.State == stateTimeout && c.OnTimeLimit == "hold":
+		return c.Slurm.RequeueHold(ctx, s.String())
+	}
+	return c.Slurm.Requeue(ctx, s.String())
 }
 
 const (

@@ -49,6 +49,8 @@ type job struct {
 	captureCost   time.Duration        // that the newest checkpoint took; 0: not known
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt
+
+	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
 }
 
 func newJob(c *Conductor, id uint32) *job {
@@ -164,6 +166,13 @@ func (j *job) submittedAt() string {
 // leaderNode returns the node of capsule 0, where the batch script runs.
 func (j *job) leaderNode() string {
 	return j.run.snapshot().placement.NodeOf(0)
+}
+
+// leads tells whether this node leads the job. No node is known to lead before the run has been
+// looked up in Slurm for the first task.
+func (j *job) leads() bool {
+	snap := j.run.snapshot()
+	return snap.rec != nil && snap.placement.NodeOf(0) == j.c.Node
 }
 
 // removeCapsule ends a capsule and removes everything that belongs to it.

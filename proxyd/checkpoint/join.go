@@ -19,6 +19,11 @@ import (
 // Join returns the place of a task: how and where its warden starts the program. At the first
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
 func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+	j := c.jobFor(t.Job)
+	known := j.run.snapshot().rec != nil
+	j.mu.Lock()
+	j.awaitsProtection = !known
+	j.mu.Unlock()
 	if err := c.waitForShared(ctx, t.Job); err != nil {
 		return nodesocket.Place{}, err
 	}
@@ -55,6 +60,9 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join) (nodesoc
 		if err != nil {
 			return nodesocket.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 		}
+		j.mu.Lock()
+		j.awaitsProtection = false
+		j.mu.Unlock()
 		if reason != "" {
 			return nodesocket.Place{Mode: nodesocket.Plain, Reason: reason}, nil
 		}

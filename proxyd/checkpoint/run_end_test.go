@@ -4,6 +4,8 @@
 package checkpoint
 
 import (
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -37,6 +39,39 @@ func TestNextRun(t *testing.T) {
 	} {
 		if got := c.end.next(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestLeadsBeforeFirstTask: Slurm may end a run while its first task still waits for a place. No
+// node is known to lead the job then.
+func TestLeadsBeforeFirstTask(t *testing.T) {
+	c := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	if c.jobFor(7).leads() {
+		t.Error("a node leads a job of which nothing is known")
+	}
+}
+
+// TestStatesToRequeue: which ends of a run are none of the job's own doing.
+func TestStatesToRequeue(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		released bool
+		had      progress
+		next     nextRun
+		limit    string
+		want     string
+	}{
+		{"ran", false, ran, beginsAnew, "requeue", ""},
+		{"captured", true, ran, resumes, "requeue", "COMPLETED FAILED NODE_FAIL"},
+		{"its handler failed", false, ran, isRequeued, "requeue", "FAILED"},
+		{"not restored yet", false, unrestored, resumes, "requeue", "FAILED NODE_FAIL TIMEOUT"},
+		{"not restored yet, and the limit ends jobs", false, unrestored, resumes, "end", "FAILED NODE_FAIL"},
+		{"not started yet", false, unstarted, resumes, "hold", "TIMEOUT"},
+		{"not started yet, and the limit ends jobs", false, unstarted, resumes, "end", ""},
+	} {
+		if got := strings.Join(statesToRequeue(c.released, c.had, c.next, c.limit), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
