@@ -29,18 +29,18 @@ func (l *lines) Save(_ context.Context, a *journal.Action, _ string) error {
 func TestPauses(t *testing.T) {
 	const stop = "stop"
 	life := []journal.Action{
-		{ID: 1, Step: "survey", State: journal.Going}, {ID: 1, Step: "park", State: journal.Going},
-		{ID: 1, Step: "park", State: journal.Going, Attempt: 1}, {ID: 1, Step: "told", State: journal.Going}, {ID: 1, Step: "told", State: journal.Done},
+		{ID: 1, Step: "check", State: journal.Going}, {ID: 1, Step: "park", State: journal.Going},
+		{ID: 1, Step: "park", State: journal.Going, Attempt: 1}, {ID: 1, Step: "report", State: journal.Going}, {ID: 1, Step: "report", State: journal.Done},
 	}
 	for at, want := range map[string][]string{
-		"":        {"survey going", "park going", "park going", "told going", "told done"},
-		"start":   {"survey going", "park going", "park going", "told going", "told done"},
-		"survey":  {"survey going", stop, "park going", "park going", "told going", "told done"},
-		"survey!": {"survey going", stop, "park going", "park going", "told going", "told done"},
-		"park":    {"survey going", "park going", stop, "park going", "told going", "told done"},
-		"park!":   {"survey going", "park going", "park going", stop, "told going", "told done"},
-		"told":    {"survey going", "park going", "park going", "told going", stop, "told done"},
-		"told!":   {"survey going", "park going", "park going", "told going", stop, "told done"},
+		"":        {"check going", "park going", "park going", "report going", "report done"},
+		"start":   {"check going", "park going", "park going", "report going", "report done"},
+		"check":   {"check going", stop, "park going", "park going", "report going", "report done"},
+		"check!":  {"check going", stop, "park going", "park going", "report going", "report done"},
+		"park":    {"check going", "park going", stop, "park going", "report going", "report done"},
+		"park!":   {"check going", "park going", "park going", stop, "report going", "report done"},
+		"report":  {"check going", "park going", "park going", "report going", stop, "report done"},
+		"report!": {"check going", "park going", "park going", "report going", stop, "report done"},
 	} {
 		l := &lines{}
 		p := &pausingJournal{

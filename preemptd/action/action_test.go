@@ -341,6 +341,23 @@ func TestNotUnderstood(t *testing.T) {
 	}
 }
 
+// TestOldStepNames shows that actions go on which an older release has begun: its journal has
+// other names for some steps.
+func TestOldStepNames(t *testing.T) {
+	for old, state := range map[string]journal.State{
+		"survey": journal.Going, "tell": journal.Going, "vacate": journal.Going, "told": journal.Going, "untold": journal.Undoing,
+	} {
+		w, err := (&Runner{}).loadAction(journal.Action{Request: journal.Request{Kind: "preempt", Args: []byte("{}")}, State: state, Step: old, Memo: []byte("{}")})
+		if err != nil {
+			t.Errorf("step %s: %v", old, err)
+			continue
+		}
+		if w.a.Step == old || stepIndex(w.currentSteps(), w.a.Step) < 0 {
+			t.Errorf("step %s is loaded as %q", old, w.a.Step)
+		}
+	}
+}
+
 // Without the journal nothing is done.
 func TestJournalFails(t *testing.T) {
 	w := newWorld(t, false)

@@ -6,11 +6,11 @@
 // has the steps. What an action needs of Slurm and of the nodes' proxyds are the
 // interfaces in runner.go.
 //
-//	survey ─ tell ─ checkpoint ─ park ─ vacate ─ draft ─ edit ─ release ─ start ─ told
-//	                    │          └───────┴───────┴──────┴────────┴────────┘
-//	                    │ cannot be made             │ cannot be finished
-//	                    ▼                            ▼
-//	                  untold: it runs on      unedit ─ unpark ─ untold: it goes on as it was
+//	check ─ announce ─ checkpoint ─ park ─ leave ─ draft ─ edit ─ release ─ start ─ report
+//	                       │          └───────┴───────┴───────┴──────┴─────────┘
+//	                       │ cannot be made               │ cannot be finished
+//	                       ▼                              ▼
+//	                   unreport: it runs on     unedit ─ unpark ─ unreport: it goes on as it was
 //
 // # Nothing twice, nothing lost
 //

@@ -297,7 +297,7 @@ func liveCancelled(l live) {
 		l.Fatal(err)
 	}
 	r := *l.r
-	r.Journal = cancels{Journal: l.j, at: "vacate", do: func() { l.sh(fmt.Sprintf("scancel %d", id)) }}
+	r.Journal = cancels{Journal: l.j, at: "leave", do: func() { l.sh(fmt.Sprintf("scancel %d", id)) }}
 	a, err = r.Run(l.Context(), a)
 	if err != nil || a.State != journal.Dropped {
 		l.Errorf("%v %s %s", err, a.State, a.Problem)

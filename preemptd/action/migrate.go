@@ -20,4 +20,4 @@ var migrate = kind{
 }
 
 // movingSteps is the longest journey: what runs is taken off its nodes, edited, and started again.
-var movingSteps = []step{survey, tell, checkpoint, park, vacate, draft, edit, releaseStep, start, told}
+var movingSteps = []step{checkJob, announce, checkpoint, park, leaveNodes, draft, edit, releaseStep, start, report}

@@ -32,7 +32,7 @@ func TestOthers(t *testing.T) {
 		check func(*slurmrest.Job) bool
 	}{
 		"cancelled before the checkpoint": {"migrate", to, "after save going checkpoint", cancel, journal.Dropped, "the job is CANCELLED", nil},
-		"cancelled while parked":          {"migrate", to, "after save going vacate", cancel, journal.Dropped, "the job is CANCELLED", nil},
+		"cancelled while parked":          {"migrate", to, "after save going leave", cancel, journal.Dropped, "the job is CANCELLED", nil},
 		"cancelled while it waits to start": {
 			"migrate", to, "after save going start", cancel, journal.Done, "",
 			func(j *slurmrest.Job) bool { return j.State.Base == slurmrest.Cancelled },

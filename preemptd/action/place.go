@@ -16,5 +16,5 @@ var place = kind{
 		return nil
 	},
 	target: placeAndSize,
-	steps:  func(Args) []step { return []step{survey, park, draft, edit, releaseStep, start, told} },
+	steps:  func(Args) []step { return []step{checkJob, park, draft, edit, releaseStep, start, report} },
 }

@@ -8,10 +8,10 @@ package action
 var preempt = kind{
 	past: "preempted", takes: []string{"hold"}, runs: true,
 	steps: func(a Args) []step {
-		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
+		steps := []step{checkJob, announce, checkpoint, park, leaveNodes, draft, edit}
 		if !a.Hold {
 			steps = append(steps, releaseStep)
 		}
-		return append(steps, told)
+		return append(steps, report)
 	},
 }

@@ -6,5 +6,5 @@ package action
 // release undoes a hold, whoever made it.
 var release = kind{
 	past: "released", waits: true, frees: true,
-	steps: func(Args) []step { return []step{survey, releaseStep, told} },
+	steps: func(Args) []step { return []step{checkJob, releaseStep, report} },
 }

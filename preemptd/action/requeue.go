@@ -21,10 +21,10 @@ var requeue = kind{
 	},
 	target: func(a Args, r *jobrequest.Request) error { r.QOS = a.QOS; return nil },
 	steps: func(a Args) []step {
-		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
+		steps := []step{checkJob, announce, checkpoint, park, leaveNodes, draft, edit}
 		if !a.Hold {
 			steps = append(steps, releaseStep)
 		}
-		return append(steps, told)
+		return append(steps, report)
 	},
 }

@@ -8,5 +8,5 @@ package action
 var resume = kind{
 	past: "resumed", takes: []string{"nodes", "avoid", "gpus"}, waits: true, frees: true,
 	target: placeAndSize,
-	steps:  func(Args) []step { return []step{survey, draft, edit, releaseStep, told} },
+	steps:  func(Args) []step { return []step{checkJob, draft, edit, releaseStep, report} },
 }

@@ -44,7 +44,7 @@ type Journal interface {
 // the default.
 type Patience struct {
 	Checkpoint time.Duration // 15 minutes
-	Vacate     time.Duration // until the nodes are free after a requeue; 10 minutes
+	Leave      time.Duration // until the nodes are free after a requeue; 10 minutes
 	Start      time.Duration // until a job that was moved or resized runs; 10 minutes
 	Other      time.Duration // 3 minutes
 }
@@ -53,7 +53,7 @@ func (p Patience) withDefaults() Patience {
 	for _, d := range []struct {
 		at        *time.Duration
 		otherwise time.Duration
-	}{{&p.Checkpoint, 15 * time.Minute}, {&p.Vacate, 10 * time.Minute}, {&p.Start, 10 * time.Minute}, {&p.Other, 3 * time.Minute}} {
+	}{{&p.Checkpoint, 15 * time.Minute}, {&p.Leave, 10 * time.Minute}, {&p.Start, 10 * time.Minute}, {&p.Other, 3 * time.Minute}} {
 		if *d.at == 0 {
 			*d.at = d.otherwise
 		}
@@ -142,6 +142,9 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 	if err := json.Unmarshal(a.Memo, &w.memo); err != nil {
 		return nil, fmt.Errorf("memo: %w", err)
 	}
+	if name, old := oldStepNames[w.a.Step]; old {
+		w.a.Step = name
+	}
 	if w.a.Step == "" {
 		w.a.Step = w.currentSteps()[0].name
 	}
@@ -153,7 +156,7 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 
 // memo is what an action must not forget: what it found, and what it did.
 type memo struct {
-	Restarts int64  `json:"restarts"`          // of the job when it was surveyed
+	Restarts int64  `json:"restarts"`          // of the job when the action checked it
 	Ran      bool   `json:"ran,omitempty"`     // it ran then
 	WasHeld  bool   `json:"wasHeld,omitempty"` // it was held then, by somebody else
 	From     string `json:"from,omitempty"`    // its nodes then

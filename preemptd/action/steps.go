@@ -24,25 +24,28 @@ func otherPatience(p Patience) time.Duration { return p.Other }
 
 // The steps of which actions are made, in the order of a whole journey.
 var (
-	survey      = step{name: "survey", look: lookSurvey, within: otherPatience}
-	tell        = step{name: "tell", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
+	checkJob    = step{name: "check", look: lookJob, within: otherPatience}
+	announce    = step{name: "announce", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
 	checkpoint  = step{name: "checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
 	park        = step{name: "park", look: lookPark, do: doPark, within: otherPatience, touches: true}
-	vacate      = step{name: "vacate", look: lookVacate, within: func(p Patience) time.Duration { return p.Vacate }, touches: true}
+	leaveNodes  = step{name: "leave", look: lookLeft, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
 	draft       = step{name: "draft", look: lookDraft, within: otherPatience, touches: true}
 	edit        = step{name: "edit", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
 	keep        = step{name: "keep", look: lookKeep, do: doHold, within: otherPatience, touches: true}
 	releaseStep = step{name: "release", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
 	start       = step{name: "start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
-	told        = step{name: "told", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
+	report      = step{name: "report", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
 )
 
-// undoSteps takes back what the others did, as far as they came and nobody else changed it.
+// oldStepNames are the names of steps in journals of older releases, and their names today.
+var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vacate": "leave", "told": "report", "untold": "unreport"}
+
+// undoSteps takes back what the other steps did, as far as the action came and no user changed it.
 var undoSteps = []step{
 	{name: "run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
 	{name: "unedit", look: lookUnedit, do: doUnedit, within: otherPatience},
 	{name: stepUnpark, look: lookUnpark, do: doRelease, within: otherPatience},
-	{name: "untold", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
+	{name: "unreport", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
 
 // isHeld reports whether the job will not start before somebody releases it.
@@ -52,8 +55,8 @@ func isRunning(j *slurmrest.Job) bool {
 	return j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended
 }
 
-// lookSurvey takes down what the job is like, and refuses one with which this cannot be done.
-func lookSurvey(_ context.Context, w *actionRun) verdict {
+// lookJob takes down what the job is like, and refuses one with which this cannot be done.
+func lookJob(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	k := w.kind
 	switch {
@@ -172,7 +175,7 @@ func (w *actionRun) stillAsWeLeftIt() (verdict, bool) {
 	return verdict{}, true
 }
 
-func lookVacate(_ context.Context, w *actionRun) verdict {
+func lookLeft(_ context.Context, w *actionRun) verdict {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}

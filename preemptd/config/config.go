@@ -59,7 +59,7 @@ type Web struct {
 }
 
 // Patience is how long steps of actions may take.
-type Patience struct{ Checkpoint, Vacate, Start time.Duration }
+type Patience struct{ Checkpoint, Leave, Start time.Duration }
 
 // Rules bind what policies want.
 type Rules struct{ Window, MinRun, CoolDown time.Duration }

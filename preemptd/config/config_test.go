@@ -37,6 +37,26 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// TestOldName shows that files and variables may have the name that a key had in an older
+// release, and that the name of today counts more.
+func TestOldName(t *testing.T) {
+	const variable = "SINGULARITY_SLURM_PREEMPTD_PATIENCE_"
+	for name, tt := range map[string]struct {
+		text, environ string
+		want          time.Duration
+	}{
+		"in a file":      {"patience:\n  vacate: 3m\n", "", 3 * time.Minute},
+		"in a variable":  {"", variable + "VACATE=4m", 4 * time.Minute},
+		"both in a file": {"patience:\n  leave: 5m\n  vacate: 3m\n", "", 5 * time.Minute},
+		"neither":        {"", "", 10 * time.Minute},
+	} {
+		c, err := Load(write(t, tt.text), []string{tt.environ}, nil)
+		if err != nil || c.Patience.Leave != tt.want {
+			t.Errorf("%s: %+v, %v, want %s", name, c, err, tt.want)
+		}
+	}
+}
+
 func TestWrong(t *testing.T) {
 	for text, said := range map[string]string{
 		"intervall: 5s":                         "FILE: intervall: no such key; did you mean interval?",

@@ -56,8 +56,8 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 
 	{Name: "patience.checkpoint", Default: "15m", Meaning: "How long a checkpoint may take before the action is given up.",
 		Set: age(func(c *Config) *time.Duration { return &c.Patience.Checkpoint }, time.Second), AtStart: true},
-	{Name: "patience.vacate", Default: "10m", Meaning: "How long a requeued job may take to leave its nodes.",
-		Set: age(func(c *Config) *time.Duration { return &c.Patience.Vacate }, time.Second), AtStart: true},
+	{Name: "patience.leave", Old: "patience.vacate", Default: "10m", Meaning: "How long a requeued job may take to leave its nodes.",
+		Set: age(func(c *Config) *time.Duration { return &c.Patience.Leave }, time.Second), AtStart: true},
 	{Name: "patience.start", Default: "10m", Meaning: "How long a job that was moved or resized may wait to start where it was sent. Then it starts anywhere.",
 		Set: age(func(c *Config) *time.Duration { return &c.Patience.Start }, time.Second), AtStart: true},
 

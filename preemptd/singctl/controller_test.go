@@ -92,7 +92,7 @@ func ended(a *control.Action) *control.Action {
 	if a.GetId() == 14 {
 		a.State, a.Problem = "undone", "it is PENDING, and cannot be preempted"
 	}
-	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "told", Attempt: 1, Text: "told\x1b[2J"}}
+	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "report", Attempt: 1, Text: "told\x1b[2J"}}
 	return a
 }
 

@@ -53,18 +53,18 @@ type journey struct {
 
 // journeys are all that people ask for.
 var journeys = []journey{
-	{name: "preempt", user: "alice", args: []string{"preempt"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "told"}},
-	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "told"}},
+	{name: "preempt", user: "alice", args: []string{"preempt"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
+	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "report"}},
 	{name: "migrate", user: "alice", args: []string{"migrate", "--away", "n1"}, steps: moves},
 	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "2"}, steps: moves},
-	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "told"}},
-	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"survey", "draft", "edit", "release", "told"}},
-	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"survey", "release", "told"}},
-	{name: "hold", user: "alice", args: []string{"hold"}, waits: true, steps: []string{"survey", "tell", "keep", "told"}},
-	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "untold"}, undone: true},
+	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
+	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"check", "draft", "edit", "release", "report"}},
+	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"check", "release", "report"}},
+	{name: "hold", user: "alice", args: []string{"hold"}, waits: true, steps: []string{"check", "announce", "keep", "report"}},
+	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "unreport"}, undone: true},
 }
 
-var moves = []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "start", "told"}
+var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "start", "report"}
 
 // harm is what is done when an action stands at a step.
 type harm struct {

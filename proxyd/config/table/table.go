@@ -32,6 +32,7 @@ type Table[C any] struct {
 // Key is one line of a configuration file.
 type Key[C any] struct {
 	Name    string // a dot separates section and key
+	Old     string // the key's name in an older release, which files and variables may still have; mostly ""
 	Default string // as an administrator would write it; may be empty
 	Meaning string // for an administrator; may have several lines
 	// Set reads a value into its field. Its error says what is accepted: it is printed behind "want".
@@ -108,15 +109,24 @@ func (t *Table[C]) Parse(c *C, file string, text []byte, environ []string, flags
 // find returns the value of a key: of a flag, else of the environment, else of the file, else the default.
 func (t *Table[C]) find(k *Key[C], v *viper.Viper, file string, environ []string, flags map[string]string) (Value, error) {
 	value := Value{k.Default, FromDefault}
-	if v.InConfig(k.Name) || v.IsSet(k.Name) {
-		text, err := textOf(v.Get(k.Name), k.List)
+	names := []string{k.Name}
+	if k.Old != "" {
+		names = []string{k.Old, k.Name} // the last counts
+	}
+	for _, name := range names {
+		if !v.InConfig(name) && !v.IsSet(name) {
+			continue
+		}
+		text, err := textOf(v.Get(name), k.List)
 		if err != nil {
 			return value, err // a mistake in the file is one even if the value counts for nothing
 		}
 		value = Value{text, file}
 	}
-	if text, ok := lookup(environ, t.Variable(k.Name)); ok {
-		value = Value{text, FromEnvironment}
+	for _, name := range names {
+		if text, ok := lookup(environ, t.Variable(name)); ok {
+			value = Value{text, FromEnvironment}
+		}
 	}
 	if text, ok := flags[k.Name]; ok {
 		value = Value{text, "--" + Flag(k.Name)}
@@ -160,6 +170,9 @@ func (t *Table[C]) unknownKeys(v *viper.Viper, file string) []error {
 func (t *Table[C]) describeUnknown(name string, value any) string {
 	var keysInside []string // if the name is that of a section
 	for _, k := range t.Keys {
+		if name == k.Old && name != "" {
+			return ""
+		}
 		if name == k.Name || strings.HasPrefix(name, k.Name+".") { // a section in the place of a value: textOf refuses it
 			return ""
 		}
