@@ -16,6 +16,7 @@
 
 #include "capsule.h"
 #include "config.h"
+#include "devices.h"
 #include "log.h"
 #include "options.h"
 
@@ -26,6 +27,10 @@
 /* Slurm's steps that are no srun's, as S_JOB_STEPID numbers them. */
 #define STEP_BATCH ((uint32_t)-5)
 #define STEP_LAST_OF_SRUN ((uint32_t)-16) /* above it only such steps */
+
+/* Which devices a program of CUDA sees, and what Slurm calls those of the job (libsingshim/wire/attach.h). */
+#define VISIBLE "CUDA_VISIBLE_DEVICES"
+#define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
 
 enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, and that is not its fault */
 
@@ -239,6 +244,23 @@ static void set_variables(spank_t sp)
 }
 
 /*
+ * Number the task's devices from 0, as Slurm does where it shows a job its own devices only. Programs compare the numbers
+ * with how many devices there are: PyTorch finds no device 3 among the two that the job has.
+ */
+static void number_devices(spank_t sp)
+{
+	char visible[1024], names[1024], places[1024];
+
+	if (spank_getenv(sp, VISIBLE, visible, sizeof(visible)) != ESPANK_SUCCESS ||
+	    spank_getenv(sp, DEVICE_NAMES, names, sizeof(names)) != ESPANK_SUCCESS ||
+	    !devices_renumber(visible, names, places, sizeof(places)))
+		return;
+	set(sp, VISIBLE, places);
+	if (devices_renumber(names, names, places, sizeof(places)))
+		set(sp, DEVICE_NAMES, places);
+}
+
+/*
  * Make the warden the task's program, with options and the program itself as its
  * arguments. Options hold no space.
  */
@@ -316,6 +338,7 @@ void stepd_task_as_user(spank_t sp)
 	case JOINED:
 		use_kit();
 		set_variables(sp);
+		number_devices(sp);
 		start_warden(sp);
 		break;
 	case FINISHED:

@@ -41,6 +41,21 @@ func stageInstall(ctx context.Context, tree string, controller bool) (string, er
 	return dir, nil
 }
 
+// fetchCUDA returns the folder of PyTorch with CUDA, which is fetched if it is not there.
+func fetchCUDA(ctx context.Context) (string, error) {
+	source, err := sourceTree()
+	if err != nil {
+		return "", err
+	}
+	fetch := exec.CommandContext(ctx, filepath.Join(source, "contrib", "cuda-software", "fetch"))
+	fetch.Stderr = os.Stderr // how far it is
+	out, err := fetch.Output()
+	if err != nil {
+		return "", fmt.Errorf("--with-torch-cuda: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // sourceTree is the one in which this program was built.
 func sourceTree() (string, error) {
 	self, err := os.Executable()
@@ -52,7 +67,7 @@ func sourceTree() (string, error) {
 	}
 	root := filepath.Join(filepath.Dir(self), "..", "..")
 	if _, err := os.Stat(filepath.Join(root, "slurm-spank", "Makefile")); err != nil {
-		return "", fmt.Errorf("--singularity builds the source tree that minicluster was built in, and %s is in none; use --install", self)
+		return "", fmt.Errorf("minicluster was built in no source tree: %s is in none; --singularity and --with-torch-cuda need one", self)
 	}
 	return root, nil
 }

@@ -208,6 +208,16 @@ static void fresh_with_devices(void)
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/devices/libsingshim.so") == 0);
 }
 
+static void devices_from_0(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.SINGULARITY_SLURM_DEVICE_NAMES=2,3", NAMESPACES);
+
+	job_setenv("CUDA_VISIBLE_DEVICES", "3");
+	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	CHECK(strcmp(job_getenv("CUDA_VISIBLE_DEVICES"), "1") == 0);
+	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_DEVICE_NAMES"), "0,1") == 0);
+}
+
 static void restored_step(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5\0kit=/run/kit", NAMESPACES);
@@ -249,7 +259,7 @@ const struct test task_tests[] = {
 	{ "join of the batch step", request_of_batch },
 	{ "fresh step", fresh_step },
 	{ "fresh batch step", fresh_batch },
-	{ "fresh step with devices", fresh_with_devices },
+	{ "fresh step with devices", fresh_with_devices }, { "devices from 0", devices_from_0 },
 	{ "restored step", restored_step },
 	{ "job over", job_over },
 	{ NULL, NULL },

@@ -12,6 +12,7 @@
 
 #include "../cmdline.h"
 #include "../config.h"
+#include "../devices.h"
 #include "../values.h"
 
 /* want is what proxyd gets, or begins with ! and is what the user is told. */
@@ -179,8 +180,29 @@ static void script(void)
 	}
 }
 
+static void devices(void)
+{
+	static const struct {
+		const char *list, *names, *want; /* NULL: not renumbered */
+	} rows[] = {
+		{ "3", "2,3", "1" },	 { "2,3", "2,3", "0,1" }, { "3,2", "2,3", "1,0" }, { "0", "0", "0" },
+		{ "12,1", "1,12", "1,0" }, { "1", "2,3", NULL },	  { "2,1", "2,3", NULL },  { "", "2,3", NULL },
+		{ "2,", "2,3", NULL },	 { "2", "", NULL },	  { "GPU-1", "2", NULL },  { ",", ",", NULL },
+	};
+	char out[16];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		const bool is = devices_renumber(rows[i].list, rows[i].names, out, sizeof(out));
+
+		if (is != (rows[i].want != NULL) || (is && strcmp(out, rows[i].want) != 0))
+			errx(1, "%s among %s: got %s", rows[i].list, rows[i].names, is ? out : "nothing");
+	}
+	if (devices_renumber("1,1", "1", out, 3) || !devices_renumber("1,1", "1", out, 4))
+		errx(1, "the room is not minded");
+}
+
 const struct test value_tests[] = {
 	{ "times", times },	{ "gpus", gpus },	  { "on failure", on_failure },
 	{ "outside", outside },	{ "paths", paths },	  { "plugstack arguments", arguments },
-	{ "sbatch's script", script }, { NULL, NULL },
+	{ "sbatch's script", script }, { "devices", devices }, { NULL, NULL },
 };

@@ -29,6 +29,7 @@ type Spec struct {
 	Root   string   // where the root is put together
 	Shared string   // seen as /shared
 	Logs   string   // seen as /var/log/slurm
+	CUDA   string   // seen as /opt/cuda-software, read-only; or ""
 	GPUs   int      // number of /dev/sgpuN
 }
 

@@ -27,7 +27,7 @@ func mountsOf(s Spec) []mount {
 	// What lies on the machine's disk gets its flags in a second step: a bind takes
 	// none. Root on a host must not leave a way to root there for others.
 	const ownFlags = unix.MS_BIND | unix.MS_REMOUNT | quiet
-	return []mount{
+	mounts := []mount{
 		{"proc", "proc", "proc", quiet | unix.MS_NOEXEC, ""},
 		{"sysfs", "sys", "sysfs", quiet | unix.MS_NOEXEC, ""},
 		{"dev", "dev", "tmpfs", unix.MS_NOSUID, "mode=755"},
@@ -41,6 +41,11 @@ func mountsOf(s Spec) []mount {
 		{s.Logs, "var/log/slurm", "", unix.MS_BIND, ""},
 		{s.Logs, "var/log/slurm", "", ownFlags, ""},
 	}
+	if s.CUDA != "" {
+		mounts = append(mounts, mount{s.CUDA, "opt/cuda-software", "", unix.MS_BIND, ""},
+			mount{s.CUDA, "opt/cuda-software", "", ownFlags | unix.MS_RDONLY, ""})
+	}
+	return mounts
 }
 
 // A device node of the host.

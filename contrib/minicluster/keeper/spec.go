@@ -32,6 +32,7 @@ type Spec struct {
 	GPUs    int
 	Tree    string // the suite's root file system
 	Install string // a `make install DESTDIR=…` tree, or ""
+	CUDA    string // what contrib/cuda-software has fetched, or ""
 
 	Singularity bool // Install has singularity-slurm: configure and start it
 	Controller  bool // and preemptd

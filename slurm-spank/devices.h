@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* The numbers of a job's devices in CUDA_VISIBLE_DEVICES. */
+#ifndef SING_DEVICES_H
+#define SING_DEVICES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Write into out, as a list, the places from 0 on that the items of list have among names: "3" among "2,3" is "1". Returns
+ * false if one is not among them, or if out is too small.
+ */
+bool devices_renumber(const char *list, const char *names, char *out, size_t size);
+
+#endif
