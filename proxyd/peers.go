@@ -31,20 +31,17 @@ func newPeers(n *node, s *slurm.Slurm) *peers {
 
 var _ checkpoint.Remote = (*peers)(nil)
 
-// Phase implements checkpoint.Remote.
-func (p *peers) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+// Call implements checkpoint.Remote.
+func (p *peers) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	c, err := p.clientOf(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	got, err := c.Phase(ctx, &rpc.PhaseRequest{Job: job, Attempt: attempt, Phase: phase, Body: body})
+	reply, err := c.Call(ctx, req)
 	if errors.Is(err, rpc.ErrUnreachable) {
 		err = fmt.Errorf("%w: %w", checkpoint.ErrAway, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return got.Body, nil
+	return reply, err
 }
 
 func (p *peers) clientOf(ctx context.Context, node string) (*rpc.Client, error) {

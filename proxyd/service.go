@@ -318,10 +318,6 @@ func withKind(job, leader, here string, err error) error {
 	return err
 }
 
-func (d service) Phase(ctx context.Context, _ string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
-	b, err := d.n.conductor.Phase(ctx, req.Job, req.Attempt, req.Phase, req.Body)
-	if err != nil {
-		return nil, err
-	}
-	return &rpc.PhaseReply{Body: b}, nil
+func (d service) Call(ctx context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	return d.n.conductor.Call(ctx, req)
 }

@@ -29,16 +29,8 @@ func checkReason(s string) (string, error) {
 	return s, nil
 }
 
-// checkPhase checks the names in a request; the body is the conductor's.
-func checkPhase(req *rpc.PhaseRequest) error {
-	if err := rpc.CheckJob(req.GetJob()); err != nil {
-		return err
-	}
-	if err := rpc.CheckKey("attempt", req.GetAttempt()); err != nil {
-		return err
-	}
-	return rpc.CheckKey("phase", req.GetPhase())
-}
+// checkCall checks the job of a call; the rest is the conductor's.
+func checkCall(req *rpc.CallRequest) error { return rpc.CheckJob(req.GetJob()) }
 
 func checkGC(req *rpc.GCRequest) error {
 	if age := req.GetOlderThan(); age != nil {

@@ -13,7 +13,7 @@
 //	Verify, Export        the checkpoint's owner, operators
 //	Delete                the checkpoint's owner, operators
 //	GC                    operators
-//	Ping, Phase           root and SlurmUser: the daemons
+//	Ping, Call            root and SlurmUser: the daemons
 //
 // Operators are root, SlurmUser, and the users that the configuration names. A checkpoint that is
 // damaged does not name its owner: the owner of its job is shown the checkpoint, and only
@@ -28,8 +28,8 @@ import (
 )
 
 // Conductor carries out requests. All methods may be called concurrently; that the caller may
-// make the request has been checked, and names have the form that rpc.CheckJob, rpc.CheckpointJob
-// and rpc.CheckKey demand. Errors wrap the kinds of package rpc; every other error reaches the
+// make the request has been checked, and names have the form that rpc.CheckJob and
+// rpc.CheckpointJob demand. Errors wrap the kinds of package rpc; every other error reaches the
 // caller as an internal error, with its text.
 //
 // progress may be called from any goroutine until the method returns, never blocks, and drops
@@ -43,8 +43,8 @@ type Conductor interface {
 	Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error)
 	// RunOn has a job run on that stands still after a checkpoint.
 	RunOn(ctx context.Context, job string) error
-	// Phase serves another node's leader. from is that node's name, as root there calls the node.
-	Phase(ctx context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error)
+	// Call serves another node's leader. from is that node's name, as root there calls the node.
+	Call(ctx context.Context, from string, req *rpc.CallRequest) (*rpc.CallReply, error)
 	// Checkpoints lists the checkpoints of a job, or with "" of all jobs. UID is right in each
 	// checkpoint that can be trusted; where Problem is set UID is the job's owner, and User is
 	// empty if the owner is not known.

@@ -70,17 +70,17 @@ func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, 
 	return &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}, nil
 }
 
-// Phase is a step of another node's checkpoint or restore.
-func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
-	reply, err := func() (*rpc.PhaseReply, error) {
-		caller, err := s.admitDaemon(ctx, "phase")
+// Call is this node's part in what another node leads.
+func (s *Server) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	reply, err := func() (*rpc.CallReply, error) {
+		caller, err := s.admitDaemon(ctx, "call")
 		if err != nil {
 			return nil, err
 		}
-		if err := checkPhase(req); err != nil {
+		if err := checkCall(req); err != nil {
 			return nil, err
 		}
-		return s.opt.Conductor.Phase(ctx, caller.From, req)
+		return s.opt.Conductor.Call(ctx, caller.From, req)
 	}()
 	return reply, rpc.Status(err)
 }

@@ -73,8 +73,8 @@ var requests = []struct {
 	owner, others, operators, daemons bool
 }{
 	{"ping", func(ctx context.Context, c *rpc.Client) error { _, err := c.Ping(ctx); return err }, false, false, false, true},
-	{"phase", func(ctx context.Context, c *rpc.Client) error {
-		_, err := c.Phase(ctx, &rpc.PhaseRequest{Job: "812", Attempt: "a1", Phase: "dump"})
+	{"call", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.Call(ctx, dumpCall(""))
 		return err
 	}, false, false, false, true},
 	{"doctor", func(ctx context.Context, c *rpc.Client) error { _, err := c.Doctor(ctx); return err }, true, true, true, true},
@@ -218,8 +218,8 @@ func TestWrongRequests(t *testing.T) {
 		return err
 	}
 	verify := func(names ...string) error { _, err := alice.Verify(ctx, names, nil); return err }
-	phase := func(job, attempt, phase string) error {
-		_, err := root.Phase(ctx, &rpc.PhaseRequest{Job: job, Attempt: attempt, Phase: phase})
+	drain := func(job string) error {
+		_, err := root.Call(ctx, &rpc.CallRequest{Job: job, Attempt: 3, Call: &rpc.CallRequest_Drain{Drain: &rpc.DrainCall{}}})
 		return err
 	}
 	for _, tt := range []struct {
@@ -247,10 +247,8 @@ func TestWrongRequests(t *testing.T) {
 			_, err := root.GC(ctx, &rpc.GCRequest{OlderThan: durationpb.New(-time.Second)}, nil)
 			return err
 		}(), rpc.ErrInvalid, "gc: age seconds:-1: want none or a positive one"},
-		{"phase without job", phase("", "a", "b"), rpc.ErrInvalid, `job "": want a number, as in 812, 812_3 or 812+1`},
-		{"attempt with slash", phase("812", "a/b", "c"), rpc.ErrInvalid, `attempt "a/b": want letters, digits, . _ + -, at most 64, the first a letter or digit`},
-		{"no phase", phase("812", "a", ""), rpc.ErrInvalid, `phase "": want letters, digits, . _ + -, at most 64, the first a letter or digit`},
-		{"phase that fails", phase("812", "a", "fail"), rpc.ErrSpace, "no space: 3 GiB free, 9 GiB needed"},
+		{"call without job", drain(""), rpc.ErrInvalid, `job "": want a number, as in 812, 812_3 or 812+1`},
+		{"call that fails", drain("812"), rpc.ErrSpace, "no space: 3 GiB free, 9 GiB needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// protobuf varies the spaces of what it prints, on purpose.
@@ -260,7 +258,7 @@ func TestWrongRequests(t *testing.T) {
 			}
 		})
 	}
-	if asked := d.Asked(); !slices.Equal(asked, []string{"phase fail of 812 a, from n7"}) {
+	if asked := d.Asked(); !slices.Equal(asked, []string{"call 812 3, from n7"}) {
 		t.Errorf("the conductor was asked: %q", asked)
 	}
 }
@@ -350,14 +348,18 @@ func TestExportLeavesHolesOut(t *testing.T) {
 	}
 }
 
-func TestLargePhases(t *testing.T) {
+func dumpCall(ticket string) *rpc.CallRequest {
+	return &rpc.CallRequest{Job: "812", Attempt: 1, Call: &rpc.CallRequest_Dump{Dump: &rpc.DumpCall{Ticket: ticket}}}
+}
+
+func TestLargeCalls(t *testing.T) {
 	d := start(t)
-	body := bytes.Repeat([]byte("x"), 8<<20)
-	reply, err := d.as(t, 0).Phase(t.Context(), &rpc.PhaseRequest{Job: "812", Attempt: "1", Phase: "dump", Body: body})
-	if err != nil || !bytes.Equal(reply.GetBody(), body) {
+	large := strings.Repeat("x", 8<<20)
+	reply, err := d.as(t, 0).Call(t.Context(), dumpCall(large))
+	if err != nil || string(reply.GetDump().GetPart()) != large {
 		t.Errorf("8 MiB: %v", err)
 	}
-	if _, err := d.as(t, apitest.Alice).Phase(t.Context(), &rpc.PhaseRequest{Job: "812", Attempt: "1", Phase: "dump", Body: body}); !errors.Is(err, rpc.ErrBusy) ||
+	if _, err := d.as(t, apitest.Alice).Call(t.Context(), dumpCall(large)); !errors.Is(err, rpc.ErrBusy) ||
 		!strings.Contains(err.Error(), "at most 65536 are accepted") {
 		t.Errorf("8 MiB of a user: %v", err)
 	}

@@ -5,26 +5,28 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// callNode calls a node, this one included, and decodes the reply into into unless that is nil.
-// attempt is the number of the checkpoint; 0: the call concerns no checkpoint.
-func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, phase string, body, into any) error {
-	b, err := json.Marshal(body)
+// callNode calls a node, this one included, and stores the reply in into unless that is nil. call is
+// one of the names in phases.go, args its arguments. attempt is the number of the checkpoint; 0: the
+// call concerns no checkpoint.
+func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, call string, args, into any) error {
+	req, err := encodeCall(call, args)
 	if err != nil {
 		return err
 	}
-	var got []byte
+	req.Job, req.Attempt = jobName(job), attempt
+	var reply *rpc.CallReply
 	if node == c.Node {
-		got, err = c.Phase(ctx, jobName(job), jobName(attempt), phase, b)
+		reply, err = c.Call(ctx, req)
 	} else {
-		got, err = c.Remote.Phase(ctx, node, jobName(job), jobName(attempt), phase, b)
+		reply, err = c.Remote.Call(ctx, node, req)
 	}
 	if err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
@@ -32,14 +34,14 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 	if into == nil {
 		return nil
 	}
-	return json.Unmarshal(got, into)
+	return decodeReply(reply, into)
 }
 
 // callNodeRetrying is callNode, repeated for the time within while the node's daemon does not
 // answer: the daemon may be restarting. The called function may run twice.
-func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, node string, job uint32, phase string, body, into any) error {
+func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, node string, job uint32, call string, args, into any) error {
 	away := func(err error) bool { return errors.Is(err, ErrAway) }
-	return retryWhile(ctx, within, away, func() error { return c.callNode(ctx, node, job, 0, phase, body, into) })
+	return retryWhile(ctx, within, away, func() error { return c.callNode(ctx, node, job, 0, call, args, into) })
 }
 
 // retryWhile repeats do, for the time within, while its error is transient.
@@ -52,59 +54,58 @@ func retryWhile(ctx context.Context, within time.Duration, passes func(error) bo
 	}
 }
 
-// Phase carries out a call of another node's conductor. The caller has checked that the request
-// comes from a daemon of the cluster. phase is one of the names in phases.go, attempt the number
-// of a checkpoint or 0.
-func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body []byte) ([]byte, error) {
-	id, err := parseJobName(job)
+// errUnknownCall is the answer to a call of a newer release.
+var errUnknownCall = errors.New("this call is not known here: is this proxyd older than the leader's?")
+
+// Call carries out a call of another node's conductor. The caller has checked that the request
+// comes from a daemon of the cluster.
+func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	id, err := parseJobName(req.GetJob())
 	if err != nil {
 		return nil, err
 	}
-	number, err := parseJobName(attempt)
+	call, args, err := decodeCall(req)
 	if err != nil {
 		return nil, err
 	}
-	ckpt := store.ID{JobID: c.storeJob(id), Number: number}
-	if do, ok := nodeHandlers[phase]; ok {
-		return encodeReply(do(ctx, c, ckpt, body))
+	reply, err := c.carryOut(ctx, store.ID{JobID: c.storeJob(id), Number: req.GetAttempt()}, call, args)
+	if err != nil {
+		return nil, err
 	}
-	j := c.jobs.find(id)
-	switch {
-	case j != nil:
-	case phase == callMakeCapsules:
-		j = c.jobFor(id)
-	case phase == phasePrepare:
-		var b prepareRequest
-		if err := json.Unmarshal(body, &b); err != nil {
-			return nil, err
-		}
-		if c.jobs.hasLostCapsules(id, b.Run) {
-			return nil, errCapsuleLost
-		}
-		return json.Marshal(prepareReply{}) // No task of the job has run on this node.
-	case phase == callResume:
-		return json.Marshal(empty{})
-	case phase == callView:
-		return json.Marshal([]CapsuleView(nil))
-	default:
-		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
-	}
-	do, ok := jobHandlers[phase]
-	if !ok {
-		return nil, fmt.Errorf("call %q is not known here: is this proxyd older than the leader's?", phase)
-	}
-	return encodeReply(do(ctx, j, ckpt, body))
+	return encodeReply(reply)
 }
 
-func encodeReply(got any, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
+// carryOut carries out a call about a checkpoint of a job, or about the job.
+func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, args any) (any, error) {
+	if do, ok := nodeHandlers[call]; ok {
+		return do(ctx, c, ckpt, args)
 	}
-	return json.Marshal(got)
+	j := c.jobs.find(ckpt.Job)
+	switch {
+	case j != nil:
+	case call == callMakeCapsules:
+		j = c.jobFor(ckpt.Job)
+	case call == phasePrepare:
+		if b, ok := args.(prepareRequest); ok && c.jobs.hasLostCapsules(ckpt.Job, b.Run) {
+			return nil, errCapsuleLost
+		}
+		return prepareReply{}, nil // No task of the job has run on this node.
+	case call == callResume:
+		return empty{}, nil
+	case call == callView:
+		return []CapsuleView(nil), nil
+	default:
+		return nil, fmt.Errorf("job %d: %w", ckpt.Job, ErrNoJob)
+	}
+	do, ok := jobHandlers[call]
+	if !ok {
+		return nil, errUnknownCall
+	}
+	return do(ctx, j, ckpt, args)
 }
 
 // handler carries out a call for a job of this node, or for the node itself.
-type handler[T any] func(ctx context.Context, who T, id store.ID, body []byte) (any, error)
+type handler[T any] func(ctx context.Context, callee T, id store.ID, args any) (any, error)
 
 // nodeHandlers has the calls of an upload. The node need not know the job any more.
 var nodeHandlers map[string]handler[*Conductor]
@@ -114,64 +115,64 @@ var jobHandlers map[string]handler[*job]
 
 func init() { // In init, because the tables refer to functions that refer to the tables.
 	nodeHandlers = map[string]handler[*Conductor]{
-		callUpload:      decodeFor((*Conductor).uploadHere),
-		callShareStatus: decodeFor((*Conductor).shareStatusHere),
-		callDropShare:   decodeFor((*Conductor).dropShareHere),
+		callUpload:      handlerOf((*Conductor).uploadHere),
+		callShareStatus: handlerOf((*Conductor).shareStatusHere),
+		callDropShare:   handlerOf((*Conductor).dropShareHere),
 	}
 	jobHandlers = map[string]handler[*job]{
-		phasePrepare:  byParticipant(decodeFor((*participant).prepareHere)),
-		callExchange:  byParticipant(decodeFor((*participant).exchangeHere)),
-		phaseFreeze:   byParticipant(decodeFor((*participant).freezeHere)),
-		phaseDrain:    byParticipant(decodeFor((*participant).drainHere)),
-		phaseHalt:     byParticipant(decodeFor((*participant).freezeBatchHere)),
-		phaseDump:     byParticipant(decodeFor((*participant).dumpHere)),
-		callHeartbeat: byParticipant(decodeFor((*participant).heartbeatHere)),
-		callResume:    byParticipant(decodeFor((*participant).resumeRetrying)),
-		callRelease:   byParticipant(decodeFor((*participant).releaseHere)),
-		callRequestCheckpoint: decodeFor(func(j *job, ctx context.Context, _ store.ID, w checkpointRequest) (empty, error) {
+		phasePrepare:  byParticipant(handlerOf((*participant).prepareHere)),
+		callExchange:  byParticipant(handlerOf((*participant).exchangeHere)),
+		phaseFreeze:   byParticipant(handlerOf((*participant).freezeHere)),
+		phaseDrain:    byParticipant(handlerOf((*participant).drainHere)),
+		phaseHalt:     byParticipant(handlerOf((*participant).freezeBatchHere)),
+		phaseDump:     byParticipant(handlerOf((*participant).dumpHere)),
+		callHeartbeat: byParticipant(handlerOf((*participant).heartbeatHere)),
+		callResume:    byParticipant(handlerOf((*participant).resumeRetrying)),
+		callRelease:   byParticipant(handlerOf((*participant).releaseHere)),
+		callRequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w checkpointRequest) (empty, error) {
 			_, err := j.c.requestCheckpoint(ctx, j, w)
 			return empty{}, err
 		}),
-		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
+		callMakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
 			return empty{}, j.restore.makeCapsulesForLeader(ctx, b)
 		}),
-		callAsksRequeue: decodeFor((*job).asksThere),
-		callProgramRuns: decodeFor((*job).runsHere),
-		callView:        decodeFor((*job).viewHere),
-		callAwaitDecision: decodeFor(func(j *job, ctx context.Context, _ store.ID, _ empty) (empty, error) {
+		callAsksRequeue: handlerOf((*job).asksThere),
+		callProgramRuns: handlerOf((*job).runsHere),
+		callView:        handlerOf((*job).viewHere),
+		callAwaitDecision: handlerOf(func(j *job, ctx context.Context, _ store.ID, _ empty) (empty, error) {
 			return empty{}, j.ending.awaitDecisionHere(ctx)
 		}),
-		callNodeRestored:     byRestore(decodeFor((*restore).nodeRestored)),
-		callUnrestored:       byRestore(decodeFor((*restore).unrestoredHere)),
-		callReconnectDevices: byRestore(decodeFor((*restore).reconnectHere)),
-		callUnlock:           byRestore(decodeFor((*restore).unlockHere)),
+		callNodeRestored:     byRestore(handlerOf((*restore).nodeRestored)),
+		callUnrestored:       byRestore(handlerOf((*restore).unrestoredHere)),
+		callReconnectDevices: byRestore(handlerOf((*restore).reconnectHere)),
+		callUnlock:           byRestore(handlerOf((*restore).unlockHere)),
 	}
 }
 
 type empty struct{}
 
-// decodeFor makes a handler of a function: the handler decodes the body for the function.
-func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
-	return func(ctx context.Context, who T, id store.ID, b []byte) (any, error) {
-		var in In
-		if len(b) > 0 {
-			if err := json.Unmarshal(b, &in); err != nil {
-				return nil, err
-			}
+// handlerOf makes a handler of a function that takes the arguments of one call.
+func handlerOf[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
+	return func(ctx context.Context, callee T, id store.ID, args any) (any, error) {
+		in, ok := args.(In)
+		if !ok {
+			return nil, errUnknownCall
 		}
-		return do(who, ctx, id, in)
+		return do(callee, ctx, id, in)
 	}
 }
 
 // byParticipant makes a handler for a job of a handler for this node's part in its checkpoints.
 func byParticipant(do handler[*participant]) handler[*job] {
-	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) { return do(ctx, &j.part, id, b) }
+	return func(ctx context.Context, j *job, id store.ID, args any) (any, error) {
+		return do(ctx, &j.part, id, args)
+	}
 }
 
 // byRestore makes a handler for a job of a handler for its restore.
 func byRestore(do handler[*restore]) handler[*job] {
-	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) {
-		return do(ctx, &j.restore, id, b)
+	return func(ctx context.Context, j *job, id store.ID, args any) (any, error) {
+		return do(ctx, &j.restore, id, args)
 	}
 }
 

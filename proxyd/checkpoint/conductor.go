@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -78,8 +79,8 @@ type Deps struct {
 
 // Remote calls the conductors of other nodes.
 type Remote interface {
-	// Phase has a node carry out a call, and returns the encoded reply.
-	Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error)
+	// Call has a node carry out a call, and returns the reply.
+	Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error)
 }
 
 // Conductor leads the checkpoints and restores of the jobs whose batch script runs on

@@ -10,7 +10,7 @@
 //	phases.go         a checkpoint from top to bottom
 //	attempt.go        one attempt at a checkpoint; outcome.go is what follows it
 //	run_state.go      the states of a run, and which may follow which
-//	calls.go          the calls between nodes, and the function of each
+//	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program and one node of it
 //	verdict.go        what a SIGTERM of Slurm means

@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // resuming are the nodes that are told to go on.
 type resuming chan string
 
-// Phase implements Remote.
-func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) ([]byte, error) {
-	if phase == callResume {
+// Call implements Remote.
+func (r resuming) Call(_ context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	if req.GetResume() != nil {
 		r <- node
 	}
-	return []byte("{}"), nil
+	return &rpc.CallReply{}, nil
 }
 
 // TestFrozenTooLate: programs that are frozen after the end of their attempt are thawed again.

@@ -12,17 +12,18 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // hearing is a node that counts what it is asked.
 type hearing struct{ times atomic.Int32 }
 
-// Phase implements Remote.
-func (h *hearing) Phase(_ context.Context, _, _, _, phase string, _ []byte) ([]byte, error) {
-	if phase == callHeartbeat {
+// Call implements Remote.
+func (h *hearing) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	if req.GetHeartbeat() != nil {
 		h.times.Add(1)
 	}
-	return []byte("{}"), nil
+	return &rpc.CallReply{}, nil
 }
 
 // TestHeartbeat: a leader sends heartbeats from its dump to its end, and not for ever.
@@ -71,7 +72,7 @@ func TestHeartbeatHere(t *testing.T) {
 		j.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)
-			if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err != nil || isClosed(m.done) {
+			if err := c.callNode(t.Context(), "n2", 7, 3, callHeartbeat, empty{}, nil); err != nil || isClosed(m.done) {
 				t.Fatalf("membership over: %v, error %v", isClosed(m.done), err)
 			}
 		}
@@ -80,7 +81,7 @@ func TestHeartbeatHere(t *testing.T) {
 		if d := time.Since(heard); d < leaderTimeout || d > leaderTimeout+time.Second {
 			t.Errorf("membership ended after %s of silence", d)
 		}
-		if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err == nil {
+		if err := c.callNode(t.Context(), "n2", 7, 3, callHeartbeat, empty{}, nil); err == nil {
 			t.Error("a heartbeat revived the membership")
 		}
 	})

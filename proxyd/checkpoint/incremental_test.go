@@ -6,7 +6,6 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -121,9 +121,9 @@ func TestCarryStreams(t *testing.T) {
 // dumped are nodes that answer a dump.
 type dumped map[string]dumpReply
 
-// Phase implements Remote.
-func (d dumped) Phase(_ context.Context, node, _, _, _ string, _ []byte) ([]byte, error) {
-	return json.Marshal(d[node])
+// Call implements Remote.
+func (d dumped) Call(_ context.Context, node string, _ *rpc.CallRequest) (*rpc.CallReply, error) {
+	return encodeReply(d[node])
 }
 
 // TestUnusedBase: a base that no node used is not needed.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -83,15 +84,15 @@ func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
 	return c
 }
 
-// Phase implements Remote.
-func (l *lab) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+// Call implements Remote.
+func (l *lab) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	l.mu.Lock()
 	c := l.nodes[node]
 	l.mu.Unlock()
 	if c == nil {
 		return nil, ErrAway
 	}
-	return c.Phase(ctx, job, attempt, phase, body)
+	return c.Call(ctx, req)
 }
 
 func (l *lab) kill(node string) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // TestLeaderComesBack: a node on which Slurm has ended the job waits for the leader's daemon
@@ -28,9 +29,9 @@ func TestLeaderComesBack(t *testing.T) {
 	}()
 	for range 2 { // n1 is away
 		select {
-		case phase := <-asked:
-			if phase != callAwaitDecision {
-				t.Fatalf("unexpected call %q", phase)
+		case call := <-asked:
+			if call != callAwaitDecision {
+				t.Fatalf("unexpected call %q", call)
 			}
 		case <-left:
 			t.Fatal("the node did not wait for the leader's answer")
@@ -53,11 +54,12 @@ type counted struct {
 	asked chan<- string
 }
 
-func (c counted) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+func (c counted) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	name, _, _ := decodeCall(req)
 	select {
-	case c.asked <- phase:
+	case c.asked <- name:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return c.Remote.Phase(ctx, node, job, attempt, phase, body)
+	return c.Remote.Call(ctx, node, req)
 }

@@ -47,8 +47,8 @@ const (
 	phaseCommit  = "commit"
 )
 
-// Names of the other calls between nodes; calls.go lists the function of each. Daemons of
-// different releases exchange these names, and the log has them, so the values never change.
+// Names of the other calls between nodes: calls.go lists the function of each, call_messages.go the
+// message. The log has these names, and tools search it, so the values never change.
 const (
 	// During a checkpoint:
 	callExchange  = "exchange" // in phase cut: orders to and events from a device server
@@ -128,21 +128,21 @@ func withDeadline(ctx context.Context, d time.Duration, a *attempt, do func(*att
 
 // callNodesTogether calls all nodes of the attempt in parallel. The first error cancels the other
 // calls.
-func (a *attempt) callNodesTogether(ctx context.Context, phase string, body any) error {
+func (a *attempt) callNodesTogether(ctx context.Context, call string, args any) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
-		g.Go(func() error { return a.j.c.callNode(ctx, node, a.j.id, a.id.Number, phase, body, nil) })
+		g.Go(func() error { return a.j.c.callNode(ctx, node, a.j.id, a.id.Number, call, args, nil) })
 	}
 	return g.Wait()
 }
 
 // callEveryNode calls all nodes of the attempt in parallel, each regardless of errors of other
 // nodes.
-func (a *attempt) callEveryNode(ctx context.Context, phase string, body any) error {
+func (a *attempt) callEveryNode(ctx context.Context, call string, args any) error {
 	errs := make([]error, len(a.nodes))
 	var all sync.WaitGroup
 	for i, node := range a.nodes {
-		all.Go(func() { errs[i] = a.j.c.callNode(ctx, node, a.j.id, a.id.Number, phase, body, nil) })
+		all.Go(func() { errs[i] = a.j.c.callNode(ctx, node, a.j.id, a.id.Number, call, args, nil) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -5,13 +5,13 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // wholeNodes are nodes of a restored job that have all of their programs. It counts what they
@@ -22,18 +22,21 @@ type wholeNodes struct {
 	at    map[string]map[int]string // where device servers wait, by node
 }
 
-func (r *wholeNodes) Phase(_ context.Context, node, _, _, phase string, body []byte) ([]byte, error) {
+func (r *wholeNodes) Call(_ context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var b reconnectRequest
-	switch {
-	case phase == callUnrestored:
-		return []byte("[]"), nil
-	case phase == callReconnectDevices && json.Unmarshal(body, &b) == nil && b.Peers == nil:
-		return json.Marshal(r.at[node])
+	call, args, err := decodeCall(req)
+	if err != nil {
+		return nil, err
 	}
-	r.asked[phase+" "+node]++
-	return []byte("{}"), nil
+	switch b, _ := args.(reconnectRequest); {
+	case call == callUnrestored:
+		return encodeReply([]string(nil))
+	case call == callReconnectDevices && b.Peers == nil:
+		return encodeReply(r.at[node])
+	}
+	r.asked[call+" "+node]++
+	return &rpc.CallReply{}, nil
 }
 
 // restoredOn is a job on n1 whose capsules with devices are on n2 and n3.

@@ -216,7 +216,7 @@ func (j *job) endsItself(ctx context.Context, r *requester) bool {
 	defer cancel()
 	for {
 		var runs bool
-		if err := j.c.callNode(ctx, r.Node, j.id, 0, callProgramRuns, r, &runs); err != nil {
+		if err := j.c.callNode(ctx, r.Node, j.id, 0, callProgramRuns, *r, &runs); err != nil {
 			return false
 		}
 		if !runs || !runsBatchScript(ctx, lc) {

@@ -44,18 +44,17 @@ func TestCheckComplete(t *testing.T) {
 // TestCapsuleLost: a node that lost its capsules of the run prevents a checkpoint; a node that never had any does not.
 func TestCapsuleLost(t *testing.T) {
 	c := (&Conductor{jobs: jobTable{}}).wire()
-	ask := func(run string) error {
-		_, err := c.Phase(t.Context(), "7", "3", phasePrepare, []byte(`{"run":`+run+`}`))
-		return err
+	ask := func(run int) error {
+		return c.callNode(t.Context(), "", 7, 3, phasePrepare, prepareRequest{Run: run}, nil)
 	}
-	if err := ask("0"); err != nil {
+	if err := ask(0); err != nil {
 		t.Error(err)
 	}
 	c.jobs.rememberEndedRun(7, 0)
-	if err := ask("0"); !errors.Is(err, errCapsuleLost) {
+	if err := ask(0); !errors.Is(err, errCapsuleLost) {
 		t.Errorf("%v, want %v", err, errCapsuleLost)
 	}
-	if err := ask("1"); err != nil {
+	if err := ask(1); err != nil {
 		t.Error(err)
 	}
 }

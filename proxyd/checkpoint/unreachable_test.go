@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -23,12 +24,12 @@ type awayUntil struct {
 	fails error // what it says then
 }
 
-func (r *awayUntil) Phase(context.Context, string, string, string, string, []byte) ([]byte, error) {
+func (r *awayUntil) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallReply, error) {
 	r.asked++
 	if time.Now().Before(r.back) {
 		return nil, fmt.Errorf("%w: connection refused", ErrAway)
 	}
-	return []byte("{}"), r.fails
+	return &rpc.CallReply{}, r.fails
 }
 
 // TestCallNodeRetrying: a node's daemon that is starting again is waited for, by a restore for
@@ -55,7 +56,7 @@ func TestCallNodeRetrying(t *testing.T) {
 				r := &awayUntil{back: began.Add(tt.away), fails: tt.fails}
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = r
-				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, callMakeCapsules, empty{}, nil)
+				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, callMakeCapsules, makeCapsulesRequest{}, nil)
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}

@@ -18,7 +18,7 @@ import (
 // Port is where proxyd listens unless told otherwise.
 const Port = "6830"
 
-// maxMessage bounds a message of a reply: the bodies of phases are the largest. Requests are bounded by the gate.
+// maxMessage bounds a message of a reply: replies to dumps are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
 // The deadlines of calls whose context has none. Streams get none: how long they take depends
@@ -63,10 +63,10 @@ func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{})
 }
 
-// Phase asks for a step of a checkpoint or restore. For daemons. ctx should have the phase's
-// deadline; the other side sees that deadline too.
-func (c *Client) Phase(ctx context.Context, req *PhaseRequest) (*PhaseReply, error) {
-	return callUnary(ctx, c, 0, c.rpc.Phase, req)
+// Call has a node do its part in what another node leads. For daemons. ctx should have the deadline
+// of the caller's step; the other side sees that deadline too.
+func (c *Client) Call(ctx context.Context, req *CallRequest) (*CallReply, error) {
+	return callUnary(ctx, c, 0, c.rpc.Call, req)
 }
 
 // Doctor asks what the node can do and lacks.

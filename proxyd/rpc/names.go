@@ -12,8 +12,6 @@ import (
 var (
 	jobSyntax        = regexp.MustCompile(`^[1-9][0-9]{0,9}(?:_[0-9]{1,9})?(?:\+[0-9]{1,9})?$`)
 	checkpointSyntax = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}/)?([^/]{1,40})/([0-9]{1,10})$`)
-	// keySyntax is of attempts and phases. They may become names of files.
-	keySyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
 )
 
 // Waiting is the phase of a checkpoint that has not begun, because the checkpoint before is still
@@ -42,12 +40,4 @@ func CheckpointJob(s string) (job string, err error) {
 		return "", Errorf(ErrInvalid, "checkpoint %.120q: number out of range", s)
 	}
 	return m[1], nil
-}
-
-// CheckKey returns an error of kind ErrInvalid unless s may name an attempt or a phase.
-func CheckKey(what, s string) error {
-	if !keySyntax.MatchString(s) {
-		return Errorf(ErrInvalid, "%s %.80q: want letters, digits, . _ + -, at most 64, the first a letter or digit", what, s)
-	}
-	return nil
 }

@@ -15,13 +15,14 @@
 package rpc
 
 import (
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
+
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
 )
 
 const (
@@ -30,6 +31,58 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type RequestCheckpointCall_After int32
+
+const (
+	RequestCheckpointCall_RUN_ON     RequestCheckpointCall_After = 0
+	RequestCheckpointCall_REQUEUED   RequestCheckpointCall_After = 1 // Slurm takes the nodes away and runs the job again
+	RequestCheckpointCall_PREEMPTED  RequestCheckpointCall_After = 2 // with grace time: the leader requeues the job
+	RequestCheckpointCall_TIME_LIMIT RequestCheckpointCall_After = 3 // the leader requeues the job after its end
+)
+
+// Enum value maps for RequestCheckpointCall_After.
+var (
+	RequestCheckpointCall_After_name = map[int32]string{
+		0: "RUN_ON",
+		1: "REQUEUED",
+		2: "PREEMPTED",
+		3: "TIME_LIMIT",
+	}
+	RequestCheckpointCall_After_value = map[string]int32{
+		"RUN_ON":     0,
+		"REQUEUED":   1,
+		"PREEMPTED":  2,
+		"TIME_LIMIT": 3,
+	}
+)
+
+func (x RequestCheckpointCall_After) Enum() *RequestCheckpointCall_After {
+	p := new(RequestCheckpointCall_After)
+	*p = x
+	return p
+}
+
+func (x RequestCheckpointCall_After) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RequestCheckpointCall_After) Descriptor() protoreflect.EnumDescriptor {
+	return file_proxyd_proto_enumTypes[0].Descriptor()
+}
+
+func (RequestCheckpointCall_After) Type() protoreflect.EnumType {
+	return &file_proxyd_proto_enumTypes[0]
+}
+
+func (x RequestCheckpointCall_After) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RequestCheckpointCall_After.Descriptor instead.
+func (RequestCheckpointCall_After) EnumDescriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{34, 0}
+}
 
 type Finding_Level int32
 
@@ -67,11 +120,11 @@ func (x Finding_Level) String() string {
 }
 
 func (Finding_Level) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[0].Descriptor()
+	return file_proxyd_proto_enumTypes[1].Descriptor()
 }
 
 func (Finding_Level) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[0]
+	return &file_proxyd_proto_enumTypes[1]
 }
 
 func (x Finding_Level) Number() protoreflect.EnumNumber {
@@ -80,7 +133,7 @@ func (x Finding_Level) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Level.Descriptor instead.
 func (Finding_Level) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{6, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{38, 0}
 }
 
 type PingRequest struct {
@@ -179,30 +232,53 @@ func (x *PingReply) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
-type PhaseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Attempt       string                 `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // one checkpoint or restore of that job; unique
-	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
-	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"` // the conductor's own
+type CallRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // number of the checkpoint; 0: the call concerns none
+	// Types that are valid to be assigned to Call:
+	//
+	//	*CallRequest_Prepare
+	//	*CallRequest_Exchange
+	//	*CallRequest_Freeze
+	//	*CallRequest_Drain
+	//	*CallRequest_Halt
+	//	*CallRequest_Dump
+	//	*CallRequest_Heartbeat
+	//	*CallRequest_Resume
+	//	*CallRequest_Release
+	//	*CallRequest_MakeCapsules
+	//	*CallRequest_NodeRestored
+	//	*CallRequest_Unrestored
+	//	*CallRequest_ReconnectDevices
+	//	*CallRequest_Unlock
+	//	*CallRequest_UploadShare
+	//	*CallRequest_ShareStatus
+	//	*CallRequest_DropShare
+	//	*CallRequest_AsksRequeue
+	//	*CallRequest_ProgramRuns
+	//	*CallRequest_View
+	//	*CallRequest_RequestCheckpoint
+	//	*CallRequest_AwaitDecision
+	Call          isCallRequest_Call `protobuf_oneof:"call"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PhaseRequest) Reset() {
-	*x = PhaseRequest{}
+func (x *CallRequest) Reset() {
+	*x = CallRequest{}
 	mi := &file_proxyd_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PhaseRequest) String() string {
+func (x *CallRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PhaseRequest) ProtoMessage() {}
+func (*CallRequest) ProtoMessage() {}
 
-func (x *PhaseRequest) ProtoReflect() protoreflect.Message {
+func (x *CallRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_proxyd_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -214,60 +290,403 @@ func (x *PhaseRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PhaseRequest.ProtoReflect.Descriptor instead.
-func (*PhaseRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
+func (*CallRequest) Descriptor() ([]byte, []int) {
 	return file_proxyd_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *PhaseRequest) GetJob() string {
+func (x *CallRequest) GetJob() string {
 	if x != nil {
 		return x.Job
 	}
 	return ""
 }
 
-func (x *PhaseRequest) GetAttempt() string {
+func (x *CallRequest) GetAttempt() uint32 {
 	if x != nil {
 		return x.Attempt
 	}
-	return ""
+	return 0
 }
 
-func (x *PhaseRequest) GetPhase() string {
+func (x *CallRequest) GetCall() isCallRequest_Call {
 	if x != nil {
-		return x.Phase
-	}
-	return ""
-}
-
-func (x *PhaseRequest) GetBody() []byte {
-	if x != nil {
-		return x.Body
+		return x.Call
 	}
 	return nil
 }
 
-type PhaseReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
+func (x *CallRequest) GetPrepare() *PrepareCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Prepare); ok {
+			return x.Prepare
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetExchange() *ExchangeCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Exchange); ok {
+			return x.Exchange
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetFreeze() *FreezeCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Freeze); ok {
+			return x.Freeze
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetDrain() *DrainCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetHalt() *HaltCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Halt); ok {
+			return x.Halt
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetDump() *DumpCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Dump); ok {
+			return x.Dump
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetHeartbeat() *HeartbeatCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetResume() *ResumeCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetRelease() *ReleaseCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetMakeCapsules() *MakeCapsulesCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_MakeCapsules); ok {
+			return x.MakeCapsules
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetNodeRestored() *NodeRestoredCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_NodeRestored); ok {
+			return x.NodeRestored
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetUnrestored() *UnrestoredCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Unrestored); ok {
+			return x.Unrestored
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetReconnectDevices() *ReconnectDevicesCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_ReconnectDevices); ok {
+			return x.ReconnectDevices
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetUnlock() *UnlockCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_Unlock); ok {
+			return x.Unlock
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetUploadShare() *UploadShareCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_UploadShare); ok {
+			return x.UploadShare
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetShareStatus() *ShareStatusCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_ShareStatus); ok {
+			return x.ShareStatus
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetDropShare() *DropShareCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_DropShare); ok {
+			return x.DropShare
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetAsksRequeue() *AsksRequeueCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_AsksRequeue); ok {
+			return x.AsksRequeue
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetProgramRuns() *ProgramRunsCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_ProgramRuns); ok {
+			return x.ProgramRuns
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetView() *ViewCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetRequestCheckpoint() *RequestCheckpointCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_RequestCheckpoint); ok {
+			return x.RequestCheckpoint
+		}
+	}
+	return nil
+}
+
+func (x *CallRequest) GetAwaitDecision() *AwaitDecisionCall {
+	if x != nil {
+		if x, ok := x.Call.(*CallRequest_AwaitDecision); ok {
+			return x.AwaitDecision
+		}
+	}
+	return nil
+}
+
+type isCallRequest_Call interface {
+	isCallRequest_Call()
+}
+
+type CallRequest_Prepare struct {
+	// During a checkpoint, from its first phase to its end:
+	Prepare *PrepareCall `protobuf:"bytes,10,opt,name=prepare,proto3,oneof"`
+}
+
+type CallRequest_Exchange struct {
+	Exchange *ExchangeCall `protobuf:"bytes,11,opt,name=exchange,proto3,oneof"`
+}
+
+type CallRequest_Freeze struct {
+	Freeze *FreezeCall `protobuf:"bytes,12,opt,name=freeze,proto3,oneof"`
+}
+
+type CallRequest_Drain struct {
+	Drain *DrainCall `protobuf:"bytes,13,opt,name=drain,proto3,oneof"`
+}
+
+type CallRequest_Halt struct {
+	Halt *HaltCall `protobuf:"bytes,14,opt,name=halt,proto3,oneof"`
+}
+
+type CallRequest_Dump struct {
+	Dump *DumpCall `protobuf:"bytes,15,opt,name=dump,proto3,oneof"`
+}
+
+type CallRequest_Heartbeat struct {
+	Heartbeat *HeartbeatCall `protobuf:"bytes,16,opt,name=heartbeat,proto3,oneof"`
+}
+
+type CallRequest_Resume struct {
+	Resume *ResumeCall `protobuf:"bytes,17,opt,name=resume,proto3,oneof"`
+}
+
+type CallRequest_Release struct {
+	Release *ReleaseCall `protobuf:"bytes,18,opt,name=release,proto3,oneof"`
+}
+
+type CallRequest_MakeCapsules struct {
+	// During a restore:
+	MakeCapsules *MakeCapsulesCall `protobuf:"bytes,20,opt,name=make_capsules,json=makeCapsules,proto3,oneof"`
+}
+
+type CallRequest_NodeRestored struct {
+	NodeRestored *NodeRestoredCall `protobuf:"bytes,21,opt,name=node_restored,json=nodeRestored,proto3,oneof"`
+}
+
+type CallRequest_Unrestored struct {
+	Unrestored *UnrestoredCall `protobuf:"bytes,22,opt,name=unrestored,proto3,oneof"`
+}
+
+type CallRequest_ReconnectDevices struct {
+	ReconnectDevices *ReconnectDevicesCall `protobuf:"bytes,23,opt,name=reconnect_devices,json=reconnectDevices,proto3,oneof"`
+}
+
+type CallRequest_Unlock struct {
+	Unlock *UnlockCall `protobuf:"bytes,24,opt,name=unlock,proto3,oneof"`
+}
+
+type CallRequest_UploadShare struct {
+	// During an upload:
+	UploadShare *UploadShareCall `protobuf:"bytes,30,opt,name=upload_share,json=uploadShare,proto3,oneof"`
+}
+
+type CallRequest_ShareStatus struct {
+	ShareStatus *ShareStatusCall `protobuf:"bytes,31,opt,name=share_status,json=shareStatus,proto3,oneof"`
+}
+
+type CallRequest_DropShare struct {
+	DropShare *DropShareCall `protobuf:"bytes,32,opt,name=drop_share,json=dropShare,proto3,oneof"`
+}
+
+type CallRequest_AsksRequeue struct {
+	// At any time:
+	AsksRequeue *AsksRequeueCall `protobuf:"bytes,40,opt,name=asks_requeue,json=asksRequeue,proto3,oneof"`
+}
+
+type CallRequest_ProgramRuns struct {
+	ProgramRuns *ProgramRunsCall `protobuf:"bytes,41,opt,name=program_runs,json=programRuns,proto3,oneof"`
+}
+
+type CallRequest_View struct {
+	View *ViewCall `protobuf:"bytes,42,opt,name=view,proto3,oneof"`
+}
+
+type CallRequest_RequestCheckpoint struct {
+	RequestCheckpoint *RequestCheckpointCall `protobuf:"bytes,43,opt,name=request_checkpoint,json=requestCheckpoint,proto3,oneof"`
+}
+
+type CallRequest_AwaitDecision struct {
+	AwaitDecision *AwaitDecisionCall `protobuf:"bytes,44,opt,name=await_decision,json=awaitDecision,proto3,oneof"`
+}
+
+func (*CallRequest_Prepare) isCallRequest_Call() {}
+
+func (*CallRequest_Exchange) isCallRequest_Call() {}
+
+func (*CallRequest_Freeze) isCallRequest_Call() {}
+
+func (*CallRequest_Drain) isCallRequest_Call() {}
+
+func (*CallRequest_Halt) isCallRequest_Call() {}
+
+func (*CallRequest_Dump) isCallRequest_Call() {}
+
+func (*CallRequest_Heartbeat) isCallRequest_Call() {}
+
+func (*CallRequest_Resume) isCallRequest_Call() {}
+
+func (*CallRequest_Release) isCallRequest_Call() {}
+
+func (*CallRequest_MakeCapsules) isCallRequest_Call() {}
+
+func (*CallRequest_NodeRestored) isCallRequest_Call() {}
+
+func (*CallRequest_Unrestored) isCallRequest_Call() {}
+
+func (*CallRequest_ReconnectDevices) isCallRequest_Call() {}
+
+func (*CallRequest_Unlock) isCallRequest_Call() {}
+
+func (*CallRequest_UploadShare) isCallRequest_Call() {}
+
+func (*CallRequest_ShareStatus) isCallRequest_Call() {}
+
+func (*CallRequest_DropShare) isCallRequest_Call() {}
+
+func (*CallRequest_AsksRequeue) isCallRequest_Call() {}
+
+func (*CallRequest_ProgramRuns) isCallRequest_Call() {}
+
+func (*CallRequest_View) isCallRequest_Call() {}
+
+func (*CallRequest_RequestCheckpoint) isCallRequest_Call() {}
+
+func (*CallRequest_AwaitDecision) isCallRequest_Call() {}
+
+// CallReply of a call that only has to be carried out is empty.
+type CallReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Reply:
+	//
+	//	*CallReply_Prepare
+	//	*CallReply_Exchange
+	//	*CallReply_Dump
+	//	*CallReply_Unrestored
+	//	*CallReply_ReconnectDevices
+	//	*CallReply_UploadShare
+	//	*CallReply_ShareStatus
+	//	*CallReply_ProgramRuns
+	//	*CallReply_View
+	Reply         isCallReply_Reply `protobuf_oneof:"reply"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PhaseReply) Reset() {
-	*x = PhaseReply{}
+func (x *CallReply) Reset() {
+	*x = CallReply{}
 	mi := &file_proxyd_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PhaseReply) String() string {
+func (x *CallReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PhaseReply) ProtoMessage() {}
+func (*CallReply) ProtoMessage() {}
 
-func (x *PhaseReply) ProtoReflect() protoreflect.Message {
+func (x *CallReply) ProtoReflect() protoreflect.Message {
 	mi := &file_proxyd_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -279,16 +698,1761 @@ func (x *PhaseReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PhaseReply.ProtoReflect.Descriptor instead.
-func (*PhaseReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use CallReply.ProtoReflect.Descriptor instead.
+func (*CallReply) Descriptor() ([]byte, []int) {
 	return file_proxyd_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *PhaseReply) GetBody() []byte {
+func (x *CallReply) GetReply() isCallReply_Reply {
 	if x != nil {
-		return x.Body
+		return x.Reply
 	}
 	return nil
+}
+
+func (x *CallReply) GetPrepare() *PrepareReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_Prepare); ok {
+			return x.Prepare
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetExchange() *ExchangeReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_Exchange); ok {
+			return x.Exchange
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetDump() *DumpReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_Dump); ok {
+			return x.Dump
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetUnrestored() *UnrestoredReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_Unrestored); ok {
+			return x.Unrestored
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetReconnectDevices() *ReconnectDevicesReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_ReconnectDevices); ok {
+			return x.ReconnectDevices
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetUploadShare() *UploadShareReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_UploadShare); ok {
+			return x.UploadShare
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetShareStatus() *ShareStatusReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_ShareStatus); ok {
+			return x.ShareStatus
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetProgramRuns() *ProgramRunsReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_ProgramRuns); ok {
+			return x.ProgramRuns
+		}
+	}
+	return nil
+}
+
+func (x *CallReply) GetView() *ViewReply {
+	if x != nil {
+		if x, ok := x.Reply.(*CallReply_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
+type isCallReply_Reply interface {
+	isCallReply_Reply()
+}
+
+type CallReply_Prepare struct {
+	Prepare *PrepareReply `protobuf:"bytes,10,opt,name=prepare,proto3,oneof"`
+}
+
+type CallReply_Exchange struct {
+	Exchange *ExchangeReply `protobuf:"bytes,11,opt,name=exchange,proto3,oneof"`
+}
+
+type CallReply_Dump struct {
+	Dump *DumpReply `protobuf:"bytes,15,opt,name=dump,proto3,oneof"`
+}
+
+type CallReply_Unrestored struct {
+	Unrestored *UnrestoredReply `protobuf:"bytes,22,opt,name=unrestored,proto3,oneof"`
+}
+
+type CallReply_ReconnectDevices struct {
+	ReconnectDevices *ReconnectDevicesReply `protobuf:"bytes,23,opt,name=reconnect_devices,json=reconnectDevices,proto3,oneof"`
+}
+
+type CallReply_UploadShare struct {
+	UploadShare *UploadShareReply `protobuf:"bytes,30,opt,name=upload_share,json=uploadShare,proto3,oneof"`
+}
+
+type CallReply_ShareStatus struct {
+	ShareStatus *ShareStatusReply `protobuf:"bytes,31,opt,name=share_status,json=shareStatus,proto3,oneof"`
+}
+
+type CallReply_ProgramRuns struct {
+	ProgramRuns *ProgramRunsReply `protobuf:"bytes,41,opt,name=program_runs,json=programRuns,proto3,oneof"`
+}
+
+type CallReply_View struct {
+	View *ViewReply `protobuf:"bytes,42,opt,name=view,proto3,oneof"`
+}
+
+func (*CallReply_Prepare) isCallReply_Reply() {}
+
+func (*CallReply_Exchange) isCallReply_Reply() {}
+
+func (*CallReply_Dump) isCallReply_Reply() {}
+
+func (*CallReply_Unrestored) isCallReply_Reply() {}
+
+func (*CallReply_ReconnectDevices) isCallReply_Reply() {}
+
+func (*CallReply_UploadShare) isCallReply_Reply() {}
+
+func (*CallReply_ShareStatus) isCallReply_Reply() {}
+
+func (*CallReply_ProgramRuns) isCallReply_Reply() {}
+
+func (*CallReply_View) isCallReply_Reply() {}
+
+// PrepareCall makes a node a member of an attempt: what does it have of the job?
+type PrepareCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Release       bool                   `protobuf:"varint,1,opt,name=release,proto3" json:"release,omitempty"` // the job is to leave its nodes
+	Run           int32                  `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`         // Slurm's restart count
+	Stage         bool                   `protobuf:"varint,3,opt,name=stage,proto3" json:"stage,omitempty"`     // reserve room in the node's stage
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareCall) Reset() {
+	*x = PrepareCall{}
+	mi := &file_proxyd_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareCall) ProtoMessage() {}
+
+func (x *PrepareCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareCall.ProtoReflect.Descriptor instead.
+func (*PrepareCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PrepareCall) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *PrepareCall) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *PrepareCall) GetStage() bool {
+	if x != nil {
+		return x.Stage
+	}
+	return false
+}
+
+type PrepareReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capsules      int32                  `protobuf:"varint,1,opt,name=capsules,proto3" json:"capsules,omitempty"`
+	Programs      int32                  `protobuf:"varint,2,opt,name=programs,proto3" json:"programs,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                                                       // estimated size of the dump, an upper bound
+	Obstacles     []*Obstacle            `protobuf:"bytes,4,rep,name=obstacles,proto3" json:"obstacles,omitempty"`                                                                                                // node and since are not set
+	Unrestored    []string               `protobuf:"bytes,5,rep,name=unrestored,proto3" json:"unrestored,omitempty"`                                                                                              // programs that are not restored yet
+	Steps         []string               `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`                                                                                                        // keys of the steps whose sruns run in the node's capsules
+	TaskCounts    map[string]int32       `protobuf:"bytes,7,rep,name=task_counts,json=taskCounts,proto3" json:"task_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // tasks of each step, on all nodes
+	TasksHere     map[string]int32       `protobuf:"bytes,8,rep,name=tasks_here,json=tasksHere,proto3" json:"tasks_here,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`    // tasks of each step that ran on this node
+	Devices       []int32                `protobuf:"varint,9,rep,packed,name=devices,proto3" json:"devices,omitempty"`                                                                                            // capsules that have a device server
+	Staged        bool                   `protobuf:"varint,10,opt,name=staged,proto3" json:"staged,omitempty"`                                                                                                    // room is reserved in the stage
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareReply) Reset() {
+	*x = PrepareReply{}
+	mi := &file_proxyd_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareReply) ProtoMessage() {}
+
+func (x *PrepareReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareReply.ProtoReflect.Descriptor instead.
+func (*PrepareReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PrepareReply) GetCapsules() int32 {
+	if x != nil {
+		return x.Capsules
+	}
+	return 0
+}
+
+func (x *PrepareReply) GetPrograms() int32 {
+	if x != nil {
+		return x.Programs
+	}
+	return 0
+}
+
+func (x *PrepareReply) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PrepareReply) GetObstacles() []*Obstacle {
+	if x != nil {
+		return x.Obstacles
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetUnrestored() []string {
+	if x != nil {
+		return x.Unrestored
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetTaskCounts() map[string]int32 {
+	if x != nil {
+		return x.TaskCounts
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetTasksHere() map[string]int32 {
+	if x != nil {
+		return x.TasksHere
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetDevices() []int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *PrepareReply) GetStaged() bool {
+	if x != nil {
+		return x.Staged
+	}
+	return false
+}
+
+// ExchangeCall carries orders to a device server, while a cut is looked for.
+type ExchangeCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capsule       int32                  `protobuf:"varint,1,opt,name=capsule,proto3" json:"capsule,omitempty"`
+	Orders        []byte                 `protobuf:"bytes,2,opt,name=orders,proto3" json:"orders,omitempty"` // JSON of package device/cut
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeCall) Reset() {
+	*x = ExchangeCall{}
+	mi := &file_proxyd_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeCall) ProtoMessage() {}
+
+func (x *ExchangeCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeCall.ProtoReflect.Descriptor instead.
+func (*ExchangeCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ExchangeCall) GetCapsule() int32 {
+	if x != nil {
+		return x.Capsule
+	}
+	return 0
+}
+
+func (x *ExchangeCall) GetOrders() []byte {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+type ExchangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []byte                 `protobuf:"bytes,1,opt,name=events,proto3" json:"events,omitempty"` // JSON of package device/cut
+	Forgotten     bool                   `protobuf:"varint,2,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
+	Busy          bool                   `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeReply) Reset() {
+	*x = ExchangeReply{}
+	mi := &file_proxyd_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeReply) ProtoMessage() {}
+
+func (x *ExchangeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeReply.ProtoReflect.Descriptor instead.
+func (*ExchangeReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExchangeReply) GetEvents() []byte {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ExchangeReply) GetForgotten() bool {
+	if x != nil {
+		return x.Forgotten
+	}
+	return false
+}
+
+func (x *ExchangeReply) GetBusy() bool {
+	if x != nil {
+		return x.Busy
+	}
+	return false
+}
+
+func (x *ExchangeReply) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// FreezeCall freezes the tasks of steps.
+type FreezeCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeCall) Reset() {
+	*x = FreezeCall{}
+	mi := &file_proxyd_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeCall) ProtoMessage() {}
+
+func (x *FreezeCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeCall.ProtoReflect.Descriptor instead.
+func (*FreezeCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{8}
+}
+
+// DrainCall waits until output on its way has arrived.
+type DrainCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sruns         bool                   `protobuf:"varint,1,opt,name=sruns,proto3" json:"sruns,omitempty"` // in the sruns; else in the pipes to slurmstepd
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCall) Reset() {
+	*x = DrainCall{}
+	mi := &file_proxyd_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCall) ProtoMessage() {}
+
+func (x *DrainCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCall.ProtoReflect.Descriptor instead.
+func (*DrainCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DrainCall) GetSruns() bool {
+	if x != nil {
+		return x.Sruns
+	}
+	return false
+}
+
+// HaltCall freezes the batch script, and locks the network.
+type HaltCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HaltCall) Reset() {
+	*x = HaltCall{}
+	mi := &file_proxyd_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HaltCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HaltCall) ProtoMessage() {}
+
+func (x *HaltCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HaltCall.ProtoReflect.Descriptor instead.
+func (*HaltCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{10}
+}
+
+// DumpCall has a node write its share.
+type DumpCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ticket        string                 `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"` // of the leader's upload into the store; empty: into the node's stage
+	Steps         []string               `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`   // keys of the steps whose sruns run, on any node
+	Cut           uint64                 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`      // number of the cut at which the devices stopped
+	Base          uint32                 `protobuf:"varint,4,opt,name=base,proto3" json:"base,omitempty"`    // number of the checkpoint whose streams may be taken over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpCall) Reset() {
+	*x = DumpCall{}
+	mi := &file_proxyd_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpCall) ProtoMessage() {}
+
+func (x *DumpCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpCall.ProtoReflect.Descriptor instead.
+func (*DumpCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DumpCall) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *DumpCall) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *DumpCall) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *DumpCall) GetBase() uint32 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+type DumpReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`         // of the store's manifest, as in docs/formats.md; none: the leader, or a share in a stage
+	Capsules      []byte                 `protobuf:"bytes,2,opt,name=capsules,proto3" json:"capsules,omitempty"` // of the manifest's description of the job, as in docs/formats.md
+	StageFull     bool                   `protobuf:"varint,3,opt,name=stage_full,json=stageFull,proto3" json:"stage_full,omitempty"`
+	BaseUnusable  bool                   `protobuf:"varint,4,opt,name=base_unusable,json=baseUnusable,proto3" json:"base_unusable,omitempty"` // the base could not be read
+	BaseUnused    bool                   `protobuf:"varint,5,opt,name=base_unused,json=baseUnused,proto3" json:"base_unused,omitempty"`       // no stream of the base was taken over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpReply) Reset() {
+	*x = DumpReply{}
+	mi := &file_proxyd_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpReply) ProtoMessage() {}
+
+func (x *DumpReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpReply.ProtoReflect.Descriptor instead.
+func (*DumpReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DumpReply) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *DumpReply) GetCapsules() []byte {
+	if x != nil {
+		return x.Capsules
+	}
+	return nil
+}
+
+func (x *DumpReply) GetStageFull() bool {
+	if x != nil {
+		return x.StageFull
+	}
+	return false
+}
+
+func (x *DumpReply) GetBaseUnusable() bool {
+	if x != nil {
+		return x.BaseUnusable
+	}
+	return false
+}
+
+func (x *DumpReply) GetBaseUnused() bool {
+	if x != nil {
+		return x.BaseUnused
+	}
+	return false
+}
+
+// HeartbeatCall says that the leader is alive.
+type HeartbeatCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeartbeatCall) Reset() {
+	*x = HeartbeatCall{}
+	mi := &file_proxyd_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeartbeatCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeartbeatCall) ProtoMessage() {}
+
+func (x *HeartbeatCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeartbeatCall.ProtoReflect.Descriptor instead.
+func (*HeartbeatCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{13}
+}
+
+// ResumeCall lets the job run on; it also undoes an attempt.
+type ResumeCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCall) Reset() {
+	*x = ResumeCall{}
+	mi := &file_proxyd_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCall) ProtoMessage() {}
+
+func (x *ResumeCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCall.ProtoReflect.Descriptor instead.
+func (*ResumeCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{14}
+}
+
+// ReleaseCall ends the job's processes: the nodes are free.
+type ReleaseCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCall) Reset() {
+	*x = ReleaseCall{}
+	mi := &file_proxyd_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCall) ProtoMessage() {}
+
+func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
+func (*ReleaseCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{15}
+}
+
+// MakeCapsulesCall makes the capsules of a node from a checkpoint.
+type MakeCapsulesCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the checkpoint
+	Run           int32                  `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`       // Slurm's restart count
+	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`    // of this run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeCapsulesCall) Reset() {
+	*x = MakeCapsulesCall{}
+	mi := &file_proxyd_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeCapsulesCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeCapsulesCall) ProtoMessage() {}
+
+func (x *MakeCapsulesCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeCapsulesCall.ProtoReflect.Descriptor instead.
+func (*MakeCapsulesCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *MakeCapsulesCall) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *MakeCapsulesCall) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *MakeCapsulesCall) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// NodeRestoredCall tells the leader that all programs of a node are restored.
+type NodeRestoredCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRestoredCall) Reset() {
+	*x = NodeRestoredCall{}
+	mi := &file_proxyd_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRestoredCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRestoredCall) ProtoMessage() {}
+
+func (x *NodeRestoredCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRestoredCall.ProtoReflect.Descriptor instead.
+func (*NodeRestoredCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{17}
+}
+
+// UnrestoredCall asks for the programs of a node that are not restored yet.
+type UnrestoredCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnrestoredCall) Reset() {
+	*x = UnrestoredCall{}
+	mi := &file_proxyd_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnrestoredCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnrestoredCall) ProtoMessage() {}
+
+func (x *UnrestoredCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnrestoredCall.ProtoReflect.Descriptor instead.
+func (*UnrestoredCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{18}
+}
+
+type UnrestoredReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Programs      []string               `protobuf:"bytes,1,rep,name=programs,proto3" json:"programs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnrestoredReply) Reset() {
+	*x = UnrestoredReply{}
+	mi := &file_proxyd_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnrestoredReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnrestoredReply) ProtoMessage() {}
+
+func (x *UnrestoredReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnrestoredReply.ProtoReflect.Descriptor instead.
+func (*UnrestoredReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UnrestoredReply) GetPrograms() []string {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+// ReconnectDevicesCall connects the device servers of a restored job with each other.
+type ReconnectDevicesCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connect       bool                   `protobuf:"varint,1,opt,name=connect,proto3" json:"connect,omitempty"`                                                                       // to peers; else return the addresses of this node
+	Peers         map[int32]string       `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // address of each device server, by capsule
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconnectDevicesCall) Reset() {
+	*x = ReconnectDevicesCall{}
+	mi := &file_proxyd_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconnectDevicesCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconnectDevicesCall) ProtoMessage() {}
+
+func (x *ReconnectDevicesCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconnectDevicesCall.ProtoReflect.Descriptor instead.
+func (*ReconnectDevicesCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReconnectDevicesCall) GetConnect() bool {
+	if x != nil {
+		return x.Connect
+	}
+	return false
+}
+
+func (x *ReconnectDevicesCall) GetPeers() map[int32]string {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+type ReconnectDevicesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     map[int32]string       `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by capsule; "": the server works already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconnectDevicesReply) Reset() {
+	*x = ReconnectDevicesReply{}
+	mi := &file_proxyd_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconnectDevicesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconnectDevicesReply) ProtoMessage() {}
+
+func (x *ReconnectDevicesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconnectDevicesReply.ProtoReflect.Descriptor instead.
+func (*ReconnectDevicesReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReconnectDevicesReply) GetAddresses() map[int32]string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// UnlockCall unlocks the network: all programs are restored.
+type UnlockCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockCall) Reset() {
+	*x = UnlockCall{}
+	mi := &file_proxyd_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockCall) ProtoMessage() {}
+
+func (x *UnlockCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockCall.ProtoReflect.Descriptor instead.
+func (*UnlockCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
+}
+
+// UploadShareCall has a node copy its share into the store.
+type UploadShareCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ticket        string                 `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"` // of the upload
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadShareCall) Reset() {
+	*x = UploadShareCall{}
+	mi := &file_proxyd_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadShareCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadShareCall) ProtoMessage() {}
+
+func (x *UploadShareCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadShareCall.ProtoReflect.Descriptor instead.
+func (*UploadShareCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UploadShareCall) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+type UploadShareReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // of the store's manifest, as in docs/formats.md
+	Lost          string                 `protobuf:"bytes,2,opt,name=lost,proto3" json:"lost,omitempty"` // why the node can never provide its share
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadShareReply) Reset() {
+	*x = UploadShareReply{}
+	mi := &file_proxyd_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadShareReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadShareReply) ProtoMessage() {}
+
+func (x *UploadShareReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadShareReply.ProtoReflect.Descriptor instead.
+func (*UploadShareReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UploadShareReply) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *UploadShareReply) GetLost() string {
+	if x != nil {
+		return x.Lost
+	}
+	return ""
+}
+
+// ShareStatusCall asks how much of a node's share is in the store.
+type ShareStatusCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareStatusCall) Reset() {
+	*x = ShareStatusCall{}
+	mi := &file_proxyd_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareStatusCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareStatusCall) ProtoMessage() {}
+
+func (x *ShareStatusCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareStatusCall.ProtoReflect.Descriptor instead.
+func (*ShareStatusCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
+}
+
+type ShareStatusReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Has           bool                   `protobuf:"varint,1,opt,name=has,proto3" json:"has,omitempty"`
+	Done          int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`                           // bytes
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`                         // bytes
+	LastError     string                 `protobuf:"bytes,4,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"` // on the leader: of the last try
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareStatusReply) Reset() {
+	*x = ShareStatusReply{}
+	mi := &file_proxyd_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareStatusReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareStatusReply) ProtoMessage() {}
+
+func (x *ShareStatusReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareStatusReply.ProtoReflect.Descriptor instead.
+func (*ShareStatusReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ShareStatusReply) GetHas() bool {
+	if x != nil {
+		return x.Has
+	}
+	return false
+}
+
+func (x *ShareStatusReply) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ShareStatusReply) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ShareStatusReply) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+// DropShareCall deletes a node's share: the upload is over.
+type DropShareCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropShareCall) Reset() {
+	*x = DropShareCall{}
+	mi := &file_proxyd_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropShareCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropShareCall) ProtoMessage() {}
+
+func (x *DropShareCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropShareCall.ProtoReflect.Descriptor instead.
+func (*DropShareCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
+}
+
+// AsksRequeueCall tells the leader that a program asks Slurm for a requeue.
+type AsksRequeueCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requester     *Requester             `protobuf:"bytes,1,opt,name=requester,proto3" json:"requester,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AsksRequeueCall) Reset() {
+	*x = AsksRequeueCall{}
+	mi := &file_proxyd_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AsksRequeueCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AsksRequeueCall) ProtoMessage() {}
+
+func (x *AsksRequeueCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AsksRequeueCall.ProtoReflect.Descriptor instead.
+func (*AsksRequeueCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AsksRequeueCall) GetRequester() *Requester {
+	if x != nil {
+		return x.Requester
+	}
+	return nil
+}
+
+// ProgramRunsCall asks whether that program still runs.
+type ProgramRunsCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requester     *Requester             `protobuf:"bytes,1,opt,name=requester,proto3" json:"requester,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramRunsCall) Reset() {
+	*x = ProgramRunsCall{}
+	mi := &file_proxyd_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramRunsCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramRunsCall) ProtoMessage() {}
+
+func (x *ProgramRunsCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramRunsCall.ProtoReflect.Descriptor instead.
+func (*ProgramRunsCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ProgramRunsCall) GetRequester() *Requester {
+	if x != nil {
+		return x.Requester
+	}
+	return nil
+}
+
+type ProgramRunsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          bool                   `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramRunsReply) Reset() {
+	*x = ProgramRunsReply{}
+	mi := &file_proxyd_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramRunsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramRunsReply) ProtoMessage() {}
+
+func (x *ProgramRunsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramRunsReply.ProtoReflect.Descriptor instead.
+func (*ProgramRunsReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ProgramRunsReply) GetRuns() bool {
+	if x != nil {
+		return x.Runs
+	}
+	return false
+}
+
+type Requester struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Capsule       int32                  `protobuf:"varint,2,opt,name=capsule,proto3" json:"capsule,omitempty"`
+	Program       string                 `protobuf:"bytes,3,opt,name=program,proto3" json:"program,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requester) Reset() {
+	*x = Requester{}
+	mi := &file_proxyd_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requester) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requester) ProtoMessage() {}
+
+func (x *Requester) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requester.ProtoReflect.Descriptor instead.
+func (*Requester) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Requester) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Requester) GetCapsule() int32 {
+	if x != nil {
+		return x.Capsule
+	}
+	return 0
+}
+
+func (x *Requester) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Requester) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// ViewCall asks what runs in a node's capsules.
+type ViewCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewCall) Reset() {
+	*x = ViewCall{}
+	mi := &file_proxyd_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewCall) ProtoMessage() {}
+
+func (x *ViewCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewCall.ProtoReflect.Descriptor instead.
+func (*ViewCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{32}
+}
+
+type ViewReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capsules      []byte                 `protobuf:"bytes,1,opt,name=capsules,proto3" json:"capsules,omitempty"` // JSON of package checkpoint
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewReply) Reset() {
+	*x = ViewReply{}
+	mi := &file_proxyd_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewReply) ProtoMessage() {}
+
+func (x *ViewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
+func (*ViewReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ViewReply) GetCapsules() []byte {
+	if x != nil {
+		return x.Capsules
+	}
+	return nil
+}
+
+// RequestCheckpointCall asks the leader for a checkpoint.
+type RequestCheckpointCall struct {
+	state          protoimpl.MessageState      `protogen:"open.v1"`
+	After          RequestCheckpointCall_After `protobuf:"varint,1,opt,name=after,proto3,enum=singularity.proxyd.v1.RequestCheckpointCall_After" json:"after,omitempty"`
+	Reason         string                      `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	HoldAfterwards bool                        `protobuf:"varint,3,opt,name=hold_afterwards,json=holdAfterwards,proto3" json:"hold_afterwards,omitempty"` // the job stays frozen for its requeue
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RequestCheckpointCall) Reset() {
+	*x = RequestCheckpointCall{}
+	mi := &file_proxyd_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestCheckpointCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestCheckpointCall) ProtoMessage() {}
+
+func (x *RequestCheckpointCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestCheckpointCall.ProtoReflect.Descriptor instead.
+func (*RequestCheckpointCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RequestCheckpointCall) GetAfter() RequestCheckpointCall_After {
+	if x != nil {
+		return x.After
+	}
+	return RequestCheckpointCall_RUN_ON
+}
+
+func (x *RequestCheckpointCall) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RequestCheckpointCall) GetHoldAfterwards() bool {
+	if x != nil {
+		return x.HoldAfterwards
+	}
+	return false
+}
+
+// AwaitDecisionCall waits until the leader has decided whether the capsules of a job that Slurm has ended are needed.
+type AwaitDecisionCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitDecisionCall) Reset() {
+	*x = AwaitDecisionCall{}
+	mi := &file_proxyd_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitDecisionCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitDecisionCall) ProtoMessage() {}
+
+func (x *AwaitDecisionCall) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitDecisionCall.ProtoReflect.Descriptor instead.
+func (*AwaitDecisionCall) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{35}
 }
 
 type DoctorRequest struct {
@@ -299,7 +2463,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_proxyd_proto_msgTypes[4]
+	mi := &file_proxyd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +2475,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[4]
+	mi := &file_proxyd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +2488,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{4}
+	return file_proxyd_proto_rawDescGZIP(), []int{36}
 }
 
 type DoctorReply struct {
@@ -338,7 +2502,7 @@ type DoctorReply struct {
 
 func (x *DoctorReply) Reset() {
 	*x = DoctorReply{}
-	mi := &file_proxyd_proto_msgTypes[5]
+	mi := &file_proxyd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -350,7 +2514,7 @@ func (x *DoctorReply) String() string {
 func (*DoctorReply) ProtoMessage() {}
 
 func (x *DoctorReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[5]
+	mi := &file_proxyd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -363,7 +2527,7 @@ func (x *DoctorReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorReply.ProtoReflect.Descriptor instead.
 func (*DoctorReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{5}
+	return file_proxyd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DoctorReply) GetNode() string {
@@ -401,7 +2565,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_proxyd_proto_msgTypes[6]
+	mi := &file_proxyd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +2577,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[6]
+	mi := &file_proxyd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +2590,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{6}
+	return file_proxyd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Finding) GetName() string {
@@ -480,7 +2644,7 @@ type ShowRequest struct {
 
 func (x *ShowRequest) Reset() {
 	*x = ShowRequest{}
-	mi := &file_proxyd_proto_msgTypes[7]
+	mi := &file_proxyd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +2656,7 @@ func (x *ShowRequest) String() string {
 func (*ShowRequest) ProtoMessage() {}
 
 func (x *ShowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[7]
+	mi := &file_proxyd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +2669,7 @@ func (x *ShowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowRequest.ProtoReflect.Descriptor instead.
 func (*ShowRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{7}
+	return file_proxyd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ShowRequest) GetJob() string {
@@ -537,7 +2701,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +2713,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +2726,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{8}
+	return file_proxyd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Job) GetId() string {
@@ -677,7 +2841,7 @@ type Capsule struct {
 
 func (x *Capsule) Reset() {
 	*x = Capsule{}
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +2853,7 @@ func (x *Capsule) String() string {
 func (*Capsule) ProtoMessage() {}
 
 func (x *Capsule) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +2866,7 @@ func (x *Capsule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capsule.ProtoReflect.Descriptor instead.
 func (*Capsule) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{9}
+	return file_proxyd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Capsule) GetIndex() uint32 {
@@ -763,7 +2927,7 @@ type Devices struct {
 
 func (x *Devices) Reset() {
 	*x = Devices{}
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +2939,7 @@ func (x *Devices) String() string {
 func (*Devices) ProtoMessage() {}
 
 func (x *Devices) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +2952,7 @@ func (x *Devices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Devices.ProtoReflect.Descriptor instead.
 func (*Devices) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{10}
+	return file_proxyd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Devices) GetDevices() []*Device {
@@ -859,7 +3023,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +3035,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +3048,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11}
+	return file_proxyd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Sharing) GetDevices() uint32 {
@@ -968,7 +3132,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +3144,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +3157,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{12}
+	return file_proxyd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Device) GetName() string {
@@ -1028,7 +3192,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +3204,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +3217,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{13}
+	return file_proxyd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -1093,7 +3257,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +3269,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +3282,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{14}
+	return file_proxyd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Program) GetName() string {
@@ -1198,7 +3362,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +3374,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +3387,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{15}
+	return file_proxyd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -1327,7 +3491,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +3503,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +3516,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{16}
+	return file_proxyd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -1385,7 +3549,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +3561,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +3574,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{17}
+	return file_proxyd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -1474,7 +3638,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +3650,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +3663,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{18}
+	return file_proxyd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1544,7 +3708,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +3720,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +3733,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -1602,7 +3766,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +3778,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +3791,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -1645,7 +3809,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +3821,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +3834,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{53}
 }
 
 // Progress of long work. The last message of a stream that ends well has one of result.
@@ -1693,7 +3857,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +3869,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +3882,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Progress) GetPhase() string {
@@ -1821,7 +3985,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +3997,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +4010,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -1865,7 +4029,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +4041,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +4054,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -1909,7 +4073,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +4085,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +4098,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -1956,7 +4120,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +4132,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +4145,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -2023,7 +4187,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +4199,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +4212,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -2094,7 +4258,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +4270,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +4283,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -2202,7 +4366,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +4378,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +4391,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{29}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -2253,7 +4417,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +4429,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +4442,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{30}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -2297,7 +4461,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +4473,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +4486,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{31}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -2341,7 +4505,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +4517,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +4530,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{32}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -2391,7 +4555,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +4567,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +4580,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{33}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -2468,7 +4632,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +4644,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +4657,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{34}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Problem) GetKind() string {
@@ -2540,15 +4704,170 @@ const file_proxyd_proto_rawDesc = "" +
 	"\tPingReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x124\n" +
-	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"d\n" +
-	"\fPhaseRequest\x12\x10\n" +
+	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\xd2\f\n" +
+	"\vCallRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\tR\aattempt\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\fR\x04body\" \n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12>\n" +
+	"\aprepare\x18\n" +
+	" \x01(\v2\".singularity.proxyd.v1.PrepareCallH\x00R\aprepare\x12A\n" +
+	"\bexchange\x18\v \x01(\v2#.singularity.proxyd.v1.ExchangeCallH\x00R\bexchange\x12;\n" +
+	"\x06freeze\x18\f \x01(\v2!.singularity.proxyd.v1.FreezeCallH\x00R\x06freeze\x128\n" +
+	"\x05drain\x18\r \x01(\v2 .singularity.proxyd.v1.DrainCallH\x00R\x05drain\x125\n" +
+	"\x04halt\x18\x0e \x01(\v2\x1f.singularity.proxyd.v1.HaltCallH\x00R\x04halt\x125\n" +
+	"\x04dump\x18\x0f \x01(\v2\x1f.singularity.proxyd.v1.DumpCallH\x00R\x04dump\x12D\n" +
+	"\theartbeat\x18\x10 \x01(\v2$.singularity.proxyd.v1.HeartbeatCallH\x00R\theartbeat\x12;\n" +
+	"\x06resume\x18\x11 \x01(\v2!.singularity.proxyd.v1.ResumeCallH\x00R\x06resume\x12>\n" +
+	"\arelease\x18\x12 \x01(\v2\".singularity.proxyd.v1.ReleaseCallH\x00R\arelease\x12N\n" +
+	"\rmake_capsules\x18\x14 \x01(\v2'.singularity.proxyd.v1.MakeCapsulesCallH\x00R\fmakeCapsules\x12N\n" +
+	"\rnode_restored\x18\x15 \x01(\v2'.singularity.proxyd.v1.NodeRestoredCallH\x00R\fnodeRestored\x12G\n" +
 	"\n" +
-	"PhaseReply\x12\x12\n" +
-	"\x04body\x18\x01 \x01(\fR\x04body\"\x0f\n" +
+	"unrestored\x18\x16 \x01(\v2%.singularity.proxyd.v1.UnrestoredCallH\x00R\n" +
+	"unrestored\x12Z\n" +
+	"\x11reconnect_devices\x18\x17 \x01(\v2+.singularity.proxyd.v1.ReconnectDevicesCallH\x00R\x10reconnectDevices\x12;\n" +
+	"\x06unlock\x18\x18 \x01(\v2!.singularity.proxyd.v1.UnlockCallH\x00R\x06unlock\x12K\n" +
+	"\fupload_share\x18\x1e \x01(\v2&.singularity.proxyd.v1.UploadShareCallH\x00R\vuploadShare\x12K\n" +
+	"\fshare_status\x18\x1f \x01(\v2&.singularity.proxyd.v1.ShareStatusCallH\x00R\vshareStatus\x12E\n" +
+	"\n" +
+	"drop_share\x18  \x01(\v2$.singularity.proxyd.v1.DropShareCallH\x00R\tdropShare\x12K\n" +
+	"\fasks_requeue\x18( \x01(\v2&.singularity.proxyd.v1.AsksRequeueCallH\x00R\vasksRequeue\x12K\n" +
+	"\fprogram_runs\x18) \x01(\v2&.singularity.proxyd.v1.ProgramRunsCallH\x00R\vprogramRuns\x125\n" +
+	"\x04view\x18* \x01(\v2\x1f.singularity.proxyd.v1.ViewCallH\x00R\x04view\x12]\n" +
+	"\x12request_checkpoint\x18+ \x01(\v2,.singularity.proxyd.v1.RequestCheckpointCallH\x00R\x11requestCheckpoint\x12Q\n" +
+	"\x0eawait_decision\x18, \x01(\v2(.singularity.proxyd.v1.AwaitDecisionCallH\x00R\rawaitDecisionB\x06\n" +
+	"\x04call\"\x9a\x05\n" +
+	"\tCallReply\x12?\n" +
+	"\aprepare\x18\n" +
+	" \x01(\v2#.singularity.proxyd.v1.PrepareReplyH\x00R\aprepare\x12B\n" +
+	"\bexchange\x18\v \x01(\v2$.singularity.proxyd.v1.ExchangeReplyH\x00R\bexchange\x126\n" +
+	"\x04dump\x18\x0f \x01(\v2 .singularity.proxyd.v1.DumpReplyH\x00R\x04dump\x12H\n" +
+	"\n" +
+	"unrestored\x18\x16 \x01(\v2&.singularity.proxyd.v1.UnrestoredReplyH\x00R\n" +
+	"unrestored\x12[\n" +
+	"\x11reconnect_devices\x18\x17 \x01(\v2,.singularity.proxyd.v1.ReconnectDevicesReplyH\x00R\x10reconnectDevices\x12L\n" +
+	"\fupload_share\x18\x1e \x01(\v2'.singularity.proxyd.v1.UploadShareReplyH\x00R\vuploadShare\x12L\n" +
+	"\fshare_status\x18\x1f \x01(\v2'.singularity.proxyd.v1.ShareStatusReplyH\x00R\vshareStatus\x12L\n" +
+	"\fprogram_runs\x18) \x01(\v2'.singularity.proxyd.v1.ProgramRunsReplyH\x00R\vprogramRuns\x126\n" +
+	"\x04view\x18* \x01(\v2 .singularity.proxyd.v1.ViewReplyH\x00R\x04viewB\a\n" +
+	"\x05reply\"O\n" +
+	"\vPrepareCall\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\bR\arelease\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\bR\x05stage\"\xa9\x04\n" +
+	"\fPrepareReply\x12\x1a\n" +
+	"\bcapsules\x18\x01 \x01(\x05R\bcapsules\x12\x1a\n" +
+	"\bprograms\x18\x02 \x01(\x05R\bprograms\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12=\n" +
+	"\tobstacles\x18\x04 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles\x12\x1e\n" +
+	"\n" +
+	"unrestored\x18\x05 \x03(\tR\n" +
+	"unrestored\x12\x14\n" +
+	"\x05steps\x18\x06 \x03(\tR\x05steps\x12T\n" +
+	"\vtask_counts\x18\a \x03(\v23.singularity.proxyd.v1.PrepareReply.TaskCountsEntryR\n" +
+	"taskCounts\x12Q\n" +
+	"\n" +
+	"tasks_here\x18\b \x03(\v22.singularity.proxyd.v1.PrepareReply.TasksHereEntryR\ttasksHere\x12\x18\n" +
+	"\adevices\x18\t \x03(\x05R\adevices\x12\x16\n" +
+	"\x06staged\x18\n" +
+	" \x01(\bR\x06staged\x1a=\n" +
+	"\x0fTaskCountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a<\n" +
+	"\x0eTasksHereEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"@\n" +
+	"\fExchangeCall\x12\x18\n" +
+	"\acapsule\x18\x01 \x01(\x05R\acapsule\x12\x16\n" +
+	"\x06orders\x18\x02 \x01(\fR\x06orders\"o\n" +
+	"\rExchangeReply\x12\x16\n" +
+	"\x06events\x18\x01 \x01(\fR\x06events\x12\x1c\n" +
+	"\tforgotten\x18\x02 \x01(\bR\tforgotten\x12\x12\n" +
+	"\x04busy\x18\x03 \x01(\bR\x04busy\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\f\n" +
+	"\n" +
+	"FreezeCall\"!\n" +
+	"\tDrainCall\x12\x14\n" +
+	"\x05sruns\x18\x01 \x01(\bR\x05sruns\"\n" +
+	"\n" +
+	"\bHaltCall\"^\n" +
+	"\bDumpCall\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x14\n" +
+	"\x05steps\x18\x02 \x03(\tR\x05steps\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\x04R\x03cut\x12\x12\n" +
+	"\x04base\x18\x04 \x01(\rR\x04base\"\xa0\x01\n" +
+	"\tDumpReply\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\x12\x1a\n" +
+	"\bcapsules\x18\x02 \x01(\fR\bcapsules\x12\x1d\n" +
+	"\n" +
+	"stage_full\x18\x03 \x01(\bR\tstageFull\x12#\n" +
+	"\rbase_unusable\x18\x04 \x01(\bR\fbaseUnusable\x12\x1f\n" +
+	"\vbase_unused\x18\x05 \x01(\bR\n" +
+	"baseUnused\"\x0f\n" +
+	"\rHeartbeatCall\"\f\n" +
+	"\n" +
+	"ResumeCall\"\r\n" +
+	"\vReleaseCall\"R\n" +
+	"\x10MakeCapsulesCall\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\tR\x05nodes\"\x12\n" +
+	"\x10NodeRestoredCall\"\x10\n" +
+	"\x0eUnrestoredCall\"-\n" +
+	"\x0fUnrestoredReply\x12\x1a\n" +
+	"\bprograms\x18\x01 \x03(\tR\bprograms\"\xb8\x01\n" +
+	"\x14ReconnectDevicesCall\x12\x18\n" +
+	"\aconnect\x18\x01 \x01(\bR\aconnect\x12L\n" +
+	"\x05peers\x18\x02 \x03(\v26.singularity.proxyd.v1.ReconnectDevicesCall.PeersEntryR\x05peers\x1a8\n" +
+	"\n" +
+	"PeersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x15ReconnectDevicesReply\x12Y\n" +
+	"\taddresses\x18\x01 \x03(\v2;.singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntryR\taddresses\x1a<\n" +
+	"\x0eAddressesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\f\n" +
+	"\n" +
+	"UnlockCall\")\n" +
+	"\x0fUploadShareCall\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\":\n" +
+	"\x10UploadShareReply\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\tR\x04lost\"\x11\n" +
+	"\x0fShareStatusCall\"m\n" +
+	"\x10ShareStatusReply\x12\x10\n" +
+	"\x03has\x18\x01 \x01(\bR\x03has\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x04 \x01(\tR\tlastError\"\x0f\n" +
+	"\rDropShareCall\"Q\n" +
+	"\x0fAsksRequeueCall\x12>\n" +
+	"\trequester\x18\x01 \x01(\v2 .singularity.proxyd.v1.RequesterR\trequester\"Q\n" +
+	"\x0fProgramRunsCall\x12>\n" +
+	"\trequester\x18\x01 \x01(\v2 .singularity.proxyd.v1.RequesterR\trequester\"&\n" +
+	"\x10ProgramRunsReply\x12\x12\n" +
+	"\x04runs\x18\x01 \x01(\bR\x04runs\"\x7f\n" +
+	"\tRequester\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\acapsule\x18\x02 \x01(\x05R\acapsule\x12\x18\n" +
+	"\aprogram\x18\x03 \x01(\tR\aprogram\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\n" +
+	"\n" +
+	"\bViewCall\"'\n" +
+	"\tViewReply\x12\x1a\n" +
+	"\bcapsules\x18\x01 \x01(\fR\bcapsules\"\xe4\x01\n" +
+	"\x15RequestCheckpointCall\x12H\n" +
+	"\x05after\x18\x01 \x01(\x0e22.singularity.proxyd.v1.RequestCheckpointCall.AfterR\x05after\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
+	"\x0fhold_afterwards\x18\x03 \x01(\bR\x0eholdAfterwards\"@\n" +
+	"\x05After\x12\n" +
+	"\n" +
+	"\x06RUN_ON\x10\x00\x12\f\n" +
+	"\bREQUEUED\x10\x01\x12\r\n" +
+	"\tPREEMPTED\x10\x02\x12\x0e\n" +
+	"\n" +
+	"TIME_LIMIT\x10\x03\"\x13\n" +
+	"\x11AwaitDecisionCall\"\x0f\n" +
 	"\rDoctorRequest\"w\n" +
 	"\vDoctorReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -2742,10 +5061,10 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12=\n" +
-	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\x9a\a\n" +
+	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\x97\a\n" +
 	"\x06Proxyd\x12L\n" +
-	"\x04Ping\x12\".singularity.proxyd.v1.PingRequest\x1a .singularity.proxyd.v1.PingReply\x12O\n" +
-	"\x05Phase\x12#.singularity.proxyd.v1.PhaseRequest\x1a!.singularity.proxyd.v1.PhaseReply\x12R\n" +
+	"\x04Ping\x12\".singularity.proxyd.v1.PingRequest\x1a .singularity.proxyd.v1.PingReply\x12L\n" +
+	"\x04Call\x12\".singularity.proxyd.v1.CallRequest\x1a .singularity.proxyd.v1.CallReply\x12R\n" +
 	"\x06Doctor\x12$.singularity.proxyd.v1.DoctorRequest\x1a\".singularity.proxyd.v1.DoctorReply\x12F\n" +
 	"\x04Show\x12\".singularity.proxyd.v1.ShowRequest\x1a\x1a.singularity.proxyd.v1.Job\x12Y\n" +
 	"\n" +
@@ -2769,108 +5088,185 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 	return file_proxyd_proto_rawDescData
 }
 
-var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_proxyd_proto_goTypes = []any{
-	(Finding_Level)(0),            // 0: singularity.proxyd.v1.Finding.Level
-	(*PingRequest)(nil),           // 1: singularity.proxyd.v1.PingRequest
-	(*PingReply)(nil),             // 2: singularity.proxyd.v1.PingReply
-	(*PhaseRequest)(nil),          // 3: singularity.proxyd.v1.PhaseRequest
-	(*PhaseReply)(nil),            // 4: singularity.proxyd.v1.PhaseReply
-	(*DoctorRequest)(nil),         // 5: singularity.proxyd.v1.DoctorRequest
-	(*DoctorReply)(nil),           // 6: singularity.proxyd.v1.DoctorReply
-	(*Finding)(nil),               // 7: singularity.proxyd.v1.Finding
-	(*ShowRequest)(nil),           // 8: singularity.proxyd.v1.ShowRequest
-	(*Job)(nil),                   // 9: singularity.proxyd.v1.Job
-	(*Capsule)(nil),               // 10: singularity.proxyd.v1.Capsule
-	(*Devices)(nil),               // 11: singularity.proxyd.v1.Devices
-	(*Sharing)(nil),               // 12: singularity.proxyd.v1.Sharing
-	(*Device)(nil),                // 13: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),         // 14: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),               // 15: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),            // 16: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),             // 17: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),              // 18: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                 // 19: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),     // 20: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),          // 21: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),            // 22: singularity.proxyd.v1.RunOnReply
-	(*Progress)(nil),              // 23: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),    // 24: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),      // 25: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),         // 26: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),          // 27: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),             // 28: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),              // 29: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                // 30: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),         // 31: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),           // 32: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),         // 33: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),           // 34: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),               // 35: singularity.proxyd.v1.Problem
-	nil,                           // 36: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(RequestCheckpointCall_After)(0), // 0: singularity.proxyd.v1.RequestCheckpointCall.After
+	(Finding_Level)(0),               // 1: singularity.proxyd.v1.Finding.Level
+	(*PingRequest)(nil),              // 2: singularity.proxyd.v1.PingRequest
+	(*PingReply)(nil),                // 3: singularity.proxyd.v1.PingReply
+	(*CallRequest)(nil),              // 4: singularity.proxyd.v1.CallRequest
+	(*CallReply)(nil),                // 5: singularity.proxyd.v1.CallReply
+	(*PrepareCall)(nil),              // 6: singularity.proxyd.v1.PrepareCall
+	(*PrepareReply)(nil),             // 7: singularity.proxyd.v1.PrepareReply
+	(*ExchangeCall)(nil),             // 8: singularity.proxyd.v1.ExchangeCall
+	(*ExchangeReply)(nil),            // 9: singularity.proxyd.v1.ExchangeReply
+	(*FreezeCall)(nil),               // 10: singularity.proxyd.v1.FreezeCall
+	(*DrainCall)(nil),                // 11: singularity.proxyd.v1.DrainCall
+	(*HaltCall)(nil),                 // 12: singularity.proxyd.v1.HaltCall
+	(*DumpCall)(nil),                 // 13: singularity.proxyd.v1.DumpCall
+	(*DumpReply)(nil),                // 14: singularity.proxyd.v1.DumpReply
+	(*HeartbeatCall)(nil),            // 15: singularity.proxyd.v1.HeartbeatCall
+	(*ResumeCall)(nil),               // 16: singularity.proxyd.v1.ResumeCall
+	(*ReleaseCall)(nil),              // 17: singularity.proxyd.v1.ReleaseCall
+	(*MakeCapsulesCall)(nil),         // 18: singularity.proxyd.v1.MakeCapsulesCall
+	(*NodeRestoredCall)(nil),         // 19: singularity.proxyd.v1.NodeRestoredCall
+	(*UnrestoredCall)(nil),           // 20: singularity.proxyd.v1.UnrestoredCall
+	(*UnrestoredReply)(nil),          // 21: singularity.proxyd.v1.UnrestoredReply
+	(*ReconnectDevicesCall)(nil),     // 22: singularity.proxyd.v1.ReconnectDevicesCall
+	(*ReconnectDevicesReply)(nil),    // 23: singularity.proxyd.v1.ReconnectDevicesReply
+	(*UnlockCall)(nil),               // 24: singularity.proxyd.v1.UnlockCall
+	(*UploadShareCall)(nil),          // 25: singularity.proxyd.v1.UploadShareCall
+	(*UploadShareReply)(nil),         // 26: singularity.proxyd.v1.UploadShareReply
+	(*ShareStatusCall)(nil),          // 27: singularity.proxyd.v1.ShareStatusCall
+	(*ShareStatusReply)(nil),         // 28: singularity.proxyd.v1.ShareStatusReply
+	(*DropShareCall)(nil),            // 29: singularity.proxyd.v1.DropShareCall
+	(*AsksRequeueCall)(nil),          // 30: singularity.proxyd.v1.AsksRequeueCall
+	(*ProgramRunsCall)(nil),          // 31: singularity.proxyd.v1.ProgramRunsCall
+	(*ProgramRunsReply)(nil),         // 32: singularity.proxyd.v1.ProgramRunsReply
+	(*Requester)(nil),                // 33: singularity.proxyd.v1.Requester
+	(*ViewCall)(nil),                 // 34: singularity.proxyd.v1.ViewCall
+	(*ViewReply)(nil),                // 35: singularity.proxyd.v1.ViewReply
+	(*RequestCheckpointCall)(nil),    // 36: singularity.proxyd.v1.RequestCheckpointCall
+	(*AwaitDecisionCall)(nil),        // 37: singularity.proxyd.v1.AwaitDecisionCall
+	(*DoctorRequest)(nil),            // 38: singularity.proxyd.v1.DoctorRequest
+	(*DoctorReply)(nil),              // 39: singularity.proxyd.v1.DoctorReply
+	(*Finding)(nil),                  // 40: singularity.proxyd.v1.Finding
+	(*ShowRequest)(nil),              // 41: singularity.proxyd.v1.ShowRequest
+	(*Job)(nil),                      // 42: singularity.proxyd.v1.Job
+	(*Capsule)(nil),                  // 43: singularity.proxyd.v1.Capsule
+	(*Devices)(nil),                  // 44: singularity.proxyd.v1.Devices
+	(*Sharing)(nil),                  // 45: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                   // 46: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),            // 47: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),                  // 48: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),               // 49: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),                // 50: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),                 // 51: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                    // 52: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),        // 53: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),             // 54: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),               // 55: singularity.proxyd.v1.RunOnReply
+	(*Progress)(nil),                 // 56: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 57: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 58: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),            // 59: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 60: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 61: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 62: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 63: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 64: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 65: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 66: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 67: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 68: singularity.proxyd.v1.Problem
+	nil,                              // 69: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 70: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 71: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 72: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 73: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 74: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	37, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
-	7,  // 1: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
-	0,  // 2: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	36, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
-	10, // 4: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	16, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	18, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	19, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	18, // 8: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
-	15, // 9: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	11, // 10: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	13, // 11: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	14, // 12: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	12, // 13: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	38, // 14: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	38, // 15: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	37, // 16: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	37, // 17: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	37, // 18: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	17, // 19: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	38, // 20: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	37, // 21: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	37, // 22: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	16, // 23: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	27, // 24: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	29, // 25: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	16, // 26: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	38, // 27: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	30, // 28: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	37, // 29: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	18, // 30: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 31: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 32: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 33: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 34: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	20, // 35: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	21, // 36: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	24, // 37: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	26, // 38: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	28, // 39: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	31, // 40: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	33, // 41: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 42: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 43: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 44: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 45: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	23, // 46: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	22, // 47: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	25, // 48: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	23, // 49: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	23, // 50: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	32, // 51: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	34, // 52: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	74, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	6,  // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
+	8,  // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
+	10, // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
+	11, // 4: singularity.proxyd.v1.CallRequest.drain:type_name -> singularity.proxyd.v1.DrainCall
+	12, // 5: singularity.proxyd.v1.CallRequest.halt:type_name -> singularity.proxyd.v1.HaltCall
+	13, // 6: singularity.proxyd.v1.CallRequest.dump:type_name -> singularity.proxyd.v1.DumpCall
+	15, // 7: singularity.proxyd.v1.CallRequest.heartbeat:type_name -> singularity.proxyd.v1.HeartbeatCall
+	16, // 8: singularity.proxyd.v1.CallRequest.resume:type_name -> singularity.proxyd.v1.ResumeCall
+	17, // 9: singularity.proxyd.v1.CallRequest.release:type_name -> singularity.proxyd.v1.ReleaseCall
+	18, // 10: singularity.proxyd.v1.CallRequest.make_capsules:type_name -> singularity.proxyd.v1.MakeCapsulesCall
+	19, // 11: singularity.proxyd.v1.CallRequest.node_restored:type_name -> singularity.proxyd.v1.NodeRestoredCall
+	20, // 12: singularity.proxyd.v1.CallRequest.unrestored:type_name -> singularity.proxyd.v1.UnrestoredCall
+	22, // 13: singularity.proxyd.v1.CallRequest.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesCall
+	24, // 14: singularity.proxyd.v1.CallRequest.unlock:type_name -> singularity.proxyd.v1.UnlockCall
+	25, // 15: singularity.proxyd.v1.CallRequest.upload_share:type_name -> singularity.proxyd.v1.UploadShareCall
+	27, // 16: singularity.proxyd.v1.CallRequest.share_status:type_name -> singularity.proxyd.v1.ShareStatusCall
+	29, // 17: singularity.proxyd.v1.CallRequest.drop_share:type_name -> singularity.proxyd.v1.DropShareCall
+	30, // 18: singularity.proxyd.v1.CallRequest.asks_requeue:type_name -> singularity.proxyd.v1.AsksRequeueCall
+	31, // 19: singularity.proxyd.v1.CallRequest.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsCall
+	34, // 20: singularity.proxyd.v1.CallRequest.view:type_name -> singularity.proxyd.v1.ViewCall
+	36, // 21: singularity.proxyd.v1.CallRequest.request_checkpoint:type_name -> singularity.proxyd.v1.RequestCheckpointCall
+	37, // 22: singularity.proxyd.v1.CallRequest.await_decision:type_name -> singularity.proxyd.v1.AwaitDecisionCall
+	7,  // 23: singularity.proxyd.v1.CallReply.prepare:type_name -> singularity.proxyd.v1.PrepareReply
+	9,  // 24: singularity.proxyd.v1.CallReply.exchange:type_name -> singularity.proxyd.v1.ExchangeReply
+	14, // 25: singularity.proxyd.v1.CallReply.dump:type_name -> singularity.proxyd.v1.DumpReply
+	21, // 26: singularity.proxyd.v1.CallReply.unrestored:type_name -> singularity.proxyd.v1.UnrestoredReply
+	23, // 27: singularity.proxyd.v1.CallReply.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesReply
+	26, // 28: singularity.proxyd.v1.CallReply.upload_share:type_name -> singularity.proxyd.v1.UploadShareReply
+	28, // 29: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
+	32, // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
+	35, // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
+	51, // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	69, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	70, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	71, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	72, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	33, // 37: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
+	33, // 38: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
+	74, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	0,  // 40: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
+	40, // 41: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
+	1,  // 42: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
+	73, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	43, // 44: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
+	49, // 45: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	51, // 46: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	52, // 47: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	51, // 48: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	48, // 49: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	44, // 50: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	46, // 51: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	47, // 52: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	45, // 53: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	75, // 54: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	75, // 55: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	74, // 56: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	74, // 57: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	74, // 58: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	50, // 59: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	75, // 60: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	74, // 61: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	74, // 62: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	49, // 63: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	60, // 64: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	62, // 65: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	49, // 66: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	75, // 67: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	63, // 68: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	74, // 69: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	51, // 70: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	2,  // 71: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	4,  // 72: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	38, // 73: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	41, // 74: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	53, // 75: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	54, // 76: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	57, // 77: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	59, // 78: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	61, // 79: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	64, // 80: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	66, // 81: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	3,  // 82: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	5,  // 83: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	39, // 84: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	42, // 85: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	56, // 86: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	55, // 87: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	58, // 88: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	56, // 89: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	56, // 90: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	65, // 91: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	67, // 92: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	82, // [82:93] is the sub-list for method output_type
+	71, // [71:82] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -2878,19 +5274,54 @@ func file_proxyd_proto_init() {
 	if File_proxyd_proto != nil {
 		return
 	}
-	file_proxyd_proto_msgTypes[22].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[2].OneofWrappers = []any{
+		(*CallRequest_Prepare)(nil),
+		(*CallRequest_Exchange)(nil),
+		(*CallRequest_Freeze)(nil),
+		(*CallRequest_Drain)(nil),
+		(*CallRequest_Halt)(nil),
+		(*CallRequest_Dump)(nil),
+		(*CallRequest_Heartbeat)(nil),
+		(*CallRequest_Resume)(nil),
+		(*CallRequest_Release)(nil),
+		(*CallRequest_MakeCapsules)(nil),
+		(*CallRequest_NodeRestored)(nil),
+		(*CallRequest_Unrestored)(nil),
+		(*CallRequest_ReconnectDevices)(nil),
+		(*CallRequest_Unlock)(nil),
+		(*CallRequest_UploadShare)(nil),
+		(*CallRequest_ShareStatus)(nil),
+		(*CallRequest_DropShare)(nil),
+		(*CallRequest_AsksRequeue)(nil),
+		(*CallRequest_ProgramRuns)(nil),
+		(*CallRequest_View)(nil),
+		(*CallRequest_RequestCheckpoint)(nil),
+		(*CallRequest_AwaitDecision)(nil),
+	}
+	file_proxyd_proto_msgTypes[3].OneofWrappers = []any{
+		(*CallReply_Prepare)(nil),
+		(*CallReply_Exchange)(nil),
+		(*CallReply_Dump)(nil),
+		(*CallReply_Unrestored)(nil),
+		(*CallReply_ReconnectDevices)(nil),
+		(*CallReply_UploadShare)(nil),
+		(*CallReply_ShareStatus)(nil),
+		(*CallReply_ProgramRuns)(nil),
+		(*CallReply_View)(nil),
+	}
+	file_proxyd_proto_msgTypes[54].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[27].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[59].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   36,
+			NumEnums:      2,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,6 +16,7 @@ package rpc
 
 import (
 	context "context"
+
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -28,7 +29,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Proxyd_Ping_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Ping"
-	Proxyd_Phase_FullMethodName       = "/singularity.proxyd.v1.Proxyd/Phase"
+	Proxyd_Call_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Call"
 	Proxyd_Doctor_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Doctor"
 	Proxyd_Show_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Show"
 	Proxyd_Checkpoint_FullMethodName  = "/singularity.proxyd.v1.Proxyd/Checkpoint"
@@ -46,8 +47,8 @@ const (
 type ProxydClient interface {
 	// Ping says who answers. For daemons.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingReply, error)
-	// Phase is one step of a checkpoint or a restore that leads over several nodes. For daemons.
-	Phase(ctx context.Context, in *PhaseRequest, opts ...grpc.CallOption) (*PhaseReply, error)
+	// Call has this node do its part in a checkpoint, a restore or an upload that another node leads. For daemons.
+	Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error)
 	// Doctor says what this node can do and what it lacks. For everybody.
 	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorReply, error)
 	// Show tells all there is to know of a job. For its owner and for operators, as all below.
@@ -90,10 +91,10 @@ func (c *proxydClient) Ping(ctx context.Context, in *PingRequest, opts ...grpc.C
 	return out, nil
 }
 
-func (c *proxydClient) Phase(ctx context.Context, in *PhaseRequest, opts ...grpc.CallOption) (*PhaseReply, error) {
+func (c *proxydClient) Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PhaseReply)
-	err := c.cc.Invoke(ctx, Proxyd_Phase_FullMethodName, in, out, cOpts...)
+	out := new(CallReply)
+	err := c.cc.Invoke(ctx, Proxyd_Call_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -232,8 +233,8 @@ type Proxyd_ExportClient = grpc.ServerStreamingClient[ExportPiece]
 type ProxydServer interface {
 	// Ping says who answers. For daemons.
 	Ping(context.Context, *PingRequest) (*PingReply, error)
-	// Phase is one step of a checkpoint or a restore that leads over several nodes. For daemons.
-	Phase(context.Context, *PhaseRequest) (*PhaseReply, error)
+	// Call has this node do its part in a checkpoint, a restore or an upload that another node leads. For daemons.
+	Call(context.Context, *CallRequest) (*CallReply, error)
 	// Doctor says what this node can do and what it lacks. For everybody.
 	Doctor(context.Context, *DoctorRequest) (*DoctorReply, error)
 	// Show tells all there is to know of a job. For its owner and for operators, as all below.
@@ -269,8 +270,8 @@ type UnimplementedProxydServer struct{}
 func (UnimplementedProxydServer) Ping(context.Context, *PingRequest) (*PingReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ping not implemented")
 }
-func (UnimplementedProxydServer) Phase(context.Context, *PhaseRequest) (*PhaseReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Phase not implemented")
+func (UnimplementedProxydServer) Call(context.Context, *CallRequest) (*CallReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Call not implemented")
 }
 func (UnimplementedProxydServer) Doctor(context.Context, *DoctorRequest) (*DoctorReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Doctor not implemented")
@@ -338,20 +339,20 @@ func _Proxyd_Ping_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Proxyd_Phase_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PhaseRequest)
+func _Proxyd_Call_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CallRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ProxydServer).Phase(ctx, in)
+		return srv.(ProxydServer).Call(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Proxyd_Phase_FullMethodName,
+		FullMethod: Proxyd_Call_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ProxydServer).Phase(ctx, req.(*PhaseRequest))
+		return srv.(ProxydServer).Call(ctx, req.(*CallRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -502,8 +503,8 @@ var Proxyd_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Proxyd_Ping_Handler,
 		},
 		{
-			MethodName: "Phase",
-			Handler:    _Proxyd_Phase_Handler,
+			MethodName: "Call",
+			Handler:    _Proxyd_Call_Handler,
 		},
 		{
 			MethodName: "Doctor",

@@ -166,13 +166,13 @@ func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, 
 		Logical: 4 << 30, Stored: 700 << 20, Reason: reason, Nodes: []string{"n1", "n2"}}, nil
 }
 
-// Phase echoes.
-func (c *Conductor) Phase(_ context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
-	c.note("phase %s of %s %s, from %s", req.GetPhase(), req.GetJob(), req.GetAttempt(), from)
-	if req.GetPhase() == "fail" {
+// Call answers a dump with the ticket of the request, and fails a drain.
+func (c *Conductor) Call(_ context.Context, from string, req *rpc.CallRequest) (*rpc.CallReply, error) {
+	c.note("call %s %d, from %s", req.GetJob(), req.GetAttempt(), from)
+	if req.GetDrain() != nil {
 		return nil, fmt.Errorf("%w: 3 GiB free, 9 GiB needed", rpc.ErrSpace)
 	}
-	return &rpc.PhaseReply{Body: req.GetBody()}, nil
+	return &rpc.CallReply{Reply: &rpc.CallReply_Dump{Dump: &rpc.DumpReply{Part: []byte(req.GetDump().GetTicket())}}}, nil
 }
 
 // Checkpoints lists those of the jobs above.
