@@ -99,13 +99,13 @@ func Load(file string, environ []string, flags map[string]string) (*Config, erro
 	if err != nil && (!errors.Is(err, os.ErrNotExist) || file != File) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(file, text, environ, flags)
+	return parseConfig(file, text, environ, flags)
 }
 
 // Default returns the configuration of a site that has written none.
-func Default() (*Config, error) { return parse(File, nil, nil, nil) }
+func Default() (*Config, error) { return parseConfig(File, nil, nil, nil) }
 
-func parse(file string, text []byte, environ []string, flags map[string]string) (*Config, error) {
+func parseConfig(file string, text []byte, environ []string, flags map[string]string) (*Config, error) {
 	c := &Config{}
 	var errs []error
 	c.values, errs = keys.Parse(c, file, text, environ, flags)

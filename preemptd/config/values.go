@@ -19,7 +19,7 @@ import (
 // Each function below returns how one kind of value is read into its field. Its error is
 // what is accepted.
 
-func text(field func(*Config) *string, check func(string) bool, want string) func(*Config, string) error {
+func wantText(field func(*Config) *string, check func(string) bool, want string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if !check(v) {
 			return errors.New(want)
@@ -29,19 +29,19 @@ func text(field func(*Config) *string, check func(string) bool, want string) fun
 	}
 }
 
-func path(v string) bool { return filepath.IsAbs(v) && !strings.ContainsAny(v, "\x00\n") }
+func isPath(v string) bool { return filepath.IsAbs(v) && !strings.ContainsAny(v, "\x00\n") }
 
-func absolute(v string) bool { return v == "" || path(v) }
+func isAbsolute(v string) bool { return v == "" || isPath(v) }
 
-func step(v string) bool { return v == "" || stepSyntax.MatchString(v) }
+func isStep(v string) bool { return v == "" || stepSyntax.MatchString(v) }
 
-func name(v string) bool { return v == "" || nameSyntax.MatchString(v) }
+func isName(v string) bool { return v == "" || nameSyntax.MatchString(v) }
 
-func address(v string) bool {
+func isAddress(v string) bool {
 	return strings.HasPrefix(v, "unix:/") || strings.HasPrefix(v, "http://") || strings.HasPrefix(v, "https://")
 }
 
-func port(v string) bool {
+func isPort(v string) bool {
 	n, err := strconv.ParseUint(v, 10, 16)
 	return err == nil && n > 0
 }
@@ -59,18 +59,18 @@ var stepSyntax = regexp.MustCompile(`^[a-z]+!?$`)
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-func names(field func(*Config) *[]string) func(*Config, string) error {
-	return list(field, nameSyntax, "names, each once, separated by commas")
+func wantNames(field func(*Config) *[]string) func(*Config, string) error {
+	return wantList(field, nameSyntax, "names, each once, separated by commas")
 }
 
 var memberSyntax = regexp.MustCompile(`^@?[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-// members are users, and groups with "@".
-func members(field func(*Config) *[]string) func(*Config, string) error {
-	return list(field, memberSyntax, "users, and groups as @name, each once, separated by commas")
+// wantMembers are users, and groups with "@".
+func wantMembers(field func(*Config) *[]string) func(*Config, string) error {
+	return wantList(field, memberSyntax, "users, and groups as @name, each once, separated by commas")
 }
 
-func list(field func(*Config) *[]string, syntax *regexp.Regexp, want string) func(*Config, string) error {
+func wantList(field func(*Config) *[]string, syntax *regexp.Regexp, want string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		var list []string
 		seen := map[string]bool{}
@@ -89,8 +89,8 @@ func list(field func(*Config) *[]string, syntax *regexp.Regexp, want string) fun
 	}
 }
 
-// age is a duration of at least least.
-func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
+// wantAge is a duration of at least least.
+func wantAge(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		d, err := table.ParseDuration(v)
 		if err != nil {

@@ -121,7 +121,7 @@ func BenchmarkSmall(b *testing.B) {
 			recv := make([]byte, 8*processes)
 			for b.Loop() {
 				for r := range home {
-					op := Op{Kind: AllReduce, Type: Float32, Count: 2, Send: make([]byte, 8), Recv: at(recv, r, 8)}
+					op := Op{Kind: AllReduce, Type: Float32, Count: 2, Send: make([]byte, 8), Recv: partAt(recv, r, 8)}
 					if err := w.comms[r].Issue(r, []Op{op}, func(err error) { done <- err }); err != nil {
 						b.Fatal(err)
 					}

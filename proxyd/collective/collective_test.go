@@ -46,7 +46,7 @@ func TestPlacements(t *testing.T) {
 		}
 		homes = append(homes, all...)
 	}
-	for range only(*every, 50) + 10 {
+	for range countIf(*every, 50) + 10 {
 		home := make([]int, 6+rng.IntN(4))
 		for i := range home {
 			home[i] = rng.IntN(min(i+1, 5))

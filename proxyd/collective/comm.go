@@ -74,7 +74,7 @@ func (n *Node) Start(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error
 		return nil, err
 	}
 	me := Member{Ranks: slices.Clone(spec.Ranks), Address: n.cfg.Address}
-	return n.start(ctx, spec, func(ctx context.Context) (Roster, error) {
+	return n.startComm(ctx, spec, func(ctx context.Context) (Roster, error) {
 		return r.Meet(ctx, spec.ID, spec.Size, me)
 	})
 }
@@ -114,7 +114,7 @@ func (n *Node) Create(ctx context.Context, spec Spec, r Rendezvous) (*Comm, erro
 	return c, nil
 }
 
-func (n *Node) start(ctx context.Context, spec Spec, meet func(context.Context) (Roster, error)) (*Comm, error) {
+func (n *Node) startComm(ctx context.Context, spec Spec, meet func(context.Context) (Roster, error)) (*Comm, error) {
 	c := &Comm{
 		id: spec.ID, node: n, size: spec.Size, local: slices.Sorted(slices.Values(spec.Ranks)),
 		ready: make(chan struct{}), leaving: make(chan struct{}), over: make(chan struct{}), full: make(chan struct{}, 1),
@@ -133,40 +133,40 @@ func (n *Node) start(ctx context.Context, spec Spec, meet func(context.Context) 
 	}
 	n.comms[c] = struct{}{}
 	n.mu.Unlock()
-	stop := context.AfterFunc(n.ctx, func() { c.fail(ErrClosed) })
+	stop := context.AfterFunc(n.ctx, func() { c.failComm(ErrClosed) })
 	go func() {
 		defer stop()
-		c.run(ctx, meet)
+		c.runComm(ctx, meet)
 	}()
 	return c, nil
 }
 
-// run is the life of a communicator.
-func (c *Comm) run(ctx context.Context, meet func(context.Context) (Roster, error)) {
-	if err := c.join(ctx, meet); err != nil {
-		c.fail(err)
+// runComm is the life of a communicator.
+func (c *Comm) runComm(ctx context.Context, meet func(context.Context) (Roster, error)) {
+	if err := c.joinComm(ctx, meet); err != nil {
+		c.failComm(err)
 	} else {
 		close(c.ready)
 		c.mu.Lock()
 		c.started = true
 		c.mu.Unlock()
-		c.work.Go(c.execute)
+		c.work.Go(c.executeAll)
 		for _, r := range c.local {
-			c.advance(c.ranks[r])
+			c.beginNext(c.ranks[r])
 		}
 	}
 	select {
 	case <-c.leaving:
-		c.farewell()
+		c.sayGoodbye()
 	case <-c.ctx.Done():
 	}
-	c.end()
+	c.endComm()
 }
 
-// join meets the other processes and connects to all of them: the higher number dials. There is
+// joinComm meets the other processes and connects to all of them: the higher number dials. There is
 // a connection for each two processes and communicator, so that communicators cannot hold up each other,
 // nor a peer harm more than its own; and all are made at once, so that everybody notices everybody's death.
-func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, error)) error {
+func (c *Comm) joinComm(ctx context.Context, meet func(context.Context) (Roster, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(c.ctx, func() { cancel(c.Err()) })
@@ -178,7 +178,7 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 	if len(roster.Key) < 16 {
 		return fmt.Errorf("%w: a key of %d bytes", ErrRoster, len(roster.Key))
 	}
-	if c.layout, err = arrange(c.size, roster.Members); err != nil {
+	if c.layout, err = arrangeRoster(c.size, roster.Members); err != nil {
 		return err
 	}
 	c.me = c.home[c.local[0]]
@@ -188,14 +188,14 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 	processes := len(c.address)
 	c.key, c.tag = slices.Clone(roster.Key), makeTag(roster.Key, c.id)
 	c.links = make([]*link, processes)
-	if c.missing = c.mourn(processes - 1); c.missing == 0 {
+	if c.missing = c.replaceLeft(processes - 1); c.missing == 0 {
 		return nil
 	}
 	ctx, cancelTime := context.WithTimeoutCause(ctx, c.node.cfg.Connect, fmt.Errorf("after %s: %w", c.node.cfg.Connect, context.DeadlineExceeded))
 	defer cancelTime()
 	all := make(chan struct{})
 	c.attached = func() { close(all) }
-	if err := c.node.expect(c.tag, c); err != nil {
+	if err := c.node.expectComm(c.tag, c); err != nil {
 		return err
 	}
 	for p := range c.me {
@@ -203,12 +203,12 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 			continue
 		}
 		c.work.Go(func() {
-			conn, err := c.node.dial(ctx, c.address[p], c.key, c.tag, c.me, p)
+			conn, err := c.node.dialProcess(ctx, c.address[p], c.key, c.tag, c.me, p)
 			if err == nil {
-				err = c.attach(p, conn)
+				err = c.attachConn(p, conn)
 			}
 			if err != nil {
-				cancel(fmt.Errorf("%s: %w", c.peer(p), err))
+				cancel(fmt.Errorf("%s: %w", c.peerName(p), err))
 			}
 		})
 	}
@@ -220,13 +220,13 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 	}
 }
 
-func (c *Comm) peer(p int) string {
+func (c *Comm) peerName(p int) string {
 	return fmt.Sprintf("process of rank %d (%s)", c.layout.ranks[p][0], c.address[p])
 }
 
-// attach takes a connection whose other end has shown that it is process p. On error it does not.
-func (c *Comm) attach(p int, conn net.Conn) error {
-	if err := c.node.watch(conn); err != nil {
+// attachConn takes a connection whose other end has shown that it is process p. On error it does not.
+func (c *Comm) attachConn(p int, conn net.Conn) error {
+	if err := c.node.watchConn(conn); err != nil {
 		return err
 	}
 	if c.node.wrap != nil {
@@ -240,17 +240,17 @@ func (c *Comm) attach(p int, conn net.Conn) error {
 	if p >= len(c.links) || c.links[p] != nil {
 		return fmt.Errorf("%w: a second connection", ErrProtocol)
 	}
-	fail := func(err error) { c.fail(fmt.Errorf("%s: %w", c.peer(p), err)) }
+	fail := func(err error) { c.failComm(fmt.Errorf("%s: %w", c.peerName(p), err)) }
 	rooms := collectiveRooms + pairRooms*len(c.local)*len(c.layout.ranks[p])
 	l := newLink(p, conn, rooms, fail)
 	c.links[p] = l
 	c.readers.Go(func() {
-		if err := l.read(); err != nil {
+		if err := l.readFrames(); err != nil {
 			fail(err)
 		}
 	})
 	c.writers.Go(func() {
-		if err := l.write(); err != nil {
+		if err := l.writeFrames(); err != nil {
 			fail(err)
 		}
 	})
@@ -298,13 +298,13 @@ func (c *Comm) Err() error {
 
 // Abort ends the communicator at once, everywhere. It may be called at any time, more than once.
 // Done tells when it has happened, within a second.
-func (c *Comm) Abort() { c.fail(ErrAborted) }
+func (c *Comm) Abort() { c.failComm(ErrAborted) }
 
 // Fail is Abort with a reason, whose text all processes get to know.
-func (c *Comm) Fail(reason error) { c.fail(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
+func (c *Comm) Fail(reason error) { c.failComm(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
 
-// fail makes err what became of the communicator, if it is the first.
-func (c *Comm) fail(err error) {
+// failComm makes err what became of the communicator, if it is the first.
+func (c *Comm) failComm(err error) {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = fmt.Errorf("communicator %s: %w", c.id, err)
@@ -313,8 +313,8 @@ func (c *Comm) fail(err error) {
 	c.cancel()
 }
 
-// farewell says goodbye and waits until the others have done so too.
-func (c *Comm) farewell() {
+// sayGoodbye says goodbye and waits until the others have done so too.
+func (c *Comm) sayGoodbye() {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = fmt.Errorf("communicator %s: %w", c.id, ErrClosed)
@@ -322,7 +322,7 @@ func (c *Comm) farewell() {
 	c.mu.Unlock()
 	for _, l := range c.links {
 		if l != nil {
-			l.leave()
+			l.leaveLink()
 		}
 	}
 	gone := make(chan struct{})
@@ -341,16 +341,16 @@ func (c *Comm) farewell() {
 // goodbye bounds the time that is spent on telling the others why we abort.
 const goodbye = 300 * time.Millisecond
 
-// end closes all connections, and only when nobody can touch the operations' memory any more,
+// endComm closes all connections, and only when nobody can touch the operations' memory any more,
 // lets the operations return.
-func (c *Comm) end() {
-	c.fail(ErrClosed)
+func (c *Comm) endComm() {
+	c.failComm(ErrClosed)
 	c.mu.Lock()
 	links, reason := slices.Clone(c.links), c.err.Error()
 	c.mu.Unlock()
 	for _, l := range links {
 		if l != nil {
-			l.abort(reason, goodbye)
+			l.abortLink(reason, goodbye)
 		}
 	}
 	c.writers.Wait()
@@ -361,8 +361,8 @@ func (c *Comm) end() {
 	}
 	c.readers.Wait()
 	c.work.Wait()
-	c.node.forget(c)
-	c.drop()
+	c.node.forgetComm(c)
+	c.dropAll()
 	close(c.over)
 }
 

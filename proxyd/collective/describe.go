@@ -48,8 +48,8 @@ func (c *Comm) HasLeft() bool {
 	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
 }
 
-// mourn makes the links of processes that have left, and returns how many of so many others are to be connected.
-func (c *Comm) mourn(others int) int {
+// replaceLeft makes the links of processes that have left, and returns how many of so many others are to be connected.
+func (c *Comm) replaceLeft(others int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, gone := range c.gone {
@@ -58,7 +58,7 @@ func (c *Comm) mourn(others int) int {
 		}
 		ours, theirs := net.Pipe() // nobody reads or writes it
 		theirs.Close()
-		c.links[p] = newLink(p, ours, 0, c.fail)
+		c.links[p] = newLink(p, ours, 0, c.failComm)
 		c.links[p].left, c.links[p].state = true, linkEnded
 		others--
 	}

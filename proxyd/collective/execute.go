@@ -19,29 +19,29 @@ type tuning struct {
 
 var standard = tuning{eager: maxEager, slice: 256 << 10, depth: 3, direct: 8, arena: 4 << 20}
 
-// execute carries out collectives in order. It returns when the communicator fails.
-func (c *Comm) execute() {
+// executeAll carries out collectives in order. It returns when the communicator fails.
+func (c *Comm) executeAll() {
 	for seq := uint64(0); ; seq++ {
-		coll := c.await(seq)
+		coll := c.waitForCollective(seq)
 		if coll == nil {
 			return
 		}
 		r := &run{Comm: c, coll: coll, seq: seq}
-		if err := r.do(); err != nil {
+		if err := r.execute(); err != nil {
 			if err != errStopped { //nolint:errorlint // never wrapped
-				c.fail(err)
+				c.failComm(err)
 			}
 			return
 		}
 		c.scratch.trim()
 		for _, rank := range c.local {
-			c.complete(c.ranks[rank], coll.batches[rank])
+			c.completePart(c.ranks[rank], coll.batches[rank])
 		}
 	}
 }
 
-// await returns the seq-th collective when all local ranks have come to it.
-func (c *Comm) await(seq uint64) *collective {
+// waitForCollective returns the seq-th collective when all local ranks have come to it.
+func (c *Comm) waitForCollective(seq uint64) *collective {
 	for {
 		c.mu.Lock()
 		coll := c.colls[seq]
@@ -66,16 +66,16 @@ type run struct {
 	seq  uint64
 }
 
-// part returns a local rank's operation.
-func (r *run) part(rank int) *Op { return r.coll.parts[rank] }
+// localOp returns a local rank's operation.
+func (r *run) localOp(rank int) *Op { return r.coll.parts[rank] }
 
-// first is the local rank whose receive buffer takes what all local ranks get.
-func (r *run) first() *Op { return r.part(r.local[0]) }
+// firstOp is the local rank whose receive buffer takes what all local ranks get.
+func (r *run) firstOp() *Op { return r.localOp(r.local[0]) }
 
-func (r *run) do() error {
+func (r *run) execute() error {
 	op := &r.coll.op
 	if op.Kind == splitRanks {
-		return r.split()
+		return r.splitComms()
 	}
 	if op.Count == 0 {
 		return nil
@@ -100,22 +100,22 @@ func (r *run) do() error {
 	}
 }
 
-// send posts a message of this collective to a process.
-func (r *run) send(process, part int, bytes ...[]byte) *message {
+// sendPart posts a message of this collective to a process.
+func (r *run) sendPart(process, part int, bytes ...[]byte) *message {
 	m := newMessage(key{r.seq, noRank, noRank, uint32(part)}, r.coll.check, bytes...)
-	r.links[process].send(m, m.size <= r.node.tuning.eager)
+	r.links[process].sendMessage(m, m.size <= r.node.tuning.eager)
 	return m
 }
 
-// receive posts room for one.
-func (r *run) receive(process, part int, bytes ...[]byte) *message {
+// receivePart posts room for one.
+func (r *run) receivePart(process, part int, bytes ...[]byte) *message {
 	m := newMessage(key{r.seq, noRank, noRank, uint32(part)}, r.coll.check, bytes...)
-	r.links[process].receive(m, m.size <= r.node.tuning.eager)
+	r.links[process].receiveMessage(m, m.size <= r.node.tuning.eager)
 	return m
 }
 
-// wait returns when all messages are done, or the communicator has failed.
-func (r *run) wait(messages ...*message) error {
+// waitForAll returns when all messages are done, or the communicator has failed.
+func (r *run) waitForAll(messages ...*message) error {
 	for _, m := range messages {
 		select {
 		case <-m.done:
@@ -133,18 +133,18 @@ func (r *run) wait(messages ...*message) error {
 // processes is how many take part.
 func (r *run) processes() int { return len(r.layout.ranks) }
 
-// others calls f for each process but this one, beginning with the next, so that not all
+// forOthers calls f for each process but this one, beginning with the next, so that not all
 // begin with the same.
-func (r *run) others(f func(process int)) {
+func (r *run) forOthers(f func(process int)) {
 	for i := 1; i < r.processes(); i++ {
 		f((r.me + i) % r.processes())
 	}
 }
 
-// spread copies what the first local rank received to the others.
-func (r *run) spread(lo, hi int) {
+// copyToLocal copies what the first local rank received to the others.
+func (r *run) copyToLocal(lo, hi int) {
 	for _, rank := range r.local[1:] {
-		copy(r.part(rank).Recv[lo:hi], r.first().Recv[lo:hi])
+		copy(r.localOp(rank).Recv[lo:hi], r.firstOp().Recv[lo:hi])
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // Every header that is accepted is written again as it was, and says no more than it may.
 func FuzzHeader(f *testing.F) {
-	f.Add(header{frameReady, 7, key{1, noRank, noRank, 2}, 1 << 40}.append(nil))
-	f.Add(header{kind: frameBye}.append(nil))
+	f.Add(header{frameReady, 7, key{1, noRank, noRank, 2}, 1 << 40}.appendTo(nil))
+	f.Add(header{kind: frameBye}.appendTo(nil))
 	f.Add(make([]byte, headerSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var raw [headerSize]byte
@@ -23,7 +23,7 @@ func FuzzHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got := h.append(nil); !bytes.Equal(got, raw[:]) {
+		if got := h.appendTo(nil); !bytes.Equal(got, raw[:]) {
 			t.Errorf("%x came back as %x", raw, got)
 		}
 		if h.kind != frameReady && h.size > maxFrame {
@@ -56,10 +56,10 @@ func FuzzFrames(f *testing.F) {
 		l := newLink(1, feed{Reader: bytes.NewReader(b)}, rooms, func(error) {})
 		guard := byte(0xa5)
 		memory := bytes.Repeat([]byte{guard}, 400)
-		l.receive(newMessage(letter, 0, memory[100:150], memory[200:250]), false)
-		l.receive(newMessage(coll(0, 0), 9, memory[300:310]), true)
-		l.send(newMessage(coll(0, 1), 9, zero(50)), false)
-		l.read()
+		l.receiveMessage(newMessage(letter, 0, memory[100:150], memory[200:250]), false)
+		l.receiveMessage(newMessage(coll(0, 0), 9, memory[300:310]), true)
+		l.sendMessage(newMessage(coll(0, 1), 9, zero(50)), false)
+		l.readFrames()
 		for i, v := range memory {
 			inside := i >= 100 && i < 150 || i >= 200 && i < 250 || i >= 300 && i < 310
 			if !inside && v != guard {
@@ -84,7 +84,7 @@ func FuzzStranger(f *testing.F) {
 		conn := dialogue{feed{Reader: io.MultiReader(bytes.NewReader(first), bytes.NewReader(proof))}, &said}
 		h, err := readHello(conn)
 		if err == nil {
-			err = examine(conn, k, h)
+			err = examineHello(conn, k, h)
 		}
 		if err == nil {
 			t.Error("let in")

@@ -19,26 +19,26 @@ var (
 	bfloat16 = halfFormat{fromBFloat16, toBFloat16}
 )
 
-// half makes the row of a 16-bit type. A sum of two is rounded to float32 and then to the
+// halfRow makes the row of a 16-bit type. A sum of two is rounded to float32 and then to the
 // type, which is the same as rounding once: 24 bits are at least 2·11+2. A product is exact
 // in float64; in float32 it is not where bfloat16's small numbers meet.
-func half(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
+func halfRow(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	nan := notANumber[float32]()
-	return row(
-		typed(sum),
-		typed(func(dst, a, b []uint16) {
+	return makeRow(
+		typedCombiner(sum),
+		typedCombiner(func(dst, a, b []uint16) {
 			for i := range dst {
-				dst[i] = f.encode(narrow(float64(f.decode(a[i])) * float64(f.decode(b[i]))))
+				dst[i] = f.encode(narrowFloat(float64(f.decode(a[i])) * float64(f.decode(b[i]))))
 			}
 		}),
-		typed(func(dst, a, b []uint16) {
+		typedCombiner(func(dst, a, b []uint16) {
 			for i := range dst {
-				dst[i] = f.encode(larger(f.decode(a[i]), f.decode(b[i]), nan))
+				dst[i] = f.encode(largerNumber(f.decode(a[i]), f.decode(b[i]), nan))
 			}
 		}),
-		typed(func(dst, a, b []uint16) {
+		typedCombiner(func(dst, a, b []uint16) {
 			for i := range dst {
-				dst[i] = f.encode(smaller(f.decode(a[i]), f.decode(b[i]), nan))
+				dst[i] = f.encode(smallerNumber(f.decode(a[i]), f.decode(b[i]), nan))
 			}
 		}),
 	)
@@ -74,10 +74,10 @@ func sumBFloat16(dst, a, b []uint16) {
 	}
 }
 
-// narrow rounds x to float32 so that a second rounding, to a type with at least two bits
+// narrowFloat rounds x to float32 so that a second rounding, to a type with at least two bits
 // less at every exponent, comes out as if it were the only one: what does not fit becomes
 // the odd neighbour, which is no tie of the shorter type.
-func narrow(x float64) float32 {
+func narrowFloat(x float64) float32 {
 	y := float32(x)
 	if float64(y) == x || isNaN(x) {
 		return y

@@ -43,7 +43,7 @@ func newKey() []byte {
 	return k
 }
 
-func mac(key []byte, parts ...[]byte) []byte {
+func macOf(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, p := range parts {
 		h.Write(p) //nolint:errcheck // a hash's Write never fails
@@ -52,7 +52,7 @@ func mac(key []byte, parts ...[]byte) []byte {
 }
 
 func makeTag(key []byte, id string) (t tag) {
-	copy(t[:], mac(key, []byte("tag"), []byte(id)))
+	copy(t[:], macOf(key, []byte("tag"), []byte(id)))
 	return t
 }
 
@@ -87,8 +87,8 @@ func readHello(r io.Reader) (h hello, err error) {
 	return h, nil
 }
 
-// introduce is the dialler's side. The caller bounds its time by conn's deadline.
-func introduce(conn net.Conn, key []byte, h hello) error {
+// introduceSelf is the dialler's side. The caller bounds its time by conn's deadline.
+func introduceSelf(conn net.Conn, key []byte, h hello) error {
 	if _, err := conn.Write(h.raw[:]); err != nil {
 		return err
 	}
@@ -97,18 +97,18 @@ func introduce(conn net.Conn, key []byte, h hello) error {
 		return err
 	}
 	nonce := answer[:nonceSize]
-	if !hmac.Equal(answer[nonceSize:], mac(key, []byte("listener"), h.raw[:], nonce)) {
+	if !hmac.Equal(answer[nonceSize:], macOf(key, []byte("listener"), h.raw[:], nonce)) {
 		return ErrAuthentication
 	}
-	_, err := conn.Write(mac(key, []byte("dialler"), h.raw[:], nonce))
+	_, err := conn.Write(macOf(key, []byte("dialler"), h.raw[:], nonce))
 	return err
 }
 
-// examine is the listener's side, after readHello.
-func examine(conn net.Conn, key []byte, h hello) error {
+// examineHello is the listener's side, after readHello.
+func examineHello(conn net.Conn, key []byte, h hello) error {
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:]) //nolint:errcheck // crypto/rand's Read never fails
-	answer := append(nonce[:], mac(key, []byte("listener"), h.raw[:], nonce[:])...)
+	answer := append(nonce[:], macOf(key, []byte("listener"), h.raw[:], nonce[:])...)
 	if _, err := conn.Write(answer); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func examine(conn net.Conn, key []byte, h hello) error {
 	if _, err := io.ReadFull(conn, proof[:]); err != nil {
 		return err
 	}
-	if !hmac.Equal(proof[:], mac(key, []byte("dialler"), h.raw[:], nonce[:])) {
+	if !hmac.Equal(proof[:], macOf(key, []byte("dialler"), h.raw[:], nonce[:])) {
 		return ErrAuthentication
 	}
 	return nil

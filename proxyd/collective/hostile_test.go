@@ -48,7 +48,7 @@ func (w *world) dial(key []byte, tg tag, from int) net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
-	if err := introduce(conn, key, newHello(tg, from, 0)); err != nil {
+	if err := introduceSelf(conn, key, newHello(tg, from, 0)); err != nil {
 		w.t.Fatal(err)
 	}
 	return conn
@@ -69,14 +69,14 @@ func (w *world) healthy() {
 
 func frames(hs ...header) (b []byte) {
 	for _, h := range hs {
-		b = h.append(b)
+		b = h.appendTo(b)
 	}
 	return b
 }
 
 func repeat(n int, f func(i int) header, payload ...byte) (b []byte) {
 	for i := range n {
-		b = append(f(i).append(b), payload...)
+		b = append(f(i).appendTo(b), payload...)
 	}
 	return b
 }
@@ -213,7 +213,7 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := introduce(conn, newKey(), newHello(right, 1, 0)); !errors.Is(err, ErrAuthentication) {
+	if err := introduceSelf(conn, newKey(), newHello(right, 1, 0)); !errors.Is(err, ErrAuthentication) {
 		t.Errorf("a listener with another key: %v", err)
 	}
 	conn.Close()
@@ -226,7 +226,7 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		introduce(conn, k, h)
+		introduceSelf(conn, k, h)
 		closedSoon(t, conn, what)
 		conn.Close()
 	}
@@ -275,7 +275,7 @@ func TestWrongListener(t *testing.T) {
 			}
 			h, err := readHello(conn)
 			if err == nil {
-				examine(conn, newKey(), h)
+				examineHello(conn, newKey(), h)
 			}
 			conn.Close()
 		}

@@ -36,7 +36,7 @@ func newMessage(k key, check uint32, parts ...[]byte) *message {
 	return m
 }
 
-func (m *message) finish() {
+func (m *message) finishMessage() {
 	if m.then != nil {
 		m.then()
 		return
@@ -44,8 +44,8 @@ func (m *message) finish() {
 	close(m.done)
 }
 
-// next returns the memory where the message goes on, at most n bytes of it.
-func (m *message) next(n int) []byte {
+// nextBytes returns the memory where the message goes on, at most n bytes of it.
+func (m *message) nextBytes(n int) []byte {
 	for m.off == len(m.parts[m.part]) {
 		m.part, m.off = m.part+1, 0
 	}
@@ -56,10 +56,10 @@ func (m *message) next(n int) []byte {
 	return p
 }
 
-// fill copies b to where the message goes on.
-func (m *message) fill(b []byte) {
+// fillBytes copies b to where the message goes on.
+func (m *message) fillBytes(b []byte) {
 	for len(b) > 0 {
-		b = b[copy(m.next(len(b)), b):]
+		b = b[copy(m.nextBytes(len(b)), b):]
 	}
 }
 
@@ -116,12 +116,12 @@ func newLink(peer int, conn net.Conn, rooms int, fail func(error)) *link {
 	}
 }
 
-// send posts a message. It is done when its memory is no longer needed. An eager one, no
+// sendMessage posts a message. It is done when its memory is no longer needed. An eager one, no
 // longer than maxEager, is copied and done at once, unless there is no credit; send may write it
 // itself, so a goroutine that must not wait, like a reader, does not send eager ones.
-func (l *link) send(m *message, eager bool) {
+func (l *link) sendMessage(m *message, eager bool) {
 	if m.size == 0 {
-		m.finish()
+		m.finishMessage()
 		return
 	}
 	l.mu.Lock()
@@ -136,10 +136,10 @@ func (l *link) send(m *message, eager bool) {
 			l.mu.Unlock()
 			return
 		}
-		l.eager(m)
+		l.sendEager(m)
 		l.mu.Unlock()
-		m.finish()
-		l.flush()
+		m.finishMessage()
+		l.flushControl()
 		return
 	}
 	p, has := l.ready[m.key]
@@ -149,29 +149,29 @@ func (l *link) send(m *message, eager bool) {
 		return
 	}
 	delete(l.ready, m.key)
-	if err := p.fits(m); err != nil {
+	if err := p.fitsMessage(m); err != nil {
 		l.mu.Unlock()
 		l.fail(err)
 		return
 	}
 	l.bulk = append(l.bulk, m)
 	l.mu.Unlock()
-	l.awake()
+	l.wakeWriter()
 }
 
-// eager puts m's frame into control. The caller holds mu and finishes m.
-func (l *link) eager(m *message) {
+// sendEager puts m's frame into control. The caller holds mu and finishes m.
+func (l *link) sendEager(m *message) {
 	l.credit--
-	l.control = header{frameEager, m.check, m.key, uint64(m.size)}.append(l.control)
+	l.control = header{frameEager, m.check, m.key, uint64(m.size)}.appendTo(l.control)
 	for _, p := range m.parts {
 		l.control = append(l.control, p...)
 	}
 }
 
-// receive posts room for a message. It is done when all of it is there.
-func (l *link) receive(m *message, eager bool) {
+// receiveMessage posts room for a message. It is done when all of it is there.
+func (l *link) receiveMessage(m *message, eager bool) {
 	if m.size == 0 {
-		m.finish()
+		m.finishMessage()
 		return
 	}
 	l.mu.Lock()
@@ -179,7 +179,7 @@ func (l *link) receive(m *message, eager bool) {
 	if !has {
 		l.recvs[m.key] = m
 		if !eager {
-			l.control = header{frameReady, m.check, m.key, uint64(m.size)}.append(l.control)
+			l.control = header{frameReady, m.check, m.key, uint64(m.size)}.appendTo(l.control)
 		}
 		left := l.left
 		l.mu.Unlock()
@@ -188,36 +188,36 @@ func (l *link) receive(m *message, eager bool) {
 			return
 		}
 		if !eager {
-			l.awake()
+			l.wakeWriter()
 		}
 		return
 	}
 	delete(l.early, m.key)
-	err := p.fits(m)
+	err := p.fitsMessage(m)
 	if err == nil {
-		m.fill(p.bytes)
-		l.took()
+		m.fillBytes(p.bytes)
+		l.countTaken()
 	}
 	l.mu.Unlock()
 	if err != nil {
 		l.fail(err)
 		return
 	}
-	m.finish()
-	l.awake()
+	m.finishMessage()
+	l.wakeWriter()
 }
 
-// took counts an eager message that was taken. The caller holds mu and wakes the writer.
-func (l *link) took() {
+// countTaken counts an eager message that was taken. The caller holds mu and wakes the writer.
+func (l *link) countTaken() {
 	l.taken++
 	if l.taken >= window/2 && !l.left {
-		l.control = header{kind: frameCredit, size: uint64(l.taken)}.append(l.control)
+		l.control = header{kind: frameCredit, size: uint64(l.taken)}.appendTo(l.control)
 		l.taken = 0
 	}
 }
 
-// fits tells whether the two sides mean the same message.
-func (p promise) fits(m *message) error {
+// fitsMessage tells whether the two sides mean the same message.
+func (p promise) fitsMessage(m *message) error {
 	if p.check != m.check || p.size != m.size {
 		return fmt.Errorf("%s: %w: %d bytes here, %d bytes there, or not the same operation", m.key, ErrMismatch, m.size, p.size)
 	}
@@ -227,25 +227,25 @@ func (p promise) fits(m *message) error {
 // ErrMismatch means that ranks issued operations that do not belong together.
 var ErrMismatch = errors.New("ranks do not agree on the operation")
 
-func (l *link) awake() {
+func (l *link) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// leave makes the writer say bye when everything is written, and close its half.
-func (l *link) leave() {
+// leaveLink makes the writer say bye when everything is written, and close its half.
+func (l *link) leaveLink() {
 	l.mu.Lock()
 	if l.state == linkOpen {
 		l.state = linkLeaving
 	}
 	l.mu.Unlock()
-	l.awake()
+	l.wakeWriter()
 }
 
-// abort makes the writer tell the reason and end, within the time given.
-func (l *link) abort(reason string, within time.Duration) {
+// abortLink makes the writer tell the reason and end, within the time given.
+func (l *link) abortLink(reason string, within time.Duration) {
 	l.mu.Lock()
 	if l.state != linkEnded {
 		l.state = linkAborted
@@ -253,5 +253,5 @@ func (l *link) abort(reason string, within time.Duration) {
 	l.reason = reason[:min(len(reason), maxReason)]
 	l.mu.Unlock()
 	l.conn.SetDeadline(time.Now().Add(within)) //nolint:errcheck // a connection that is closed needs none
-	l.awake()
+	l.wakeWriter()
 }

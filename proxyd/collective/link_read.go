@@ -14,9 +14,9 @@ import (
 // ErrAborted is what an operation returns whose communicator was aborted, here or by a peer.
 var ErrAborted = errors.New("aborted")
 
-// read takes frames until the connection ends. It returns nil if the other side left as it should.
+// readFrames takes frames until the connection ends. It returns nil if the other side left as it should.
 // It never waits for anything but the connection.
-func (l *link) read() error {
+func (l *link) readFrames() error {
 	r := bufio.NewReaderSize(l.conn, 64<<10)
 	for {
 		var raw [headerSize]byte
@@ -33,7 +33,7 @@ func (l *link) read() error {
 		if l.hasLeft() && h.kind != frameAbort {
 			return fmt.Errorf("%w: frame of kind %d after the last", ErrProtocol, h.kind)
 		}
-		if err := l.take(r, h); err != nil {
+		if err := l.takeFrame(r, h); err != nil {
 			return err
 		}
 	}
@@ -45,8 +45,8 @@ func (l *link) hasLeft() bool {
 	return l.left
 }
 
-// take does what a frame says.
-func (l *link) take(r io.Reader, h header) error {
+// takeFrame does what a frame says.
+func (l *link) takeFrame(r io.Reader, h header) error {
 	switch h.kind {
 	case frameReady:
 		return l.takeReady(h)
@@ -78,12 +78,12 @@ func (l *link) takeReady(h header) error {
 		l.ready[h.key] = p
 		return nil
 	}
-	if err := p.fits(m); err != nil {
+	if err := p.fitsMessage(m); err != nil {
 		return err
 	}
 	delete(l.sends, h.key)
 	l.bulk = append(l.bulk, m)
-	l.awake()
+	l.wakeWriter()
 	return nil
 }
 
@@ -94,13 +94,13 @@ func (l *link) takeData(r io.Reader, h header) error {
 	if m == nil || int(h.size) > m.size || m.check != h.check {
 		return fmt.Errorf("%w: %s: %d bytes that nobody has room for", ErrProtocol, h.key, h.size)
 	}
-	return l.into(r, m, int(h.size))
+	return l.readInto(r, m, int(h.size))
 }
 
-// into reads n bytes to where m goes on. Only the reader uses a posted message.
-func (l *link) into(r io.Reader, m *message, n int) error {
+// readInto reads n bytes to where m goes on. Only the reader uses a posted message.
+func (l *link) readInto(r io.Reader, m *message, n int) error {
 	for n > 0 {
-		b := m.next(n)
+		b := m.nextBytes(n)
 		if _, err := io.ReadFull(r, b); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (l *link) into(r io.Reader, m *message, n int) error {
 	l.mu.Lock()
 	delete(l.recvs, m.key)
 	l.mu.Unlock()
-	m.finish()
+	m.finishMessage()
 	return nil
 }
 
@@ -127,14 +127,14 @@ func (l *link) takeEager(r io.Reader, h header) error {
 	case h.key.src != noRank || twice || waiting >= window:
 		return fmt.Errorf("%w: %s: too early", ErrProtocol, h.key)
 	case m != nil:
-		if err := p.fits(m); err != nil {
+		if err := p.fitsMessage(m); err != nil {
 			return err
 		}
 		l.mu.Lock()
-		l.took()
+		l.countTaken()
 		l.mu.Unlock()
-		l.awake()
-		return l.into(r, m, p.size)
+		l.wakeWriter()
+		return l.readInto(r, m, p.size)
 	}
 	p.bytes = make([]byte, p.size)
 	if _, err := io.ReadFull(r, p.bytes); err != nil {
@@ -148,14 +148,14 @@ func (l *link) takeEager(r io.Reader, h header) error {
 		return nil
 	}
 	delete(l.recvs, h.key)
-	l.took()
+	l.countTaken()
 	l.mu.Unlock()
-	l.awake()
-	if err := p.fits(m); err != nil {
+	l.wakeWriter()
+	if err := p.fitsMessage(m); err != nil {
 		return err
 	}
-	m.fill(p.bytes)
-	m.finish()
+	m.fillBytes(p.bytes)
+	m.finishMessage()
 	return nil
 }
 
@@ -168,14 +168,14 @@ func (l *link) takeCredit(n int) error {
 	l.credit += n
 	var sent []*message
 	for l.credit > 0 && len(l.stalled) > 0 {
-		l.eager(l.stalled[0])
+		l.sendEager(l.stalled[0])
 		sent = append(sent, l.stalled[0])
 		l.stalled = l.stalled[1:]
 	}
 	l.mu.Unlock()
-	l.awake()
+	l.wakeWriter()
 	for _, m := range sent {
-		m.finish()
+		m.finishMessage()
 	}
 	return nil
 }

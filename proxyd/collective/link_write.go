@@ -8,12 +8,12 @@ import (
 	"net"
 )
 
-// write sends frames until the link ends. It returns nil if it ended as it should.
-func (l *link) write() error {
+// writeFrames sends frames until the link ends. It returns nil if it ended as it should.
+func (l *link) writeFrames() error {
 	for range l.wake {
 		for more := true; more; {
 			var err error
-			if more, err = l.writeSome(); err != nil || l.ended() {
+			if more, err = l.writeSome(); err != nil || l.hasEnded() {
 				return err
 			}
 		}
@@ -21,7 +21,7 @@ func (l *link) write() error {
 	return nil
 }
 
-func (l *link) ended() bool {
+func (l *link) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == linkEnded
@@ -55,7 +55,7 @@ func (l *link) writeSome() (bool, error) {
 	}
 	l.mu.Unlock()
 	if leave {
-		control = header{kind: frameBye}.append(control)
+		control = header{kind: frameBye}.appendTo(control)
 	}
 	var buffers net.Buffers
 	if len(control) > 0 {
@@ -63,9 +63,9 @@ func (l *link) writeSome() (bool, error) {
 	}
 	if m != nil {
 		n := min(m.size, maxFrame)
-		buffers = append(buffers, header{frameData, m.check, m.key, uint64(n)}.append(nil))
+		buffers = append(buffers, header{frameData, m.check, m.key, uint64(n)}.appendTo(nil))
 		for n > 0 {
-			b := m.next(n)
+			b := m.nextBytes(n)
 			buffers = append(buffers, b)
 			n -= len(b)
 		}
@@ -85,7 +85,7 @@ func (l *link) writeSome() (bool, error) {
 	case leave:
 		return false, l.closeWrite()
 	}
-	l.written(m)
+	l.noteWritten(m)
 	return true, nil
 }
 
@@ -97,13 +97,13 @@ func (l *link) takeControl() []byte {
 	return control
 }
 
-// flush writes control frames without the writer's help, if nothing else is being written: to wake
+// flushControl writes control frames without the writer's help, if nothing else is being written: to wake
 // it takes longer than to write. What cannot be written at once is waited for.
-func (l *link) flush() {
+func (l *link) flushControl() {
 	l.mu.Lock()
 	if l.writing || len(l.bulk) > 0 || len(l.control) == 0 || l.state != linkOpen {
 		l.mu.Unlock()
-		l.awake()
+		l.wakeWriter()
 		return
 	}
 	l.writing = true
@@ -118,12 +118,12 @@ func (l *link) flush() {
 		l.fail(fmt.Errorf("connection lost: %w", err))
 	}
 	if pending {
-		l.awake()
+		l.wakeWriter()
 	}
 }
 
-// written puts a message back in line, or finishes it.
-func (l *link) written(m *message) {
+// noteWritten puts a message back in line, or finishes it.
+func (l *link) noteWritten(m *message) {
 	switch {
 	case m == nil:
 	case m.size > 0:
@@ -131,12 +131,12 @@ func (l *link) written(m *message) {
 		l.bulk = append(l.bulk, m)
 		l.mu.Unlock()
 	default:
-		m.finish()
+		m.finishMessage()
 	}
 }
 
 func (l *link) writeAbort() error {
-	b := header{kind: frameAbort, size: uint64(len(l.reason))}.append(nil)
+	b := header{kind: frameAbort, size: uint64(len(l.reason))}.appendTo(nil)
 	_, err := l.conn.Write(append(b, l.reason...))
 	return err
 }

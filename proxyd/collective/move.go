@@ -11,27 +11,27 @@ import "math/bits"
 // exchange sends to every other process what to tells, and receives what from tells.
 func (r *run) exchange(to, from func(process int) [][]byte) error {
 	var all []*message
-	r.others(func(p int) { all = append(all, r.receive(p, 0, from(p)...)) })
-	r.others(func(p int) { all = append(all, r.send(p, 0, to(p)...)) })
-	return r.wait(all...)
+	r.forOthers(func(p int) { all = append(all, r.receivePart(p, 0, from(p)...)) })
+	r.forOthers(func(p int) { all = append(all, r.sendPart(p, 0, to(p)...)) })
+	return r.waitForAll(all...)
 }
 
-func nothing(int) [][]byte { return nil }
+func noBytes(int) [][]byte { return nil }
 
-// at returns the i-th of the parts of b that have n bytes each.
-func at(b []byte, i, n int) []byte { return b[i*n : (i+1)*n] }
+// partAt returns the i-th of the parts of b that have n bytes each.
+func partAt(b []byte, i, n int) []byte { return b[i*n : (i+1)*n] }
 
 func (r *run) allGather() error {
-	one := len(r.first().Send)
+	one := len(r.firstOp().Send)
 	var ours [][]byte
 	for _, rank := range r.local {
-		ours = append(ours, r.part(rank).Send)
+		ours = append(ours, r.localOp(rank).Send)
 	}
 	err := r.exchange(
 		func(int) [][]byte { return ours },
 		func(p int) (parts [][]byte) {
 			for _, rank := range r.layout.ranks[p] {
-				parts = append(parts, at(r.first().Recv, rank, one))
+				parts = append(parts, partAt(r.firstOp().Recv, rank, one))
 			}
 			return parts
 		})
@@ -40,9 +40,9 @@ func (r *run) allGather() error {
 	}
 	// Now what is local. In place, a rank's Send is in its Recv, where it belongs.
 	for _, rank := range r.local {
-		copy(at(r.first().Recv, rank, one), r.part(rank).Send)
+		copy(partAt(r.firstOp().Recv, rank, one), r.localOp(rank).Send)
 	}
-	r.spread(0, one*r.size)
+	r.copyToLocal(0, one*r.size)
 	return nil
 }
 
@@ -50,22 +50,22 @@ func (r *run) allToAll() error {
 	one := r.coll.op.Count * r.coll.op.Type.Size()
 	from := make(map[int][]byte, len(r.local))
 	for _, rank := range r.local {
-		op := r.part(rank)
+		op := r.localOp(rank)
 		from[rank] = op.Send
-		if overlap(op.Send, op.Recv) { // in place: what comes must not overwrite what goes
+		if overlaps(op.Send, op.Recv) { // in place: what comes must not overwrite what goes
 			from[rank] = append([]byte(nil), op.Send...)
 		}
 	}
 	for _, i := range r.local {
 		for _, j := range r.local {
-			copy(at(r.part(j).Recv, i, one), at(from[i], j, one))
+			copy(partAt(r.localOp(j).Recv, i, one), partAt(from[i], j, one))
 		}
 	}
 	return r.exchange(
 		func(p int) (parts [][]byte) {
 			for _, i := range r.local {
 				for _, j := range r.layout.ranks[p] {
-					parts = append(parts, at(from[i], j, one))
+					parts = append(parts, partAt(from[i], j, one))
 				}
 			}
 			return parts
@@ -73,7 +73,7 @@ func (r *run) allToAll() error {
 		func(p int) (parts [][]byte) {
 			for _, i := range r.layout.ranks[p] {
 				for _, j := range r.local {
-					parts = append(parts, at(r.part(j).Recv, i, one))
+					parts = append(parts, partAt(r.localOp(j).Recv, i, one))
 				}
 			}
 			return parts
@@ -82,21 +82,21 @@ func (r *run) allToAll() error {
 
 func (r *run) gather() error {
 	root := r.coll.op.Root
-	home, one := r.home[root], len(r.first().Send)
+	home, one := r.home[root], len(r.firstOp().Send)
 	if home != r.me {
 		var ours [][]byte
 		for _, rank := range r.local {
-			ours = append(ours, r.part(rank).Send)
+			ours = append(ours, r.localOp(rank).Send)
 		}
-		return r.wait(r.send(home, 0, ours...))
+		return r.waitForAll(r.sendPart(home, 0, ours...))
 	}
-	recv := r.part(root).Recv
+	recv := r.localOp(root).Recv
 	for _, rank := range r.local {
-		copy(at(recv, rank, one), r.part(rank).Send)
+		copy(partAt(recv, rank, one), r.localOp(rank).Send)
 	}
-	return r.exchange(nothing, func(p int) (parts [][]byte) {
+	return r.exchange(noBytes, func(p int) (parts [][]byte) {
 		for _, rank := range r.layout.ranks[p] {
-			parts = append(parts, at(recv, rank, one))
+			parts = append(parts, partAt(recv, rank, one))
 		}
 		return parts
 	})
@@ -104,24 +104,24 @@ func (r *run) gather() error {
 
 func (r *run) scatter() error {
 	root := r.coll.op.Root
-	home, one := r.home[root], len(r.first().Recv)
+	home, one := r.home[root], len(r.firstOp().Recv)
 	if home != r.me {
 		var ours [][]byte
 		for _, rank := range r.local {
-			ours = append(ours, r.part(rank).Recv)
+			ours = append(ours, r.localOp(rank).Recv)
 		}
-		return r.wait(r.receive(home, 0, ours...))
+		return r.waitForAll(r.receivePart(home, 0, ours...))
 	}
-	send := r.part(root).Send
+	send := r.localOp(root).Send
 	for _, rank := range r.local {
-		copy(r.part(rank).Recv, at(send, rank, one))
+		copy(r.localOp(rank).Recv, partAt(send, rank, one))
 	}
 	return r.exchange(func(p int) (parts [][]byte) {
 		for _, rank := range r.layout.ranks[p] {
-			parts = append(parts, at(send, rank, one))
+			parts = append(parts, partAt(send, rank, one))
 		}
 		return parts
-	}, nothing)
+	}, noBytes)
 }
 
 // broadcast goes down a binomial tree in one piece, or through a chain of all processes in slices,
@@ -130,9 +130,9 @@ func (r *run) scatter() error {
 func (r *run) broadcast() error {
 	root := r.coll.op.Root
 	top, n := r.home[root], r.processes()
-	buf := r.first().Recv
+	buf := r.firstOp().Recv
 	if top == r.me {
-		buf = r.part(root).Send
+		buf = r.localOp(root).Send
 	}
 	slice := r.node.tuning.slice
 	slices := (len(buf) + slice - 1) / slice
@@ -140,13 +140,13 @@ func (r *run) broadcast() error {
 	if slices+n-2 < slices*bits.Len(uint(n-1)) {
 		err = r.chain(buf, top, slice, slices)
 	} else {
-		err = r.down(buf, top)
+		err = r.sendDown(buf, top)
 	}
 	if err != nil {
 		return err
 	}
 	for _, rank := range r.local {
-		copy(r.part(rank).Recv, buf)
+		copy(r.localOp(rank).Recv, buf)
 	}
 	return nil
 }
@@ -159,21 +159,21 @@ func (r *run) chain(buf []byte, top, slice, slices int) error {
 	var sends, recvs []*message
 	for k := range slices {
 		for v > 0 && len(recvs) < min(k+depth, slices) {
-			recvs = append(recvs, r.receive(previous, len(recvs), piece(len(recvs))))
+			recvs = append(recvs, r.receivePart(previous, len(recvs), piece(len(recvs))))
 		}
 		if v > 0 {
-			if err := r.wait(recvs[k]); err != nil {
+			if err := r.waitForAll(recvs[k]); err != nil {
 				return err
 			}
 		}
 		if v < n-1 {
-			sends = append(sends, r.send(next, k, piece(k)))
+			sends = append(sends, r.sendPart(next, k, piece(k)))
 		}
 		if done := k - depth; done >= 0 && len(sends) > 0 {
-			if err := r.wait(sends[done]); err != nil {
+			if err := r.waitForAll(sends[done]); err != nil {
 				return err
 			}
 		}
 	}
-	return r.wait(sends...)
+	return r.waitForAll(sends...)
 }

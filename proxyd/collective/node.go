@@ -90,7 +90,7 @@ func Listen(ctx context.Context, cfg Config) (*Node, error) {
 	n.ctx, n.cancel = context.WithCancel(ctx)
 	if n.listener != nil {
 		context.AfterFunc(n.ctx, func() { n.listener.Close() })
-		n.wg.Go(n.accept)
+		n.wg.Go(n.acceptConns)
 	}
 	return n, nil
 }
@@ -110,13 +110,13 @@ func (n *Node) Close() {
 	}
 	n.mu.Unlock()
 	for _, c := range all {
-		c.fail(ErrClosed)
+		c.failComm(ErrClosed)
 		<-c.over
 	}
 	n.wg.Wait()
 }
 
-func (n *Node) accept() {
+func (n *Node) acceptConns() {
 	for {
 		conn, err := n.listener.Accept()
 		if err != nil {
@@ -138,13 +138,13 @@ func (n *Node) accept() {
 		}
 		n.strangers = append(n.strangers, conn)
 		n.mu.Unlock()
-		n.wg.Go(func() { n.greet(conn) })
+		n.wg.Go(func() { n.greetConn(conn) })
 	}
 }
 
-// greet finds out who connected, and closes what does not know a communicator's key. Nobody is
+// greetConn finds out who connected, and closes what does not know a communicator's key. Nobody is
 // told why.
-func (n *Node) greet(conn net.Conn) {
+func (n *Node) greetConn(conn net.Conn) {
 	stop := context.AfterFunc(n.ctx, func() { conn.Close() })
 	defer stop()
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Handshake)
@@ -154,24 +154,24 @@ func (n *Node) greet(conn net.Conn) {
 	h, err := readHello(conn)
 	var c *Comm
 	if err == nil {
-		c, err = n.find(ctx, h.tag)
+		c, err = n.findComm(ctx, h.tag)
 	}
 	if err == nil {
-		err = examine(conn, c.key, h)
+		err = examineHello(conn, c.key, h)
 	}
 	n.mu.Lock()
 	if i := slices.Index(n.strangers, conn); i >= 0 {
 		n.strangers = slices.Delete(n.strangers, i, i+1)
 	}
 	n.mu.Unlock()
-	if err != nil || h.to != c.me || h.from <= c.me || c.attach(h.from, conn) != nil {
+	if err != nil || h.to != c.me || h.from <= c.me || c.attachConn(h.from, conn) != nil {
 		conn.Close()
 	}
 }
 
-// find waits until the communicator is made here: another process may have come from the
+// findComm waits until the communicator is made here: another process may have come from the
 // rendezvous before us.
-func (n *Node) find(ctx context.Context, t tag) (*Comm, error) {
+func (n *Node) findComm(ctx context.Context, t tag) (*Comm, error) {
 	for {
 		n.mu.Lock()
 		c, changed := n.expected[t], n.changed
@@ -187,8 +187,8 @@ func (n *Node) find(ctx context.Context, t tag) (*Comm, error) {
 	}
 }
 
-// expect lets others connect to c.
-func (n *Node) expect(t tag, c *Comm) error {
+// expectComm lets others connect to c.
+func (n *Node) expectComm(t tag, c *Comm) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.expected[t] != nil {
@@ -200,7 +200,7 @@ func (n *Node) expect(t tag, c *Comm) error {
 	return nil
 }
 
-func (n *Node) forget(c *Comm) {
+func (n *Node) forgetComm(c *Comm) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.comms, c)
@@ -209,9 +209,9 @@ func (n *Node) forget(c *Comm) {
 	}
 }
 
-// dial connects process from to process to. It tries again until ctx is done, because the other
+// dialProcess connects process from to process to. It tries again until ctx is done, because the other
 // side may be slower than we are.
-func (n *Node) dial(ctx context.Context, address string, key []byte, t tag, from, to int) (net.Conn, error) {
+func (n *Node) dialProcess(ctx context.Context, address string, key []byte, t tag, from, to int) (net.Conn, error) {
 	pause := 10 * time.Millisecond
 	for {
 		conn, err := n.dialOnce(ctx, address, key, t, from, to)
@@ -235,16 +235,16 @@ func (n *Node) dialOnce(ctx context.Context, address string, key []byte, t tag, 
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	conn.SetDeadline(time.Now().Add(n.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
-	if err := introduce(conn, key, newHello(t, from, to)); err != nil {
+	if err := introduceSelf(conn, key, newHello(t, from, to)); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// watch lets the kernel notice that a peer's machine is gone. Its keep-alive is answered by a
+// watchConn lets the kernel notice that a peer's machine is gone. Its keep-alive is answered by a
 // stopped process's kernel too, so a suspended job is not taken for dead while it is idle.
-func (n *Node) watch(conn net.Conn) error {
+func (n *Node) watchConn(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}

@@ -11,45 +11,45 @@ type combiner func(dst, a, b []byte)
 
 // combiners is ∘ for each type and reduction. Avg and PreMulSum add.
 var combiners = [types][reductions]combiner{
-	Int8:       integer[int8](),
-	Uint8:      integer[uint8](),
-	Int32:      integer[int32](),
-	Uint32:     integer[uint32](),
-	Int64:      integer[int64](),
-	Uint64:     integer[uint64](),
-	Float16:    half(sumFloat16, &float16),
-	Float32:    float[float32](),
-	Float64:    float[float64](),
-	BFloat16:   half(sumBFloat16, &bfloat16),
-	Float8E4M3: quarter(&e4m3),
-	Float8E5M2: quarter(&e5m2),
+	Int8:       integerRow[int8](),
+	Uint8:      integerRow[uint8](),
+	Int32:      integerRow[int32](),
+	Uint32:     integerRow[uint32](),
+	Int64:      integerRow[int64](),
+	Uint64:     integerRow[uint64](),
+	Float16:    halfRow(sumFloat16, &float16),
+	Float32:    floatRow[float32](),
+	Float64:    floatRow[float64](),
+	BFloat16:   halfRow(sumBFloat16, &bfloat16),
+	Float8E4M3: quarterRow(&e4m3),
+	Float8E5M2: quarterRow(&e5m2),
 }
 
-func row(sum, prod, most, least combiner) [reductions]combiner {
+func makeRow(sum, prod, most, least combiner) [reductions]combiner {
 	return [reductions]combiner{Sum: sum, Prod: prod, Max: most, Min: least, Avg: sum, PreMulSum: sum}
 }
 
-func integer[T int8 | uint8 | int32 | uint32 | int64 | uint64]() [reductions]combiner {
-	return row(
-		typed(func(dst, a, b []T) {
+func integerRow[T int8 | uint8 | int32 | uint32 | int64 | uint64]() [reductions]combiner {
+	return makeRow(
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				dst[i] = a[i] + b[i]
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				dst[i] = a[i] * b[i]
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				dst[i] = max(a[i], b[i])
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				dst[i] = min(a[i], b[i])
@@ -72,10 +72,10 @@ func notANumber[T float32 | float64]() T {
 	return any(math.Float64frombits(math.MaxInt64)).(T)
 }
 
-func float[T float32 | float64]() [reductions]combiner {
+func floatRow[T float32 | float64]() [reductions]combiner {
 	nan := notANumber[T]()
-	return row(
-		typed(func(dst, a, b []T) {
+	return makeRow(
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				s := a[i] + b[i]
@@ -85,7 +85,7 @@ func float[T float32 | float64]() [reductions]combiner {
 				dst[i] = s
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
 				p := a[i] * b[i]
@@ -95,23 +95,23 @@ func float[T float32 | float64]() [reductions]combiner {
 				dst[i] = p
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
-				dst[i] = larger(a[i], b[i], nan)
+				dst[i] = largerNumber(a[i], b[i], nan)
 			}
 		}),
-		typed(func(dst, a, b []T) {
+		typedCombiner(func(dst, a, b []T) {
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
-				dst[i] = smaller(a[i], b[i], nan)
+				dst[i] = smallerNumber(a[i], b[i], nan)
 			}
 		}),
 	)
 }
 
-// larger is the maximum: a number wins against a NaN, +0 against -0, of two NaN comes nan.
-func larger[T float32 | float64](x, y, nan T) T {
+// largerNumber is the maximum: a number wins against a NaN, +0 against -0, of two NaN comes nan.
+func largerNumber[T float32 | float64](x, y, nan T) T {
 	switch {
 	case x > y:
 		return x
@@ -130,8 +130,8 @@ func larger[T float32 | float64](x, y, nan T) T {
 	return nan
 }
 
-// smaller is the minimum: a number wins against a NaN, -0 against +0, of two NaN comes nan.
-func smaller[T float32 | float64](x, y, nan T) T {
+// smallerNumber is the minimum: a number wins against a NaN, -0 against +0, of two NaN comes nan.
+func smallerNumber[T float32 | float64](x, y, nan T) T {
 	switch {
 	case x < y:
 		return x

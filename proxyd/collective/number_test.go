@@ -130,7 +130,7 @@ func TestDivide(t *testing.T) {
 			}
 			for _, n := range []int{2, 3, 7, 10, 255, 257, 4099, 65535} {
 				got := bytes.Clone(a)
-				divide(typ, got, n)
+				divideBy(typ, got, n)
 				for i := 0; i < len(a); i += typ.Size() {
 					x := load(typ, a[i:])
 					if g, w := load(typ, got[i:]), oracleDivide(typ, x, n); g != w {
@@ -149,7 +149,7 @@ func TestMultiply(t *testing.T) {
 		a = a[:min(len(a), 3*block*size+size)]
 		factor := b[len(b)-size:]
 		got := make([]byte, len(a))
-		multiply(typ, got, a, factor)
+		multiplyBy(typ, got, a, factor)
 		for i := 0; i < len(a); i += size {
 			x := load(typ, a[i:])
 			if g, w := load(typ, got[i:]), oracleCombine(typ, Prod, x, load(typ, factor)); g != w {

@@ -46,19 +46,19 @@ func (o *Op) Needs(rank, n int) (send, recv int) {
 	case AllReduce:
 		return one, one
 	case Reduce:
-		return one, only(root, one)
+		return one, countIf(root, one)
 	case ReduceScatter:
 		return all, one
 	case Broadcast:
-		return only(root, one), one
+		return countIf(root, one), one
 	case AllGather:
 		return one, all
 	case AllToAll:
 		return all, all
 	case Gather:
-		return one, only(root, all)
+		return one, countIf(root, all)
 	case Scatter:
-		return only(root, all), one
+		return countIf(root, all), one
 	case Send:
 		return one, 0
 	case Recv:
@@ -67,16 +67,16 @@ func (o *Op) Needs(rank, n int) (send, recv int) {
 	return 0, 0
 }
 
-func only(yes bool, n int) int {
+func countIf(yes bool, n int) int {
 	if yes {
 		return n
 	}
 	return 0
 }
 
-// check returns o as it is carried out for rank: buffers cut to what is needed, what does not
+// checkFor returns o as it is carried out for rank: buffers cut to what is needed, what does not
 // matter zeroed.
-func (o Op) check(rank, n int) (Op, error) {
+func (o Op) checkFor(rank, n int) (Op, error) {
 	bad := func(format string, args ...any) (Op, error) {
 		return Op{}, fmt.Errorf("rank %d: %s: %w: %s", rank, o.Kind, ErrArgument, fmt.Sprintf(format, args...))
 	}

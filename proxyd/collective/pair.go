@@ -48,17 +48,17 @@ func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
 			p.recvs = append(p.recvs, t)
 		}
 		if len(p.sends) == 0 || len(p.recvs) == 0 {
-			if c.ranks[op.Peer].gone() {
-				return func() { c.fail(fmt.Errorf("rank %d: a message with rank %d: %w", q.rank, op.Peer, ErrLeft)) }
+			if c.ranks[op.Peer].isGone() {
+				return func() { c.failComm(fmt.Errorf("rank %d: a message with rank %d: %w", q.rank, op.Peer, ErrLeft)) }
 			}
 			return func() {}
 		}
 		from, to := p.sends[0], p.recvs[0]
 		p.sends, p.recvs = p.sends[1:], p.recvs[1:]
-		return func() { c.within(from, to) }
+		return func() { c.copyWithin(from, to) }
 	}
 	if len(op.Send)+len(op.Recv) == 0 {
-		return func() { c.complete(q, b) }
+		return func() { c.completePart(q, b) }
 	}
 	t.n = p.number
 	p.number++
@@ -67,25 +67,25 @@ func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
 		return func() {}
 	}
 	p.active++
-	return func() { c.between(p, t) }
+	return func() { c.sendBetween(p, t) }
 }
 
-// within copies from one local rank to another.
-func (c *Comm) within(from, to *transfer) {
+// copyWithin copies from one local rank to another.
+func (c *Comm) copyWithin(from, to *transfer) {
 	if len(from.op.Send) != len(to.op.Recv) {
-		c.fail(fmt.Errorf("rank %d sends %d bytes, rank %d receives %d: %w",
+		c.failComm(fmt.Errorf("rank %d sends %d bytes, rank %d receives %d: %w",
 			from.q.rank, len(from.op.Send), to.q.rank, len(to.op.Recv), ErrMismatch))
 		return
 	}
-	c.background(func() {
+	c.runBeside(func() {
 		copy(to.op.Recv, from.op.Send)
-		c.complete(from.q, from.b)
-		c.complete(to.q, to.b)
+		c.completePart(from.q, from.b)
+		c.completePart(to.q, to.b)
 	})
 }
 
-// background runs f beside everything else, unless the communicator is ending.
-func (c *Comm) background(f func()) {
+// runBeside runs f beside everything else, unless the communicator is ending.
+func (c *Comm) runBeside(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil { // end waits for work after err is set
@@ -93,8 +93,8 @@ func (c *Comm) background(f func()) {
 	}
 }
 
-// between posts a transfer to or from another process.
-func (c *Comm) between(p *pair, t *transfer) {
+// sendBetween posts a transfer to or from another process.
+func (c *Comm) sendBetween(p *pair, t *transfer) {
 	m := newMessage(key{seq: t.n, src: uint32(t.at[0]), dst: uint32(t.at[1])}, 0, t.op.Send)
 	if t.op.Kind == Recv {
 		m = newMessage(m.key, 0, t.op.Recv)
@@ -109,14 +109,14 @@ func (c *Comm) between(p *pair, t *transfer) {
 		}
 		c.mu.Unlock()
 		if next != nil {
-			c.between(p, next)
+			c.sendBetween(p, next)
 		}
-		c.complete(t.q, t.b)
+		c.completePart(t.q, t.b)
 	}
 	l := c.links[c.home[t.op.Peer]]
 	if t.op.Kind == Send {
-		l.send(m, false)
+		l.sendMessage(m, false)
 	} else {
-		l.receive(m, false)
+		l.receiveMessage(m, false)
 	}
 }

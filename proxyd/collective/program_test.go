@@ -14,7 +14,7 @@ import (
 // Random programs: groups of collectives and messages, all issued before any is waited for, each rank
 // at its own pace. Whatever overlaps, each operation gives what it gives alone.
 func TestRandomPrograms(t *testing.T) {
-	for seed := range uint64(only(*every, 100) + 12) {
+	for seed := range uint64(countIf(*every, 100) + 12) {
 		rng := rand.New(rand.NewPCG(seed, 12))
 		home := make([]int, 2+rng.IntN(5))
 		for i := range home {

@@ -66,8 +66,8 @@ func (f *quarterFormat) encode(x float64) byte {
 	return sign | byte(int(bits)+(exponent-f.least)<<f.fraction)
 }
 
-// fill computes the tables, the first time.
-func (f *quarterFormat) fill() {
+// fillTables computes the tables, the first time.
+func (f *quarterFormat) fillTables() {
 	f.once.Do(func() {
 		for c := range f.values {
 			f.values[c] = f.decode(byte(c))
@@ -87,18 +87,18 @@ func (f *quarterFormat) fill() {
 				x, y, at := f.values[a], f.values[b], a<<8|b
 				f.tables[Sum][at] = f.encode(x + y)
 				f.tables[Prod][at] = f.encode(x * y)
-				f.tables[Max][at] = pick(larger(x, y, nan), x, byte(a), byte(b))
-				f.tables[Min][at] = pick(smaller(x, y, nan), x, byte(a), byte(b))
+				f.tables[Max][at] = pick(largerNumber(x, y, nan), x, byte(a), byte(b))
+				f.tables[Min][at] = pick(smallerNumber(x, y, nan), x, byte(a), byte(b))
 			}
 		}
 	})
 }
 
-// quarter makes the row of an 8-bit type: there are 65536 pairs, so all are computed once.
-func quarter(f *quarterFormat) [reductions]combiner {
+// quarterRow makes the row of an 8-bit type: there are 65536 pairs, so all are computed once.
+func quarterRow(f *quarterFormat) [reductions]combiner {
 	by := func(r Reduction) combiner {
 		return func(dst, a, b []byte) {
-			f.fill()
+			f.fillTables()
 			table := &f.tables[r]
 			a, b = a[:len(dst)], b[:len(dst)]
 			for i := range dst {
@@ -106,5 +106,5 @@ func quarter(f *quarterFormat) [reductions]combiner {
 			}
 		}
 	}
-	return row(by(Sum), by(Prod), by(Max), by(Min))
+	return makeRow(by(Sum), by(Prod), by(Max), by(Min))
 }

@@ -45,21 +45,21 @@ type collective struct {
 // A rank's groups are carried out in the order in which they are issued. Within a group, sends and
 // receives happen at the same time, and collectives in their order.
 func (c *Comm) Issue(rank int, ops []Op, done func(error)) error {
-	b, err := c.prepare(rank, ops, done)
+	b, err := c.prepareBatch(rank, ops, done)
 	if err != nil {
 		return err
 	}
-	return c.enqueue(rank, b)
+	return c.enqueueBatch(rank, b)
 }
 
-// prepare checks a group.
-func (c *Comm) prepare(rank int, ops []Op, done func(error)) (*batch, error) {
+// prepareBatch checks a group.
+func (c *Comm) prepareBatch(rank int, ops []Op, done func(error)) (*batch, error) {
 	if c.ranks[rank] == nil {
 		return nil, fmt.Errorf("communicator %s: %w: rank %d is not here", c.id, ErrArgument, rank)
 	}
 	b := &batch{ops: make([]Op, len(ops)), done: done}
 	for i, o := range ops {
-		checked, err := o.check(rank, c.size)
+		checked, err := o.checkFor(rank, c.size)
 		if err != nil {
 			return nil, fmt.Errorf("communicator %s: %w", c.id, err)
 		}
@@ -68,7 +68,7 @@ func (c *Comm) prepare(rank int, ops []Op, done func(error)) (*batch, error) {
 	return b, nil
 }
 
-func (c *Comm) enqueue(rank int, b *batch) error {
+func (c *Comm) enqueueBatch(rank int, b *batch) error {
 	q := c.ranks[rank]
 	c.mu.Lock()
 	switch {
@@ -82,7 +82,7 @@ func (c *Comm) enqueue(rank int, b *batch) error {
 	q.batches = append(q.batches, b)
 	q.issued += uint64(len(b.ops))
 	c.mu.Unlock()
-	c.advance(q)
+	c.beginNext(q)
 	return nil
 }
 
@@ -127,7 +127,7 @@ func Group(calls []Call, done func(error)) error {
 	}
 	batches := make([]*batch, len(order))
 	for i, at := range order {
-		b, err := at.comm.prepare(at.rank, ops[at], part)
+		b, err := at.comm.prepareBatch(at.rank, ops[at], part)
 		if err == nil {
 			err = at.comm.Err()
 		}
@@ -137,7 +137,7 @@ func Group(calls []Call, done func(error)) error {
 		batches[i] = b
 	}
 	for i, at := range order {
-		if err := at.comm.enqueue(at.rank, batches[i]); err != nil {
+		if err := at.comm.enqueueBatch(at.rank, batches[i]); err != nil {
 			part(err) // it failed in between
 		}
 	}
@@ -145,8 +145,8 @@ func Group(calls []Call, done func(error)) error {
 	return nil
 }
 
-// advance begins what can begin, until a batch has to wait for somebody.
-func (c *Comm) advance(q *queue) {
+// beginNext begins what can begin, until a batch has to wait for somebody.
+func (c *Comm) beginNext(q *queue) {
 	for {
 		c.mu.Lock()
 		if q.busy || len(q.batches) == 0 || !c.started || c.err != nil {
@@ -158,27 +158,27 @@ func (c *Comm) advance(q *queue) {
 		b.left = len(b.ops) + 1 // one until all have begun
 		var begin []func()
 		for i := range b.ops {
-			begin = append(begin, c.begin(q, b, &b.ops[i]))
+			begin = append(begin, c.beginOp(q, b, &b.ops[i]))
 		}
 		c.mu.Unlock()
 		for _, f := range begin {
 			f()
 		}
-		if !c.lower(q, b) {
+		if !c.lowerPending(q, b) {
 			return
 		}
 	}
 }
 
-// begin enters an operation and returns what is to be done without the lock. The caller holds mu.
-func (c *Comm) begin(q *queue, b *batch, op *Op) func() {
+// beginOp enters an operation and returns what is to be done without the lock. The caller holds mu.
+func (c *Comm) beginOp(q *queue, b *batch, op *Op) func() {
 	if op.Kind == Send || op.Kind == Recv {
 		return c.pairUp(q, b, op)
 	}
 	seq := q.colls
 	q.colls++
-	if gone, is := c.departed(seq); is {
-		return func() { c.fail(fmt.Errorf("collective %d needs rank %d: %w", seq, gone, ErrLeft)) }
+	if gone, is := c.departedRank(seq); is {
+		return func() { c.failComm(fmt.Errorf("collective %d needs rank %d: %w", seq, gone, ErrLeft)) }
 	}
 	check := op.signature()
 	coll := c.colls[seq]
@@ -191,7 +191,7 @@ func (c *Comm) begin(q *queue, b *batch, op *Op) func() {
 	}
 	if coll.check != check {
 		err := fmt.Errorf("collective %d: %w: rank %d issued %s, another %s", seq, ErrMismatch, q.rank, op, &coll.op)
-		return func() { c.fail(err) }
+		return func() { c.failComm(err) }
 	}
 	coll.parts[q.rank], coll.batches[q.rank] = op, b
 	coll.missing--
@@ -206,9 +206,9 @@ func (c *Comm) begin(q *queue, b *batch, op *Op) func() {
 	}
 }
 
-// lower notes that a part of b is complete, and tells whether that was the last; then done has been
+// lowerPending notes that a part of b is complete, and tells whether that was the last; then done has been
 // called, and the next batch may begin.
-func (c *Comm) lower(q *queue, b *batch) bool {
+func (c *Comm) lowerPending(q *queue, b *batch) bool {
 	c.mu.Lock()
 	b.left--
 	if b.left > 0 || b.over {
@@ -229,15 +229,15 @@ func (c *Comm) lower(q *queue, b *batch) bool {
 	return true
 }
 
-// complete is lower, and begins what comes next.
-func (c *Comm) complete(q *queue, b *batch) {
-	if c.lower(q, b) {
-		c.advance(q)
+// completePart is lower, and begins what comes next.
+func (c *Comm) completePart(q *queue, b *batch) {
+	if c.lowerPending(q, b) {
+		c.beginNext(q)
 	}
 }
 
-// drop lets all operations return what became of the communicator. Nothing works on them any more.
-func (c *Comm) drop() {
+// dropAll lets all operations return what became of the communicator. Nothing works on them any more.
+func (c *Comm) dropAll() {
 	c.mu.Lock()
 	var all []*batch
 	for _, r := range c.local {
@@ -271,26 +271,26 @@ func (c *Comm) Destroy(rank int) error {
 	return nil
 }
 
-// departed finds a local rank that was destroyed and takes no part in the seq-th collective. The caller holds mu.
-func (c *Comm) departed(seq uint64) (rank int, is bool) {
+// departedRank finds a local rank that was destroyed and takes no part in the seq-th collective. The caller holds mu.
+func (c *Comm) departedRank(seq uint64) (rank int, is bool) {
 	for _, q := range c.ranks {
-		if q.gone() && q.colls <= seq {
+		if q.isGone() && q.colls <= seq {
 			return q.rank, true
 		}
 	}
 	return 0, false
 }
 
-// gone tells whether the rank begins nothing more.
-func (q *queue) gone() bool { return q.destroyed && len(q.batches) == 0 }
+// isGone tells whether the rank begins nothing more.
+func (q *queue) isGone() bool { return q.destroyed && len(q.batches) == 0 }
 
-// stranded finds what waits for a local rank that begins nothing more: it would wait for ever. The caller holds mu.
-func (c *Comm) stranded() error {
+// strandedError finds what waits for a local rank that begins nothing more: it would wait for ever. The caller holds mu.
+func (c *Comm) strandedError() error {
 	for seq := range c.colls {
 		if c.colls[seq].missing == 0 {
 			continue
 		}
-		if rank, is := c.departed(seq); is {
+		if rank, is := c.departedRank(seq); is {
 			return fmt.Errorf("collective %d needs rank %d: %w", seq, rank, ErrLeft)
 		}
 	}
@@ -299,7 +299,7 @@ func (c *Comm) stranded() error {
 			rank int
 			n    int
 		}{{at[1], len(p.sends)}, {at[0], len(p.recvs)}} {
-			if q := c.ranks[waiting.rank]; waiting.n > 0 && q != nil && q.gone() {
+			if q := c.ranks[waiting.rank]; waiting.n > 0 && q != nil && q.isGone() {
 				return fmt.Errorf("a message between ranks %d and %d: %w", at[0], at[1], ErrLeft)
 			}
 		}
@@ -310,11 +310,11 @@ func (c *Comm) stranded() error {
 // leaveIfDone closes leaving when nothing is left to do. The caller holds mu.
 func (c *Comm) leaveIfDone() {
 	for _, q := range c.ranks {
-		if !q.gone() {
+		if !q.isGone() {
 			continue
 		}
-		if err := c.stranded(); err != nil {
-			go c.fail(err) // which takes mu
+		if err := c.strandedError(); err != nil {
+			go c.failComm(err) // which takes mu
 		}
 		break
 	}

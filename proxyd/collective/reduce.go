@@ -29,11 +29,11 @@ type step struct {
 }
 
 func (r *run) allReduce() error {
-	op, n := r.first(), r.processes()
-	size, bytes := op.Type.Size(), len(r.first().Recv)
-	if r.small(bytes) {
+	op, n := r.firstOp(), r.processes()
+	size, bytes := op.Type.Size(), len(r.firstOp().Recv)
+	if r.fitsEager(bytes) {
 		if n > r.node.tuning.direct {
-			return r.tree(op.Recv, -1)
+			return r.reduceByTree(op.Recv, -1)
 		}
 		return r.reduce(&plan{
 			steps: 1,
@@ -44,27 +44,27 @@ func (r *run) allReduce() error {
 				}
 				return []region{{n: bytes, out: op.Recv}}
 			},
-			after: func(int) { r.spread(0, bytes) },
+			after: func(int) { r.copyToLocal(0, bytes) },
 		})
 	}
 	all := make([]int, n)
 	for p := range all {
 		all[p] = p
 	}
-	length := n * r.slice(size)
+	length := n * r.sliceSize(size)
 	return r.reduce(&plan{
 		steps: (bytes + length - 1) / length,
 		regions: func(k, p int) []region {
-			return r.cut(k*length, min(bytes, (k+1)*length), size, p, func(lo, hi int) []byte { return op.Recv[lo:hi] })
+			return r.cutShare(k*length, min(bytes, (k+1)*length), size, p, func(lo, hi int) []byte { return op.Recv[lo:hi] })
 		},
 		to:    all,
 		at:    func(g region) []byte { return op.Recv[g.off : g.off+g.n] },
-		after: func(k int) { r.spread(k*length, min(bytes, (k+1)*length)) },
+		after: func(k int) { r.copyToLocal(k*length, min(bytes, (k+1)*length)) },
 	})
 }
 
-// cut returns process p's share of lo … hi.
-func (r *run) cut(lo, hi, size, p int, out func(lo, hi int) []byte) []region {
+// cutShare returns process p's share of lo … hi.
+func (r *run) cutShare(lo, hi, size, p int, out func(lo, hi int) []byte) []region {
 	n, elements := r.processes(), (hi-lo)/size
 	from, to := lo+elements*p/n*size, lo+elements*(p+1)/n*size
 	if from == to {
@@ -80,15 +80,15 @@ func (r *run) cut(lo, hi, size, p int, out func(lo, hi int) []byte) []region {
 func (r *run) reduceTo() error {
 	root := r.coll.op.Root
 	home := r.home[root]
-	bytes, size := len(r.first().Send), r.coll.op.Type.Size()
+	bytes, size := len(r.firstOp().Send), r.coll.op.Type.Size()
 	var recv []byte
 	if home == r.me {
-		recv = r.part(root).Recv
+		recv = r.localOp(root).Recv
 	}
-	if r.small(bytes) && r.processes() > r.node.tuning.direct {
-		return r.tree(recv, root)
+	if r.fitsEager(bytes) && r.processes() > r.node.tuning.direct {
+		return r.reduceByTree(recv, root)
 	}
-	if r.small(bytes) {
+	if r.fitsEager(bytes) {
 		return r.reduce(&plan{
 			steps: 1,
 			regions: func(_, p int) []region {
@@ -103,11 +103,11 @@ func (r *run) reduceTo() error {
 	if home == r.me {
 		out = func(lo, hi int) []byte { return recv[lo:hi] }
 	}
-	length := r.processes() * r.slice(size)
+	length := r.processes() * r.sliceSize(size)
 	return r.reduce(&plan{
 		steps: (bytes + length - 1) / length,
 		regions: func(k, p int) []region {
-			return r.cut(k*length, min(bytes, (k+1)*length), size, p, out)
+			return r.cutShare(k*length, min(bytes, (k+1)*length), size, p, out)
 		},
 		to: []int{home},
 		at: func(g region) []byte { return recv[g.off : g.off+g.n] },
@@ -121,7 +121,7 @@ func (r *run) reduceScatter() error {
 	for _, ranks := range r.layout.ranks {
 		most = max(most, len(ranks))
 	}
-	length := max(r.slice(size)/most/size*size, size)
+	length := max(r.sliceSize(size)/most/size*size, size)
 	return r.reduce(&plan{
 		steps: (one + length - 1) / length,
 		regions: func(k, p int) []region {
@@ -130,7 +130,7 @@ func (r *run) reduceScatter() error {
 			for i, rank := range r.layout.ranks[p] {
 				regions[i] = region{off: rank*one + lo, n: hi - lo}
 				if p == r.me {
-					regions[i].out = r.part(rank).Recv[lo:hi]
+					regions[i].out = r.localOp(rank).Recv[lo:hi]
 				}
 			}
 			return regions
@@ -138,9 +138,9 @@ func (r *run) reduceScatter() error {
 	})
 }
 
-// small tells whether everything that one process says to another about bytes of a vector
+// fitsEager tells whether everything that one process says to another about bytes of a vector
 // fits into one eager message.
-func (r *run) small(bytes int) bool {
+func (r *run) fitsEager(bytes int) bool {
 	most := 1
 	for _, c := range r.covers {
 		most = max(most, len(c))
@@ -148,9 +148,9 @@ func (r *run) small(bytes int) bool {
 	return bytes*most <= r.node.tuning.eager
 }
 
-// slice is how many bytes one process reduces in a step: less where the placement makes
+// sliceSize is how many bytes one process reduces in a step: less where the placement makes
 // others send many contributions, because there must be room for them.
-func (r *run) slice(size int) int {
+func (r *run) sliceSize(size int) int {
 	contributions := 0
 	for _, c := range r.covers {
 		contributions += len(c)
@@ -170,15 +170,15 @@ func (r *run) reduce(p *plan) error {
 	steps := make([]*step, p.steps)
 	for k := range p.steps + depth - 1 {
 		if k < p.steps {
-			steps[k] = r.start(p, k)
+			steps[k] = r.startStep(p, k)
 		}
 		if k >= 1 && k-1 < p.steps {
-			if err := r.combine(p, k-1, steps[k-1]); err != nil {
+			if err := r.combineStep(p, k-1, steps[k-1]); err != nil {
 				return err
 			}
 		}
 		if last := k - (depth - 1); last >= 0 {
-			if err := r.finish(p, last, steps[last]); err != nil {
+			if err := r.finishStep(p, last, steps[last]); err != nil {
 				return err
 			}
 			steps[last] = nil
@@ -187,48 +187,48 @@ func (r *run) reduce(p *plan) error {
 	return nil
 }
 
-// start makes room for the others' contributions and results, and sends ours.
-func (r *run) start(p *plan, k int) *step {
+// startStep makes room for the others' contributions and results, and sends ours.
+func (r *run) startStep(p *plan, k int) *step {
 	s := &step{came: make([][][]byte, r.processes())}
-	r.others(func(q int) {
+	r.forOthers(func(q int) {
 		var parts [][]byte
 		for _, g := range p.regions(k, r.me) {
 			for range r.covers[q] {
-				parts = append(parts, r.room(s, g.n))
+				parts = append(parts, r.roomFor(s, g.n))
 			}
 		}
 		s.came[q] = parts
-		s.recvs = append(s.recvs, r.receive(q, 2*k, parts...))
+		s.recvs = append(s.recvs, r.receivePart(q, 2*k, parts...))
 	})
-	if r.gets(p) {
-		r.others(func(q int) {
+	if r.getsResult(p) {
+		r.forOthers(func(q int) {
 			var parts [][]byte
 			for _, g := range p.regions(k, q) {
 				parts = append(parts, p.at(g))
 			}
-			s.in = append(s.in, r.receive(q, 2*k+1, parts...))
+			s.in = append(s.in, r.receivePart(q, 2*k+1, parts...))
 		})
 	}
-	r.others(func(q int) {
+	r.forOthers(func(q int) {
 		if p.whole && len(s.sends) > 0 { // they all get the same
-			s.sends = append(s.sends, r.send(q, 2*k, s.came[r.me]...))
+			s.sends = append(s.sends, r.sendPart(q, 2*k, s.came[r.me]...))
 			return
 		}
 		var parts [][]byte
 		for _, g := range p.regions(k, q) {
 			for _, n := range r.covers[r.me] {
-				parts = append(parts, r.contribution(p, s, g, n))
+				parts = append(parts, r.contributionOf(p, s, g, n))
 			}
 		}
 		if p.whole {
 			s.came[r.me] = parts
 		}
-		s.sends = append(s.sends, r.send(q, 2*k, parts...))
+		s.sends = append(s.sends, r.sendPart(q, 2*k, parts...))
 	})
 	return s
 }
 
-func (r *run) gets(p *plan) bool {
+func (r *run) getsResult(p *plan) bool {
 	for _, q := range p.to {
 		if q == r.me {
 			return true
@@ -237,40 +237,40 @@ func (r *run) gets(p *plan) bool {
 	return false
 }
 
-func (r *run) room(s *step, n int) []byte {
+func (r *run) roomFor(s *step, n int) []byte {
 	b := r.scratch.get(n)
 	s.scratch = append(s.scratch, b)
 	return b
 }
 
-// contribution is the value of a subtree that this process holds.
-func (r *run) contribution(p *plan, s *step, g region, n node) []byte {
-	if op := r.part(n.lo); n.hi-n.lo == 1 && op.Scale == nil {
+// contributionOf is the value of a subtree that this process holds.
+func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
+	if op := r.localOp(n.lo); n.hi-n.lo == 1 && op.Scale == nil {
 		return op.Send[g.off : g.off+g.n]
 	}
-	out := r.room(s, g.n)
+	out := r.roomFor(s, g.n)
 	p.sum.clear()
-	r.leaves(p.sum, g, n)
+	r.enterLeaves(p.sum, g, n)
 	p.sum.compute(n, out)
 	return out
 }
 
-// leaves enters what local ranks contribute to a subtree.
-func (r *run) leaves(s *sum, g region, n node) {
+// enterLeaves enters what local ranks contribute to a subtree.
+func (r *run) enterLeaves(s *sum, g region, n node) {
 	for rank := n.lo; rank < n.hi; rank++ {
-		op := r.part(rank)
+		op := r.localOp(rank)
 		s.set(node{rank, rank + 1}, op.Send[g.off:g.off+g.n], op.Scale, false)
 	}
 }
 
-// combine reduces this process's regions when all contributions are there, and sends the results.
-func (r *run) combine(p *plan, k int, s *step) error {
+// combineStep reduces this process's regions when all contributions are there, and sends the results.
+func (r *run) combineStep(p *plan, k int, s *step) error {
 	if p.whole { // the result may overwrite what is being sent
-		if err := r.wait(s.sends...); err != nil {
+		if err := r.waitForAll(s.sends...); err != nil {
 			return err
 		}
 	}
-	if err := r.wait(s.recvs...); err != nil {
+	if err := r.waitForAll(s.recvs...); err != nil {
 		return err
 	}
 	var results [][]byte
@@ -279,38 +279,38 @@ func (r *run) combine(p *plan, k int, s *step) error {
 		for q, covers := range r.covers {
 			for j, n := range covers {
 				if q == r.me {
-					r.leaves(p.sum, g, n)
+					r.enterLeaves(p.sum, g, n)
 				} else {
 					p.sum.set(n, s.came[q][i*len(covers)+j], nil, true)
 				}
 			}
 		}
 		if g.out == nil {
-			g.out = r.room(s, g.n)
+			g.out = r.roomFor(s, g.n)
 		}
-		r.total(p.sum, g.out)
+		r.totalValue(p.sum, g.out)
 		results = append(results, g.out)
 	}
 	for _, q := range p.to {
 		if q != r.me {
-			s.out = append(s.out, r.send(q, 2*k+1, results...))
+			s.out = append(s.out, r.sendPart(q, 2*k+1, results...))
 		}
 	}
 	return nil
 }
 
-// total is the value of the tree's root, and what follows it.
-func (r *run) total(s *sum, out []byte) {
+// totalValue is the value of the tree's root, and what follows it.
+func (r *run) totalValue(s *sum, out []byte) {
 	s.compute(node{0, r.size}, out)
 	if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
-		divide(op.Type, out, r.size)
+		divideBy(op.Type, out, r.size)
 	}
 }
 
-// finish waits until all of a step is here and nothing of it is needed any more.
-func (r *run) finish(p *plan, k int, s *step) error {
+// finishStep waits until all of a step is here and nothing of it is needed any more.
+func (r *run) finishStep(p *plan, k int, s *step) error {
 	for _, messages := range [][]*message{s.sends, s.in, s.out} {
-		if err := r.wait(messages...); err != nil {
+		if err := r.waitForAll(messages...); err != nil {
 			return err
 		}
 	}

@@ -8,49 +8,49 @@ package collective
 // child's value. All walk the tree in the same order, so nobody waits in a circle. A message's part is
 // the place where the node is split, which no other node has.
 
-// tree carries out AllReduce (root < 0) or Reduce of a small vector. recv is where the
+// reduceByTree carries out AllReduce (root < 0) or Reduce of a small vector. recv is where the
 // result goes; nil if this process does not get it.
-func (r *run) tree(recv []byte, root int) error {
+func (r *run) reduceByTree(recv []byte, root int) error {
 	s := &step{}
-	t := &climb{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.first().Send)}
+	t := &climb{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.firstOp().Send)}
 	t.held = make([]int, r.size+1)
 	for rank, p := range r.home {
-		t.held[rank+1] = t.held[rank] + only(p == r.me, 1)
+		t.held[rank+1] = t.held[rank] + countIf(p == r.me, 1)
 	}
-	value, err := t.up(node{0, r.size})
+	value, err := t.climbUp(node{0, r.size})
 	if err != nil {
 		return err
 	}
 	top := r.home[0]
 	if top == r.me {
 		if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
-			divide(op.Type, value, r.size)
+			divideBy(op.Type, value, r.size)
 		}
 	}
 	// Whatever is sent from here on has part 0, which is no place to split.
 	switch {
 	case root < 0:
 		if top == r.me {
-			if err := r.wait(s.sends...); err != nil {
+			if err := r.waitForAll(s.sends...); err != nil {
 				return err
 			}
 			copy(recv, value)
 		}
-		if err := r.down(recv, top); err != nil {
+		if err := r.sendDown(recv, top); err != nil {
 			return err
 		}
 	case top == r.me && r.home[root] == r.me:
 		copy(recv, value)
 	case top == r.me:
-		s.sends = append(s.sends, r.send(r.home[root], 0, value))
+		s.sends = append(s.sends, r.sendPart(r.home[root], 0, value))
 	case r.home[root] == r.me:
-		s.sends = append(s.sends, r.receive(top, 0, recv))
+		s.sends = append(s.sends, r.receivePart(top, 0, recv))
 	}
-	if err := r.wait(s.sends...); err != nil {
+	if err := r.waitForAll(s.sends...); err != nil {
 		return err
 	}
 	if root < 0 {
-		r.spread(0, len(recv))
+		r.copyToLocal(0, len(recv))
 	}
 	for _, b := range s.scratch {
 		r.scratch.put(b)
@@ -67,37 +67,37 @@ type climb struct {
 	held  []int // how many of the ranks below each are here
 }
 
-// up returns n's value in the process of n's first rank, nil in others. It may be overwritten.
-func (t *climb) up(n node) ([]byte, error) {
+// climbUp returns n's value in the process of n's first rank, nil in others. It may be overwritten.
+func (t *climb) climbUp(n node) ([]byte, error) {
 	here := t.held[n.hi] - t.held[n.lo]
 	switch here {
 	case 0:
 		return nil, nil
 	case n.hi - n.lo:
-		out := t.room(t.step, t.bytes)
+		out := t.roomFor(t.step, t.bytes)
 		t.sum.clear()
-		t.leaves(t.sum, region{n: t.bytes}, n)
+		t.enterLeaves(t.sum, region{n: t.bytes}, n)
 		t.sum.compute(n, out)
 		return out, nil
 	}
 	first, second := n.children()
-	a, err := t.up(first)
+	a, err := t.climbUp(first)
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.up(second)
+	b, err := t.climbUp(second)
 	if err != nil {
 		return nil, err
 	}
 	from, to := t.home[second.lo], t.home[n.lo]
 	switch {
 	case to == t.me && from != t.me:
-		b = t.room(t.step, t.bytes)
-		if err := t.wait(t.receive(from, second.lo, b)); err != nil {
+		b = t.roomFor(t.step, t.bytes)
+		if err := t.waitForAll(t.receivePart(from, second.lo, b)); err != nil {
 			return nil, err
 		}
 	case to != t.me && from == t.me:
-		t.step.sends = append(t.step.sends, t.send(to, second.lo, b))
+		t.step.sends = append(t.step.sends, t.sendPart(to, second.lo, b))
 		return nil, nil
 	case to != t.me:
 		return nil, nil
@@ -106,9 +106,9 @@ func (t *climb) up(n node) ([]byte, error) {
 	return a, nil
 }
 
-// down brings a small buffer from the process top to all others, along a binomial tree: who has it after
+// sendDown brings a small buffer from the process top to all others, along a binomial tree: who has it after
 // n rounds are 2^n.
-func (r *run) down(bytes []byte, top int) error {
+func (r *run) sendDown(bytes []byte, top int) error {
 	n := r.processes()
 	turn := func(v int) int { return (v + top) % n }
 	v := (r.me - top + n) % n
@@ -116,13 +116,13 @@ func (r *run) down(bytes []byte, top int) error {
 	for ; reach <= v; reach *= 2 {
 	}
 	if v > 0 {
-		if err := r.wait(r.receive(turn(v-reach/2), 0, bytes)); err != nil {
+		if err := r.waitForAll(r.receivePart(turn(v-reach/2), 0, bytes)); err != nil {
 			return err
 		}
 	}
 	var sends []*message
 	for ; v+reach < n; reach *= 2 {
-		sends = append(sends, r.send(turn(v+reach), 0, bytes))
+		sends = append(sends, r.sendPart(turn(v+reach), 0, bytes))
 	}
-	return r.wait(sends...)
+	return r.waitForAll(sends...)
 }

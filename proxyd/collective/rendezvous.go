@@ -50,8 +50,8 @@ type layout struct {
 	covers  [][]node // process → subtrees that it holds whole
 }
 
-// arrange checks a roster and puts it in order.
-func arrange(size int, members []Member) (*layout, error) {
+// arrangeRoster checks a roster and puts it in order.
+func arrangeRoster(size int, members []Member) (*layout, error) {
 	if size < 1 || size > maxRanks {
 		return nil, fmt.Errorf("%w: %d ranks", ErrRoster, size)
 	}
@@ -93,7 +93,7 @@ func arrange(size int, members []Member) (*layout, error) {
 			return nil, fmt.Errorf("%w: the process of rank %d does not listen, and others must dial it", ErrRoster, l.ranks[p][0])
 		}
 	}
-	l.covers = cover(node{0, size}, l.home)
+	l.covers = coverRanks(node{0, size}, l.home)
 	return l, nil
 }
 

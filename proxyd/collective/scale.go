@@ -5,9 +5,9 @@ package collective
 
 import "bytes"
 
-// multiply sets dst = a · factor, factor being one element: what PreMulSum does to a
+// multiplyBy sets dst = a · factor, factor being one element: what PreMulSum does to a
 // rank's contribution.
-func multiply(t Type, dst, a, factor []byte) {
+func multiplyBy(t Type, dst, a, factor []byte) {
 	size := t.Size()
 	chunk := bytes.Repeat(factor, min(block, len(dst)/size))
 	for len(dst) > 0 {
@@ -17,9 +17,9 @@ func multiply(t Type, dst, a, factor []byte) {
 	}
 }
 
-// divide sets dst = dst ÷ n: what Avg does to the sum. Floats are rounded once, integers
+// divideBy sets dst = dst ÷ n: what Avg does to the sum. Floats are rounded once, integers
 // are cut towards zero.
-func divide(t Type, dst []byte, n int) {
+func divideBy(t Type, dst []byte, n int) {
 	switch t {
 	case Int8:
 		divideIntegers[int8](dst, int64(n))
@@ -38,33 +38,33 @@ func divide(t Type, dst []byte, n int) {
 	case BFloat16:
 		divideHalves(dst, n, &bfloat16)
 	case Float32:
-		each(dst, func(x float32) float32 { return number32(x / float32(n)) })
+		forEach(dst, func(x float32) float32 { return number32(x / float32(n)) })
 	case Float64:
-		each(dst, func(x float64) float64 { return number64(x / float64(n)) })
+		forEach(dst, func(x float64) float64 { return number64(x / float64(n)) })
 	case Float8E4M3:
-		each(dst, func(c uint8) uint8 { return e4m3.encode(e4m3.decode(c) / float64(n)) })
+		forEach(dst, func(c uint8) uint8 { return e4m3.encode(e4m3.decode(c) / float64(n)) })
 	case Float8E5M2:
-		each(dst, func(c uint8) uint8 { return e5m2.encode(e5m2.decode(c) / float64(n)) })
+		forEach(dst, func(c uint8) uint8 { return e5m2.encode(e5m2.decode(c) / float64(n)) })
 	}
 }
 
 // A communicator's size is no more than maxRanks, so it is exact in float32, and a quotient
 // of a 16-bit type by it is never so near to a tie that float64 would hide the difference.
 func divideHalves(dst []byte, n int, f *halfFormat) {
-	each(dst, func(h uint16) uint16 { return f.encode(narrow(float64(f.decode(h)) / float64(n))) })
+	forEach(dst, func(h uint16) uint16 { return f.encode(narrowFloat(float64(f.decode(h)) / float64(n))) })
 }
 
 func divideIntegers[T int8 | int32 | int64](dst []byte, n int64) {
-	each(dst, func(x T) T { return T(int64(x) / n) })
+	forEach(dst, func(x T) T { return T(int64(x) / n) })
 }
 
 func divideUnsigned[T uint8 | uint32 | uint64](dst []byte, n uint64) {
-	each(dst, func(x T) T { return T(uint64(x) / n) })
+	forEach(dst, func(x T) T { return T(uint64(x) / n) })
 }
 
-// each replaces every element by f of it.
-func each[T number](dst []byte, f func(T) T) {
-	typed(func(dst, a, _ []T) {
+// forEach replaces every element by f of it.
+func forEach[T number](dst []byte, f func(T) T) {
+	typedCombiner(func(dst, a, _ []T) {
 		for i := range dst {
 			dst[i] = f(a[i])
 		}

@@ -41,7 +41,7 @@ func (c *Comm) Split(rank, colour, key int, done func(*Comm, int, error)) error 
 	}
 	got := new(newcomer)
 	op := Op{Kind: splitRanks, Type: Uint64, Count: 1, split: &splitPart{colour, key}, got: got}
-	return c.enqueue(rank, &batch{ops: []Op{op}, done: func(err error) {
+	return c.enqueueBatch(rank, &batch{ops: []Op{op}, done: func(err error) {
 		if err != nil {
 			done(nil, 0, err)
 			return
@@ -50,21 +50,21 @@ func (c *Comm) Split(rank, colour, key int, done func(*Comm, int, error)) error 
 	}})
 }
 
-// split is the collective: everybody tells everybody, and then knows all the new communicators.
-func (r *run) split() error {
+// splitComms is the collective: everybody tells everybody, and then knows all the new communicators.
+func (r *run) splitComms() error {
 	all := make([]byte, 8*r.size)
 	var ours [][]byte
 	for _, rank := range r.local {
-		b := at(all, rank, 8)
-		binary.LittleEndian.PutUint32(b, uint32(r.part(rank).split.colour))
-		binary.LittleEndian.PutUint32(b[4:], uint32(r.part(rank).split.key))
+		b := partAt(all, rank, 8)
+		binary.LittleEndian.PutUint32(b, uint32(r.localOp(rank).split.colour))
+		binary.LittleEndian.PutUint32(b[4:], uint32(r.localOp(rank).split.key))
 		ours = append(ours, b)
 	}
 	err := r.exchange(
 		func(int) [][]byte { return ours },
 		func(p int) (parts [][]byte) {
 			for _, rank := range r.layout.ranks[p] {
-				parts = append(parts, at(all, rank, 8))
+				parts = append(parts, partAt(all, rank, 8))
 			}
 			return parts
 		})
@@ -74,7 +74,7 @@ func (r *run) split() error {
 	keys := make([]int, r.size)
 	colours := make(map[int][]int) // ranks
 	for rank := range r.size {
-		b := at(all, rank, 8)
+		b := partAt(all, rank, 8)
 		colour := int(int32(binary.LittleEndian.Uint32(b)))
 		keys[rank] = int(int32(binary.LittleEndian.Uint32(b[4:])))
 		if colour >= 0 {
@@ -86,9 +86,9 @@ func (r *run) split() error {
 	number := r.splits
 	r.mu.Unlock()
 	for _, rank := range r.local {
-		colour := r.part(rank).split.colour
-		if got := r.part(rank).got; colour >= 0 && got.comm == nil {
-			if err := r.branch(number, colour, colours[colour], keys); err != nil {
+		colour := r.localOp(rank).split.colour
+		if got := r.localOp(rank).got; colour >= 0 && got.comm == nil {
+			if err := r.startBranch(number, colour, colours[colour], keys); err != nil {
 				return err
 			}
 		}
@@ -102,11 +102,11 @@ func branchID(parent string, number, colour int) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// branch starts the communicator of one colour, and gives it to its local ranks.
-func (r *run) branch(number, colour int, ranks, keys []int) error {
+// startBranch starts the communicator of one colour, and gives it to its local ranks.
+func (r *run) startBranch(number, colour int, ranks, keys []int) error {
 	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
 	spec := Spec{ID: branchID(r.id, number, colour), Size: len(ranks)}
-	roster := Roster{Key: mac(r.key, []byte("split"), []byte(spec.ID))}
+	roster := Roster{Key: macOf(r.key, []byte("split"), []byte(spec.ID))}
 	member := make(map[int]int) // process → index
 	for i, old := range ranks {
 		p := r.home[old]
@@ -118,13 +118,13 @@ func (r *run) branch(number, colour int, ranks, keys []int) error {
 		m.Ranks = append(m.Ranks, i)
 	}
 	spec.Ranks = roster.Members[member[r.me]].Ranks
-	c, err := r.node.start(r.node.ctx, spec, func(context.Context) (Roster, error) { return roster, nil })
+	c, err := r.node.startComm(r.node.ctx, spec, func(context.Context) (Roster, error) { return roster, nil })
 	if err != nil {
 		return err
 	}
 	for i, old := range ranks {
 		if r.home[old] == r.me {
-			*r.part(old).got = newcomer{c, i}
+			*r.localOp(old).got = newcomer{c, i}
 		}
 	}
 	return nil

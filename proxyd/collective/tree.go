@@ -23,9 +23,9 @@ func (n node) children() (node, node) {
 	return node{n.lo, mid}, node{mid, n.hi}
 }
 
-// cover returns, in order, the largest subtrees of which one process holds all ranks. home
+// coverRanks returns, in order, the largest subtrees of which one process holds all ranks. home
 // tells each rank's process. A process may merge what lies in such a subtree, and nothing else.
-func cover(n node, home []int) [][]node {
+func coverRanks(n node, home []int) [][]node {
 	covers := make([][]node, 1+slices.Max(home))
 	var walk func(n node) bool // whether one process holds all of n
 	walk = func(n node) bool {
@@ -114,7 +114,7 @@ func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
 		switch {
 		case l.factor != nil:
 			out := s.temp(end - at)
-			multiply(s.t, out, l.bytes[at:end], l.factor)
+			multiplyBy(s.t, out, l.bytes[at:end], l.factor)
 			return out, temp
 		case l.ours:
 			return l.bytes[at:end], ours

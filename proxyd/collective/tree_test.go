@@ -35,7 +35,7 @@ func TestCover(t *testing.T) {
 			home[i] = int(d - '0')
 		}
 		var got []string
-		for _, nodes := range cover(node{0, len(home)}, home) {
+		for _, nodes := range coverRanks(node{0, len(home)}, home) {
 			var names []string
 			for _, n := range nodes {
 				if n.hi-n.lo == 1 {
@@ -77,7 +77,7 @@ func TestSumFromParts(t *testing.T) {
 		}
 		s := newSum(typ, r, ranks)
 		var kept, before [][]byte
-		for p, nodes := range cover(node{0, ranks}, home) {
+		for p, nodes := range coverRanks(node{0, ranks}, home) {
 			for _, n := range nodes {
 				part := newSum(typ, r, ranks)
 				for i := n.lo; i < n.hi; i++ {
@@ -105,7 +105,7 @@ func TestSumFromParts(t *testing.T) {
 		}
 		s.compute(node{0, ranks}, dst)
 		if r == Avg && ranks > 1 {
-			divide(typ, dst, ranks)
+			divideBy(typ, dst, ranks)
 		}
 		if !bytes.Equal(dst, want) {
 			t.Fatalf("%s of %d ranks at %v, in place %v: differs from the oracle", r, ranks, home, inPlace)

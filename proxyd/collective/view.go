@@ -13,18 +13,18 @@ type number interface {
 // block is how many elements of unaligned memory are copied at a time.
 const block = 512
 
-// typed makes a combiner of a loop over elements. Device addresses of a program may be
+// typedCombiner makes a combiner of a loop over elements. Device addresses of a program may be
 // odd; not all machines can load from there, so such memory goes through blocks that are not.
-func typed[T number](loop func(dst, a, b []T)) combiner {
+func typedCombiner[T number](loop func(dst, a, b []T)) combiner {
 	return func(dst, a, b []byte) {
-		if aligned[T](dst) && aligned[T](a) && aligned[T](b) {
-			loop(view[T](dst), view[T](a), view[T](b))
+		if isAligned[T](dst) && isAligned[T](a) && isAligned[T](b) {
+			loop(viewAs[T](dst), viewAs[T](a), viewAs[T](b))
 			return
 		}
 		var blocks [3][block]T
 		for len(dst) > 0 {
-			n := min(len(dst), block*size[T]())
-			d, x, y := blocks[0][:n/size[T]()], blocks[1][:n/size[T]()], blocks[2][:n/size[T]()]
+			n := min(len(dst), block*sizeOf[T]())
+			d, x, y := blocks[0][:n/sizeOf[T]()], blocks[1][:n/sizeOf[T]()], blocks[2][:n/sizeOf[T]()]
 			copy(bytesOf(x), a)
 			copy(bytesOf(y), b)
 			loop(d, x, y)
@@ -34,26 +34,26 @@ func typed[T number](loop func(dst, a, b []T)) combiner {
 	}
 }
 
-func size[T number]() int {
+func sizeOf[T number]() int {
 	var z T
 	return int(unsafe.Sizeof(z))
 }
 
-func aligned[T number](b []byte) bool {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(size[T]()) == 0
+func isAligned[T number](b []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(sizeOf[T]()) == 0
 }
 
-// view is b as elements; b must be aligned.
-func view[T number](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/size[T]())
+// viewAs is b as elements; b must be aligned.
+func viewAs[T number](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
 }
 
 func bytesOf[T number](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*size[T]())
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*sizeOf[T]())
 }
 
-// overlap tells whether a and b share memory.
-func overlap(a, b []byte) bool {
+// overlaps tells whether a and b share memory.
+func overlaps(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}

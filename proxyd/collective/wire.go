@@ -66,7 +66,7 @@ type header struct {
 	size  uint64
 }
 
-func (h header) append(b []byte) []byte {
+func (h header) appendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(b, byte(h.kind), 0, 0, 0)
 	b = le.AppendUint32(b, h.check)

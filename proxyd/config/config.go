@@ -106,15 +106,15 @@ func Load(file string, environ []string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(file, text, environ)
+	return parseConfig(file, text, environ)
 }
 
-func parse(file string, text []byte, environ []string) (*Config, error) {
+func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 	c := &Config{}
 	var errs []error
 	c.values, errs = keys.Parse(c, file, text, environ, nil)
 	if c.values != nil { // the file is YAML
-		errs = append(errs, c.complete(file)...)
+		errs = append(errs, c.setDerived(file)...)
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))
@@ -139,8 +139,8 @@ func (c *Config) Fingerprint() string {
 	return fmt.Sprintf("%x", sum[:6])
 }
 
-// complete derives what was left empty, and checks what concerns several keys.
-func (c *Config) complete(file string) []error {
+// setDerived derives what was left empty, and checks what concerns several keys.
+func (c *Config) setDerived(file string) []error {
 	var errs []error
 	if c.Shared == "" && c.values["shared"].Text == "" {
 		errs = append(errs, fmt.Errorf("%s: shared: missing; name a folder that all nodes share, as in /shared/singularity", file))

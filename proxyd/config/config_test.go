@@ -234,7 +234,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("? {a: b}\n: c\n"), "")
 	f.Add([]byte("network.mode: auto\nnetwork: {mode: vxlan}\n"), "")
 	f.Fuzz(func(t *testing.T, text []byte, env string) {
-		c, err := parse("FILE", text, []string{env})
+		c, err := parseConfig("FILE", text, []string{env})
 		if (c == nil) == (err == nil) {
 			t.Fatal(c, err)
 		}
@@ -245,7 +245,7 @@ func FuzzParse(f *testing.F) {
 		if err := c.Explain(&b); err != nil {
 			t.Fatal(err)
 		}
-		again, err := parse("FILE", b.Bytes(), nil)
+		again, err := parseConfig("FILE", b.Bytes(), nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, b.String())
 		}

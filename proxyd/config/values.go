@@ -24,7 +24,7 @@ func (w wants) Error() string { return string(w) }
 
 // Each function below returns the Set of a key for one kind of value.
 
-func path(field func(*Config) *string) func(*Config, string) error {
+func wantPath(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v != "" && (!filepath.IsAbs(v) || strings.ContainsAny(v, "\x00\n")) {
 			return wants("an absolute path")
@@ -37,8 +37,8 @@ func path(field func(*Config) *string) func(*Config, string) error {
 	}
 }
 
-// program is a path, or a name that is looked for in PATH.
-func program(field func(*Config) *string) func(*Config, string) error {
+// wantProgram is a path, or a name that is looked for in PATH.
+func wantProgram(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v == "" || strings.ContainsAny(v, "\x00\n ") || strings.Contains(v, "/") && !filepath.IsAbs(v) {
 			return wants("a program's name or absolute path")
@@ -48,7 +48,7 @@ func program(field func(*Config) *string) func(*Config, string) error {
 	}
 }
 
-func text(field func(*Config) *string, check func(string) bool, want wants) func(*Config, string) error {
+func wantText(field func(*Config) *string, check func(string) bool, want wants) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if v != "" && !check(v) {
 			return want
@@ -58,7 +58,7 @@ func text(field func(*Config) *string, check func(string) bool, want wants) func
 	}
 }
 
-func choice(field func(*Config) *string, accepted ...string) func(*Config, string) error {
+func wantChoice(field func(*Config) *string, accepted ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		if !slices.Contains(accepted, v) {
 			return wants(strings.Join(accepted[:len(accepted)-1], ", ") + " or " + accepted[len(accepted)-1])
@@ -68,9 +68,9 @@ func choice(field func(*Config) *string, accepted ...string) func(*Config, strin
 	}
 }
 
-// capability takes a compute capability. YAML writes 10.0, which is a number for it, as 10.
-func capability(field func(*Config) *string) func(*Config, string) error {
-	set := choice(field, "8.0", "8.9", "9.0", "10.0")
+// wantCapability takes a compute capability. YAML writes 10.0, which is a number for it, as 10.
+func wantCapability(field func(*Config) *string) func(*Config, string) error {
+	set := wantChoice(field, "8.0", "8.9", "9.0", "10.0")
 	return func(c *Config, v string) error {
 		if v == "8" || v == "9" || v == "10" {
 			v += ".0"
@@ -81,7 +81,7 @@ func capability(field func(*Config) *string) func(*Config, string) error {
 
 var nameSyntax = regexp.MustCompile(`^@?[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
 
-func names(field func(*Config) *[]string) func(*Config, string) error {
+func wantNames(field func(*Config) *[]string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		var list []string
 		for s := range strings.SplitSeq(v, ",") {
@@ -98,7 +98,7 @@ func names(field func(*Config) *[]string) func(*Config, string) error {
 	}
 }
 
-func prefix(field func(*Config) *netip.Prefix) func(*Config, string) error {
+func wantPrefix(field func(*Config) *netip.Prefix) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		p, err := netip.ParsePrefix(v)
 		if err != nil || !p.Addr().Is4() || p.Bits() > 24 {
@@ -112,8 +112,8 @@ func prefix(field func(*Config) *netip.Prefix) func(*Config, string) error {
 	}
 }
 
-// age is a duration; 0, or at least least.
-func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
+// wantAge is a duration; 0, or at least least.
+func wantAge(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		d, err := table.ParseDuration(v)
 		if err != nil {
@@ -129,7 +129,7 @@ func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, 
 
 // ageOrAuto is an age, or the word auto for Auto.
 func ageOrAuto(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
-	set := age(field, least)
+	set := wantAge(field, least)
 	return func(c *Config, v string) error {
 		if v == "auto" {
 			*field(c) = Auto
@@ -162,8 +162,8 @@ var (
 func nodeName(s string) bool   { return nodeSyntax.MatchString(s) }
 func deviceName(s string) bool { return deviceSyntax.MatchString(s) && s != "." && s != ".." }
 
-// address accepts an IP address, or nothing.
-func address(s string) bool {
+// isAddress accepts an IP address, or nothing.
+func isAddress(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err == nil
 }
