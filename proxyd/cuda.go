@@ -31,7 +31,8 @@ const (
 // cudaProgram is this program, linked with the C library: only that can open a driver.
 const cudaProgram = "proxyd-cuda"
 
-// chooseProcess has this process be one that can hold the devices it is asked for: another program, or this one once more.
+// chooseProcess makes this process able to hold the devices that it is asked for: it executes
+// another program, or this program once more.
 func (o *deviceOptions) chooseProcess() error {
 	switch o.kind {
 	case kindSoft:
@@ -41,7 +42,7 @@ func (o *deviceOptions) chooseProcess() error {
 		return fmt.Errorf("--kind %q: it is %s or %s; %w", o.kind, kindSoft, kindCuda, errUsage)
 	}
 	if o.gate >= 0 {
-		// What is executed now cannot do it for all its threads.
+		// The program that is executed now cannot change this for all its threads.
 		if err := life.Renounce(); err != nil {
 			return fmt.Errorf("no new privileges: %w", err)
 		}
@@ -52,7 +53,7 @@ func (o *deviceOptions) chooseProcess() error {
 	return becomeCuda()
 }
 
-// becomeCuda executes the program that can open a driver, as this one was.
+// becomeCuda executes the program that can open a driver, with the arguments of this program.
 func becomeCuda() error {
 	self, err := os.Executable()
 	if err != nil {

@@ -53,7 +53,7 @@ type node struct {
 	meter     *meter
 }
 
-// runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
+// runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	n := &node{cfg: cfg, log: log}
 	n.meter = &meter{Metrics: metrics.New(version, checkpoint.Events(), checkpoint.Phases()), n: n}
@@ -91,7 +91,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 	return nil
 }
 
-// makeFolders makes those of this node.
+// makeFolders makes the folders of this node.
 func (n *node) makeFolders(context.Context) (func(), error) {
 	for _, f := range []struct {
 		path string
@@ -108,7 +108,7 @@ func (n *node) makeFolders(context.Context) (func(), error) {
 		return nil, err
 	}
 	mark.Close()
-	// One daemon for a node: a second would make the first one's capsules its own.
+	// There is a single daemon on a node: a second would take over the first daemon's capsules.
 	lock, err := os.OpenFile(filepath.Join(n.cfg.LibDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scont
 // deviceDir is where capsules see the socket of their device server.
 func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
 
-// probeCRIU is probed: without it there would be nothing but capsules.
+// probeCRIU looks whether criu works: without criu there would be nothing but capsules.
 func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 	found, err := criu.Check(ctx)
 	if err != nil {
@@ -161,8 +161,9 @@ func (n *node) probeSlurm(ctx context.Context) (func(), error) {
 	}
 }
 
-// openShared opens the shared folder, in which nothing is made unless it is marked: the file system may not be mounted.
-// What is in the folder is executed and restored as root, so it must be root's alone.
+// openShared opens the shared folder, in which nothing is made unless it is marked: the file
+// system may not be mounted. What is in the folder is executed and restored as root, so the
+// folder must be root's alone.
 func (n *node) openShared(context.Context) (func(), error) {
 	err := host.SharedIsRoots(n.cfg.Shared)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -305,7 +306,7 @@ func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.De
 	return c, err
 }
 
-// realGPUs asks this program, as the one that can open a driver, for the UUIDs of the node's GPUs.
+// realGPUs runs the program that can open a driver, for the UUIDs of the node's GPUs.
 func realGPUs(ctx context.Context) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -331,7 +332,7 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// serveSockets serves until ctx is done; undoing it waits for the answers under way.
+// serveSockets serves until ctx is done; its undo waits for the answers under way.
 func (n *node) serveSockets(ctx context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{

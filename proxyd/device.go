@@ -33,18 +33,18 @@ type deviceOptions struct {
 	gate     int    // a descriptor that tells the user to become, or -1: see package life
 	listen   int    // a socket that has its name already, instead of socket, or -1
 	kind     string // soft or cuda
-	attempt  int    // how often it has started again to settle
+	attempt  int    // how often this program has executed itself in chooseProcess
 	soft     int    // devices that programs see, if no order says otherwise
 	on       int    // devices that there are; 0: as many
 	memory   string
 	shows    string // the compute capability of software GPUs
-	address  string // of this host, for device servers of others
-	ready    int    // a descriptor that is told when it listens, or -1
-	lifeline int    // a descriptor whose end of file ends it, or -1
-	folder   string // what it removes when its lifeline has ended it, or ""
-	control  int    // a socket that listens for its parent, who says what to do, or -1
+	address  string // of this host, for device servers of other hosts
+	ready    int    // a descriptor that is written to when the server listens, or -1
+	lifeline int    // a descriptor whose end of file ends the server, or -1
+	folder   string // what the server removes when its lifeline has ended it, or ""
+	control  int    // a socket on which the parent gives orders, listening, or -1
 	self     int    // its number among the job's
-	await    bool   // attach nobody before a restore
+	await    bool   // attach no process before a restore
 	exact    bool   // reductions do not depend on where ranks are
 	order    []int
 	status   string // a file for the server's last status, or ""
@@ -98,7 +98,8 @@ func (o *deviceOptions) shownDevices(cfg softgpu.Config) []backend.Info {
 	return all
 }
 
-// deviceCommand is the device server's process. It is not for people: "run" starts one.
+// deviceCommand is the device server's process. People do not run this command: "run" starts a
+// device server.
 func deviceCommand() *cobra.Command {
 	o := &deviceOptions{}
 	c := &cobra.Command{
@@ -187,7 +188,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 			// Its end is all that is said there.
 			_, _ = io.Copy(io.Discard, os.NewFile(uintptr(o.lifeline), "lifeline"))
 			if o.folder != "" {
-				_ = os.RemoveAll(o.folder) // whoever made it removes it, too
+				_ = os.RemoveAll(o.folder) // the maker of the folder removes it, too
 			}
 			cancel()
 		}()
@@ -230,8 +231,8 @@ func (o *deviceOptions) writeStatus(s *server.Server) error {
 	return nil
 }
 
-// checkOrder completes the order in which the job's devices are on those that there are. What is restored says itself how
-// many the job has.
+// checkOrder completes the order in which the job's devices are on those of this host. A saved
+// state says itself how many devices the job has.
 func (o *deviceOptions) checkOrder(devices int) error {
 	for _, i := range o.order {
 		if i < 0 || i >= devices {
@@ -247,7 +248,7 @@ func (o *deviceOptions) checkOrder(devices int) error {
 	return nil
 }
 
-// openLog is where it says what happens: a log of its own is bounded.
+// openLog returns the server's log: a log file of its own is bounded.
 func (o *deviceOptions) openLog() *slog.Logger {
 	level := slog.LevelWarn
 	if o.verbose {
@@ -260,7 +261,8 @@ func (o *deviceOptions) openLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 }
 
-// serveParent has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
+// serveParent has the server carry out its parent's orders, over an inherited socket. The channel
+// tells when the server is to end.
 func serveParent(s *server.Server, fd int) (<-chan error, error) {
 	told := make(chan error, 1)
 	if fd < 0 {

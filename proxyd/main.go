@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Proxyd is the daemon of a node: it makes the capsules that jobs run in, and captures
-// and restores them.
+// Proxyd is the daemon of a node: it makes the capsules that jobs run in, and captures and
+// restores them.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Set when it is linked.
+// Set by the linker.
 var (
 	version = "0.1.0"
 	libexec = "/usr/local/libexec/singularity-slurm"

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// meter is what the conductor tells; sizes it looks up.
+// meter counts what the conductor reports; sizes meter looks up in the store.
 type meter struct {
 	*metrics.Metrics
 	n *node
@@ -26,7 +26,7 @@ type meter struct {
 // Stored counts a checkpoint by what its manifest says.
 func (m *meter) Stored(ctx context.Context, id store.ID) {
 	r, err := m.n.store.Open(ctx, id)
-	if err != nil { // it was deleted meanwhile, or this daemon ends
+	if err != nil { // the checkpoint was deleted meanwhile, or this daemon ends
 		m.n.log.Debug("size of a checkpoint", "checkpoint", id.String(), "error", err)
 		return
 	}
@@ -62,7 +62,7 @@ func (m *meter) countDevices(ctx context.Context) {
 	m.Devices(now)
 }
 
-// serveMetrics listens for Prometheus. Nothing that is done depends on it.
+// serveMetrics listens for Prometheus. A failure to listen is logged, and the daemon goes on.
 func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	if n.cfg.Metrics.Address == "" {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// peers are the proxyds of other nodes. A connection is kept once it was needed.
+// peers are the proxyds of other nodes. A connection is made when it is first needed, and kept.
 type peers struct {
 	n     *node
 	slurm *slurm.Slurm

@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// exitStatus is what a program ended with. It is printed by nobody.
+// exitStatus is what a program ended with. This error is not printed.
 type exitStatus int
 
 func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
@@ -98,7 +98,8 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	return s.runProgram(cmd)
 }
 
-// findShim finds libsingshim-device.so: the named one, the one beside this program, or the installed one.
+// findShim finds libsingshim-device.so: the named file, the file beside this program, or the
+// installed file.
 func findShim(named string) (string, error) {
 	const name = "libsingshim-device.so"
 	places := []string{named}
@@ -124,8 +125,9 @@ func findShim(named string) (string, error) {
 // libraries are the names under which programs look for what the shim offers.
 var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
 
-// shimEnvironment has the shim loaded into programs, and found where they look for a driver. It links to it in a folder,
-// whose name has nothing that separates names in these variables.
+// shimEnvironment has the shim loaded into programs, and found where they look for a driver. For
+// that it makes links in a folder whose name has no character that separates names in these
+// variables.
 func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 	preload := filepath.Join(folder, filepath.Base(shim))
 	if strings.ContainsAny(folder, ": \t\n") {
@@ -153,7 +155,7 @@ func prependVariable(env []string, name, value string) []string {
 	return append(out, name+"="+value)
 }
 
-// privateServer is the device server of one program.
+// privateServer is the device server of a single program.
 type privateServer struct {
 	cmd      *exec.Cmd
 	lifeline *os.File
@@ -202,7 +204,8 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		s.cmd.Stdout = os.Stdout // what kernels print
 	}
 	s.cmd.ExtraFiles = []*os.File{ready, theirs}
-	// What a terminal sends to the program is not for the server, which must outlive it.
+	// Signals that a terminal sends to the program are not for the server, which must outlive the
+	// program.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = s.cmd.Start()
 	ready.Close()
@@ -226,26 +229,27 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// stopServer ends the server and waits for it. A server that does not even end by itself after its grace
-// is killed.
+// stopServer ends the server and waits for its end. A server that does not end by itself within
+// its grace is killed.
 func (s *privateServer) stopServer() {
 	s.lifeline.Close()
 	late := time.NewTimer(2 * endGrace)
 	defer late.Stop()
 	select {
-	case <-s.ended: // it has said itself what went wrong
+	case <-s.ended: // the server has said what went wrong
 	case <-late.C:
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
 }
 
-// passed are the signals that are the program's and not ours. The others stop both, or nobody.
+// passed are the signals that are the program's and not ours. Other signals stop both, or
+// neither.
 var passed = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
 }
 
-// runProgram runs the program to its end, and says it if the server dies before.
+// runProgram runs the program to its end, and reports a server that dies before.
 func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passed...)
@@ -264,7 +268,7 @@ func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 		select {
 		case sig := <-signals:
 			if !fromTerminal(sig) {
-				_ = cmd.Process.Signal(sig) // it may have ended
+				_ = cmd.Process.Signal(sig) // the program may have ended
 			}
 		case end := <-died:
 			fmt.Fprintf(os.Stderr, "proxyd: the device server has died (%v); the program's devices are gone\n", end.err)
@@ -276,8 +280,8 @@ func (s *privateServer) runProgram(cmd *exec.Cmd) error {
 	}
 }
 
-// fromTerminal tells whether a terminal has sent a signal to the program as well: it sends these to all who are in its
-// foreground.
+// fromTerminal tells whether a terminal has sent a signal to the program as well: a terminal
+// sends such signals to all processes in its foreground.
 func fromTerminal(sig os.Signal) bool {
 	if sig != unix.SIGINT && sig != unix.SIGQUIT && sig != unix.SIGWINCH && sig != unix.SIGCONT {
 		return false
@@ -291,7 +295,8 @@ func fromTerminal(sig os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// endLike returns the program's status. That of a program which a signal killed is as shells have it.
+// endLike returns the program's status. The status of a program that a signal killed is as in
+// shells.
 func endLike(state *os.ProcessState, err error) error {
 	if state == nil {
 		return err

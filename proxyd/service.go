@@ -50,7 +50,7 @@ func (d service) numberOf(ctx context.Context, job string) (string, *slurm.Job, 
 // Owner implements api.Conductor, as all below.
 func (d service) Owner(ctx context.Context, job string) (uint32, error) {
 	id, s, err := d.numberOf(ctx, job)
-	if errors.Is(err, slurm.ErrSilent) { // the job's record says whose it is
+	if errors.Is(err, slurm.ErrSilent) { // the job's record names the owner
 		if uid, known := d.n.conductor.Owner(job); known {
 			return uid, nil
 		}
@@ -108,7 +108,8 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	return out, nil
 }
 
-// nameAndComment returns what the job's user, and we, have written about it.
+// nameAndComment returns the job's name and comment, which the job's user and proxyd have
+// written.
 func (d service) nameAndComment(ctx context.Context, job string) (name, comment string) {
 	name, err := d.n.peers.slurm.Name(ctx, job)
 	if err != nil {
@@ -129,7 +130,7 @@ func displayName(s *slurm.Job) string {
 	return s.String()
 }
 
-// notRunning says what a job does that cannot be captured because it does not run.
+// notRunning is the error for a job that cannot be captured because it does not run.
 func notRunning(job string, s *slurm.Job) error {
 	e := &rpc.Error{Kind: rpc.ErrNotRunning, Text: fmt.Sprintf("job %s is not running: %s", job, s.State)}
 	switch {
@@ -264,7 +265,7 @@ func (d service) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, pro
 		progress(&rpc.Progress{Phase: phase, Done: done, Total: total})
 	})
 	if errors.Is(err, checkpoint.ErrNoJob) {
-		// It may have ended since.
+		// The job may have ended since.
 		if _, now, e := d.numberOf(ctx, job); e == nil && now != nil && !now.Runs() {
 			return nil, notRunning(job, now)
 		}

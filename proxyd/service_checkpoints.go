@@ -55,7 +55,7 @@ func (d service) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint
 }
 
 // addUploads adds what is on its way to the store, and what was lost there and has no newer
-// one.
+// checkpoint.
 func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
 	var job uint32
 	if of != nil {
@@ -82,8 +82,8 @@ func (d service) addUploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Check
 	return out
 }
 
-// assignOwners says of checkpoints that are damaged whose they must be: the job's record knows,
-// or one of the same job that is whole, or Slurm.
+// assignOwners finds the owners of checkpoints that are damaged: from the job's record, from a
+// checkpoint of the same job that is whole, or from Slurm.
 func (d service) assignOwners(ctx context.Context, list []*rpc.Checkpoint) {
 	owners := map[string]*uint32{}
 	for _, c := range list {
@@ -168,7 +168,7 @@ func withStoreKind(err error) error {
 	return &rpc.Error{Kind: kind, Text: err.Error()}
 }
 
-// Delete takes away what is there: what is gone already is as it was to be.
+// Delete removes the checkpoints that are there; a checkpoint that is gone already is no error.
 func (d service) Delete(ctx context.Context, ids []string) error {
 	for _, s := range ids {
 		id, err := store.ParseID(s)

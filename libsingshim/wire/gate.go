@@ -62,7 +62,7 @@ func (r *Ring) Grant(n int) error {
 	})
 }
 
-// Withdraw takes back what was granted and not used, and returns how much it was. What is
+// Withdraw takes back what was granted and not used, and returns how much that was. What is
 // withdrawn was not used and will not be: there is nothing to wait for.
 func (r *Ring) Withdraw() (int, error) {
 	var unused uint64
@@ -77,7 +77,7 @@ func (r *Ring) Withdraw() (int, error) {
 	return int(unused), err
 }
 
-// changeOrder does something to order, and wakes who waits for its upper half.
+// changeOrder changes order by do, and wakes the waiters for its upper half.
 func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	if !r.enterMapping() {
 		return ErrClosed
@@ -85,7 +85,7 @@ func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	defer r.leaveMapping()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Compare what is there, before it is compared with what will be.
+	// The current value is compared before it is compared with the new value.
 	if err := r.takeOrder(); err != nil {
 		return err
 	}
@@ -94,9 +94,8 @@ func (r *Ring) changeOrder(do func(word *uint64) error) error {
 	return err
 }
 
-// Counts returns how much was issued for each key: by the messages that have a place in the
-// order now, handled or not. With the gate for the counted shut it does not change but by
-// grants.
+// Counts returns how much was issued for each key: by the messages that have a place in the order
+// now, handled or not. While the gate for the counted is shut, the counts change by grants only.
 func (r *Ring) Counts() (map[uint64]uint64, error) {
 	if !r.enterMapping() {
 		return nil, ErrClosed
@@ -110,14 +109,15 @@ func (r *Ring) Counts() (map[uint64]uint64, error) {
 	return maps.Clone(r.counts), nil
 }
 
-// A Tally is what was issued, as it stands at one moment.
+// A Tally is what was issued, as of a moment.
 type Tally struct {
 	Counts   map[uint64]uint64 // as Ring.Counts
-	Messages uint64            // that are counted in it
+	Messages uint64            // that are counted here
 	Unused   int               // grants
 }
 
-// Tally is Counts with what goes with them. Of a ring that was closed it is what is known, with ErrClosed.
+// Tally is Counts with further values of the same moment. Of a ring that was closed it returns
+// the last known values, with ErrClosed.
 func (r *Ring) Tally() (Tally, error) {
 	err := ErrClosed
 	open := r.enterMapping()
@@ -132,8 +132,9 @@ func (r *Ring) Tally() (Tally, error) {
 	return Tally{maps.Clone(r.counts), r.counted, int(r.credits)}, err
 }
 
-// OnCounted has f called whenever messages that are counted were taken from the order, by whoever takes them, until it is called with
-// nil. f must return at once and not use the ring.
+// OnCounted has f called whenever messages that are counted were taken from the order, by any
+// goroutine that takes them, until OnCounted is called with nil. f must return at once and not
+// use the ring.
 func (r *Ring) OnCounted(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +182,8 @@ func (r *Ring) Busy() (Busy, error) {
 	return b, nil
 }
 
-// Rest waits until the ring is at rest, with the gate for calls shut by the caller. It returns
-// what kept it from that when ctx is done.
+// Rest waits until the ring is at rest; the caller has shut the gate for calls. When ctx is done,
+// Rest returns what kept the ring from rest.
 func (r *Ring) Rest(ctx context.Context) (Busy, error) {
 	pause := 20 * time.Microsecond
 	for {

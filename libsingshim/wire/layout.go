@@ -42,8 +42,8 @@ const (
 	stateUnanswered    = 3
 )
 
-// MaxSize is how many bytes of arguments a message may have, and MaxCounts for how many keys
-// it may be counted. A ring has so many Leases.
+// MaxSize is how many bytes of arguments a message may have, and MaxCounts for how many keys a
+// message may be counted. A ring has so many Leases.
 const (
 	MaxSize   = sizeMax
 	MaxCounts = countsMax

@@ -17,8 +17,8 @@ func (r *Ring) Lease(device int, n uint64) error {
 	return nil
 }
 
-// Unlease takes back what the process has not used, and returns how much it says that is; of
-// what was leased, at most limit.
+// Unlease takes back what the process has not used, and returns how much that is by the process's
+// word; of what was leased, at most limit.
 func (r *Ring) Unlease(device int, limit uint64) (uint64, error) {
 	if !r.enterMapping() {
 		return 0, ErrClosed

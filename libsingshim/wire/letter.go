@@ -31,14 +31,14 @@ const (
 	LongestAnswer = 64 << 20
 )
 
-// A Letter is a message as the shim's transport makes it: who sends is current in which context, and
-// arguments as long as they are. It is valid as long as its Message.
+// A Letter is a message as the shim's transport makes it: the sender's current context, and
+// arguments of any length. A Letter is valid as long as its Message.
 type Letter struct {
 	Op      uint32 // the table's, or OpMissed or OpExit
 	Context uint64 // the handle of the sender's current context, or 0
 	Args    []byte
-	// Posted tells that nobody waits for an answer. What is posted as a rule may come as a call, where the
-	// sender wants to know what became of it; never the reverse.
+	// Posted tells that the sender does not wait for an answer. What is posted as a rule may come
+	// as a call, where the sender wants to know the result; never the reverse.
 	Posted  bool
 	Counted bool
 	Thread  uint32
@@ -53,8 +53,9 @@ type far struct {
 	address, room uint64
 }
 
-// Open reads a message of process p. room is for it to use for arguments, and is returned, perhaps longer. An error
-// says that the process wrote what no shim writes, or that its memory could not be read.
+// Open reads a message of process p. Open uses room for arguments, and returns it, perhaps
+// longer. An error says that the process wrote what no shim writes, or that its memory could not
+// be read.
 func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if len(m.Args) < contextSize {
 		return nil, room, hostileError("operation %#x with %d bytes", m.Op, len(m.Args))
@@ -153,7 +154,7 @@ func ParseCount(key uint64) Count {
 	return c
 }
 
-// Key puts it together.
+// Key makes a key of the two parts.
 func (c Count) Key() uint64 {
 	return uint64(c.Kind)<<countKind | uint64(c.Peer)<<countPeer | c.Comm
 }

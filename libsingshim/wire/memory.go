@@ -43,8 +43,9 @@ func makeMemory() (*os.File, error) {
 	return f, nil
 }
 
-// checkMemory tells whether reading the mapping of f can never be a SIGBUS: nobody can make
-// it shorter, and its pages are ordinary ones, of which there is no small reserve to run out.
+// checkMemory tells whether reading the mapping of f can never be a SIGBUS: no process can make
+// the file shorter, and its pages are ordinary pages, of which there is no small reserve to run
+// out.
 func checkMemory(f *os.File) error {
 	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -89,7 +90,7 @@ func (m memory) headOf() *ringHead { return structAt[ringHead](m, 0) }
 
 func (m memory) laneAt(i int) *laneHead { return structAt[laneHead](m, lanesAt+uint32(i)*laneSize) }
 
-// recordAt is the head at a unit, which must be one of a lane.
+// recordAt is the head at a unit, which must be a unit of a lane.
 func (m memory) recordAt(unit uint32) *recordHead { return structAt[recordHead](m, unit*unitSize) }
 
 // answerAt is what follows the record at a unit.
@@ -102,7 +103,7 @@ func (m memory) countAt(offset uint32) (key uint64, n uint32) {
 	return atomic.LoadUint64(&c.key), atomic.LoadUint32(&c.n)
 }
 
-// halfOfOrder is one of order's two halves, which futexes wait for.
+// halfOfOrder is a half of order, which futexes wait for.
 func (m memory) halfOfOrder(i uint32) *uint32 {
 	return structAt[uint32](m, uint32(unsafe.Offsetof(ringHead{}.order))+4*i)
 }
@@ -113,15 +114,15 @@ const (
 	gatesHalf    = 1
 )
 
-// waitForWord sleeps until somebody wakes word, or at once if it is not value. It returns after a
-// second at the latest: what another process can write, it can forget to wake.
+// waitForWord sleeps until word is woken, and not at all if word is not value. It returns after a
+// second at the latest: another process can write the word and forget to wake.
 func waitForWord(word *uint32, value uint32) {
 	t := unix.Timespec{Sec: 1}
-	// FUTEX_WAIT, not private. Whatever it returns, the caller looks again.
+	// FUTEX_WAIT, not private. Whatever the result is, the caller looks again.
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(value), uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// wakeWaiters wakes up to n of those who wait for word.
+// wakeWaiters wakes up to n threads that wait for word.
 func wakeWaiters(word *uint32, n int) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1, uintptr(n), 0, 0, 0)
 }

@@ -12,11 +12,11 @@ import (
 // ErrAnswered is what Answer says the second time.
 var ErrAnswered = errors.New("the call has its answer")
 
-// A Message is valid until its handler returns; a Call that was taken from it, longer.
+// A Message is valid until its handler returns; a Call that was taken from the Message, longer.
 type Message struct {
 	Number  uint64 // in the ring's order, from 0
 	Op      uint32
-	Thread  uint32 // the sender's id, as it says
+	Thread  uint32 // the sender's id, by the sender's word
 	Args    []byte // the server's copy
 	Counted bool
 
@@ -63,7 +63,7 @@ type Call struct {
 // Room is how many bytes the answer may have.
 func (c *Call) Room() int { return int(c.room) }
 
-// Answer wakes the caller with a status and the parts, one behind the other. It fails if they
+// Answer wakes the caller with a status and the parts, concatenated. Answer fails if the parts
 // are more than Room (and the call still waits), with ErrAnswered, and with ErrClosed.
 func (c *Call) Answer(status int32, parts ...[]byte) error {
 	n := 0
@@ -87,8 +87,9 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 	a := c.r.mem.answerAt(c.unit)
 	atomic.StoreUint32(&a.status, uint32(status))
 	atomic.StoreUint32(&a.length, uint32(n))
-	// The lane is the reader's again before the thread can go on with it. Under mu, so that
-	// nobody settles it in between, and its next owner writes where the state is.
+	// The lane is the reader's again before the thread can use the lane again. This is under mu,
+	// so that the reader does not settle the lane in between, and the lane's next owner writes
+	// where the state is.
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.r.lanes[c.lane].release.Store(c.end)
@@ -98,7 +99,7 @@ func (c *Call) Answer(status int32, parts ...[]byte) error {
 		wakeWaiters(&a.state, 1)
 	}
 	if c.r.lanes[c.lane].leaving {
-		c.r.wakeReader() // nobody takes the answer; the reader can settle the lane
+		c.r.wakeReader() // the thread that would take the answer is gone; the reader can settle the lane
 	}
 	return nil
 }

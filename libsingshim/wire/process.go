@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the memory of the process at the other end, by its id as the server sees it. What
-// is large is copied from it and to it directly: once, and not by way of the ring. The caller
-// makes sure that the id still means that process, and that it may do so: the same user, and
-// where ptrace is restricted to children, the process has allowed it (PR_SET_PTRACER).
+// Process is the memory of the process at the other end, by its id as the server sees that
+// process. Large arguments are copied directly: once, and not by way of the ring. The caller
+// makes sure that the id still means that process, and that the server may access it: the same
+// user, and where ptrace is restricted to children, the process has allowed it (PR_SET_PTRACER).
 type Process int
 
-// Read copies what is at address to dst, all of it or it is an error.
+// Read copies what is at address to dst; less than the whole is an error.
 func (p Process) Read(dst []byte, address uint64) error {
 	return p.moveBytes(dst, address, unix.ProcessVMReadv, "read")
 }
 
-// Write copies src to address, all of it or it is an error; then some of it may be there.
+// Write copies src to address; less than the whole is an error, and then a part may be there.
 func (p Process) Write(src []byte, address uint64) error {
 	return p.moveBytes(src, address, unix.ProcessVMWritev, "write")
 }
 
-// piece is how much one thread copies at a time, and hands how many threads copy at most: the
-// kernel looks up each page, which takes about as long as copying it.
+// piece is how much a thread copies at a time, and hands how many threads copy at most: the
+// kernel looks up each page, which takes about as long as copying the page.
 const (
 	piece = 1 << 20
 	hands = 4

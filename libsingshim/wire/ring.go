@@ -33,7 +33,7 @@ func hostileError(format string, args ...any) error {
 
 // Options of a ring.
 type Options struct {
-	// Spin is the longest time to look for the next message before sleeping, 50 µs if 0. It
+	// Spin is the longest time to look for the next message before sleeping, 50 µs if 0. The time
 	// adapts below that; negative: never.
 	Spin time.Duration
 	// Counts is what was issued before, by key: of a ring that is adopted.
@@ -45,7 +45,8 @@ type Ring struct {
 	file *os.File
 	mem  memory
 
-	// users counts those who need the mapping; one of them is "not closed". At 0 it is unmapped.
+	// users counts the users of the mapping; "not closed" is a user, too. At 0 the ring is
+	// unmapped.
 	users  atomic.Int64
 	closed atomic.Bool
 	finish atomic.Bool
@@ -93,8 +94,8 @@ func Create(o Options) (*Ring, error) {
 	return r, nil
 }
 
-// Adopt takes over a ring that another server detached, or that a restored process brought
-// back. It must be empty (ErrNotEmpty) and its gates stay as they are. f stays the caller's.
+// Adopt takes over a ring that another server detached, or that a restored process brought back.
+// The ring must be empty (ErrNotEmpty) and its gates stay as they are. f stays the caller's.
 func Adopt(f *os.File, o Options) (*Ring, error) {
 	if err := checkMemory(f); err != nil {
 		return nil, err
@@ -158,11 +159,11 @@ func openRing(f *os.File, o Options) (*Ring, error) {
 	return r, nil
 }
 
-// File returns the ring's memory, to be passed to the process. It is valid until the ring is
-// closed, and must not be closed by the caller.
+// File returns the ring's memory, to be passed to the process. The File is valid until the ring
+// is closed, and must not be closed by the caller.
 func (r *Ring) File() *os.File { return r.file }
 
-// enterMapping keeps the mapping until leave. False: it is gone, or about to go.
+// enterMapping keeps the mapping until leaveMapping. False: the mapping is gone, or about to go.
 func (r *Ring) enterMapping() bool {
 	for {
 		n := r.users.Load()
@@ -183,9 +184,9 @@ func (r *Ring) leaveMapping() {
 	}
 }
 
-// Close ends the ring for both ends: calls of the process fail from now on, also those that
-// wait. Messages that were not handled are dropped; Serve returns after the one it is at.
-// It may be called from a handler, and more than once.
+// Close ends the ring for both ends: calls of the process fail from now on, also those that wait.
+// Messages that were not handled are dropped; Serve returns after the message that it handles.
+// Close may be called from a handler, and more than once.
 func (r *Ring) Close() {
 	if !r.enterMapping() {
 		return
@@ -213,8 +214,8 @@ func (r *Ring) Detach() {
 	r.leaveMapping()
 }
 
-// Finish makes Serve return, and close the ring, when it has handled what is there: the
-// process has ended, and what it posted counts.
+// Finish makes Serve return, and close the ring, when Serve has handled what is there: the
+// process has ended, and what the process posted counts.
 func (r *Ring) Finish() {
 	if !r.enterMapping() {
 		return
@@ -224,7 +225,8 @@ func (r *Ring) Finish() {
 	r.wakeReader()
 }
 
-// Exits tells whether the process has said that it ends (OpExit), in a message that is handled or will be.
+// Exits tells whether the process has said that it ends (OpExit), in a message that is handled or
+// will be.
 func (r *Ring) Exits() bool {
 	if !r.enterMapping() {
 		return false
@@ -262,7 +264,8 @@ func (r *Ring) wakeAll() {
 	}
 }
 
-// StatusAgain is the status of a call that was interrupted before anything was done. It may be given to a process that AsksAgain.
+// StatusAgain is the status of a call that was interrupted before anything was done. Only a
+// process that AsksAgain may get this status.
 const StatusAgain = statusAgain
 
 // AsksAgain tells whether the process makes a call again whose status is StatusAgain.
@@ -274,7 +277,8 @@ func (r *Ring) AsksAgain() bool {
 	return atomic.LoadUint32(&r.mem.headOf().can)&asksAgain != 0
 }
 
-// SetPipe tells the process the inode of the pipe whose read end this server has: when that is closed, the server is gone.
+// SetPipe tells the process the inode of the pipe whose read end this server has: when that end
+// is closed, the server is gone.
 func (r *Ring) SetPipe(inode uint64) {
 	if r.enterMapping() {
 		atomic.StoreUint64(&r.mem.headOf().pipe, inode)

@@ -24,19 +24,19 @@ type reader struct {
 	m             Message
 }
 
-// Serve handles messages, one after the other in their order, until Close, Detach or Finish
-// (nil), or until the process writes nonsense: then the ring is closed and the error is a
-// *HostileError. It may be called once.
+// Serve handles messages, in their order, until Close, Detach or Finish (nil), or until the
+// process writes nonsense: then the ring is closed and the error is a *HostileError. Serve may be
+// called once.
 //
-// A handler must not wait for anything that another message brings: it keeps the Call and
-// answers later.
+// A handler must not wait for anything that another message brings: it keeps the Call and answers
+// later.
 func (r *Ring) Serve(handle func(*Message)) error {
 	if !r.enterMapping() {
 		return ErrClosed
 	}
 	defer r.leaveMapping()
 	for !r.closed.Load() {
-		finish := r.finish.Load() // before: what was posted before it was said, is then seen
+		finish := r.finish.Load() // first, so that what was posted before Finish is seen
 		n, err := r.handleSome(handle)
 		if err != nil {
 			r.Close()
@@ -54,7 +54,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 	return nil
 }
 
-// handleSome takes what is there and handles some of it. It returns how many.
+// handleSome takes what is there and handles a part. It returns the number of messages handled.
 func (r *Ring) handleSome(handle func(*Message)) (int, error) {
 	n, err := r.handBacklog()
 	if err != nil {
@@ -121,7 +121,8 @@ func (r *Ring) publishAll() {
 	r.serving.touched = r.serving.touched[:0]
 }
 
-// publishDone gives back the room of the lane's messages that are done, and wakes who waits for it.
+// publishDone gives back the room of the lane's messages that are done, and wakes the thread that
+// waits for room.
 func (r *Ring) publishDone(i int) {
 	if r.lanes[i].touched {
 		r.lanes[i].touched = false
@@ -185,8 +186,8 @@ func (r *Ring) isLeft() bool {
 	return false
 }
 
-// waitForWork returns when there is something to do, or after a second. It looks for a while first,
-// as long as looking was worth it lately.
+// waitForWork returns when there is something to do, or after a second. It polls for a while
+// first, as long as polling was worth its time lately.
 func (r *Ring) waitForWork() {
 	s := &r.serving
 	word := &r.mem.headOf().order
@@ -201,7 +202,8 @@ func (r *Ring) waitForWork() {
 		}
 		s.spin = max(s.spin/2, s.longest/16)
 	}
-	// Said to be asleep before looking once more: who comes now wakes, or was seen.
+	// The reader says that it is asleep before it looks once more: a sender that comes now wakes
+	// the reader, or was seen.
 	old := atomic.OrUint64(word, asleep)
 	if old&lastMask == 0 && !r.isWanted() {
 		waitForWord(r.mem.halfOfOrder(messagesHalf), uint32(old|asleep))

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// message is a record as it was taken: read once, checked, and the server's own from then on.
-// Its bytes are still in the lane, between offsets that are known to be inside it.
+// message is a record as it was taken: read once, checked, and the server's own from then on. Its
+// bytes are still in the lane, between offsets that are known to be inside of the lane.
 type message struct {
 	number           uint64 // in the order
 	lane             int
@@ -28,8 +28,8 @@ const maxUnits = lanes * laneUnits
 // maxKeys bounds what a process makes the server remember.
 const maxKeys = 1 << 16
 
-// takeOrder moves what is in the order to the backlog. The caller holds mu. An error is final: it
-// is also in broken.
+// takeOrder moves what is in the order to the backlog. The caller holds mu. An error is final,
+// and broken has the error, too.
 func (r *Ring) takeOrder() error {
 	if r.broken != nil {
 		return r.broken
@@ -41,7 +41,7 @@ func (r *Ring) takeOrder() error {
 }
 
 func (r *Ring) tryTake() error {
-	// Before the order: what was put into it from a lane that was left is in it by now.
+	// Before the order: what was put into the order from a lane that was left is there by now.
 	if left := atomic.LoadUint32(&r.mem.headOf().left); left != r.left {
 		r.left = left
 		for i := range r.lanes {
@@ -99,7 +99,7 @@ func (r *Ring) checkGates(order uint64) error {
 // chainOf returns the units from the latest message to the first.
 func (r *Ring) chainOf(unit uint32) ([]uint32, error) {
 	units := r.units[:0]
-	var mark uint32 // one of units: who meets it again goes round
+	var mark uint32 // a unit: a walk that meets it again goes round
 	for unit != 0 {
 		if unit < firstUnit || unit >= firstUnit+maxUnits {
 			return nil, hostileError("a message at unit %d, where no lane is", unit)
