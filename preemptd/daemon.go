@@ -47,7 +47,7 @@ type controller struct {
 	metrics  *metrics.Metrics
 }
 
-// runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
+// runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), dryRun bool, log *slog.Logger) error {
 	c := &controller{load: load, dryRun: dryRun, log: log}
 	c.cfg.Store(cfg)
@@ -91,7 +91,7 @@ func notifySystemd(log *slog.Logger, state string) {
 // again is how long to wait for a slurmrestd that does not answer yet.
 const again = 2 * time.Second
 
-// reachSlurm makes the client, and waits until it is known which cluster this is.
+// reachSlurm makes the client, and waits until Slurm has told the name of this cluster.
 func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute, Observe: c.countRequest}
@@ -154,7 +154,7 @@ func (c *controller) startPolicies(context.Context) (func(), error) {
 	return c.policies.closeAll, nil
 }
 
-// listenReload has SIGHUP read the configuration again. One that is wrong changes nothing.
+// listenReload has SIGHUP read the configuration again. A wrong configuration changes nothing.
 func (c *controller) listenReload(ctx context.Context) (func(), error) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -187,7 +187,7 @@ func (c *controller) reloadConfig() {
 	c.log.Info("configuration read again")
 }
 
-// runWithJournal waits for the journal's lease, and works while it has that.
+// runWithJournal waits for the journal's lease, and works while it has the lease.
 func (c *controller) runWithJournal(ctx context.Context) error {
 	if c.dryRun {
 		c.page.setRole(web.DryRun, "")
@@ -215,7 +215,7 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// newLoop makes the loop. What it does ends with held, whatever it was granted before.
+// newLoop makes the loop. The loop's work ends with held.
 func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
@@ -231,7 +231,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	}
 }
 
-// hostName is this host's, as Slurm calls it.
+// hostName is this host's name, as Slurm has it.
 func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {

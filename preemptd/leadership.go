@@ -18,19 +18,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
 
-// showWaiting tells everybody that another one works.
+// showWaiting tells people that another preemptd works.
 func (c *controller) showWaiting(holder string) {
 	c.log.Info("another preemptd works; waiting", "holder", holder)
 	c.page.setRole(web.Waits, holder)
 	notifySystemd(c.log, "STATUS=waiting: "+holder+" works")
 }
 
-// giveBack is how long giving back the lease that Slurm shows may take: who waits takes it
-// anyway.
+// giveBack is how long giving back the lease that Slurm shows may take: a waiting preemptd takes
+// the lease anyway.
 const giveBack = 3 * time.Second
 
-// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has the
-// one that Slurm shows as well. Both are kept until the last action has ended.
+// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has
+// the lease that Slurm shows as well. Both are kept until the last action has ended.
 func (c *controller) holdLease(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
@@ -46,7 +46,7 @@ func (c *controller) holdLease(ctx context.Context) error {
 		return c.leadUntilLost(working)
 	})
 	err := g.Wait()
-	if errors.Is(err, journal.ErrLost) || c.lease.Alone() != nil { // the other one's, or none
+	if errors.Is(err, journal.ErrLost) || c.lease.Alone() != nil { // another preemptd's lease, or no lease
 		return err
 	}
 	giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
@@ -57,7 +57,7 @@ func (c *controller) holdLease(ctx context.Context) error {
 	return err
 }
 
-// leadUntilLost waits for the lease that Slurm shows, and works while it has that.
+// leadUntilLost waits for the lease that Slurm shows, and works while it has the lease.
 func (c *controller) leadUntilLost(ctx context.Context) error {
 	for {
 		err := c.lease.Await(ctx, func(h lease.Holder) { c.showWaiting(h.String()) }, func(err error) {
@@ -117,14 +117,14 @@ func (c *controller) runLoop(ctx context.Context) error {
 	return g.Wait()
 }
 
-// leasedJournal is a journal that takes no step before it is certain that nobody else works: what is
-// not written is not done.
+// leasedJournal is a journal that takes no step before it is certain that no other preemptd
+// works: what is not written is not done.
 type leasedJournal struct {
 	action.Journal
 	lease *lease.Lease
 }
 
-// Save waits while Slurm does not say whose the lease is.
+// Save waits while Slurm does not say which preemptd has the lease.
 func (s *leasedJournal) Save(ctx context.Context, a *journal.Action, text string) error {
 	if err := s.lease.Sure(ctx); err != nil {
 		return err
@@ -138,7 +138,7 @@ type leasedExecutor struct {
 	held context.Context
 }
 
-// Run does the action, or what can be done of it.
+// Run carries out the action, as far as possible.
 func (t *leasedExecutor) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Preemptd drives Slurm: it watches jobs and nodes, asks its policies what to do, and
-// preempts, moves and resizes jobs, whatever is killed in the middle.
+// Preemptd drives Slurm: it watches jobs and nodes, asks its policies what to do, and preempts,
+// moves and resizes jobs, whatever is killed in the middle.
 package main
 
 import (
@@ -119,13 +119,13 @@ func newLogger(cfg config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// keyOf is the annotation of a flag that says which key it overrides.
+// keyOf is the annotation of a flag that says which key the flag overrides.
 const keyOf = "key"
 
 // givenFlags returns the keys for which there is a flag on the command line.
 func givenFlags(flags *pflag.FlagSet) map[string]string {
 	all := map[string]string{}
-	flags.VisitAll(func(f *pflag.Flag) { // Visit knows of those only that this set itself parsed
+	flags.VisitAll(func(f *pflag.Flag) { // Visit knows only the flags that this set itself parsed
 		if key := f.Annotations[keyOf]; f.Changed && len(key) == 1 {
 			all[key[0]] = f.Value.String()
 		}

@@ -26,7 +26,7 @@ func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil { // nothing that is done depends on it
+	if err != nil { // a failure is logged, and the daemon goes on
 		c.log.Error("nobody can ask for metrics", "error", err)
 		return nil, nil
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// pausingJournal is a journal at which this process can be made to stand still, for tests of what
-// is killed then (key pause_at). With "park" it stops when the journal has just got that
-// step, before it is done; with "park!" when the step is done, and the journal does not
-// have that yet.
+// pausingJournal is a journal at which this process can be stopped, for tests of what is killed
+// then (key pause_at). With "park" the process stops when the journal has just got that step,
+// before the step is done; with "park!" when the step is done, and the journal does not say so
+// yet.
 type pausingJournal struct {
 	action.Journal
 	at   func() string
@@ -30,7 +30,7 @@ type pausingJournal struct {
 	steps map[int64]string // that this process wrote last, by action
 }
 
-// Save stops before or after the action is written, if that is where it is to stop.
+// Save stops before or after the action is written, if pause_at says so.
 func (p *pausingJournal) Save(ctx context.Context, a *journal.Action, text string) error {
 	at := p.at()
 	was, left := p.stepLeft(a)
@@ -47,7 +47,8 @@ func (p *pausingJournal) Save(ctx context.Context, a *journal.Action, text strin
 // doneMark follows the name of a step that is done, and not written so.
 const doneMark = "!"
 
-// stepLeft remembers the action's step, and returns the one before and whether that is left.
+// stepLeft remembers the action's step, and returns the step before and whether the action has
+// left it.
 func (p *pausingJournal) stepLeft(a *journal.Action) (was string, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,5 +70,5 @@ func (p *pausingJournal) pauseAt(a *journal.Action, at string) {
 func stopHere() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // it goes on, and whoever waits for the pause says so
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // the test that waits for the pause continues the process
 }

@@ -40,7 +40,7 @@ func newPolicies(log *slog.Logger) *policySet {
 }
 
 // configured returns the policies as they are configured now. Settings that cannot be read are
-// said, and the policy goes on with those that it has.
+// logged, and the policy keeps its settings.
 func (p *policySet) configured(cfg *config.Config) []chain.Named {
 	p.mu.Lock()
 	defer p.mu.Unlock()

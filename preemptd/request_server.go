@@ -20,16 +20,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// requestServer is where people ask, while this preemptd works: one that waits for the lease leaves
-// the port to whoever has it.
+// requestServer answers people while this preemptd works: a preemptd that waits for the lease
+// leaves the port to the holder of the lease.
 type requestServer struct {
 	*controller
-	wake func() // of the loop, once it has ticked
+	wake func() // of the loop, after its first tick
 
-	trying chan struct{} // has one who tries policies
+	trying chan struct{} // full while a user tries policies
 
 	mu   sync.Mutex
-	last *lookResult // nil: it has not ticked
+	last *lookResult // nil: the loop has not ticked
 }
 
 // lookResult is what the loop told last.
@@ -68,7 +68,7 @@ func (d *requestServer) apiState() api.State {
 	return now
 }
 
-// standingOf is how a job does, as it was seen last.
+// standingOf is the state of a job at the last look.
 func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	j, ok := s.snapshot.Job(sdk.JobID(job))
 	if !ok {
@@ -86,9 +86,9 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	return m
 }
 
-// serveRequests listens until ctx ends, and has the page take requests meanwhile. A port that is
-// taken, for one by a preemptd that hangs and has lost the lease, is waited for: what
-// policies want and what is under way goes on.
+// serveRequests listens until ctx ends, and has the page take requests meanwhile. While the port
+// is taken, for example by a preemptd that hangs and has lost the lease, serveRequests waits for
+// the port: what policies want and what is under way goes on.
 func (d *requestServer) serveRequests(ctx context.Context) {
 	cfg := d.cfg.Load()
 	if cfg.Listen == "" {
@@ -138,6 +138,6 @@ func (d *requestServer) listenAndServe(ctx context.Context, cfg *config.Config, 
 	}
 	gated := server.Gated(munge.Programs{Socket: cfg.MungeSocket})
 	d.log.Info("listening", "address", l.Addr().String())
-	defer context.AfterFunc(ctx, gated.Stop)() // who watches is told; the action goes on
+	defer context.AfterFunc(ctx, gated.Stop)() // users that watch are told; the action goes on
 	return gated.Serve(l)
 }

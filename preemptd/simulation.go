@@ -185,10 +185,10 @@ func (s *simulation) loadJobs() ([]simulate.Job, error) {
 	return jobs, err
 }
 
-// startPolicies starts nothing: a policy's process starts when it is asked.
+// startPolicies starts no process: a policy's process starts at the first question.
 func (s *simulation) startPolicies(cfg *config.Config) ([]chain.Named, func(), error) {
 	where := policySite(cfg)
-	where.Timeout = max(where.Timeout, 5*time.Minute) // it is virtual time that matters
+	where.Timeout = max(where.Timeout, 5*time.Minute) // only virtual time matters
 	configs, err := where.Configs(cfg.Policies)
 	if err != nil {
 		return nil, nil, err
@@ -207,7 +207,7 @@ func (s *simulation) startPolicies(cfg *config.Config) ([]chain.Named, func(), e
 	}, nil
 }
 
-// showProgress says once a second how far one way is, in one line.
+// showProgress prints once a second how far the simulation is, in a single line.
 func (s *simulation) showProgress(name string) func(simulate.Progress) {
 	said := time.Now()
 	return func(p simulate.Progress) {

@@ -29,8 +29,8 @@ func (d *requestServer) encodedSnapshot() ([]byte, error) {
 	return sdk.Marshal(last.snapshot)
 }
 
-// tryPolicies asks policies what they would do on a snapshot, in processes that end with it: those
-// that decide are not disturbed. One person tries at a time.
+// tryPolicies asks policies what they would do on a snapshot, in processes that end with the
+// request: the policies that decide are not disturbed. A single user tries at a time.
 func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
 	select {
 	case d.trying <- struct{}{}:
@@ -46,7 +46,7 @@ func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // of a name nobody else uses
+	defer func() { _ = os.RemoveAll(folder) }() // of a name that no other process uses
 	configs, err := d.policyConfigs(req, folder)
 	if err != nil {
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)

@@ -23,19 +23,21 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// webPage is the web page. It is there before anything else, and says what preemptd waits for.
+// webPage is the web page. It listens before anything else does, and shows what preemptd waits
+// for.
 type webPage struct {
 	*web.Server
 	keys   *web.Keys
 	wanted bool // by the configuration
 
 	mu      sync.Mutex
-	address string // as a browser wants it
+	address string // in the form that a browser takes
 	now     web.State
 }
 
-// openPage starts the page, if the configuration wants one. A port that is taken, for one by
-// the preemptd that works, is waited for: nothing else depends on it.
+// openPage starts the page, if the configuration wants a page. While the port is taken, for
+// example by the preemptd that works, openPage waits for the port: nothing else depends on the
+// page.
 func (c *controller) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	p := &webPage{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
@@ -57,8 +59,8 @@ func (c *controller) openPage(ctx context.Context) (func(), error) {
 	return func() { cancel(); all.Wait() }, nil
 }
 
-// keepPage serves the page until ctx ends. What keeps it from being served is said once: a
-// standby has the same port as who works, and waits for that too.
+// keepPage serves the page until ctx ends. An obstacle is logged once: a standby has the same
+// port as the working preemptd, and waits for that too.
 func (c *controller) keepPage(ctx context.Context, address string, certificate *web.Certificate) {
 	said := ""
 	for {
@@ -119,7 +121,7 @@ func (p *webPage) changeState(change func(*web.State)) {
 	change(&p.now)
 }
 
-// setRole has the page say what preemptd does now, and which other one it waits for, if it does.
+// setRole has the page show what preemptd does now, and which other preemptd it waits for.
 func (p *webPage) setRole(is web.Role, holder string) {
 	if is == web.Waits {
 		p.Forget()
@@ -157,7 +159,7 @@ func (p *webPage) showDecision(d reconcile.Decision, s *sdk.Snapshot) {
 
 var errNoSlurmctld = errors.New("slurmctld does not answer it")
 
-// pingSlurm asks whether slurmrestd answers, and a slurmctld behind it.
+// pingSlurm asks whether slurmrestd answers, and a slurmctld behind slurmrestd.
 func pingSlurm(ctx context.Context, slurm *slurmrest.Client) error {
 	controllers, err := slurm.Ping(ctx)
 	if err != nil {

@@ -32,13 +32,15 @@ const (
 // ErrNoAsk is what Receive says of a peer that is no shim.
 var ErrNoAsk = errors.New("not what a shim asks")
 
-// A Newcomer is a process that asks for a ring. It is to be answered, by Welcome or Refuse, and closed.
+// A Newcomer is a process that asks for a ring. The server answers by Welcome or Refuse, and
+// closes it.
 type Newcomer struct {
-	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone, or has
-	// executed another program, or has closed what it should not have. It is the taker's to close;
-	// whoever leaves it here has it closed by Close.
+	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone,
+	// or has executed another program, or has closed what it should not have. A server that takes
+	// Exec and sets it to nil closes Exec itself; otherwise Close does.
 	Exec *os.File
-	// Visible is what the newcomer's CUDA_VISIBLE_DEVICES holds, nil if it has none; Names is what NamesEnv holds.
+	// Visible is what the newcomer's CUDA_VISIBLE_DEVICES holds, nil without that variable; Names
+	// is what NamesEnv holds.
 	Visible *string
 	Names   string
 
@@ -46,8 +48,9 @@ type Newcomer struct {
 	probe uint64
 }
 
-// Receive reads what a process asks that has just connected; the deadline is the caller's to set. conn stays the caller's
-// until Receive succeeds. It fails with an error that wraps ErrNoAsk if that is nothing a shim sends.
+// Receive reads the request of a process that has just connected; the caller sets the deadline.
+// conn stays the caller's until Receive succeeds. The error for a request that no shim sends
+// wraps ErrNoAsk.
 func Receive(conn *net.UnixConn) (*Newcomer, error) {
 	b := make([]byte, askSize+2*visibleMax+1)
 	oob := make([]byte, unix.CmsgSpace(4*8))
@@ -99,7 +102,7 @@ func (c *Newcomer) readVariables(b []byte) bool {
 	return len(text) == 0
 }
 
-// checkPipe makes fd ready to be waited for, if it is the end of a pipe.
+// checkPipe makes fd ready to be waited for, if fd is the end of a pipe.
 func checkPipe(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -152,7 +155,8 @@ func (c *Newcomer) Welcome(r *Ring, reaches bool) error {
 	return c.sendAnswer(0, flags, unix.UnixRights(int(r.File().Fd())))
 }
 
-// Refuse tells the process that it gets none. It says so to the user and goes on without devices.
+// Refuse tells the process that it gets no ring. The process tells the user and goes on without
+// devices.
 func (c *Newcomer) Refuse(why unix.Errno) error { return c.sendAnswer(why, 0, nil) }
 
 func (c *Newcomer) sendAnswer(why unix.Errno, flags uint32, rights []byte) error {
@@ -165,7 +169,7 @@ func (c *Newcomer) sendAnswer(why unix.Errno, flags uint32, rights []byte) error
 	return nil
 }
 
-// Close closes the connection, and Exec unless somebody took it by setting it to nil.
+// Close closes the connection, and Exec unless Exec was set to nil.
 func (c *Newcomer) Close() error {
 	if c.Exec != nil {
 		c.Exec.Close()

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire is the ring between the shim in a process and its job's device server: the
-// server's end. wire.h describes the bytes, libsingshim/shim/ring.c is the other end, and a
-// test compares the two.
+// server's end. wire.h describes the bytes, libsingshim/shim/ring.c is the other end, and a test
+// compares the two.
 //
-// The layer carries messages that mean nothing to it: an operation's number, arguments, and
-// bulk that is copied once, to where it belongs. A message is posted, or it is a call and has
-// an answer. The server gets all messages of a process in the order in which they were
-// reserved: what one thread did before another, comes before it.
+// The layer carries messages whose meaning it does not know: an operation's number, arguments,
+// and bulk data that is copied once, to where it belongs. A message is posted, or it is a call
+// and has an answer. The server gets all messages of a process in the order in which they were
+// reserved: what a thread did before another thread comes first.
 //
 //	Create ─► File ─► (over a unix socket, to the process) ─► Serve ─► handler, message by message
 //	   │                                                        ▲ returns after Close, Finish, Detach,
@@ -16,24 +16,25 @@
 //
 // # Who makes the memory
 //
-// The server makes it, and seals its size before anybody else sees it. A process that could
-// truncate it would kill the server, and with it the whole job's devices, by a SIGBUS. What a
-// restored process brings back (Adopt) is checked for the same seals, and that it is a memfd
-// of ordinary pages.
+// The server makes the memory, and seals its size before any other process sees it. A process
+// that could truncate the memory would kill the server, and with the server the whole job's
+// devices, by a SIGBUS. What a restored process brings back (Adopt) is checked for the same
+// seals, and must be a memfd of ordinary pages.
 //
 // # Who is trusted
 //
-// Everything in the ring is written by a process that may do so at any moment, and nothing in
-// it is believed twice: words are read once, atomically, into the server's own memory, checked,
-// and then used. Where a message must stand is known from the messages before it, so that a
-// loop, an overlap or a message that comes twice cannot be told to the server. A process that
-// writes nonsense is dropped with a reason (HostileError), harming itself. It can make the
-// server's copy of a message wrong, and read what others wrote into its own ring: itself.
+// Everything in the ring is written by a process that may do so at any moment, and nothing in the
+// ring is believed twice: words are read once, atomically, into the server's own memory, checked,
+// and then used. The position of a message follows from the messages before, so that a loop, an
+// overlap or a message that comes twice cannot be told to the server. A process that writes
+// nonsense is dropped with a reason (HostileError), harming itself. Such a process can make the
+// server's copy of a message wrong, and read what other processes wrote into its own ring:
+// itself.
 //
 // # Death
 //
-// There is no moment in which a message is reserved and not published (see wire.h). A thread
-// that ends in the middle of one leaves its lane behind; the server settles it. A process that
-// is killed leaves the ring as it is: who holds the socket notices, and calls Close (drop what
-// was posted) or Finish (do it first).
+// There is no moment in which a message is reserved and not published (see wire.h). A thread that
+// ends in the middle of a message leaves its lane behind; the server settles the lane. A process
+// that is killed leaves the ring as it is: the holder of the socket notices, and calls Close
+// (drop what was posted) or Finish (do it first).
 package wire

@@ -17,13 +17,13 @@ import (
 // until Open.
 type Gate uint64
 
-// The gates: for every message, and for those that are counted.
+// The gates: for every message, and for messages that are counted.
 const (
 	Calls   Gate = callsShut
 	Counted Gate = countedShut
 )
 
-// Shut shuts a gate. Shutting it twice is as once.
+// Shut shuts a gate. To shut a gate that is shut changes nothing.
 func (r *Ring) Shut(g Gate) error {
 	return r.changeOrder(func(word *uint64) error {
 		atomic.OrUint64(word, uint64(g))
@@ -32,8 +32,8 @@ func (r *Ring) Shut(g Gate) error {
 	})
 }
 
-// Open opens a gate and wakes who waits there. What was granted and not used is void when
-// the gate for the counted opens.
+// Open opens a gate and wakes the threads that wait there. What was granted and not used is void
+// when the gate for the counted opens.
 func (r *Ring) Open(g Gate) error {
 	return r.changeOrder(func(word *uint64) error {
 		void := uint64(g)

@@ -5,9 +5,9 @@ package wire
 
 import "sync/atomic"
 
-// Lease lets the process allocate n more bytes of a device without asking. The caller keeps
-// its own account of what it leased and what the process says that it allocated: the number
-// in the ring is the process's to write.
+// Lease lets the process allocate n more bytes of a device without asking. The caller keeps an
+// account of its own of what was leased and what the process says that it allocated: the process
+// may write any number into the ring.
 func (r *Ring) Lease(device int, n uint64) error {
 	if !r.enterMapping() {
 		return ErrClosed

@@ -137,7 +137,7 @@ func (r *Ring) freeTo(i int, position uint32) {
 	}
 }
 
-// freeLanes makes lanes free whose owners are gone. The caller holds mu and handles no message.
+// freeLanes frees the lanes whose owners are gone. The caller holds mu and handles no message.
 func (r *Ring) freeLanes() {
 	if len(r.leaving) == 0 || r.next != len(r.backlog) {
 		return

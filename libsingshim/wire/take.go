@@ -120,7 +120,7 @@ func (r *Ring) chainOf(unit uint32) ([]uint32, error) {
 	return units, nil
 }
 
-// readRecord reads the record at a unit of a lane, and expects it to be the lane's next.
+// readRecord reads the record at a unit of a lane; it must be the lane's next.
 func (r *Ring) readRecord(unit uint32) (message, error) {
 	h := r.mem.recordAt(unit)
 	position := atomic.LoadUint32(&h.position)

@@ -15,19 +15,19 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// step is one thing that is done. Both functions may be called any number of times.
+// step is a part of an action. Both functions may be called any number of times.
 type step struct {
 	name string
-	// look says where the step is, from the job as it is now. It changes nothing but the
-	// memo, which the journal keeps if the step is done.
+	// look says whether the step is done, from the job as the job is now. look changes nothing
+	// but the memo, which the journal keeps if the step is done.
 	look func(context.Context, *actionRun) verdict
-	// do does it. It is nil for a step that only waits.
+	// do carries the step out; nil for a step that only waits.
 	do func(context.Context, *actionRun) error
-	// within is how long it may take.
+	// within is how long the step may take.
 	within func(Patience) time.Duration
 	// optional steps are passed over if they cannot be done.
 	optional bool
-	// touches: from this step on the job may be other than it was, and failing means undoing.
+	// touches: from this step on the job may differ from what it was, and failing means undoing.
 	touches bool
 	// ended: a job that has ended is what the step waits for, or does not mind.
 	ended bool
@@ -43,14 +43,14 @@ type outcome int
 
 const (
 	done        outcome = iota
-	todo                // do it
-	wait                // it takes its time
-	impossible          // it cannot be done
-	takenOver           // somebody else did something to the job: leave it to them
-	lostBySlurm         // Slurm has forgotten what earlier steps did: do it again
+	todo                // call do
+	wait                // look again later
+	impossible          // the step cannot be done
+	takenOver           // another user or program did something to the job: leave the job to them
+	lostBySlurm         // Slurm has forgotten what earlier steps did: repeat them
 )
 
-// advance does one round of the step at which the action is: look, then act on that.
+// advance does a round of the action's current step: look, then act on the result.
 func (w *actionRun) advance(ctx context.Context) error {
 	if d := w.a.NotBefore.Sub(w.r.currentTime()); d > 0 {
 		if err := w.r.sleepFor(ctx, d); err != nil {
@@ -101,7 +101,8 @@ func (w *actionRun) advance(ctx context.Context) error {
 		}
 		return w.retryLater(ctx, s, err)
 	}
-	// Done, unless the next look says otherwise; then it was accepted and had no effect yet.
+	// Done, unless the next look says otherwise; then the request was accepted and had no effect
+	// yet.
 	job, err = w.r.Slurm.Job(ctx, w.jobRef())
 	if err == nil {
 		w.job = job
@@ -162,7 +163,8 @@ func (w *actionRun) isOverdue(s step) bool {
 	return w.a.State == journal.Going && w.r.currentTime().Sub(w.a.StepBegan) > s.within(w.r.Patience.withDefaults())
 }
 
-// retryLater is called with what a request returned: it is tried again later, if that may help.
+// retryLater is called with what a request returned, and repeats the request later if that may
+// help.
 func (w *actionRun) retryLater(ctx context.Context, s step, err error) error {
 	if !isTransient(err) || w.isOverdue(s) {
 		return w.giveUpStep(ctx, s, err)
@@ -192,7 +194,7 @@ func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 	return w.startUndoing(ctx, journal.Undone)
 }
 
-// leaveToOthers leaves the job to whoever did something to it.
+// leaveToOthers leaves the job to the user or program that did something to the job.
 func (w *actionRun) leaveToOthers(ctx context.Context, why string) error {
 	if w.a.State == journal.Undoing { // what is to be undone is undone already
 		return w.nextStep(ctx, why)
@@ -208,8 +210,8 @@ func (w *actionRun) startUndoing(ctx context.Context, then journal.State) error 
 	return w.saveStep(ctx, w.a.Problem)
 }
 
-// passing lists what a moment may change. ErrUncertain is among it: the next look tells
-// whether it was done. So are refusals by a job that has changed since the look.
+// passing lists the errors that may pass. ErrUncertain is among them: the next look tells whether
+// the request was carried out. So are refusals because a job has changed since the look.
 var transientErrors = []error{
 	slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrBusy, slurmrest.ErrTransition,
 	slurmrest.ErrJobPending, slurmrest.ErrJobNotPending, slurmrest.ErrJobNotRunning, slurmrest.ErrJobFinished, slurmrest.ErrAlreadyDone, slurmrest.ErrNoChange,
@@ -241,7 +243,7 @@ func stepIndex(steps []step, name string) int {
 	return -1
 }
 
-// currentSteps are those of what the action is doing: its kind's, or those that undo it.
+// currentSteps are the steps of the action's kind, or undoSteps while the action is undone.
 func (w *actionRun) currentSteps() []step {
 	if w.a.State == journal.Undoing {
 		return undoSteps

@@ -12,8 +12,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// A job's comment is the user's words, ours, and proxyd's, in this order: proxyd replaces
-// what follows its own mark and keeps what stands before it.
+// A job's comment is the user's words, ours, and proxyd's, in this order: proxyd replaces what
+// follows its own mark and keeps what stands before the mark.
 const (
 	ourMark    = "preemptd: "
 	proxydMark = "singularity: "
@@ -40,7 +40,7 @@ func withOurComment(had, text string) string {
 	return strings.Join(parts, "; ")
 }
 
-// clipText makes a text fit for a comment or a reason: one line, without quotes.
+// clipText makes a text fit for a comment or a reason: a single line, without quotes.
 func clipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '"' || r == '\'' {
@@ -70,7 +70,7 @@ func writeComment(text func(*actionRun) string) func(context.Context, *actionRun
 	}
 }
 
-// requestedBy says by whom and why, and where to read more.
+// requestedBy names the requester and the reason, and where to read more.
 func (w *actionRun) requestedBy() string {
 	return fmt.Sprintf("by %s: %s (action %d)", w.a.Who, w.a.Why, w.a.ID)
 }

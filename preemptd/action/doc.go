@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package action does to a job what somebody wants done: preempt it, let it go on, move
-// it, give it another size. Each action is a list of steps, in a file of its own; steps.go
-// has the steps. What an action needs of Slurm and of the nodes' proxyds are the
-// interfaces in runner.go.
+// Package action carries out what a user or a policy wants done to a job: preempt it, resume it,
+// move it, give it another size. Each action is a list of steps, in a file of its own; steps.go
+// has the steps. What an action needs of Slurm and of the nodes' proxyds are the interfaces in
+// runner.go.
 //
 //	check ─ announce ─ checkpoint ─ park ─ leave ─ draft ─ edit ─ release ─ start ─ report
 //	                       │          └───────┴───────┴───────┴──────┴─────────┘
@@ -14,16 +14,15 @@
 //
 // # Nothing twice, nothing lost
 //
-// The journal has the step before it is done. A step begins by looking at the job as it is
-// now, and so finds out whether it is done already, by itself before a crash or by somebody
-// else; what it does can be repeated. The one thing that cannot, a requeue, always holds
-// the job: one that was requeued and held cannot start before the release, so a request
-// whose answer was lost, and which arrives late, finds a job that is pending and does
-// nothing. A
-// checkpoint carries the action's token in its reason, and is found by it.
+// The journal has the step before the step is done. A step begins by looking at the job as the
+// job is now, and so finds out whether the step is done already, by this action before a crash or
+// by another program; what a step does can be repeated. A requeue, which cannot be repeated,
+// always holds the job: a job that was requeued and held cannot start before the release, so a
+// request whose answer was lost, and which arrives late, finds a job that is pending and does
+// nothing. A checkpoint carries the action's token in its reason, and is found by that token.
 //
-// # Others
+// # Other users and programs
 //
-// A job that was cancelled, released, held or edited by somebody else in the middle is left
-// to them (journal.Dropped): only a hold of ours is taken back.
+// A job that was cancelled, released, held or edited by another user or program in the middle of
+// an action is left alone (journal.Dropped): only a hold of ours is taken back.
 package action

@@ -20,20 +20,20 @@ import (
 type Args struct {
 	// Nodes that the job is to run on, all of them; none: Slurm chooses.
 	Nodes []string `json:"nodes,omitempty"`
-	// Avoid names nodes that it is not to run on, beside those of the job's own.
+	// Avoid names nodes that the job is not to run on, beside those of the job's own.
 	Avoid []string `json:"avoid,omitempty"`
-	// NodeCount is how many nodes it gets; 0: as it is, or as many as Nodes.
+	// NodeCount is how many nodes the job gets; 0: as many as now, or as many as Nodes.
 	NodeCount int64 `json:"nodeCount,omitempty"`
-	// GPUs it gets on each node; 0: as it is.
+	// GPUs that the job gets on each node; 0: as many as now.
 	GPUs int64  `json:"gpus,omitempty"`
 	QOS  string `json:"qos,omitempty"`
-	// Hold leaves it held until a resume.
+	// Hold leaves the job held until a resume.
 	Hold bool `json:"hold,omitempty"`
-	// For is the waiting job for which this makes room; 0: none. Nothing is done by it.
+	// For is the waiting job for which this action makes room; 0: none. For is for people only.
 	For int64 `json:"for,omitempty"`
 }
 
-// kind is an action: its list of steps, and what it takes.
+// kind is an action's list of steps, and what the action takes.
 type kind struct {
 	past  string // "preempted", in a comment
 	takes []string
@@ -41,9 +41,9 @@ type kind struct {
 	steps func(Args) []step
 	// target changes what the job asks for; nil: nothing but what an earlier action left.
 	target func(Args, *jobrequest.Request) error
-	// waits: it is for jobs that do not run; runs: for those that do. Neither: for both.
+	// waits: for jobs that do not run; runs: for jobs that run. Neither: for both.
 	waits, runs bool
-	// frees: it releases a hold whoever made it.
+	// frees: the action releases a hold, whoever made the hold.
 	frees bool
 }
 
@@ -116,10 +116,10 @@ type HoldAfter int
 const (
 	NotHeld    HoldAfter = iota
 	HeldByIt             // the hold is its own
-	HeldBefore           // the job was held already, by somebody else
+	HeldBefore           // the job was held already, by another user
 )
 
-// HoldLeftBy says whose hold an action left the job with.
+// HoldLeftBy says with whose hold an action left the job.
 func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	var args Args
 	var m memo
@@ -135,8 +135,8 @@ func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	return HeldByIt, nil
 }
 
-// LastHolder is which of a job's actions, newest first, has left it with the hold that it has now:
-// those that came upon a hold left it as it was. It is nil if none of them has.
+// LastHolder returns which of a job's actions, newest first, has left the job with the hold that
+// it has now: actions that found a hold left the hold as it was. It is nil if no action has.
 func LastHolder(history []journal.Action) (*journal.Action, error) {
 	for i := range history {
 		if history[i].State != journal.Done {

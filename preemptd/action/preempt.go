@@ -3,8 +3,8 @@
 
 package action
 
-// preempt has a running job leave its nodes: with a checkpoint, and back into the queue.
-// With Hold it stays there until a resume; else Slurm starts it again when there is room.
+// preempt has a running job leave its nodes: with a checkpoint, and back into the queue. With
+// Hold the job stays there until a resume; else Slurm starts the job again when there is room.
 var preempt = kind{
 	past: "preempted", takes: []string{"hold"}, runs: true,
 	steps: func(a Args) []step {

@@ -3,7 +3,7 @@
 
 package action
 
-// release undoes a hold, whoever made it.
+// release undoes a hold of any user.
 var release = kind{
 	past: "released", waits: true, frees: true,
 	steps: func(Args) []step { return []step{checkJob, releaseStep, report} },

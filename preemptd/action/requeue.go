@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 )
 
-// requeue gives a job another QOS, which Slurm allows only to one that waits: a running one
-// leaves its nodes for that, with a checkpoint.
+// requeue gives a job another QOS, which Slurm allows only to a waiting job: a running job leaves
+// its nodes for that, with a checkpoint.
 var requeue = kind{
 	past: "requeued", takes: []string{"qos", "hold"},
 	check: func(a Args) error {

@@ -5,7 +5,7 @@ package action
 
 import "errors"
 
-// resize gives a job more or fewer nodes or GPUs. The number of its tasks stays as it is.
+// resize gives a job more or fewer nodes or GPUs. The number of its tasks does not change.
 var resize = kind{
 	past: "resized", takes: []string{"nodes", "avoid", "node count", "gpus"},
 	check: func(a Args) error {

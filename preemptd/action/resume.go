@@ -3,8 +3,7 @@
 
 package action
 
-// resume lets a job go on that was parked, at once: on the nodes that are named, or where
-// it asked to be.
+// resume starts a parked job at once: on the nodes that are named, or where the job asked to be.
 var resume = kind{
 	past: "resumed", takes: []string{"nodes", "avoid", "gpus"}, waits: true, frees: true,
 	target: placeAndSize,

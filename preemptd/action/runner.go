@@ -16,7 +16,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what actions ask of Slurm. *slurmrest.Client is one.
+// Slurm is what actions ask of Slurm. *slurmrest.Client implements it.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
@@ -29,11 +29,11 @@ type Proxyd interface {
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
 	// RunOn has a job run on that stands still after a checkpoint.
 	RunOn(ctx context.Context, job *slurmrest.Job) error
-	// Checkpoints lists those of a job.
+	// Checkpoints lists the checkpoints of a job.
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
 
-// Journal is what actions ask of the journal. *journal.Journal is one.
+// Journal is what actions ask of the journal. *journal.Journal implements it.
 type Journal interface {
 	Save(ctx context.Context, a *journal.Action, text string) error
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)
@@ -61,13 +61,13 @@ func (p Patience) withDefaults() Patience {
 	return p
 }
 
-// Runner does actions. It is safe for concurrent use, with a different action in each call.
+// Runner does actions. A Runner is safe for concurrent use, with a different action in each call.
 type Runner struct {
 	Slurm    Slurm
 	Proxyd   Proxyd
 	Journal  Journal
 	Patience Patience
-	// Now and Sleep replace the clock; nil: the real one.
+	// Now and Sleep replace the clock; nil: the real clock.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
 	// Poll is how often a step looks that waits for something; default 1 s.
@@ -102,10 +102,10 @@ func (r *Runner) pollInterval() time.Duration {
 	return r.Poll
 }
 
-// Run does an action from where the journal left it to its end, and returns it as it is
-// then. It returns an error only if the action has not ended: ctx's, or the journal's,
-// without which nothing may be done. Then Run may be called again with the action as the
-// journal has it.
+// Run carries out an action from where the journal left the action to its end, and returns the
+// ended action. Run returns an error only if the action has not ended: ctx's, or the journal's,
+// without which nothing may be done. Then Run may be called again with the action as the journal
+// has it.
 func (r *Runner) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	w, err := r.loadAction(a)
 	if err != nil { // written by a newer preemptd, or by hand
@@ -127,7 +127,7 @@ type actionRun struct {
 	kind kind
 	args Args
 	memo memo
-	job  slurmrest.Job // as it was looked at last
+	job  slurmrest.Job // as of the last look
 }
 
 func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
@@ -154,11 +154,11 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 	return w, nil
 }
 
-// memo is what an action must not forget: what it found, and what it did.
+// memo is what an action must not forget: what the action found, and what it did.
 type memo struct {
 	Restarts int64  `json:"restarts"`          // of the job when the action checked it
-	Ran      bool   `json:"ran,omitempty"`     // it ran then
-	WasHeld  bool   `json:"wasHeld,omitempty"` // it was held then, by somebody else
+	Ran      bool   `json:"ran,omitempty"`     // the job ran then
+	WasHeld  bool   `json:"wasHeld,omitempty"` // the job was held then, by another user
 	From     string `json:"from,omitempty"`    // its nodes then
 
 	Checkpoint string `json:"checkpoint,omitempty"`
@@ -166,13 +166,13 @@ type memo struct {
 	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
 	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
 
-	Touched  bool `json:"touched,omitempty"`  // from here on it may be other than it was
+	Touched  bool `json:"touched,omitempty"`  // from here on the job may differ from what it was
 	Released bool `json:"released,omitempty"` // no hold is ours any more
 
-	Found        jobrequest.Request `json:"found"`            // what it asked for when it was parked
+	Found        jobrequest.Request `json:"found"`            // what the job asked for when it was parked
 	Asked        jobrequest.Request `json:"asked"`            // what its user asked for
-	Editor       jobrequest.Editor  `json:"editor"`           // who had made Found of that
-	Target       jobrequest.Request `json:"target"`           // what it shall ask for
+	Editor       jobrequest.Editor  `json:"editor"`           // the user or action that had made Found
+	Target       jobrequest.Request `json:"target"`           // what the job is to ask for
 	Edited       bool               `json:"edited,omitempty"` // and does
 	EditRepeated bool               `json:"again,omitempty"`  // Slurm forgot that, or the release
 

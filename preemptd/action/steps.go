@@ -48,14 +48,14 @@ var undoSteps = []step{
 	{name: "unreport", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
 
-// isHeld reports whether the job will not start before somebody releases it.
+// isHeld reports whether the job will not start before a release.
 func isHeld(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }
 
 func isRunning(j *slurmrest.Job) bool {
 	return j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended
 }
 
-// lookJob takes down what the job is like, and refuses one with which this cannot be done.
+// lookJob notes the state of the job, and refuses a job with which this action cannot be done.
 func lookJob(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	k := w.kind
@@ -82,8 +82,8 @@ func lookJob(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: done}
 }
 
-// lookCheckpoint is done as soon as one is known, or the job left its nodes by itself: then
-// proxyd has made one, or none was possible.
+// lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself:
+// then proxyd has made a checkpoint, or none was possible.
 func lookCheckpoint(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
@@ -96,7 +96,7 @@ func lookCheckpoint(_ context.Context, w *actionRun) verdict {
 	case !isRunning(j):
 		return verdict{outcome: done}
 	}
-	w.memo.Restarts = j.Restarts // somebody's requeue, after which it runs again
+	w.memo.Restarts = j.Restarts // another user's requeue, after which the job runs again
 	return verdict{outcome: todo}
 }
 
@@ -159,7 +159,7 @@ func doHold(ctx context.Context, w *actionRun) error {
 	return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &yes})
 }
 
-// stillAsWeLeftIt reports whether the job still waits where it was put.
+// stillAsWeLeftIt reports whether the job still waits as the action left it.
 func (w *actionRun) stillAsWeLeftIt() (verdict, bool) {
 	j := &w.job
 	switch {
@@ -185,8 +185,8 @@ func lookLeft(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: done}
 }
 
-// lookDraft takes down what the job asks for, and what it shall ask for. Nodes that an
-// earlier action gave it are not its own wish, unless somebody has edited them since.
+// lookDraft notes what the job asks for, and what the job is to ask for. Nodes that an earlier
+// action gave the job are not the job's own wish, unless a user has edited them since.
 func lookDraft(ctx context.Context, w *actionRun) verdict {
 	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
@@ -204,7 +204,7 @@ func lookDraft(ctx context.Context, w *actionRun) verdict {
 		}
 		asked, w.memo.Editor = now.TakeBack(record.Asked, record.Ours), record.By
 	}
-	to := now // the size that an earlier action gave it stays
+	to := now // the size that an earlier action gave the job stays
 	to.Required, to.Excluded = asked.Required, asked.Excluded
 	if target := w.kind.target; target != nil {
 		if err := target(w.args, &to); err != nil {
@@ -256,8 +256,8 @@ func lookKeep(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: todo}
 }
 
-// lookRelease: whoever has released it meanwhile, it is released. A hold that was there
-// before is not ours to release, unless that is what was asked for.
+// lookRelease is done when the job is released, by whatever user. A hold that was there before is
+// not ours to release, unless the request was a release.
 func lookRelease(_ context.Context, w *actionRun) verdict {
 	switch {
 	case w.job.State.Base == "":
@@ -275,7 +275,7 @@ func lookRelease(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: todo}
 }
 
-// startIsDelayed reports whether a job that we requeued, and somebody else released, still has the
+// startIsDelayed reports whether a job that we requeued, and another user released, still has the
 // two minutes before it that Slurm gives a requeued job.
 func (w *actionRun) startIsDelayed() bool {
 	const skew = 5 * time.Second // of clocks
@@ -312,14 +312,15 @@ func lookStart(_ context.Context, w *actionRun) verdict {
 	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
 
-// releaseForgotten reports whether the job is held by our requeue of it still, though it was released: slurmctld was killed before it
-// saved that, and maybe our edits before it. Whoever else holds a job gives it another reason.
+// releaseForgotten reports whether the job is still held by our requeue, though it was released:
+// slurmctld was killed before it saved the release, and maybe our edits before. Any other hold
+// has another reason.
 func (w *actionRun) releaseForgotten() bool {
 	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // as releases write it
 	return isHeld(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.EditRepeated && strings.Contains(reason, "requeued in held state")
 }
 
-// runsElsewhere reports whether the job runs where it was not to be.
+// runsElsewhere reports whether the job runs where it was not to run.
 func (w *actionRun) runsElsewhere() bool {
 	for _, n := range jobrequest.HostNames(w.job.Nodes) {
 		if slices.Contains(w.args.Avoid, n) || len(w.args.Nodes) > 0 && !slices.Contains(w.args.Nodes, n) {
@@ -329,8 +330,8 @@ func (w *actionRun) runsElsewhere() bool {
 	return false
 }
 
-// lookRunOn: a job that was captured stands still until it is requeued, for 20 s at most. An action
-// that is undone does not requeue the job.
+// lookRunOn is done when the job runs on: a job that was captured stands still until it is
+// requeued, for 20 s at most. An action that is undone does not requeue the job.
 func lookRunOn(_ context.Context, w *actionRun) verdict {
 	if w.memo.Checkpoint == "" || w.memo.RanOn || !isRunning(&w.job) || w.job.Restarts != w.memo.Restarts {
 		return verdict{outcome: done}
@@ -344,8 +345,8 @@ func doRunOn(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-// lookUnedit: what is still as the edit made it goes back to what it was. A job that runs
-// cannot be edited, and does not mind.
+// lookUnedit is done when everything that is still as the edit made it is what it was before. A
+// job that runs cannot be edited, and needs no undoing.
 func lookUnedit(_ context.Context, w *actionRun) verdict {
 	if w.job.State.Base == "" {
 		return verdict{wait, "it is " + w.job.State.String()}

@@ -43,7 +43,8 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	// Whose the job is comes first: who may not touch it learns nothing of it.
+	// The owner of the job is checked first: a user who may not act on the job learns nothing of
+	// it.
 	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err
@@ -72,7 +73,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	return a, err
 }
 
-// jobFor is the one that is named, if the caller may act on it.
+// jobFor returns the named job, if the caller may act on it.
 func (s *Server) jobFor(ctx context.Context, who caller, what, name string) (slurmrest.Job, error) {
 	ref, err := slurmrest.ParseRef(name)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *Server) jobFor(ctx context.Context, who caller, what, name string) (slu
 	return job, nil
 }
 
-// maxNodes bounds what one request makes slurmrestd look up.
+// maxNodes bounds what a request makes slurmrestd look up.
 const maxNodes = 1000
 
 // knownNodes are the names in host lists. All must be nodes of the cluster.
@@ -130,10 +131,10 @@ func slurmError(ctx context.Context, err error) error {
 	return &rpc.Error{Kind: rpc.ErrSlurm, Text: "preemptd asks Slurm: " + err.Error(), Hint: "nothing was done; try again when Slurm answers"}
 }
 
-// maxReason keeps a reason to one line of a table.
+// maxReason keeps a reason to a single line of a table.
 const maxReason = 200
 
-// checkReason returns why something is done; it will be shown on terminals.
+// checkReason returns why something is done; people see that text on terminals.
 func checkReason(s string) (string, error) {
 	if s == "" {
 		return "asked", nil

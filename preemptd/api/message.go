@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// actionMessage is an action as it is sent, without lines.
+// actionMessage returns the message of an action, without lines.
 func actionMessage(a *journal.Action) *rpc.Action {
 	return &rpc.Action{
 		Id: a.ID, Kind: a.Kind, Job: a.Job, Who: a.Who, Why: a.Why, State: string(a.State), Step: a.Step, Problem: a.Problem,

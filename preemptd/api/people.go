@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
-// people knows names, and who is more than an ordinary user.
+// people knows the names of users, and which users are more than ordinary users.
 type people struct {
 	operators operators.List
 	programs  Programs
@@ -30,7 +30,7 @@ type people struct {
 
 	mu    sync.Mutex
 	known map[uint32]person
-	super string // SlurmUser, once it is known
+	super string // SlurmUser, once Slurm has told the name
 }
 
 // person is a user, as of then.
@@ -66,8 +66,8 @@ func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
 	if ok && time.Since(one.then) < remembered {
 		return one, nil
 	}
-	// However many requests of one user come at a time, he is looked up once: each time takes
-	// processes, and long while LDAP or slurmdbd does not answer.
+	// However many requests of a user come at a time, the user is looked up once: each lookup
+	// takes processes, and long while LDAP or slurmdbd does not answer.
 	found := p.lookups.DoChan(strconv.FormatUint(uint64(uid), 10), func() (any, error) {
 		one, err := p.lookUp(context.WithoutCancel(ctx), uid)
 		if err != nil {
@@ -100,15 +100,15 @@ func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
 	one := person{name: name, operator: user.Listed}
 	one.operator = one.operator || p.isSuper(ctx, name)
 	if !one.operator && p.programs.Sacctmgr != "" {
-		// A cluster without slurmdbd has no levels; while slurmdbd is away nobody has one.
+		// A cluster without slurmdbd has no levels; while slurmdbd is away no user has a level.
 		level, err := p.ask(ctx, p.programs.Sacctmgr, "--noheader", "--parsable2", "show", "user", "name="+name, "format=AdminLevel")
 		one.operator = err == nil && (level == "Operator" || level == "Administrator")
 	}
 	return one, nil
 }
 
-// isSuper reports whether it is the user that slurmctld runs as. While Slurm does not say
-// who that is, nobody is.
+// isSuper reports whether name is the user that slurmctld runs as. While Slurm does not name that
+// user, no user is.
 func (p *people) isSuper(ctx context.Context, name string) bool {
 	p.mu.Lock()
 	super := p.super
@@ -126,7 +126,7 @@ func (p *people) isSuper(ctx context.Context, name string) bool {
 	return super != "" && name == super
 }
 
-// slurmUser finds it in what scontrol show config prints: "SlurmUser = slurm(64030)".
+// slurmUser finds SlurmUser in what scontrol show config prints: "SlurmUser = slurm(64030)".
 func slurmUser(config string) string {
 	for line := range strings.Lines(config) {
 		key, value, _ := strings.Cut(line, "=")
@@ -139,7 +139,7 @@ func slurmUser(config string) string {
 }
 
 // qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd
-// knows others too.
+// knows those of other clusters too.
 func (p *people) qosOf(ctx context.Context, user, account string) ([]string, error) {
 	if p.programs.Sacctmgr == "" {
 		return nil, nil

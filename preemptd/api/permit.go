@@ -21,10 +21,10 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// caller is who asks.
+// caller is the user that sends a request.
 type caller struct {
 	uid      uint32
-	name     string // as the journal has it
+	name     string // in the form of the journal
 	operator bool
 }
 
@@ -39,8 +39,8 @@ func (s *Server) callerOf(ctx context.Context) (caller, error) {
 	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
 }
 
-// maySee reports whether the caller may know of an action, as far as the last tick knew whose
-// jobs are.
+// maySee reports whether the caller may know of an action, by the owners of jobs as of the last
+// tick.
 func (s *Server) maySee(who caller, a *journal.Action) bool {
 	return who.operator || a.Who == who.name || s.ownsJob(who, a.Job)
 }
@@ -114,7 +114,7 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 	return nil
 }
 
-// mayRelease refuses to take back a hold of somebody else.
+// mayRelease refuses to take back a hold of another user.
 func (s *Server) mayRelease(ctx context.Context, who caller, what string, job *slurmrest.Job) error {
 	if !job.Held {
 		return nil
@@ -170,7 +170,7 @@ func gpusRequested(job *slurmrest.Job) int64 {
 	return max(gpusIn(job.TRESPerNode)*job.NodeCount.Or(1), gpusIn(job.TRESPerJob), gpusIn(job.TRESPerTask)*job.Tasks.Or(1))
 }
 
-// gpusIn counts those in "gres/gpu:a100:2,gres/nic:1".
+// gpusIn counts the GPUs in "gres/gpu:a100:2,gres/nic:1".
 func gpusIn(tres string) int64 {
 	var n int64
 	for item := range strings.SplitSeq(tres, ",") {

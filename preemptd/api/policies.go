@@ -9,7 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// Snapshot returns what policies saw last. It tells of all jobs, so it is for operators.
+// Snapshot returns the last snapshot that policies saw. It contains all jobs, so it is for
+// operators.
 func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.SnapshotReply, error) {
 	err := s.requireOperator(ctx, "policy record")
 	if err != nil {
@@ -19,8 +20,8 @@ func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.Sna
 	return &rpc.SnapshotReply{Snapshot: data}, rpc.Status(err)
 }
 
-// Try asks policies what they would do. Whoever may is trusted with a program of his own, in a
-// process that is bounded.
+// Try asks policies what they would do. Users who may try are trusted with a program of their
+// own, in a process that is bounded.
 func (s *Server) Try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
 	err := s.requireOperator(ctx, "policy test")
 	if err == nil && len(req.GetSnapshot()) == 0 {

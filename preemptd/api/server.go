@@ -17,7 +17,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Journal is what the server needs of it. *journal.Journal is one.
+// Journal is what the server needs of the journal. *journal.Journal implements it.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Action(ctx context.Context, id int64) (journal.Action, error)
@@ -29,7 +29,7 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Slurm is what it asks of Slurm. *slurmrest.Client is one.
+// Slurm is what the server asks of Slurm. *slurmrest.Client implements it.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Node(ctx context.Context, name string) (slurmrest.Node, error)
@@ -37,14 +37,14 @@ type Slurm interface {
 
 // State is what the loop saw and did last.
 type State struct {
-	Ticked   time.Time // zero: it has not looked yet
+	Ticked   time.Time // zero: the loop has not looked yet
 	Problems []string
 	Policies []*rpc.Policy
 	// Users are the owners of the jobs that Slurm knows, by id.
 	Users func(job int64) string
-	// Jobs are those that have not ended; nil: nothing was seen yet.
+	// Jobs are the jobs that have not ended; nil: nothing was seen yet.
 	Jobs func() []*rpc.Job
-	// Standing says how a job does; nil: it has ended, or was not seen.
+	// Standing says how a job does; nil: the job has ended, or was not seen.
 	Standing func(job int64) *rpc.Standing
 }
 
@@ -61,25 +61,25 @@ type Options struct {
 	Token func(uid uint32) *rpc.TokenReply
 	// Snapshot is what policies saw last; nothing if they saw nothing yet.
 	Snapshot func() ([]byte, error)
-	// Doctor looks at what preemptd needs; Rights is why Slurm would refuse each action, if it would.
-	// They may be nil.
+	// Doctor looks at what preemptd needs; Rights says why Slurm would refuse each action, if
+	// Slurm would. Both may be nil.
 	Doctor func(context.Context) []*rpc.Finding
 	Rights func(context.Context) error
 	Host   string // this one
 	// Try asks policies what they would do.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
 	Poll time.Duration // how often the journal is read for who watches; default 500 ms
-	Log  *slog.Logger  // told who asked for what; nil: nobody is
+	Log  *slog.Logger  // of each caller and request; nil: no log
 }
 
 // Programs are Slurm's own; "": nobody is what only it knows.
 type Programs struct {
-	Sacctmgr string // knows admin levels, and who may use which QOS
+	Sacctmgr string // knows admin levels, and which users may use which QOS
 	Scontrol string // knows SlurmUser
 }
 
-// Server answers requests. Its methods take who asks from munge.CallerOf: gRPC calls them
-// behind a munge.Gate, and whoever else calls them vouches for the caller.
+// Server answers requests. Its methods take the caller from munge.CallerOf: gRPC calls them
+// behind a munge.Gate, and any other caller of them vouches for the user.
 type Server struct {
 	rpc.UnimplementedPreemptdServer
 	opt    Options
@@ -88,7 +88,7 @@ type Server struct {
 
 var _ rpc.PreemptdServer = (*Server)(nil)
 
-// New returns a server that nobody can ask yet.
+// New returns a server that does not listen yet.
 func New(opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -99,9 +99,9 @@ func New(opt Options) *Server {
 	return &Server{opt: opt, people: newPeople(opt.Operators, opt.Programs, opt.Cluster)}
 }
 
-// Gated returns what listens on preemptd's port. The caller serves and stops it.
+// Gated returns the gRPC server of preemptd's port. The caller serves and stops it.
 func (s *Server) Gated(coder munge.Coder) *grpc.Server {
-	// A user who watches all his jobs at once waits for some of them.
+	// A user who watches all jobs of that user at once waits for some of them.
 	limits := func(c munge.Caller) munge.Limits {
 		l := munge.Limits{Bytes: 64 << 10, Calls: 16}
 		if p, err := s.people.personOf(context.Background(), c.UID); err == nil && p.operator {
@@ -112,13 +112,13 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 	return rpc.NewServer(&munge.Gate{Coder: coder, Limits: limits}, s)
 }
 
-// Who says how the caller is named, and whether he may act on everybody's jobs.
+// Who returns the caller's name, and whether the caller may act on all users' jobs.
 func (s *Server) Who(ctx context.Context) (name string, operator bool, err error) {
 	who, err := s.callerOf(ctx)
 	return who.name, who.operator, rpc.Status(err)
 }
 
-// Token makes one for the caller. What it may do is looked up when it is used.
+// Token makes a token for the caller. The user's rights are looked up when the token is used.
 func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenReply, error) {
 	reply, err := func() (*rpc.TokenReply, error) {
 		who, err := s.callerOf(ctx)
@@ -152,8 +152,8 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, e
 // maxHistory bounds a list.
 const maxHistory = 100
 
-// History lists what the caller may see. Of a job that Slurm has forgotten nobody knows
-// whose it was: its actions are shown to operators, and to who asked for them.
+// History lists what the caller may see. The owner of a job that Slurm has forgotten is not
+// known: the job's actions are shown to operators, and to the users who requested them.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
 		who, err := s.callerOf(ctx)
@@ -173,7 +173,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 		}
 		read := limit
 		if !everything {
-			read *= 20 // of which some are others'
+			read *= 20 // of which some are other users'
 		}
 		all, err := s.opt.Journal.History(ctx, id, read)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// Watch sends an action until it has ended, or the caller has gone. The journal is read
-// again and again: who carries the action out may be another preemptd by now.
+// Watch sends an action until the action has ended, or the caller has gone. The journal is
+// polled: another preemptd may carry the action out by now.
 func (s *Server) Watch(req *rpc.WatchRequest, stream grpc.ServerStreamingServer[rpc.Action]) error {
 	ctx := stream.Context()
 	a, err := s.visibleAction(ctx, "watch", req.GetId())

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Keep answers questions until ctx ends, or the lease is lost: then it returns ErrLost. failed
-// is called when Slurm does not answer, once for each time.
+// Keep answers questions until ctx ends, or the lease is lost: then it returns ErrLost. failed is
+// called when Slurm does not answer, once for each outage.
 func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 	if l.isDisabled() {
 		<-ctx.Done()
@@ -47,7 +47,7 @@ func (l *Lease) answerQuestions(ctx context.Context) error {
 	return l.confirmLease(ctx, v, at)
 }
 
-// confirmLease goes on from a look until one has seen our lease and no question.
+// confirmLease goes on after a look until a look has seen our lease and no question.
 func (l *Lease) confirmLease(ctx context.Context, v view, at time.Duration) error {
 	for v.mine && len(v.asks) > 0 {
 		for _, who := range v.asks {
@@ -77,8 +77,8 @@ func (l *Lease) setHeld(have bool, at time.Duration) {
 	l.change = make(chan struct{})
 }
 
-// Sure waits until it is certain that nobody else works, and will be for a while. It is
-// ErrLost if another may, or ctx's error.
+// Sure waits until it is certain that no other preemptd works, and none will for a while. It
+// returns ErrLost if another may, or ctx's error.
 func (l *Lease) Sure(ctx context.Context) error {
 	for {
 		l.mu.Lock()

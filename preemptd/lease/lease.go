@@ -17,20 +17,20 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// One that died is followed within look + patience + look and three requests, which is less
-// than ten seconds; one that lives has two beats to answer a question.
+// A preemptd that died is followed within look + patience + look and three requests, which is
+// less than ten seconds; a preemptd that lives has two beats to answer a question.
 const (
-	beat     = 2 * time.Second // between the looks of who works
-	fresh    = 4 * time.Second // how long one of these looks makes sure
+	beat     = 2 * time.Second // between the looks of the worker
+	fresh    = 4 * time.Second // for how long such a look makes the worker sure
 	patience = 5 * time.Second // how long a question may be there
-	look     = time.Second     // between the looks of who waits
-	request  = 3 * time.Second // how long one may take
+	look     = time.Second     // between the looks of a waiting preemptd
+	request  = 3 * time.Second // how long a request may take
 )
 
 // ErrLost says that this process does not have the lease, or not any more.
 var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
 
-// Slurm is what the lease asks of it. *slurmrest.Client is one.
+// Slurm is what the lease asks of Slurm. *slurmrest.Client implements it.
 type Slurm interface {
 	Nodes(ctx context.Context) ([]slurmrest.Node, error)
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
@@ -38,8 +38,8 @@ type Slurm interface {
 	DeleteReservation(ctx context.Context, name string) error
 }
 
-// Lease is the lease, as this process sees it. Await, Keep and Release are called one after
-// the other; Sure by anybody.
+// Lease is the lease, as this process sees it. Await, Keep and Release are called in this order
+// by a single goroutine; any goroutine may call Sure.
 type Lease struct {
 	slurm  Slurm
 	me     string // "ctl:1a2b3c4d"
@@ -55,21 +55,21 @@ type Lease struct {
 	change chan struct{} // closed when these change
 }
 
-// New makes the lease of a host's journal, whose id is eight hexadecimal digits. It asks
-// nothing yet.
+// New makes the lease of a host's journal, whose id is eight hexadecimal digits. New sends no
+// request.
 func New(slurm Slurm, host, id string) *Lease {
 	me := foreign.ReplaceAllString(host, "-") + ":" + id
 	return &Lease{slurm: slurm, me: me, clock: sinceBoot, change: make(chan struct{})}
 }
 
-// sinceBoot goes on while the machine sleeps, and nobody sets it.
+// sinceBoot goes on while the machine sleeps, and cannot be set.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // it cannot fail: every Linux has that clock
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // no error: every Linux has that clock
 	return time.Duration(ts.Nano())
 }
 
-// Holder is who has the lease, for people.
+// Holder names the holder of the lease, for people.
 type Holder struct {
 	Host        string
 	Reservation string // that says so
@@ -90,9 +90,9 @@ func (l *Lease) Alone() error { return l.alone }
 // isDisabled reports whether we do without the lease.
 func (l *Lease) isDisabled() bool { return l.alone != nil }
 
-// Await waits until this process has the lease, or it is certain that Slurm will not let us
-// make one (Alone). told is called when another has it, once for each one, and away when Slurm
-// does not answer, once for each time. It returns ctx's error.
+// Await waits until this process has the lease, or until it is certain that Slurm will not let us
+// make a lease (Alone). told is called when another preemptd has the lease, once for each, and
+// away when Slurm does not answer, once for each outage. Await returns ctx's error.
 func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) error {
 	said, gone := "", false
 	for {
@@ -136,7 +136,7 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 		return false, l.deleteReservation(ctx, "works", l.me)
 	case ask:
 		err := l.createReservation(ctx, "waits")
-		l.memory.asked = l.clock() // it was not there before
+		l.memory.asked = l.clock() // the question was not there before
 		return false, err
 	case seize:
 		return l.takeOver(ctx, v)
@@ -155,8 +155,8 @@ func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, 
 	return false, nil
 }
 
-// takeOver takes the leases of those who do not answer, if they are still silent then. Ours is
-// there before theirs are gone: whoever starts meanwhile is to see one.
+// takeOver takes the leases of preemptds that do not answer, if they are still silent then. Ours
+// is there before theirs are gone: a preemptd that starts meanwhile is to see a lease.
 func (l *Lease) takeOver(ctx context.Context, v view) (bool, error) {
 	if err := l.createReservation(ctx, "works"); err != nil {
 		return false, err
@@ -200,7 +200,7 @@ func (l *Lease) makeLease(ctx context.Context) (bool, error) {
 	return true, l.alone
 }
 
-// isFinal reports whether a refusal stays one.
+// isFinal reports whether a repeated request would be refused again.
 func isFinal(err error) bool {
 	return errors.Is(err, slurmrest.ErrUnsupported) || errors.Is(err, slurmrest.ErrAccessDenied) || errors.Is(err, slurmrest.ErrNotSupported)
 }
@@ -217,8 +217,8 @@ func isTransient(err error) bool {
 	return slurmrest.Retryable(err)
 }
 
-// Release gives the lease back, and takes back a question. It is called by who still has the
-// journal's lease, and only when nothing is being done any more.
+// Release gives the lease back, and takes back a question. The caller still has the journal's
+// lease, and no action is under way any more.
 func (l *Lease) Release(ctx context.Context) error {
 	l.setHeld(false, 0)
 	v, err := l.lookAtSlurm(ctx)

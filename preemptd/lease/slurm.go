@@ -12,11 +12,11 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// far is when the reservations are, from now on. Slurm takes a job without a time limit for
-// one of a year.
+// far is when the reservations are, from now on. Slurm takes a job without a time limit for a job
+// of a year.
 const far = 3650 * 24 * time.Hour
 
-// comments explain the reservations to who finds them.
+// comments explain the reservations to people who find them.
 var comments = map[string]string{
 	"works": "This preemptd works. It takes nothing from jobs. Others wait until it is gone.",
 	"waits": "Another preemptd works. This one waits. One of them was started by mistake.",
@@ -32,7 +32,8 @@ func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
 	return viewOf(all, l.me), nil
 }
 
-// createReservation makes one of our reservations. What was refused is tried on what nodes there are then.
+// createReservation makes a reservation of ours. A refused request is repeated with the nodes
+// that there are then.
 func (l *Lease) createReservation(ctx context.Context, what string) error {
 	if l.node == "" { // a large cluster's list may take its time
 		nodes, err := l.slurm.Nodes(ctx)
@@ -63,7 +64,7 @@ func (l *Lease) createReservation(ctx context.Context, what string) error {
 
 var errNoNode = errors.New("the cluster has no node")
 
-// deleteReservation deletes a reservation. One that is gone already is as good.
+// deleteReservation deletes a reservation. A reservation that is gone already is no error.
 func (l *Lease) deleteReservation(ctx context.Context, what, who string) error {
 	ctx, cancel := context.WithTimeout(ctx, request)
 	defer cancel()

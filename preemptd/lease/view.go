@@ -11,18 +11,18 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// ours is the form of a name: what it means, and whose it is.
+// ours is the form of our names: the meaning, and the preemptd.
 var ours = regexp.MustCompile(`^preemptd:(works|waits):([A-Za-z0-9_.-]+:[0-9a-f]{8})$`)
 
 // foreign is what a host's name has and ours cannot.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// view is what Slurm shows of leases, to one of those who want it.
+// view is what Slurm shows of leases, as a single preemptd sees that.
 type view struct {
 	mine  bool     // our lease is there
 	asked bool     // our question is there
-	works []string // whose lease is there, of others
-	asks  []string // whose question is there, of others
+	works []string // other preemptds whose lease is there
+	asks  []string // other preemptds whose question is there
 }
 
 func viewOf(all []slurmrest.Reservation, me string) view {
@@ -44,22 +44,22 @@ func viewOf(all []slurmrest.Reservation, me string) view {
 	return v
 }
 
-// move is what one who waits does next.
+// move is what a waiting preemptd does next.
 type move int
 
 const (
 	rest  move = iota // look again later
-	yield             // delete our lease: another one is there
+	yield             // delete our lease: another preemptd's is there
 	ask               // put the question
-	seize             // who was asked does not answer
+	seize             // the worker that was asked does not answer
 	take              // make our lease
-	work              // it is ours
+	work              // the lease is ours
 )
 
-// memory is what one who waits knows from earlier looks.
+// memory is what a waiting preemptd knows from earlier looks.
 type memory struct {
 	asked time.Duration // since when the question has been there unanswered; 0: not known
-	whom  []string      // whose lease was there then
+	whom  []string      // the preemptds whose lease was there then
 	seen  time.Duration // when another's lease was seen last; 0: never
 }
 
@@ -92,11 +92,13 @@ func (m *memory) nextMove(v view, at time.Duration) move {
 	return rest
 }
 
-// forgetCounts forgets what was counted: a look failed, and who was asked could not look either.
+// forgetCounts forgets what was counted: a look failed, and the worker that was asked could not
+// look either.
 func (m *memory) forgetCounts() { m.asked = 0 }
 
-// leaseConfirmed is called when the leases of those who did not answer are deleted, with what was
-// seen then. If our question is still there, they are not sure any more; if not, they may be.
+// leaseConfirmed is called when the leases of the preemptds that did not answer are deleted, with
+// what was seen then. If our question is still there, they are not sure any more; if not, they
+// may be.
 func (m *memory) leaseConfirmed(v view, at time.Duration) {
 	m.asked, m.seen = 0, at
 	if v.asked {
