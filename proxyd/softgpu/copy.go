@@ -299,7 +299,7 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 	})
 	// Whoever it waits for may need this device for that.
 	err := errClosed
-	mapped := s.gate.Aside(func() {
+	mapped := s.waitAside(func() {
 		select {
 		case err = <-over:
 		case <-s.ctx.Done():

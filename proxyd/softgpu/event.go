@@ -187,36 +187,53 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 // waitValue looks at a word until it is right: the program writes pinned memory without telling anybody.
 func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
 	j.note(false, backend.Partial{}) // to wait again is the same
+	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond
+	s, pause := c.space, soonest
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		if !c.space.gate.Aside(func() {
-			select {
-			case <-c.space.ctx.Done():
-			case <-timer.C:
+	for most := latest; ; most = away {
+		var met bool
+		var err error
+		isAway := false
+		if !s.waitAside(func() {
+			for !met && !isAway && err == nil && c.Err() == nil {
+				select {
+				case <-s.ctx.Done():
+					err = errClosed
+				case <-timer.C:
+					met, isAway, err = s.holds(j, a, size, value, cond, false)
+					timer.Reset(pause)
+					pause = min(2*pause, most)
+				}
 			}
-		}) || c.space.ctx.Err() != nil {
+		}) {
 			return errClosed
 		}
-		met, err := c.space.holds(j, a, size, value, cond)
+		if isAway { // the space is mapped now
+			met, _, err = s.holds(j, a, size, value, cond, true)
+		}
 		if met || err != nil || c.Err() != nil {
 			return err
 		}
-		timer.Reset(pause)
 	}
 }
 
-// holds looks at a word. Between two looks the memory may be unmapped.
-func (s *space) holds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) (bool, error) {
+// holds looks at a word, of a space that need not be mapped. Memory that was swapped comes back if fetch says so, else
+// away is true.
+func (s *space) holds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
 	for _, u := range s.holders(a, uint64(size)) {
-		u.begin(j)
+		if fetch {
+			u.begin(j)
+		} else if !u.yard.begin(j) {
+			return false, true, nil
+		}
 		defer u.yard.end(j)
 	}
 	b, err := s.reach(a, uint64(size))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	return satisfied(loadWord(b[0]), value, size, cond), nil
+	return satisfied(loadWord(b[0]), value, size, cond), false, nil
 }
 
 // satisfied tells whether the word v satisfies a condition.

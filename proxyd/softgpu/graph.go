@@ -220,7 +220,9 @@ func (r *run) step(i int, s *step, live bool) {
 
 // carryOut does a step's work when the space is mapped.
 func (r *run) carryOut(t task) {
-	g := r.context.space.gate
+	g, active := r.context.space.gate, r.context.space.active
+	active.Begin()
+	defer active.End()
 	if !g.Reenter() {
 		return
 	}

@@ -20,6 +20,7 @@ type space struct {
 	size   uint64 // of addresses
 	table  table
 	gate   *gate.Gate
+	active *gate.Activity
 	yard   yard
 	output sync.Mutex      // held while Output runs
 	ctx    context.Context // ends kernels when the space is closed
@@ -50,7 +51,12 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
 	}
-	s := &space{device: d, cfg: cfg, size: size, gate: gate.New(), contexts: map[backend.ContextID]*cudaContext{}}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
+	s := &space{
+		device: d, cfg: cfg, size: size, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+	}
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
 	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
@@ -110,6 +116,25 @@ func (s *space) Freeing() bool {
 	defer s.mu.Unlock()
 	s.ledger.waits(0, 0)
 	return len(s.ledger.freeing) > 0
+}
+
+// Work implements backend.Space.
+func (s *space) Work() backend.WorkState { return s.active.State() }
+
+// waitAside waits for others within a job: meanwhile the space may be unmapped, and is not runnable. It returns false if the space
+// will never be mapped again.
+func (s *space) waitAside(wait func()) bool {
+	return s.gate.Aside(func() { s.active.Wait(wait) })
+}
+
+// awaitAside waits for marks before a job; meanwhile the job does not make the space runnable. It returns false if the space was
+// closed.
+func (s *space) awaitAside(marks []*mark) (live bool) {
+	if marks = undone(marks); len(marks) == 0 {
+		return true
+	}
+	s.active.Wait(func() { live = s.await(marks) == nil })
+	return live
 }
 
 // Unmap implements backend.Space.

@@ -118,6 +118,9 @@ func (st *stream) submit(j *job) {
 
 // work carries out what is queued, until nothing is.
 func (st *stream) work() {
+	active := st.context.space.active
+	active.Begin()
+	defer active.End()
 	for {
 		st.mu.Lock()
 		if len(st.queue) == 0 {
@@ -189,7 +192,7 @@ func (st *stream) do(j *job) {
 	defer st.over(j)
 	c := st.context
 	s := c.space
-	if s.await(j.deps) != nil || !s.gate.Enter() {
+	if !s.awaitAside(j.deps) || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
@@ -198,6 +201,8 @@ func (st *stream) do(j *job) {
 	j.note(true, backend.Partial{})
 	if j.steps {
 		s.gate.Leave()
+		s.active.End()
+		defer s.active.Begin()
 	} else {
 		defer s.gate.Leave()
 	}
@@ -252,7 +257,7 @@ func (st *stream) Host(f func()) error {
 		return err
 	}
 	st.submit(&job{always: true, run: func(*job) error {
-		if !st.context.space.gate.Aside(f) {
+		if !st.context.space.waitAside(f) {
 			return errClosed
 		}
 		return nil

@@ -93,6 +93,9 @@ type SpaceConfig struct {
 	// Output takes what kernels print (for descriptor 1) and failed assertions (for 2), a launch at a time and in a
 	// stream's order. It must not call the backend. Nil drops it.
 	Output func(fd int, text []byte)
+	// Changed is called when what Work says may have changed, and when work that was held has come to its end. It must not
+	// block, nor call the backend. Nil: nobody wants to know.
+	Changed func()
 }
 
 // Granule is the granularity of VMM and of large allocations, and the size of a block of State.
@@ -135,6 +138,8 @@ type Space interface {
 	// mapped: it may be waiting for who is to use the device next. An Exchange reads and writes its buffers until it is done,
 	// mapped or not.
 	Unmap() error
+	// Work tells what the space's work is doing. Nothing is queued for the question.
+	Work() WorkState
 	// Drain waits until no work is left in any stream, whatever became of it. What streams are given meanwhile is
 	// waited for too. It returns ctx's error if that is done first.
 	Drain(ctx context.Context) error
@@ -156,6 +161,16 @@ type Space interface {
 	// given to Host are not waited for, and bytes that an Exchange has go when it is done with them.
 	Close() error
 }
+
+// WorkState is what a space's work is doing.
+type WorkState uint8
+
+// The states of a space's work.
+const (
+	Idle     WorkState = iota // there is none
+	Waiting                   // all of it waits for others: in an Exchange, a WaitValue, a function given to Host, or behind an event
+	Runnable                  // some is under way, or could be if the space were mapped
+)
 
 // ContextID names a context within its space; 0 is none.
 type ContextID uint32

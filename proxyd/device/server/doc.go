@@ -57,7 +57,7 @@
 // Each process has a space of its own on each device that it uses. The job's devices are those that it began with; several may be
 // on one of the backend's (Config.Order), and a restore may place them anew. Of the spaces on one of the backend's only one is
 // mapped: driver/time_slices.go says how they take turns. Who waits for others, in a collective, for a value, for a host function or for
-// another device's event, gives way at once. A kernel does not: one that spins until another device's kernel has written
+// another device's event, gives way, and does not get the device before its work can go on. A kernel does not: one that spins until another device's kernel has written
 // something, spins for ever if both are on the same one. How much memory a process may allocate, and is told to be free, does not
 // depend on who shares its device; what does not fit there at once, the backend swaps to the host's memory when a space is mapped.
 //

@@ -98,7 +98,6 @@ func (p *process) handle(m *wire.Message) {
 		p.CountHandled()
 	}
 	p.CheckFault(c.Context)
-	p.TellTimeSlices()
 }
 
 // missed says once that the program wanted what is not covered.

@@ -70,7 +70,7 @@ func New(cfg Config) *Server {
 	s.collectives.Exact = cfg.Exact
 	for _, d := range cfg.Backend.Devices() {
 		_, s.collectives.Teams = d.(backend.Teams)
-		s.turns = append(s.turns, &driver.TimeSlices{})
+		s.turns = append(s.turns, driver.NewTimeSlices())
 	}
 	order := cfg.Order
 	if order == nil {

@@ -100,7 +100,6 @@ const (
 // settle waits until no communicator has work under way: members that are paused would keep others waiting.
 func (p *process) settle(ctx context.Context) error {
 	for {
-		p.TellTimeSlices()
 		err := p.Settled()
 		if err == nil || !pauseFor(ctx, firstLook) {
 			return err

@@ -46,7 +46,6 @@ func (d direct) do(say *saying) (dispatch.Result, []byte, error) {
 		d.scratch = out
 	}
 	d.CheckFault(say.call.Context)
-	d.TellTimeSlices()
 	return r, out, err
 }
 

@@ -90,6 +90,7 @@ var cases = []struct {
 	{"event times", eventTimes},
 	{"wait for an event", waitEvent},
 	{"wait for a value", waitValue},
+	{"what work is doing", workStates},
 	{"host functions", hostFunctions},
 	{"exchange", exchange},
 	{"destroyed handles", destroyed},

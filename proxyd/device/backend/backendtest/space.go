@@ -179,6 +179,59 @@ func waiting(r *rig) {
 	}
 }
 
+// workStates: a space says what its work is doing, and tells when that has changed; whether the space is mapped does not matter.
+func workStates(r *rig) {
+	changed := make(chan struct{}, 1)
+	r.ok(r.space.Unmap())
+	s := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Changed: func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}}))(r)
+	until := func(want backend.WorkState) {
+		r.Helper()
+		for s.Work() != want {
+			select {
+			case <-changed:
+			case <-r.ctx.Done():
+				r.Fatalf("its work does not come to state %d: %d", want, s.Work())
+			}
+		}
+	}
+	cu := must(s.NewContext(0))(r)
+	a := must(cu.Alloc(8))(r)
+	one := must(cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	two := must(cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	event := must(cu.NewEvent(backend.EventConfig{}))(r)
+	until(backend.Idle)
+	began := make(chan func(error), 1)
+	r.ok(one.Exchange([]backend.Buffer{{Addr: a, Size: 4, Write: true}}, func(_ [][]byte, done func(error)) { began <- done }))
+	until(backend.Runnable) // once it is mapped
+	r.ok(s.Map())
+	done := <-began
+	r.ok(one.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 4}))
+	r.ok(one.Record(event))
+	r.ok(two.Wait(event))
+	r.ok(two.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
+	until(backend.Waiting)
+	for s.Unmap() != nil {
+		runtime.Gosched() // it is about to wait
+	}
+	until(backend.Waiting)
+	done(nil)
+	until(backend.Runnable)
+	r.ok(s.Map())
+	r.ok(s.Drain(r.ctx))
+	until(backend.Idle)
+	r.ok(one.WaitValue(a, 4, 7, backend.Equal))
+	until(backend.Waiting)
+	r.ok(two.Write(a, 4, 7))
+	until(backend.Idle)
+	r.ok(s.Close())
+	r.ok(r.space.Map())
+}
+
 // other is another stream, which does not wait for the first one.
 func (r *rig) other() backend.Stream {
 	return must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)

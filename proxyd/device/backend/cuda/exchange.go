@@ -46,7 +46,7 @@ func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func
 	over := make(chan error, 1)
 	// Whoever it waits for may need this device for that.
 	err := errClosed
-	mapped := s.gate.Aside(func() {
+	mapped := s.waitAside(func() {
 		begin(lent, func(err error) { over <- err })
 		select {
 		case err = <-over:

@@ -114,7 +114,9 @@ func (r *run) step(i int, s *step) {
 // work has the device do a step when the space is mapped, in a stream for this alone.
 func (r *run) work(s *step) error {
 	c := r.context
-	g := c.space.gate
+	g, active := c.space.gate, c.space.active
+	active.Begin()
+	defer active.End()
 	if !g.Reenter() {
 		return nil // it is closed
 	}

@@ -23,6 +23,7 @@ type job struct {
 	mark   *mark
 	drop   func()      // called instead when the space was closed, or nil
 	steps  bool        // its steps enter the gate themselves: between them they wait for others
+	fence  bool        // it is nothing but its mark
 	direct bool        // the caller takes run's error, if nothing had to be waited for
 	box    *driver.Box // of a copy that the device does by itself
 	given  bool        // it is the program's: see backend.Progress
@@ -151,6 +152,9 @@ func (st *stream) issue(j *job) error {
 
 // work carries out what is queued, until nothing is.
 func (st *stream) work() {
+	active := st.context.space.active
+	active.Begin()
+	defer active.End()
 	for {
 		st.mu.Lock()
 		if len(st.queue) == 0 {
@@ -177,15 +181,7 @@ func (st *stream) work() {
 // do carries out a job when its time has come.
 func (st *stream) do(j *job) {
 	s := st.context.space
-	live := await(s.ctx, j.until) == nil
-	for _, m := range j.after {
-		select {
-		case <-m.issued:
-		case <-s.ctx.Done():
-			live = false
-		}
-	}
-	if !live || !s.gate.Enter() {
+	if !s.awaitAside(j) || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
@@ -197,12 +193,33 @@ func (st *stream) do(j *job) {
 	st.note(j, true)
 	if j.steps {
 		s.gate.Leave()
+		s.active.End()
+		defer s.active.Begin()
 	} else {
 		defer s.gate.Leave()
 	}
 	if err := st.issue(j); err != nil {
 		st.context.fail(err)
 	}
+}
+
+// awaitAside waits for what this process must know before a job can be done; meanwhile the job does not make the space runnable.
+// It returns false if the space was closed.
+func (s *space) awaitAside(j *job) (live bool) {
+	if len(j.until) == 0 && issued(j.after) {
+		return true
+	}
+	s.active.Wait(func() {
+		live = await(s.ctx, j.until) == nil
+		for _, m := range j.after {
+			select {
+			case <-m.issued:
+			case <-s.ctx.Done():
+				live = false
+			}
+		}
+	})
+	return live
 }
 
 // settle waits, within a job, until the device has done what is before it.

@@ -30,6 +30,8 @@ type space struct {
 	size     uint64 // of addresses
 	reserved *addresses
 	gate     *gate.Gate
+	active   *gate.Activity
+	watching atomic.Bool // somebody waits for the device to have done its work, to tell of it
 	view     view
 	shown    atomic.Bool     // its memory may be mapped, and stays
 	turn     atomic.Uint64   // when it was mapped last, by the backend's count
@@ -77,7 +79,12 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), err)
 	}
-	s := &space{device: d, cfg: cfg, size: size, reserved: r, gate: gate.New(), contexts: map[backend.ContextID]*cudaContext{}}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
+	s := &space{
+		device: d, cfg: cfg, size: size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+	}
 	s.view.space = s
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -137,6 +144,28 @@ func (s *space) Freeing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waits(0, ^uint64(0))) > 0
+}
+
+// Work implements backend.Space. The driver does not tell when work is done: while there is some, a goroutine asks.
+func (s *space) Work() backend.WorkState {
+	if state := s.active.State(); state == backend.Runnable || !s.shown.Load() || !busy(s.streams()) {
+		return state
+	}
+	if !s.watching.Swap(true) {
+		go func() {
+			for p := (patience{}); busy(s.streams()) && p.pause(s.ctx) == nil; {
+			}
+			s.watching.Store(false)
+			s.cfg.Changed()
+		}()
+	}
+	return backend.Runnable
+}
+
+// waitAside waits for others within a job: meanwhile the space may be unmapped, and is not runnable. It returns false if the space
+// will never be mapped again.
+func (s *space) waitAside(wait func()) bool {
+	return s.gate.Aside(func() { s.active.Wait(wait) })
 }
 
 // Unmap implements backend.Space.

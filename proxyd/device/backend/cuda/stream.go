@@ -117,10 +117,18 @@ func (st *stream) query() error {
 	return st.context.seen(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
 }
 
-// fence is a mark behind all that is queued. It waits for no other stream, and none for it.
+// fence is a mark behind all that is queued. It waits for no other stream, and none for it. Who asks again while nothing else was
+// queued gets the same mark: else the queue of a stream that waits would grow with each question.
 func (st *stream) fence() *mark {
+	st.mu.Lock()
+	if n := len(st.queue); n > 0 && st.queue[n-1].fence {
+		m := st.queue[n-1].mark
+		st.mu.Unlock()
+		return m
+	}
+	st.mu.Unlock()
 	m := st.context.newMark(false)
-	_ = st.submit(&job{mark: m, always: true})
+	_ = st.submit(&job{mark: m, always: true, fence: true})
 	return m
 }
 
@@ -183,7 +191,7 @@ func (st *stream) Host(f func()) error {
 	return st.enqueue(&job{waits: true, always: true, run: func() error {
 		// A function is called even if the context has a fault by now.
 		_ = st.settle()
-		if !st.context.space.gate.Aside(f) {
+		if !st.context.space.waitAside(f) {
 			return errClosed
 		}
 		return nil

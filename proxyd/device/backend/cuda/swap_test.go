@@ -7,6 +7,7 @@ package cuda
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"testing"
 
@@ -178,4 +179,40 @@ func TestSwapNone(t *testing.T) {
 	if _, err := d.create(tenantSize); backend.ResultOf(err) != backend.OutOfMemory {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestWaitingQueue: a stream that waits in a collective holds no more for it that somebody asks again and again what its space does.
+func TestWaitingQueue(t *testing.T) {
+	_, all := tenants(t, 1)
+	x := all[0]
+	if err := x.Map(); err != nil {
+		t.Fatal(err)
+	}
+	st := x.cu.Legacy().(*stream)
+	began := make(chan func(error), 1)
+	if err := st.Exchange([]backend.Buffer{{Addr: x.at, Size: 64}}, func(_ [][]byte, done func(error)) { began <- done }); err != nil {
+		t.Fatal(err)
+	}
+	done := <-began
+	for x.Unmap() != nil {
+		runtime.Gosched() // it is about to wait
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 1000 {
+		if state := x.Work(); state != backend.Waiting {
+			t.Fatalf("its work is in state %d", state)
+		}
+		if x.Drain(over) == nil {
+			t.Fatal("nothing is left to do")
+		}
+	}
+	st.mu.Lock()
+	queued := len(st.queue)
+	st.mu.Unlock()
+	if queued > 1 {
+		t.Errorf("%d pieces of work are queued behind the collective", queued)
+	}
+	done(nil)
+	x.turn(t, func() {})
 }

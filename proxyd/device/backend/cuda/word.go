@@ -46,18 +46,24 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	}
 	st.noteRestartable()
 	s := st.context.space
-	for p := (patience{}); ; {
-		v, err := s.look(a, size)
-		if err != nil || st.context.Err() != nil || satisfied(v, value, size, cond) {
-			return err
+	var err error
+	if !s.waitAside(func() {
+		for p := (patience{}); err == nil && st.context.Err() == nil; {
+			var v uint64
+			if v, err = s.look(a, size); err != nil || satisfied(v, value, size, cond) {
+				return
+			}
+			if p.pause(s.ctx) != nil {
+				err = errClosed
+			}
 		}
-		if !s.gate.Aside(func() { err = p.pause(s.ctx) }) || err != nil {
-			return errClosed
-		}
+	}) {
+		return errClosed
 	}
+	return err
 }
 
-// look reads a word. Between two looks the memory may be unmapped.
+// look reads a word, of a space that need not be mapped.
 func (s *space) look(a backend.Addr, size int) (uint64, error) {
 	b := make([]byte, 8)
 	if host := s.hostBytes(a, uint64(size)); host != nil {

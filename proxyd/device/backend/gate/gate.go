@@ -20,10 +20,12 @@ type Gate struct {
 	paused  atomic.Bool // held, but what has begun goes on
 	closed  bool
 	running int
+	quiet   func()
 }
 
-// New is a gate that is shut.
-func New() *Gate { return &Gate{open: make(chan struct{})} }
+// New is a gate that is shut. quiet is called, by whoever leaves, when the gate is held and nothing runs any more; it must not
+// call the gate.
+func New(quiet func()) *Gate { return &Gate{open: make(chan struct{}), quiet: quiet} }
 
 // Enter waits until work may begin; false if it never will again.
 func (g *Gate) Enter() bool { return g.enter(false) }
@@ -52,8 +54,10 @@ func (g *Gate) enter(begun bool) bool {
 // Leave ends what Enter began.
 func (g *Gate) Leave() {
 	g.mu.Lock()
-	g.running--
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 && g.held {
+		g.quiet()
+	}
 }
 
 // TryEnter is Enter if that need not wait.

@@ -47,14 +47,3 @@ func (p *Process) Yield() {
 	case <-p.Lifetime.Done():
 	}
 }
-
-// TellTimeSlices says that the process may have work for devices on which others have their turn.
-func (p *Process) TellTimeSlices() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.devices {
-		if s := p.devices[i].space; s != nil {
-			s.Device.TimeSlices.tellFor(s)
-		}
-	}
-}

@@ -36,7 +36,7 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 		state = p.Restoring.SpaceState(ordinal)
 	}
 	b, err := d.NewSpace(backend.SpaceConfig{
-		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state,
+		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state, Changed: d.TimeSlices.tell,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)

@@ -12,26 +12,51 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// How long a space stays mapped while another one has work.
+// How long a space stays mapped while another space has work.
 const (
-	leastTurn = 500 * time.Microsecond // even if it does nothing: its streams must wake up
-	turn      = 10 * time.Millisecond  // then its work and its process's ring are held
-	longest   = 100 * time.Millisecond // then they go on for another turn: what is held may be what the work waits for
-	lookAgain = 100 * time.Millisecond // for work that nobody told of
+	// All of a space's work waits for others, in a collective. In a moment it may go on: the collective is over just now.
+	meetingGap = 200 * time.Microsecond
+	// A space has no work, and its program may be about to queue some. To wait for as long as a switch takes, or would on a real device,
+	// is never twice as bad as the best choice.
+	leastGap, mostGap = 2 * time.Millisecond, 20 * time.Millisecond
+	// Among programs that have nothing to do with each other a turn is this long, or longer where a switch takes its time.
+	turn = 10 * time.Millisecond
+	// Ranks that meet in collectives wait for the last of them in any case. A turn ends where they meet; it ends here if a rank works
+	// for long in between, so that programs which are more than their collectives go on.
+	meetingTurn = time.Second
+	// A turn takes at least so many times as long as a switch does, and at most meetingTurn.
+	turnPerSwitch = 20
+	// When a turn is over, nothing new begins. What is under way may wait for what is held, so after this time all goes on for
+	// another turn.
+	longest = 100 * time.Millisecond
+	// What holds a space in its place is looked at again after this time, where no event tells of it.
+	retry = time.Millisecond
 )
 
+// never is when to look again if an event will tell of all that can happen.
+const never time.Duration = -1
+
 // TimeSlices says whose space of a device of the backend is mapped: those of all processes, and of all of the job's devices that are
-// on it. While there is only one it stays mapped. Else who has work gets its turn,
-// one after the other; a space whose work waits for others, in a collective, gives way at once.
+// on it. While there is only one it stays mapped. Else a space has its turn until it has nothing to do: its program has queued
+// nothing, or all that it has queued waits for others, in a collective as a rule. Then the next has its turn that has work.
 type TimeSlices struct {
-	mu      sync.Mutex
-	spaces  []*Space // in the order of their turns
-	holder  *Space   // that is mapped, or nil
-	since   time.Time
-	held    *Process // whose ring is held, or nil
-	running bool
-	news    chan struct{}
-	counts  TurnCounts
+	news chan struct{} // something may have to be done
+
+	mu        sync.Mutex
+	spaces    []*Space // in the order of their turns
+	holder    *Space   // that is mapped, or nil
+	since     time.Time
+	idleSince time.Time // when the holder was first seen without work; zero while it has some
+	held      *Process  // whose ring is held, or nil
+	heldSince time.Time
+	running   bool
+	meetings  map[*Space]map[string]int // the communicators that have a rank in a space, by name
+	counts    TurnCounts
+}
+
+// NewTimeSlices makes the turns of a device.
+func NewTimeSlices() *TimeSlices {
+	return &TimeSlices{news: make(chan struct{}, 1), meetings: map[*Space]map[string]int{}}
 }
 
 // TurnCounts is what the turns on a device have cost so far.
@@ -52,9 +77,6 @@ func (t *TimeSlices) Counts() (TurnCounts, int) {
 func (t *TimeSlices) join(s *Space) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.news == nil {
-		t.news = make(chan struct{}, 1)
-	}
 	t.spaces = append(t.spaces, s)
 	if t.holder == nil {
 		t.give(s)
@@ -77,6 +99,7 @@ func (t *TimeSlices) leave(s *Space, end func()) {
 	t.mu.Unlock()
 	end()
 	t.mu.Lock()
+	delete(t.meetings, s)
 	if t.holder == s {
 		t.release()
 		t.holder = nil
@@ -88,6 +111,38 @@ func (t *TimeSlices) leave(s *Space, end func()) {
 	t.tell()
 }
 
+// Meet notes that a space has a rank of a communicator. Part undoes it.
+func (t *TimeSlices) Meet(s *Space, communicator string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.meetings[s] == nil {
+		t.meetings[s] = map[string]int{}
+	}
+	t.meetings[s][communicator]++
+}
+
+// Part notes that a rank of a communicator is gone. What was not noted, or is gone with its space, is ignored.
+func (t *TimeSlices) Part(s *Space, communicator string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch all := t.meetings[s]; {
+	case all[communicator] > 1:
+		all[communicator]--
+	default:
+		delete(all, communicator)
+	}
+}
+
+// meet tells whether two spaces have ranks of one communicator. The caller holds mu.
+func (t *TimeSlices) meet(a, b *Space) bool {
+	for name := range t.meetings[a] {
+		if t.meetings[b][name] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // IsEmpty tells whether no space takes part.
 func (t *TimeSlices) IsEmpty() bool {
 	t.mu.Lock()
@@ -95,7 +150,7 @@ func (t *TimeSlices) IsEmpty() bool {
 	return len(t.spaces) == 0 && t.holder == nil
 }
 
-// tell has somebody look whose turn it is.
+// tell has somebody look whose turn it is. It may be called with any lock.
 func (t *TimeSlices) tell() {
 	select {
 	case t.news <- struct{}{}:
@@ -106,7 +161,7 @@ func (t *TimeSlices) tell() {
 // give maps a space, or has it go on, unless it is nil or paused. The caller holds mu.
 func (t *TimeSlices) give(s *Space) {
 	if s != nil && !s.paused && s.Map() == nil {
-		t.holder, t.since = s, time.Now()
+		t.holder, t.since, t.idleSince = s, time.Now(), time.Time{}
 	}
 }
 
@@ -115,6 +170,14 @@ func (t *TimeSlices) release() {
 	if t.held != nil {
 		t.held.release()
 		t.held = nil
+	}
+}
+
+// goOn lets the holder go on, if it was held. The caller holds mu.
+func (t *TimeSlices) goOn() {
+	if t.held != nil {
+		t.release()
+		t.give(t.holder)
 	}
 }
 
@@ -129,15 +192,15 @@ func (t *TimeSlices) run() {
 		}
 		t.mu.Lock()
 		if len(t.spaces) < 2 && t.holder != nil {
-			if t.held != nil {
-				t.release()
-				t.give(t.holder)
-			}
+			t.goOn()
 			t.running = false
 			t.mu.Unlock()
 			return
 		}
-		timer.Reset(t.step(time.Now()))
+		timer.Stop()
+		if wait := t.step(time.Now()); wait != never {
+			timer.Reset(wait)
+		}
 		t.mu.Unlock()
 	}
 }
@@ -145,47 +208,99 @@ func (t *TimeSlices) run() {
 // step does what is due and returns when to look again. The caller holds mu.
 func (t *TimeSlices) step(now time.Time) time.Duration {
 	if t.holder == nil {
-		for _, s := range t.spaces {
-			if t.holder == nil {
-				t.give(s)
-			}
-		}
-		return leastTurn
+		return t.begin()
+	}
+	state := t.holder.Work()
+	works := state == backend.Runnable
+	switch {
+	case works:
+		t.idleSince = time.Time{}
+	case t.idleSince.IsZero():
+		t.idleSince = now
 	}
 	next := t.next()
 	if next == nil {
-		if t.held != nil {
-			t.release()
-			t.give(t.holder)
+		t.goOn()
+		return never
+	}
+	if !works {
+		gap := meetingGap
+		if state == backend.Idle {
+			gap = min(max(leastGap, t.switchTime()), mostGap)
 		}
-		return lookAgain
+		if idle := now.Sub(t.idleSince); idle < gap {
+			return gap - idle
+		}
+		if t.change(next, false) {
+			return 0
+		}
+		return retry
 	}
-	spent := now.Sub(t.since)
-	if spent < leastTurn {
-		return leastTurn - spent
-	}
-	began := time.Now()
-	err := t.holder.Unmap()
+	spent, most := now.Sub(t.since), t.turnOf(next)
 	switch {
-	case err == nil || errors.Is(err, backend.NotMapped):
-		t.counts.Switches++
-		if t.held != nil {
-			t.counts.Interrupted++
-		}
-		t.release()
-		t.holder = nil
-		t.give(next)
-		t.counts.Took += time.Since(began)
-		return leastTurn
-	case spent > turn+longest:
-		t.release()
-		t.give(t.holder)
-	case spent > turn && t.held == nil:
+	case spent < most:
+		return most - spent
+	case t.held == nil:
 		t.holder.Hold()
-		t.held = t.holder.process
+		t.held, t.heldSince = t.holder.process, now
 		t.held.hold()
+	case now.Sub(t.heldSince) >= longest:
+		t.goOn()
+		return 0
 	}
-	return leastTurn
+	if t.change(next, true) {
+		return 0
+	}
+	return longest - now.Sub(t.heldSince) // or when what is under way has come to its end
+}
+
+// begin gives the device to a space that may have it, while none has. It returns when to look again. The caller holds mu.
+func (t *TimeSlices) begin() time.Duration {
+	wait := never // resume tells
+	for _, s := range t.spaces {
+		if t.holder == nil && !s.paused {
+			wait = retry
+			t.give(s)
+		}
+	}
+	if t.holder != nil {
+		return 0
+	}
+	return wait
+}
+
+// turnOf is how long the holder's turn is while another space has work. The caller holds mu.
+func (t *TimeSlices) turnOf(next *Space) time.Duration {
+	if t.meet(t.holder, next) {
+		return meetingTurn
+	}
+	return min(max(turn, turnPerSwitch*t.switchTime()), meetingTurn)
+}
+
+// switchTime is how long a switch takes on the whole. The caller holds mu.
+func (t *TimeSlices) switchTime() time.Duration {
+	if t.counts.Switches == 0 {
+		return 0
+	}
+	return t.counts.Took / time.Duration(t.counts.Switches)
+}
+
+// change maps another space instead of the holder; false if the holder has work under way. works: it has more to do. The caller
+// holds mu.
+func (t *TimeSlices) change(next *Space, works bool) bool {
+	began := time.Now()
+	if err := t.holder.Unmap(); err != nil && !errors.Is(err, backend.NotMapped) {
+		return false
+	}
+	t.counts.Switches++
+	if works {
+		t.counts.Interrupted++
+	}
+	t.release()
+	t.holder = nil
+	t.give(next)
+	t.counts.Took += time.Since(began)
+	return true
 }
 
 // Expired is done from the start.
@@ -195,7 +310,8 @@ var Expired = func() context.Context {
 	return ctx
 }()
 
-// next is the first after the holder that has work. The caller holds mu.
+// next is the first space after the holder that has work: of those that meet the holder in no communicator, for they have waited for
+// a turn, else of all. The caller holds mu.
 func (t *TimeSlices) next() *Space {
 	at := 0
 	for i, s := range t.spaces {
@@ -203,13 +319,20 @@ func (t *TimeSlices) next() *Space {
 			at = i + 1
 		}
 	}
+	var first *Space
 	for i := range t.spaces {
 		s := t.spaces[(at+i)%len(t.spaces)]
-		if s != t.holder && !s.paused && s.Drain(Expired) != nil {
+		if s == t.holder || s.paused || s.Work() != backend.Runnable {
+			continue
+		}
+		if !t.meet(t.holder, s) {
 			return s
 		}
+		if first == nil {
+			first = s
+		}
 	}
-	return nil
+	return first
 }
 
 // pause has a space give way and stay away until resume, as soon as its work can be interrupted: true when it is not mapped.
@@ -227,6 +350,7 @@ func (t *TimeSlices) pause(s *Space) bool {
 	t.release()
 	t.holder = nil
 	t.give(t.next())
+	t.tell()
 	return true
 }
 
@@ -241,14 +365,4 @@ func (t *TimeSlices) resume(s *Space) {
 	}
 	t.mu.Unlock()
 	t.tell()
-}
-
-// tellFor is tell, if a space is not mapped.
-func (t *TimeSlices) tellFor(s *Space) {
-	t.mu.Lock()
-	waiting := t.holder != s
-	t.mu.Unlock()
-	if waiting {
-		t.tell()
-	}
 }

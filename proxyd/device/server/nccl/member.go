@@ -50,6 +50,7 @@ type Member struct {
 	open      int  // parts that are not complete
 	calm      chan struct{}
 	finalized bool
+	meets     bool // the turns on its device know that it takes part in the communicator
 	leaving   bool // destroyed: it leaves when nothing is left
 	released  bool // aborted, or gone: nothing is held any more
 	held      []func(error)
@@ -117,6 +118,7 @@ func (m *Member) connect(comm *collective.Comm, rank int, err error) {
 	m.mu.Unlock()
 	if comm != nil && err == nil {
 		m.Calls.collectives.keep(comm)
+		m.enterTurns(comm)
 	}
 	if comm != nil && err != nil {
 		comm.Fail(err)
@@ -124,6 +126,28 @@ func (m *Member) connect(comm *collective.Comm, rank int, err error) {
 	m.Calls.cuts.IsMade(m, err)
 	close(m.made)
 	m.cancel(nil)
+}
+
+// enterTurns tells the turns on the member's device that its space meets others in the communicator.
+func (m *Member) enterTurns(comm *collective.Comm) {
+	m.mu.Lock()
+	was := m.meets
+	m.meets = true
+	m.mu.Unlock()
+	if !was {
+		m.context.Space.Device.TimeSlices.Meet(m.context.Space, comm.ID())
+	}
+}
+
+// leaveTurns undoes enterTurns. It may be called twice.
+func (m *Member) leaveTurns() {
+	m.mu.Lock()
+	was, comm := m.meets, m.comm
+	m.meets = false
+	m.mu.Unlock()
+	if was {
+		m.context.Space.Device.TimeSlices.Part(m.context.Space, comm.ID())
+	}
 }
 
 // state is nil if the communicator is ready, errBusy while it is being made or finalized, or what became of it.
@@ -213,6 +237,7 @@ func (m *Member) fail(reason error) {
 	}
 	comm := m.comm
 	m.mu.Unlock()
+	m.leaveTurns()
 	m.cancel(reason)
 	if comm != nil {
 		comm.Fail(reason)
@@ -272,6 +297,7 @@ func (m *Member) leave() {
 
 // left is when nothing is left to do.
 func (m *Member) left() {
+	m.leaveTurns()
 	if team := m.ally(); team != nil {
 		team.Close()
 	}

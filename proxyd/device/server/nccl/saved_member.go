@@ -222,6 +222,9 @@ func (m *Member) reunited(comm *collective.Comm, team backend.Team, err error) {
 	}
 	leaving := m.leaving
 	m.mu.Unlock()
+	if comm != nil {
+		m.enterTurns(comm)
+	}
 	if leaving {
 		m.left()
 	}

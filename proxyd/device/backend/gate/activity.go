@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Activity counts what carries out a space's work: a stream's goroutine, a step of a graph.
+type Activity struct {
+	active  atomic.Int64 // that run, or wait for the gate alone
+	waiting atomic.Int64 // that wait for others
+	changed func()
+}
+
+// NewActivity is an activity of nothing. changed is called when something is active, and when nothing is any more.
+func NewActivity(changed func()) *Activity { return &Activity{changed: changed} }
+
+// Begin adds something that is active.
+func (a *Activity) Begin() {
+	if a.active.Add(1) == 1 {
+		a.changed()
+	}
+}
+
+// End undoes Begin.
+func (a *Activity) End() {
+	if a.active.Add(-1) == 0 {
+		a.changed()
+	}
+}
+
+// Wait calls f, which waits for others, for something that is active otherwise.
+func (a *Activity) Wait(f func()) {
+	a.waiting.Add(1)
+	a.End()
+	defer a.waiting.Add(-1)
+	defer a.Begin()
+	f()
+}
+
+// State is what all of it together is doing.
+func (a *Activity) State() backend.WorkState {
+	switch {
+	case a.active.Load() > 0:
+		return backend.Runnable
+	case a.waiting.Load() > 0:
+		return backend.Waiting
+	}
+	return backend.Idle
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// scriptedSpace is a space whose work is what the test says.
+type scriptedSpace struct {
+	backend.Space
+	state backend.WorkState
+	busy  bool // it cannot be unmapped now
+	held  bool
+}
+
+func (s *scriptedSpace) Map() error              { s.held = false; return nil }
+func (s *scriptedSpace) Hold()                   { s.held = true }
+func (s *scriptedSpace) Work() backend.WorkState { return s.state }
+
+func (s *scriptedSpace) Unmap() error {
+	if s.busy {
+		return backend.NotReady
+	}
+	return nil
+}
+
+// turnRig is the turns of a device, with spaces, and a clock that the test moves.
+type turnRig struct {
+	*testing.T
+	turns  *TimeSlices
+	spaces []*Space
+	script []*scriptedSpace
+	now    time.Time
+}
+
+func newTurnRig(t *testing.T, spaces int) *turnRig {
+	r := &turnRig{T: t, turns: NewTimeSlices()}
+	r.turns.running = true // the test steps
+	for range spaces {
+		script := &scriptedSpace{}
+		s := &Space{Space: script, process: New(context.Background(), Config{}), Device: &Device{TimeSlices: r.turns}}
+		r.turns.join(s)
+		r.spaces, r.script = append(r.spaces, s), append(r.script, script)
+	}
+	r.now = r.turns.since
+	return r
+}
+
+// step moves the clock and checks who has the device then.
+func (r *turnRig) step(later time.Duration, want int) time.Duration {
+	r.Helper()
+	r.now = r.now.Add(later)
+	wait := r.turns.step(r.now)
+	if r.turns.holder != r.spaces[want] {
+		r.Fatalf("space %d does not have the device", want)
+	}
+	r.turns.since = earlier(r.turns.since, r.now) // give looks at the clock
+	return wait
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (r *turnRig) set(states ...backend.WorkState) {
+	for i, s := range states {
+		r.script[i].state = s
+	}
+}
+
+// TestTurnEnds: a space keeps the device while it has work, and a moment longer; nobody looks while no event can change anything.
+func TestTurnEnds(t *testing.T) {
+	r := newTurnRig(t, 3)
+	r.set(backend.Idle, backend.Idle, backend.Waiting)
+	if wait := r.step(0, 0); wait != never {
+		t.Errorf("nobody has work, and it looks again after %v", wait)
+	}
+	r.set(backend.Runnable, backend.Idle, backend.Runnable)
+	r.turns.Meet(r.spaces[0], "all")
+	r.turns.Meet(r.spaces[2], "all")
+	if wait := r.step(5*turn, 0); wait != meetingTurn-5*turn {
+		t.Errorf("a rank that works is looked at again after %v", wait)
+	}
+	r.set(backend.Waiting)
+	if wait := r.step(0, 0); wait != meetingGap {
+		t.Errorf("%v", wait)
+	}
+	r.set(backend.Runnable) // the collective was over just then
+	r.step(meetingGap, 0)
+	r.set(backend.Waiting)
+	r.step(0, 0)
+	r.step(meetingGap, 2)
+	r.set(backend.Runnable, backend.Idle, backend.Idle)
+	if wait := r.step(0, 2); wait != leastGap {
+		t.Errorf("a space without work is looked at again after %v", wait)
+	}
+	r.step(leastGap, 0)
+	if n, _ := r.turns.Counts(); n.Switches != 2 || n.Interrupted != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestTurnIsTaken: programs that have nothing to do with each other interrupt each other, also one that had the device for long before; who
+// waits first is not passed over by those that meet the holder.
+func TestTurnIsTaken(t *testing.T) {
+	r := newTurnRig(t, 3)
+	r.turns.Meet(r.spaces[0], "pair")
+	r.turns.Meet(r.spaces[1], "pair")
+	r.set(backend.Runnable, backend.Runnable, backend.Runnable)
+	r.script[0].busy = true
+	if wait := r.step(time.Minute, 0); wait != longest || !r.script[0].held {
+		t.Fatalf("held %t, looks again after %v", r.script[0].held, wait)
+	}
+	r.step(longest/2, 0)
+	r.step(longest/2, 0) // what it does may wait for what is held
+	if r.script[0].held {
+		t.Error("it is held for ever")
+	}
+	r.turns.since = r.now
+	r.step(turn/2, 0)
+	if r.script[0].held {
+		t.Error("it is held before its turn is over")
+	}
+	r.step(turn, 0)
+	r.script[0].busy = false
+	r.step(0, 2)
+	if n, _ := r.turns.Counts(); n.Switches != 1 || n.Interrupted != 1 {
+		t.Errorf("%+v", n)
+	}
+	r.turns.Part(r.spaces[0], "pair")
+	r.turns.Part(r.spaces[0], "pair")
+	if r.turns.meet(r.spaces[1], r.spaces[0]) {
+		t.Error("they meet after one has left")
+	}
+}
