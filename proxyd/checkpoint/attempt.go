@@ -110,7 +110,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.run.snapshot().was(runReleased) {
+	if j.run.snapshot().hasBeen(runReleased) {
 		return nil, false
 	}
 	if a = j.ledAttempt; a == nil {
@@ -122,7 +122,7 @@ func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt,
 		c.startBackground(a.run)
 		return a, false
 	}
-	return a, a.outcome.join(w)
+	return a, a.outcome.joinRequest(w)
 }
 
 // RunOn ends the wait of a job for a requeue that will not come.
@@ -131,7 +131,7 @@ func (c *Conductor) RunOn(job string) error {
 	if err != nil {
 		return err
 	}
-	j := c.jobs.find(id)
+	j := c.jobs.findJob(id)
 	if j == nil {
 		return ErrNoJob
 	}
@@ -161,8 +161,8 @@ func (a *attempt) run(ctx context.Context) {
 		if !a.staged {
 			j.c.reportStored(a.id)
 		}
-		if a.outcome.leaves() {
-			j.c.captures.note(time.Since(began))
+		if a.outcome.leavesNodes() {
+			j.c.captures.noteCapture(time.Since(began))
 		}
 		j.report.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.report.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
@@ -197,7 +197,7 @@ func (a *attempt) useFallback(err error) bool {
 // started are complete within a moment. A restarting daemon answers again within the time that
 // Slurm leaves to a job that is being ended.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.leaves())
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.leavesNodes())
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.

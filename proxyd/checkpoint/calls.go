@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// callNode calls a node, this one included, and stores the reply in into unless that is nil. call is
-// one of the names in phases.go, args its arguments. attempt is the number of the checkpoint; 0: the
+// callNode calls a node, also this node, and stores the reply in into unless that is nil. call is
+// a name of phases.go, args its arguments. attempt is the number of the checkpoint; 0: the
 // call concerns no checkpoint.
 func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, call string, args, into any) error {
 	req, err := encodeCall(call, args)
@@ -80,7 +80,7 @@ func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, ar
 	if do, ok := nodeHandlers[call]; ok {
 		return do(ctx, c, ckpt, args)
 	}
-	j := c.jobs.find(ckpt.Job)
+	j := c.jobs.findJob(ckpt.Job)
 	switch {
 	case j != nil:
 	case call == callMakeCapsules:
@@ -151,7 +151,7 @@ func init() { // In init, because the tables refer to functions that refer to th
 
 type empty struct{}
 
-// handlerOf makes a handler of a function that takes the arguments of one call.
+// handlerOf makes a handler of a function that takes the arguments of a call.
 func handlerOf[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
 	return func(ctx context.Context, callee T, id store.ID, args any) (any, error) {
 		in, ok := args.(In)

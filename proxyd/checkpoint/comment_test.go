@@ -80,7 +80,7 @@ func TestCapture(t *testing.T) {
 		t.Error("longest capture:", c.LongestCapture())
 	}
 	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
-		c.captures.note(took)
+		c.captures.noteCapture(took)
 	}
 	again, err := New(c.Config, c.Deps)
 	if err != nil {

@@ -84,7 +84,7 @@ type Remote interface {
 }
 
 // Conductor leads the checkpoints and restores of the jobs whose batch script runs on
-// this node, and takes part in those of jobs that other nodes lead. It is safe for concurrent use.
+// this node, and takes part in those of jobs that other nodes lead. All methods may be called concurrently.
 type Conductor struct {
 	Config
 	Deps
@@ -109,7 +109,7 @@ type Conductor struct {
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := (&Conductor{Config: cfg, Deps: deps}).wire()
+	c := (&Conductor{Config: cfg, Deps: deps}).wireParts()
 	if c.Meter == nil {
 		c.Meter = noMeter{}
 	}
@@ -121,7 +121,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 			return nil, err
 		}
 	}
-	c.captures.load()
+	c.captures.loadLongest()
 	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
 	c.uploads = upload.New(c.daemonCtx, upload.Config{
 		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.Rate, Conductor: uploadConductor{c}, Log: c.Log,
@@ -129,8 +129,8 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	return c, nil
 }
 
-// wire gives the parts of the conductor their conductor.
-func (c *Conductor) wire() *Conductor {
+// wireParts gives the parts of the conductor their conductor.
+func (c *Conductor) wireParts() *Conductor {
 	c.ends.c, c.restarts.c, c.captures.c = c, c, c
 	return c
 }
@@ -143,7 +143,7 @@ func (c *Conductor) Close() {
 }
 
 // jobFor returns this node's state of a job, and makes the state at the first call.
-func (c *Conductor) jobFor(id uint32) *job { return c.jobs.get(c, id) }
+func (c *Conductor) jobFor(id uint32) *job { return c.jobs.getOrMake(c, id) }
 
 // startBackground runs f in a goroutine. ctx of f ends with the daemon, and Close waits for f.
 func (c *Conductor) startBackground(f func(context.Context)) {

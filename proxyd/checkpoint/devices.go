@@ -106,7 +106,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 
-// endDevices ends the capsule's device server. It may be called twice.
+// endDevices ends the capsule's device server. A second call is harmless.
 func (lc *localCapsule) endDevices(ctx context.Context) error {
 	if lc.devices == nil {
 		return nil
@@ -236,7 +236,7 @@ func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess,
 	return lc.devices.Adopt(ctx, p.ID, pid, with)
 }
 
-// resumeDevices lets the devices of a restored capsule work. It may be called twice.
+// resumeDevices lets the devices of a restored capsule work. A second call is harmless.
 func (lc *localCapsule) resumeDevices(ctx context.Context) error {
 	st, err := lc.devices.Status(ctx)
 	if err != nil || !st.Stopped {
@@ -284,8 +284,8 @@ func (lc *localCapsule) enterJobCgroup(task int) {
 	}
 }
 
-// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty. It
-// may be called twice.
+// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty.
+// A second call is harmless.
 func endDeviceServer(ctx context.Context, s *life.Server) error {
 	g := s.Cgroup()
 	if err := s.End(ctx); err != nil || g == "" {

@@ -58,7 +58,7 @@ func TestGrantGPUs(t *testing.T) {
 func TestRealGPUs(t *testing.T) {
 	c := (&Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
 		return []string{"GPU-a", "", "GPU-c"}, nil
-	}}}}).wire()
+	}}}}).wireParts()
 	got, err := c.realGPUs(t.Context(), []int{2, 0})
 	if err != nil || !slices.Equal(got, []string{"GPU-c", "GPU-a"}) {
 		t.Errorf("%v, %v", got, err)

@@ -12,7 +12,7 @@
 //	run_state.go      the states of a run, and which may follow which
 //	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
 //	incremental.go    what a checkpoint takes over of the previous one
-//	restore_steps.go  a restore from top to bottom; restore.go is one program and one node of it
+//	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
 //	verdict.go        what a SIGTERM of Slurm means
 //	records           a package: what is written down about a job
 //	steps             a package: the sruns of a capsule, and the layout of their steps

@@ -63,7 +63,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.part.lead(a.id, a.writer)
+	j.part.setLeaderWriter(a.id, a.writer)
 	return a.dumpEverywhere(ctx, dumpRequest{ticket, a.runningSteps(), a.cutNumber, a.chooseBase(ctx)})
 }
 
@@ -316,7 +316,7 @@ func (lc *localCapsule) linkRemoved(programs []capsule.Program) ([]string, error
 	return links, err
 }
 
-// unlinkRemoved takes these names away. It may be called twice.
+// unlinkRemoved takes these names away. A second call is harmless.
 func (lc *localCapsule) unlinkRemoved() error {
 	j := lc.j
 	j.mu.Lock()
@@ -442,7 +442,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	rec := j.run.snapshot().rec
 	a.upload = &upload.Record{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.leaves(),
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.leavesNodes(),
 	}
 	return j.c.uploads.Pledge(ctx, a.upload)
 }

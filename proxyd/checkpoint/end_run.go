@@ -19,7 +19,7 @@ import (
 )
 
 // jobEnds removes what ended runs and jobs leave behind, and requeues the jobs that are to run on.
-// It has no state: what is still to be done is in the jobs' records.
+// The type has no state: what is still to be done is in the jobs' records.
 type jobEnds struct{ c *Conductor }
 
 // runEnding waits, at the end of a job's run on this node, for what is still decided about the run.
@@ -29,7 +29,7 @@ type runEnding struct{ j *job }
 // checkpoint in progress, so that the requeued job cannot start before the checkpoint exists.
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
-	j := c.jobs.find(id)
+	j := c.jobs.findJob(id)
 	if j == nil {
 		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, false) })
 		return nil
@@ -51,7 +51,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	snap := j.run.snapshot()
 	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
 	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.was(runReleased), j.ending.progress(snap), next, c.OnTimeLimit)
+	again := statesToRequeue(snap.hasBeen(runReleased), j.ending.progress(snap), next, c.OnTimeLimit)
 	j.mu.Lock()
 	asked := j.awaitsProtection
 	j.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
 	}
-	c.jobs.forget(id)
+	c.jobs.forgetJob(id)
 	if !leads {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (e runEnding) progress(snap runSnapshot) progress {
 	defer j.mu.Unlock()
 	lc := j.capsules[0]
 	switch {
-	case snap.rec == nil || snap.was(runGivenUp):
+	case snap.rec == nil || snap.hasBeen(runGivenUp):
 		return ran
 	case lc == nil && snap.point != nil:
 		return unrestored
@@ -179,7 +179,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, j := range c.jobs.all() {
+		for _, j := range c.jobs.allJobs() {
 			if j.ending.isAbandoned(ctx) {
 				j.log.Warn("the job has ended without an epilog")
 				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
@@ -213,7 +213,7 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 	busy := j.ledAttempt != nil || len(j.capsules) == 0
 	j.mu.Unlock()
 	run := j.run.snapshot().number
-	if busy || j.part.current() != nil || j.termination.now() == terminationDeciding {
+	if busy || j.part.currentMembership() != nil || j.termination.currentState() == terminationDeciding {
 		return false
 	}
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -248,12 +248,12 @@ func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 // gone.
 func (e runEnding) awaitDecisionHere(ctx context.Context) error {
 	j := e.j
-	for j.c.jobs.find(j.id) == j {
+	for j.c.jobs.findJob(j.id) == j {
 		j.mu.Lock()
 		lc := j.capsules[0]
 		leads := j.ledAttempt != nil
 		j.mu.Unlock()
-		if j.termination.now() == terminationDecided && !leads || lc == nil {
+		if j.termination.currentState() == terminationDecided && !leads || lc == nil {
 			break
 		}
 		if !runsBatchScript(ctx, lc) {
@@ -280,7 +280,7 @@ func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
 		j.mu.Lock()
 		lead := j.ledAttempt
 		j.mu.Unlock()
-		busy := j.part.current() != nil || j.termination.now() == terminationDeciding
+		busy := j.part.currentMembership() != nil || j.termination.currentState() == terminationDeciding
 		switch {
 		case lead != nil:
 			select {
@@ -392,7 +392,7 @@ func (e jobEnds) deleteJob(ctx context.Context, id uint32) error {
 	return errors.Join(e.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
 }
 
-// deleteRecord deletes a job's record and the files beside it. It may be called twice.
+// deleteRecord deletes a job's record and the files beside it. A second call is harmless.
 func (e jobEnds) deleteRecord(id uint32) error {
 	c := e.c
 	err := c.records.RemoveScript(id)

@@ -92,7 +92,7 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {
 		d, may := graceFor(rec, jobs[rec.Job])
-		if !may || cleaner.c.jobs.find(rec.Job) != nil {
+		if !may || cleaner.c.jobs.findJob(rec.Job) != nil {
 			continue
 		}
 		cleaner.endedSince[rec.Job] = now
@@ -118,7 +118,7 @@ func (e jobEnds) removeEndedJob(ctx context.Context, rec *records.Record) error 
 	if err != nil || now == nil {
 		return err
 	}
-	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.jobs.find(rec.Job) != nil {
+	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.jobs.findJob(rec.Job) != nil {
 		return nil
 	}
 	c.Log.Info("removed a job that ended without a leader", "job", rec.Job)

@@ -120,7 +120,7 @@ func (lc *localCapsule) saveRunEnv() {
 
 // withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.
 func (j *job) withholdSignal(signal withheldSignal) {
-	if j.termination.withhold(signal) {
+	if j.termination.withholdFor(signal) {
 		j.c.startBackground(j.handleTermination)
 	}
 }
@@ -131,7 +131,7 @@ func (j *job) withholdSignal(signal withheldSignal) {
 func (j *job) handleTermination(ctx context.Context) {
 	snap := j.run.snapshot()
 	v, reason, err := forwardSignal, forwardSignal.String(), error(nil)
-	if !snap.was(runGivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
+	if !snap.hasBeen(runGivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
 		v, reason, err = j.c.askVerdict(ctx, j.id, snap.number)
 	}
 	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
@@ -161,7 +161,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err != nil {
 		j.setState(runTerminated)
 	}
-	all := j.termination.decided()
+	all := j.termination.endDecision()
 	if err == nil && v != forwardSignal {
 		return
 	}

@@ -42,7 +42,7 @@ func (a *attempt) findCut(ctx context.Context) error {
 // cutDeadline bounds the wait for ranks that are behind.
 const cutDeadline = 50 * time.Second
 
-// resumeDevices lets the stopped devices work again. It may be called twice.
+// resumeDevices lets the stopped devices work again. A second call is harmless.
 func (a *attempt) resumeDevices(ctx context.Context) error {
 	if a.stoppedDevices == nil {
 		return nil

@@ -62,7 +62,7 @@ func (p *participant) freezeUnlessOver(id store.ID, do func() error) error {
 		return err
 	}
 	err := do()
-	if p.current() == nil {
+	if p.currentMembership() == nil {
 		j.c.startBackground(func(ctx context.Context) { p.resolveOrphaned(ctx, id, false) })
 		err = errors.Join(err, errOtherAttempt)
 	}
@@ -123,11 +123,11 @@ func (p *participant) resumeRetrying(ctx context.Context, id store.ID, _ empty) 
 	return empty{}, err
 }
 
-// resumeHere ends this node's membership and thaws its programs. It may be called twice, and at
-// any point of an attempt.
+// resumeHere ends this node's membership and thaws its programs. It is harmless at any point of an
+// attempt, and a second time.
 func (p *participant) resumeHere(ctx context.Context, id store.ID) error {
 	j := p.j
-	m := p.leave(id, false)
+	m := p.leaveAttempt(id, false)
 	if m == nil {
 		return nil // The membership never began, or has ended.
 	}

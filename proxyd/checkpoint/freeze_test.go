@@ -26,11 +26,11 @@ func (r resuming) Call(_ context.Context, node string, req *rpc.CallRequest) (*r
 
 // TestFrozenTooLate: programs that are frozen after the end of their attempt are thawed again.
 func TestFrozenTooLate(t *testing.T) {
-	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wire()
+	c := (&Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}).wireParts()
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).id(3)
-	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wire()
+	j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wireParts()
 	nothing := func() error { return nil }
 	if err := j.part.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)

@@ -30,7 +30,7 @@ func (h *hearing) Call(_ context.Context, _ string, req *rpc.CallRequest) (*rpc.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{}
-		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).wire(), id: 7}).wire(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
+		a := &attempt{j: (&job{c: (&Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}).wireParts(), id: 7}).wireParts(), nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
 		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())
 		a.startHeartbeat(ctx)
@@ -61,10 +61,10 @@ func TestHeartbeatHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wire()
+		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wireParts()
 		id := (&lab{}).id(3)
-		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wire()
-		c.jobs.put(j)
+		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wireParts()
+		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()
 		j.part.now = m

@@ -33,11 +33,11 @@ func (j *job) giveUpRun(why error) error {
 // markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
 // no failure. It returns false if the run was marked before, or is leaving anyway.
 func (j *job) markGivenUp() bool {
-	return j.run.to(runGivenUp) == nil
+	return j.run.enterState(runGivenUp) == nil
 }
 
 func (j *job) isGivenUp() bool {
-	return j.run.snapshot().was(runGivenUp)
+	return j.run.snapshot().hasBeen(runGivenUp)
 }
 
 // holdOrRestart holds the job, or has it begin anew. The caller has marked the run as given up.

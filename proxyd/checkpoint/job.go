@@ -54,11 +54,11 @@ type job struct {
 }
 
 func newJob(c *Conductor, id uint32) *job {
-	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).wire()
+	return (&job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}).wireParts()
 }
 
-// wire gives the parts of the job their job.
-func (j *job) wire() *job {
+// wireParts gives the parts of the job their job.
+func (j *job) wireParts() *job {
 	j.part.j, j.restore.j, j.report.j, j.ending.j = j, j, j, j
 	return j
 }
@@ -216,7 +216,7 @@ func (j *job) removeRun(ctx context.Context) error {
 		j.stopPeriodic = nil
 	}
 	j.run.closePoint()
-	j.termination.forget()
+	j.termination.forgetWithheld()
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), nil)
 }
 

@@ -9,49 +9,49 @@ import (
 	"sync"
 )
 
-// jobTable has this node's state of each job. It is safe for concurrent use.
+// jobTable has this node's state of each job. All methods may be called concurrently.
 type jobTable struct {
 	mu        sync.Mutex
 	byNumber  map[uint32]*job
 	endedRuns map[uint32]int // newest run of each job whose capsules this node had and has no more
 }
 
-// get returns the state of a job, and makes the state at the first call.
-func (t *jobTable) get(c *Conductor, id uint32) *job {
+// getOrMake returns the state of a job, and makes the state at the first call.
+func (t *jobTable) getOrMake(c *Conductor, id uint32) *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.byNumber[id]
 	if j == nil {
 		j = newJob(c, id)
-		t.put(j)
+		t.addJob(j)
 	}
 	return j
 }
 
-// put adds a job. Caller holds t.mu.
-func (t *jobTable) put(j *job) {
+// addJob adds a job. Caller holds t.mu.
+func (t *jobTable) addJob(j *job) {
 	if t.byNumber == nil {
 		t.byNumber = map[uint32]*job{}
 	}
 	t.byNumber[j.id] = j
 }
 
-// find returns the state of a job; nil if there is none.
-func (t *jobTable) find(id uint32) *job {
+// findJob returns the state of a job; nil if there is none.
+func (t *jobTable) findJob(id uint32) *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byNumber[id]
 }
 
-// forget removes the state of a job.
-func (t *jobTable) forget(id uint32) {
+// forgetJob removes the state of a job.
+func (t *jobTable) forgetJob(id uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byNumber, id)
 }
 
-// all returns the states of all jobs.
-func (t *jobTable) all() []*job {
+// allJobs returns the states of all jobs.
+func (t *jobTable) allJobs() []*job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Values(t.byNumber))

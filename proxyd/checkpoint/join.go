@@ -176,15 +176,15 @@ func (j *job) setState(next runState) {
 	if j.run.snapshot().state == next {
 		return
 	}
-	if err := j.run.to(next); err != nil {
+	if err := j.run.enterState(next); err != nil {
 		j.log.Info("the state of the run stays", "why", err)
 	}
 }
 
 // beginRun notes the run that begins on this node.
 func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *resumePoint) {
-	j.run.begin(rec, run, nodes, point)
-	j.termination.begin()
+	j.run.beginNext(rec, run, nodes, point)
+	j.termination.forgetEarlierRun()
 }
 
 // captureEnv are variables that make programs avoid features which cannot be captured and which
@@ -228,7 +228,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		return nodesocket.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
 	}
 	if program == records.BatchProgram && point != nil {
-		if _, err := j.restore.lead(ctx, snap, scriptStarts); err != nil {
+		if _, err := j.restore.takeSteps(ctx, snap, scriptStarts); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
 				return nodesocket.Place{}, err

@@ -60,15 +60,15 @@ func Phases() []string {
 // KillWait limits the time to capture a job that Slurm ends. The longest such time of this node
 // is kept, for singctl doctor.
 
-// captureTimes has the longest time of a capture. It is safe for concurrent use.
+// captureTimes has the longest time of a capture. All methods may be called concurrently.
 type captureTimes struct {
 	c       *Conductor
 	mu      sync.Mutex
 	longest time.Duration
 }
 
-// note notes the duration of a capture after a signal of Slurm.
-func (t *captureTimes) note(took time.Duration) {
+// noteCapture notes the duration of a capture after a signal of Slurm.
+func (t *captureTimes) noteCapture(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if took <= t.longest {
@@ -88,8 +88,8 @@ func (c *Conductor) LongestCapture() time.Duration {
 	return c.captures.longest
 }
 
-// load reads the value that an earlier daemon saved.
-func (t *captureTimes) load() {
+// loadLongest reads the value that an earlier daemon saved.
+func (t *captureTimes) loadLongest() {
 	b, err := os.ReadFile(t.c.folders().capturePath())
 	if err != nil {
 		return

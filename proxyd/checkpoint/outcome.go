@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// outcomeState says how far it is decided what follows a checkpoint.
+// outcomeState says how far is decided what follows a checkpoint.
 type outcomeState int
 
 const (
@@ -20,8 +20,8 @@ const (
 )
 
 // outcome is what follows an attempt: the job runs on, or leaves its nodes. Requests that join the
-// attempt may change the first into the second until the outcome is decided. It is safe for
-// concurrent use.
+// attempt may change the first into the second until the outcome is decided.
+// All methods may be called concurrently.
 //
 //	open ──► holding ──► decided
 type outcome struct {
@@ -38,9 +38,9 @@ func newOutcome(w checkpointRequest) *outcome {
 	return &outcome{after: w.After, reason: w.Reason, hold: w.HoldAfterwards, over: make(chan struct{})}
 }
 
-// join adds a request. late means that the job runs on already, although w wants the job to leave
+// joinRequest adds a request. late means that the job runs on already, although w wants the job to leave
 // or to stay frozen.
-func (o *outcome) join(w checkpointRequest) (late bool) {
+func (o *outcome) joinRequest(w checkpointRequest) (late bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == outcomeDecided {
@@ -107,10 +107,10 @@ func (o *outcome) waitForRequeue(ctx context.Context, log *slog.Logger) {
 	o.state = outcomeDecided
 }
 
-// leaves tells whether the job leaves its nodes after the checkpoint, so that no later checkpoint
+// leavesNodes tells whether the job leaves its nodes after the checkpoint, so that no later checkpoint
 // can replace it.
-func (o *outcome) leaves() bool {
-	after, _ := o.get()
+func (o *outcome) leavesNodes() bool {
+	after, _ := o.whatFollows()
 	return after != forwardSignal
 }
 
@@ -121,8 +121,8 @@ func (o *outcome) leavesOrHolds() bool {
 	return o.after != forwardSignal || o.hold
 }
 
-// get returns what follows, and why.
-func (o *outcome) get() (after verdict, reason string) {
+// whatFollows returns what follows, and why.
+func (o *outcome) whatFollows() (after verdict, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.after, o.reason

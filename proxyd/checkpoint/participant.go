@@ -37,15 +37,15 @@ func (m *membership) wait(ctx context.Context) error {
 	}
 }
 
-// releaseStageRoom releases the room of reserveStage. It may be called twice.
+// releaseStageRoom releases the room of reserveStage. A second call is harmless.
 func (m *membership) releaseStageRoom() {
 	if m.stageRoom != nil {
 		m.stageRoom.Release()
 	}
 }
 
-// participant is this node's part in the checkpoints of a job, whichever node leads them. It is safe
-// for concurrent use. Its lock is taken before job.mu.
+// participant is this node's part in the checkpoints of a job, whichever node leads them.
+// All methods may be called concurrently. Its lock is taken before job.mu.
 type participant struct {
 	j *job
 
@@ -53,8 +53,8 @@ type participant struct {
 	now *membership // nil: no checkpoint is in progress here
 }
 
-// current returns this node's membership; nil if there is none.
-func (p *participant) current() *membership {
+// currentMembership returns this node's membership; nil if there is none.
+func (p *participant) currentMembership() *membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
@@ -70,9 +70,9 @@ func (p *participant) membershipIn(id store.ID) (*membership, error) {
 	return p.now, nil
 }
 
-// enter makes this node a member of the attempt id, if it has capsules. It returns the membership
+// joinAttempt makes this node a member of the attempt id, if this node has capsules. The result is the membership
 // in another attempt, if that is in progress; then nothing changes.
-func (p *participant) enter(id store.ID, release bool) (other *membership) {
+func (p *participant) joinAttempt(id store.ID, release bool) (other *membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now != nil {
@@ -85,9 +85,9 @@ func (p *participant) enter(id store.ID, release bool) (other *membership) {
 	return nil
 }
 
-// leave ends the membership in the attempt id, and returns it; nil if there is none. The caller
+// leaveAttempt ends and returns the membership in the attempt id; nil if there is none. The caller
 // closes done when the capsules run again, or are gone.
-func (p *participant) leave(id store.ID, capsulesGone bool) *membership {
+func (p *participant) leaveAttempt(id store.ID, capsulesGone bool) *membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.now
@@ -102,8 +102,8 @@ func (p *participant) leave(id store.ID, capsulesGone bool) *membership {
 	return m
 }
 
-// unlessMember calls do unless a checkpoint is in progress here. None begins while do runs: it
-// would miss a part of what do notes. It returns the membership in a checkpoint in progress.
+// unlessMember calls do unless a checkpoint is in progress here. None begins while do runs: that
+// checkpoint would miss a part of what do notes. The result is the membership in a checkpoint in progress.
 func (p *participant) unlessMember(do func()) *membership {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +113,8 @@ func (p *participant) unlessMember(do func()) *membership {
 	return p.now
 }
 
-// lead notes the writer of the leader's own share.
-func (p *participant) lead(id store.ID, w upload.ShareWriter) {
+// setLeaderWriter notes the writer of the leader's own share.
+func (p *participant) setLeaderWriter(id store.ID, w upload.ShareWriter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now != nil && p.now.id == id {
@@ -122,7 +122,7 @@ func (p *participant) lead(id store.ID, w upload.ShareWriter) {
 	}
 }
 
-// hearLeader restarts the leader timeout: the leader of the attempt id is alive. It returns false
+// hearLeader restarts the leader timeout: the leader of the attempt id is alive. The result is false
 // if this node is no member. During a dump, the end of the leader's call ends the membership.
 func (p *participant) hearLeader(id store.ID) bool {
 	p.mu.Lock()

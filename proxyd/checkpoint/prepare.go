@@ -92,7 +92,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.log = a.log.With("checkpoint", number)
 	snap := j.run.snapshot()
 	today, leaves := snap.placement.Today, a.outcome.leavesOrHolds()
-	after, _ := a.outcome.get()
+	after, _ := a.outcome.whatFollows()
 	a.meta = records.Meta{Record: *snap.rec, Run: snap.number, Reason: a.reason, Itself: after == requeued && j.termination.recentRequester() != nil}
 	j.mu.Lock()
 	if lc := j.capsules[0]; lc != nil {
@@ -216,12 +216,12 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareReq
 	var r prepareReply
 	snap := j.run.snapshot()
 	switch {
-	case snap.was(runTerminated):
+	case snap.hasBeen(runTerminated):
 		return r, errSignalForwarded
-	case snap.was(runGivenUp):
+	case snap.hasBeen(runGivenUp):
 		return r, errGivenUp
 	}
-	other := p.enter(id, b.Release)
+	other := p.joinAttempt(id, b.Release)
 	if other != nil {
 		return r, fmt.Errorf("checkpoint %s %w", other.id, errCheckpointInProgress)
 	}

@@ -58,7 +58,7 @@ func TestCompleteOnce(t *testing.T) {
 		opened := make(chan bool)
 		for range 2 {
 			go func() {
-				did, err := j.restore.lead(t.Context(), j.run.snapshot(), nodeReports)
+				did, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), nodeReports)
 				if err != nil {
 					t.Error(err)
 				}
@@ -79,7 +79,7 @@ func TestCompleteOnce(t *testing.T) {
 func TestCompleteAfterRestart(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
-	if did, err := j.restore.lead(t.Context(), j.run.snapshot(), nodeReports); err != nil || !did {
+	if did, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), nodeReports); err != nil || !did {
 		t.Fatal(did, err)
 	}
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {

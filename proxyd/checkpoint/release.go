@@ -30,7 +30,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Info("resume devices", "error", err)
 		}
 	}()
-	then, exit := a.outcome.get()
+	then, exit := a.outcome.whatFollows()
 	rec := *j.run.snapshot().rec
 	if then == timeLimit {
 		// From now on the job is requeued, also if this daemon dies.
@@ -123,10 +123,10 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 	return j.c.Slurm.Requeue(ctx, j.slurmName())
 }
 
-// releaseHere ends the job's captured processes on this node. It may be called twice.
+// releaseHere ends the job's captured processes on this node. A second call is harmless.
 func (p *participant) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	j := p.j
-	if m := p.leave(id, true); m != nil {
+	if m := p.leaveAttempt(id, true); m != nil {
 		defer close(m.done)
 		defer m.releaseStageRoom()
 	}

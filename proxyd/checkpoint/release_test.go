@@ -32,7 +32,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	if err := os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := (&Conductor{Deps: Deps{Slurm: slurm.New(filepath.Join(q.dir, "scontrol"))}}).wire()
+	c := (&Conductor{Deps: Deps{Slurm: slurm.New(filepath.Join(q.dir, "scontrol"))}}).wireParts()
 	for _, tt := range []struct {
 		state string
 		run   int // of the job; Slurm has restarted it once
@@ -47,7 +47,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	} {
 		t.Run(fmt.Sprintf("%s, run %d", tt.state, tt.run), func(t *testing.T) {
 			q.set(t, map[uint32]string{7: tt.state})
-			a := &attempt{j: (&job{c: c, id: 7, run: run{now: runSnapshot{number: tt.run}}}).wire(), log: slog.New(slog.DiscardHandler)}
+			a := &attempt{j: (&job{c: c, id: 7, run: run{now: runSnapshot{number: tt.run}}}).wireParts(), log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := a.requeuePreempted(ctx)
@@ -95,7 +95,7 @@ func TestWasReleased(t *testing.T) {
 			}
 			q.set(t, states)
 			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
-			j := (&job{c: tt.c, id: 7, run: run{now: runSnapshot{number: tt.run, rec: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}}}).wire()
+			j := (&job{c: tt.c, id: 7, run: run{now: runSnapshot{number: tt.run, rec: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}}}).wireParts()
 			got, err := j.part.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)

@@ -52,7 +52,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.restarts.discardDevices(ctx, found); err != nil {
 		return err
 	}
-	for _, j := range c.jobs.all() {
+	for _, j := range c.jobs.allJobs() {
 		c.restarts.recoverJob(ctx, j)
 	}
 	if err := c.ends.resumeRequeues(); err != nil {
@@ -161,7 +161,7 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where r
 func (r restart) usedKits() map[string]bool {
 	c := r.c
 	used := map[string]bool{}
-	for _, j := range c.jobs.all() {
+	for _, j := range c.jobs.allJobs() {
 		if rec := j.run.snapshot().rec; rec != nil {
 			used[rec.Kit] = true
 		}

@@ -34,7 +34,7 @@ func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 		err = j.restore.reportRestored(ctx)
 	}
 	if err != nil {
-		j.restore.fail(ctx, fmt.Errorf("restore program %s on %s: %w", program, j.c.Node, err))
+		j.restore.giveUpRestore(ctx, fmt.Errorf("restore program %s on %s: %w", program, j.c.Node, err))
 	}
 }
 
@@ -43,12 +43,12 @@ func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 func (r *restore) reportAfterRestart(ctx context.Context) {
 	j := r.j
 	if err := r.reportRestored(ctx); err != nil {
-		r.fail(ctx, fmt.Errorf("restore on %s: %w", j.c.Node, err))
+		r.giveUpRestore(ctx, fmt.Errorf("restore on %s: %w", j.c.Node, err))
 	}
 }
 
-// fail gives the run up, unless the daemon, the capsule or the run is ending anyway.
-func (r *restore) fail(ctx context.Context, err error) {
+// giveUpRestore gives the run up, unless the daemon, the capsule or the run is ending anyway.
+func (r *restore) giveUpRestore(ctx context.Context, err error) {
 	j := r.j
 	if ctx.Err() != nil || errors.Is(err, capsule.ErrStale) {
 		return
@@ -303,8 +303,8 @@ func (r *restore) isNetworkLocked() bool {
 	return false
 }
 
-// unlockHere unlocks the network of this node's capsules and lets their devices work. It may be
-// called twice.
+// unlockHere unlocks the network of this node's capsules and lets their devices work.
+// A second call is harmless.
 func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	j := r.j
 	if j.isGivenUp() {

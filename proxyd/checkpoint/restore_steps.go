@@ -47,34 +47,34 @@ const (
 //	unlock the network                   ───────►  the job runs on
 //	note that the run is restored
 //
-// Programs run already while others are restored, but no packet leaves a capsule before the
-// network is unlocked: it would reach a program that is not restored yet, and the kernel would
+// Some programs run already while the rest is restored, but no packet leaves a capsule before the
+// network is unlocked: a packet would reach a program that is not restored yet, and the kernel would
 // answer with a reset. After an error the run is given up (hold.go), and the checkpoint stays.
 var restoreSteps = []restoreStep{
 	{callMakeCapsules, scriptStarts, (*restore).makeCapsules},
 	{callUnrestored, nodeReports, (*restore).checkPrograms},
 	{callReconnectDevices, nodeReports, (*restore).reconnectDevices},
 	{callUnlock, nodeReports, (*restore).unlockNodes},
-	{stepComplete, nodeReports, (*restore).complete},
+	{stepComplete, nodeReports, (*restore).completeRestore},
 }
 
 // stepComplete is the name of the last step, for which no node is called.
 const stepComplete = "complete"
 
-// restore restores a job: on the leader the steps, on every node what the leader asks for. It is
-// safe for concurrent use. Its lock is taken after job.capsulesMu and before all others.
+// restore restores a job: on the leader the steps, on every node what the leader asks for.
+// All methods may be called concurrently. Its lock is taken after job.capsulesMu and before the other locks.
 type restore struct {
 	j *job
 
 	mu sync.Mutex // held while the leader takes steps: two nodes may report at the same time
 }
 
-// lead takes the steps of an event, unless the run of snap is restored already or another run has
-// begun. It returns true if all of these steps were taken by this call.
-func (r *restore) lead(ctx context.Context, snap runSnapshot, event restoreEvent) (bool, error) {
+// takeSteps takes the steps of an event, unless the run of snap is restored already or another run has
+// begun. The result is true if all of these steps were taken by this call.
+func (r *restore) takeSteps(ctx context.Context, snap runSnapshot, event restoreEvent) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.j.run.snapshot(); now.was(runRunning) || now.point != snap.point {
+	if now := r.j.run.snapshot(); now.hasBeen(runRunning) || now.point != snap.point {
 		return false, nil
 	}
 	for _, s := range restoreSteps {
@@ -131,8 +131,8 @@ func (r *restore) unlockNodes(ctx context.Context, snap runSnapshot) (bool, erro
 	return err == nil, err
 }
 
-// complete notes that all programs are restored, and resets the count of unrestored runs.
-func (r *restore) complete(context.Context, runSnapshot) (bool, error) {
+// completeRestore notes that all programs are restored, and resets the count of unrestored runs.
+func (r *restore) completeRestore(context.Context, runSnapshot) (bool, error) {
 	r.j.setState(runRunning)
 	err := r.j.run.changeRecord(r.j.c.records.Save, func(rec *records.Record) bool {
 		changed := rec.UnrestoredRuns != 0
@@ -149,7 +149,7 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty,
 	if snap.point == nil {
 		return empty{}, nil
 	}
-	if whole, err := r.lead(ctx, snap, nodeReports); err != nil || !whole {
+	if whole, err := r.takeSteps(ctx, snap, nodeReports); err != nil || !whole {
 		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.point.id.Number)

@@ -59,14 +59,14 @@ func TestLeadRestore(t *testing.T) {
 				return slices.Index(order, a.name) - slices.Index(order, b.name)
 			})
 			j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
-			j.run.begin(recordOf(7), 1, []string{"n1"}, &resumePoint{})
-			whole, err := j.restore.lead(t.Context(), j.run.snapshot(), tt.event)
+			j.run.beginNext(recordOf(7), 1, []string{"n1"}, &resumePoint{})
+			whole, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), tt.event)
 			if whole != tt.whole || (err != nil) != (tt.fails != "") || !slices.Equal(took, tt.want) {
 				t.Errorf("whole %v, error %v, steps %q, want %q", whole, err, took, tt.want)
 			}
 			took = nil
 			j.setState(runRunning)
-			if whole, err := j.restore.lead(t.Context(), j.run.snapshot(), tt.event); whole || err != nil || took != nil {
+			if whole, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), tt.event); whole || err != nil || took != nil {
 				t.Errorf("a run that is restored: whole %v, error %v, steps %q", whole, err, took)
 			}
 		})
@@ -76,11 +76,11 @@ func TestLeadRestore(t *testing.T) {
 // TestRestoreOfEarlierRun: a report that was sent to an earlier run changes nothing.
 func TestRestoreOfEarlierRun(t *testing.T) {
 	j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
-	j.run.begin(recordOf(7), 1, []string{"n1"}, &resumePoint{})
+	j.run.beginNext(recordOf(7), 1, []string{"n1"}, &resumePoint{})
 	earlier := j.run.snapshot()
 	j.run.now.point = nil // there is no reader that begin could close
-	j.run.begin(recordOf(7), 2, []string{"n1"}, &resumePoint{})
-	if whole, err := j.restore.lead(t.Context(), earlier, nodeReports); whole || err != nil || j.run.snapshot().was(runRunning) {
+	j.run.beginNext(recordOf(7), 2, []string{"n1"}, &resumePoint{})
+	if whole, err := j.restore.takeSteps(t.Context(), earlier, nodeReports); whole || err != nil || j.run.snapshot().hasBeen(runRunning) {
 		t.Errorf("whole %v, error %v, state %s", whole, err, j.run.snapshot().state)
 	}
 }

@@ -39,7 +39,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 			recordCommands(t, q)
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			for number, why := range tt.why {
-				j := (&job{c: c, id: 7, run: runOf(number, recordOf(7)), log: c.Log}).wire()
+				j := (&job{c: c, id: 7, run: runOf(number, recordOf(7)), log: c.Log}).wireParts()
 				if err := j.giveUpRun(why); err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestRunGivenUpElsewhere(t *testing.T) {
 	q.set(t, map[uint32]string{7: "COMPLETING"})
 	recordCommands(t, q)
 	c := tidyOn(t, "n1", t.TempDir(), q, 7)
-	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wire()
+	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
 	if err := j.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
 		t.Fatal(err)
 	}

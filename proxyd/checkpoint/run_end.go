@@ -83,7 +83,7 @@ func (e runEnding) runEnd(ctx context.Context) runEnd {
 	j.mu.Unlock()
 	snap := j.run.snapshot()
 	end := runEnd{
-		left: snap.was(runReleased), told: snap.was(runTerminated), gaveUp: snap.was(runGivenUp), itself: snap.was(runRequeuedItself),
+		left: snap.hasBeen(runReleased), told: snap.hasBeen(runTerminated), gaveUp: snap.hasBeen(runGivenUp), itself: snap.hasBeen(runRequeuedItself),
 		resumed: snap.point != nil && snap.point.meta.Itself,
 	}
 	if lc == nil {

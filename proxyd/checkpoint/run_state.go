@@ -17,11 +17,11 @@ type runState int
 const (
 	runUnknown        runState = iota // no task of the run has come to this node, or the run is over
 	runRestoring                      // the programs of its checkpoint are being restored
-	runRunning                        // all its programs run: it began anew, or all are restored
-	runReleased                       // it was captured for a requeue, and its processes are ended
-	runTerminated                     // it could not be captured, and its programs got SIGTERM
-	runRequeuedItself                 // it had itself requeued, and the program that asked for that has ended
-	runGivenUp                        // it cannot be restored, or has lost a part, and is being ended
+	runRunning                        // all its programs run: the run began anew, or all are restored
+	runReleased                       // captured for a requeue, and its processes are ended
+	runTerminated                     // not captured, and its programs got SIGTERM
+	runRequeuedItself                 // a program of the run had asked for the requeue, and has ended
+	runGivenUp                        // not to be restored, or without a part that was lost: being ended
 	runStates                         // number of states
 )
 
@@ -62,8 +62,8 @@ type runSnapshot struct {
 	been      [runStates]bool // all states of the run so far
 }
 
-// was tells whether the run is in a state, or was before.
-func (s runSnapshot) was(state runState) bool { return s.state == state || s.been[state] }
+// hasBeen tells whether the run is in a state, or was before.
+func (s runSnapshot) hasBeen(state runState) bool { return s.state == state || s.been[state] }
 
 // meta describes the checkpoint from which the run resumes; nil: the run began anew.
 func (s runSnapshot) meta() *records.Meta {
@@ -73,7 +73,7 @@ func (s runSnapshot) meta() *records.Meta {
 	return s.point.meta
 }
 
-// run is the run of a job that this node knows. It is safe for concurrent use. Its lock is taken
+// run is the run of a job that this node knows. All methods may be called concurrently. Its lock is taken
 // after all other locks.
 type run struct {
 	mu  sync.Mutex
@@ -86,8 +86,8 @@ func (r *run) snapshot() runSnapshot {
 	return r.now
 }
 
-// begin replaces the run by one that begins: it is restored from point, or begins anew.
-func (r *run) begin(rec *records.Record, number int, nodes []string, point *resumePoint) {
+// beginNext replaces the run by a run that is restored from point, or begins anew.
+func (r *run) beginNext(rec *records.Record, number int, nodes []string, point *resumePoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.point != point {
@@ -98,22 +98,22 @@ func (r *run) begin(rec *records.Record, number int, nodes []string, point *resu
 		first = runRestoring
 	}
 	r.now = runSnapshot{rec: rec, number: number, placement: records.Placement{First: rec.Nodes, Today: nodes}, point: point}
-	r.now.enter(first)
+	r.now.setState(first)
 }
 
-// to makes the run enter a state. It returns a *runTransitionError, and changes nothing, if the
+// enterState makes the run enter a state. It returns a *runTransitionError, and changes nothing, if the
 // state may not follow the present state.
-func (r *run) to(next runState) error {
+func (r *run) enterState(next runState) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(runTransitions[r.now.state], next) {
 		return &runTransitionError{r.now.state, next}
 	}
-	r.now.enter(next)
+	r.now.setState(next)
 	return nil
 }
 
-func (s *runSnapshot) enter(next runState) {
+func (s *runSnapshot) setState(next runState) {
 	if next == runUnknown {
 		s.been = [runStates]bool{}
 	}

@@ -19,18 +19,18 @@ func TestRunTransitions(t *testing.T) {
 	for from := range runStates {
 		for to := range runStates {
 			r := &run{}
-			r.now.enter(from)
-			err := r.to(to)
+			r.now.setState(from)
+			err := r.enterState(to)
 			got := r.snapshot()
 			if slices.Contains(runTransitions[from], to) {
 				allowed++
-				if err != nil || got.state != to || !got.was(to) || to != runUnknown && !got.was(from) || to == runUnknown && got.was(from) {
+				if err != nil || got.state != to || !got.hasBeen(to) || to != runUnknown && !got.hasBeen(from) || to == runUnknown && got.hasBeen(from) {
 					t.Errorf("%s to %s: %v, now %s, been %v", from, to, err, got.state, got.been)
 				}
 				continue
 			}
 			var refused *runTransitionError
-			if !errors.As(err, &refused) || refused.from != from || refused.to != to || got.state != from || from != to && got.was(to) {
+			if !errors.As(err, &refused) || refused.from != from || refused.to != to || got.state != from || from != to && got.hasBeen(to) {
 				t.Errorf("%s to %s: %v, now %s", from, to, err, got.state)
 			}
 		}
@@ -99,10 +99,10 @@ func TestRunWalk(t *testing.T) {
 					point = &resumePoint{meta: &records.Meta{}}
 				}
 				r.now.point = point // begin closes another checkpoint's reader
-				r.begin(rec, 3, []string{"n1"}, point)
+				r.beginNext(rec, 3, []string{"n1"}, point)
 				want = flags{restored: point == nil}
 			case next == runUnknown:
-				_ = r.to(next)
+				_ = r.enterState(next)
 				want = flags{}
 			case next == runRestoring: // only begin enters it
 			default:
@@ -110,11 +110,11 @@ func TestRunWalk(t *testing.T) {
 				if s.state == runUnknown && next != runGivenUp { // what has not begun is given up at most
 					continue
 				}
-				_ = r.to(next)
+				_ = r.enterState(next)
 				want.apply(next, s.state == runRestoring)
 			}
 			s := r.snapshot()
-			if got := (flags{s.was(runReleased), s.was(runTerminated), s.was(runRunning), s.was(runGivenUp), s.was(runRequeuedItself)}); got != want {
+			if got := (flags{s.hasBeen(runReleased), s.hasBeen(runTerminated), s.hasBeen(runRunning), s.hasBeen(runGivenUp), s.hasBeen(runRequeuedItself)}); got != want {
 				t.Fatalf("seed %d, after %v: the run is %+v, want %+v", seed, path, got, want)
 			}
 		}
@@ -130,7 +130,7 @@ func TestRunRecord(t *testing.T) {
 		return func(rec *records.Record) bool { rec.LastNumber = n; return n != 0 }
 	}
 	noError(t, r.changeRecord(save, number(1))) // no record yet
-	r.begin(&records.Record{Job: 7}, 0, []string{"n1"}, nil)
+	r.beginNext(&records.Record{Job: 7}, 0, []string{"n1"}, nil)
 	before := r.snapshot()
 	noError(t, r.changeRecord(save, number(2)))
 	noError(t, r.changeRecord(save, number(0)))

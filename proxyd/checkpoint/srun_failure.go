@@ -19,17 +19,17 @@ import (
 // isLeavingNodes tells whether Slurm is taking the job's nodes away, as far as this node knows.
 func (j *job) isLeavingNodes() bool {
 	// In this order: a decision leads to an attempt, and the attempt to the release.
-	if j.termination.now() == terminationDeciding {
+	if j.termination.currentState() == terminationDeciding {
 		return true
 	}
 	j.mu.Lock()
 	led := j.ledAttempt
 	j.mu.Unlock()
-	if m := j.part.current(); led != nil && led.outcome.leaves() || m != nil && m.release {
+	if m := j.part.currentMembership(); led != nil && led.outcome.leavesNodes() || m != nil && m.release {
 		return true
 	}
 	now := j.run.snapshot()
-	return now.was(runReleased) || now.was(runGivenUp)
+	return now.hasBeen(runReleased) || now.hasBeen(runGivenUp)
 }
 
 // awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
@@ -37,7 +37,7 @@ func (j *job) isLeavingNodes() bool {
 // it has begun.
 func (lc *localCapsule) awaitStayOrEnd(ctx context.Context, key string) error {
 	j := lc.j
-	for j.c.jobs.find(j.id) == j {
+	for j.c.jobs.findJob(j.id) == j {
 		look := pollInterval
 		if !j.isLeavingNodes() {
 			if !lc.sruns.IsUnreported(key) || j.staysOnNodes(ctx) {
@@ -86,7 +86,7 @@ func (c *Conductor) TellMessage(ctx context.Context, dir string) bool {
 
 // findSrun returns the job and the capsule of an srun, by the srun's folder.
 func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
-	for _, j := range c.jobs.all() {
+	for _, j := range c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			if filepath.Dir(dir) == c.folders().srunDir(j.id, lc.index) {
 				return j, lc
@@ -126,7 +126,7 @@ func (j *job) endRunLogged(why error) {
 func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 	snap := j.run.snapshot()
 	point := snap.point
-	if point == nil || snap.was(runRunning) {
+	if point == nil || snap.hasBeen(runRunning) {
 		return false
 	}
 	if tasks, err := point.meta.StepTasks(key); err == nil && len(tasks) == 0 {

@@ -76,7 +76,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
-	if m := j.part.current(); m != nil {
+	if m := j.part.currentMembership(); m != nil {
 		if err := m.wait(ctx); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, err
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, j := range c.jobs.all() {
+	for _, j := range c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", lc.capsule.PID()))
 			if err != nil || !os.SameFile(ns, of) {

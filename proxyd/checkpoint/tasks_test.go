@@ -33,7 +33,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := (&job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}).wire()
+		j := (&job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}).wireParts()
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -43,7 +43,7 @@ func TestCheckComplete(t *testing.T) {
 
 // TestCapsuleLost: a node that lost its capsules of the run prevents a checkpoint; a node that never had any does not.
 func TestCapsuleLost(t *testing.T) {
-	c := (&Conductor{jobs: jobTable{}}).wire()
+	c := (&Conductor{jobs: jobTable{}}).wireParts()
 	ask := func(run int) error {
 		return c.callNode(t.Context(), "", 7, 3, phasePrepare, prepareRequest{Run: run}, nil)
 	}

@@ -15,7 +15,7 @@ const (
 )
 
 // termination has the programs whose SIGTERM is withheld until handleTermination has decided what
-// follows. It is safe for concurrent use.
+// follows. All methods may be called concurrently.
 //
 //	none ──► deciding ◄──► decided
 type termination struct {
@@ -25,8 +25,8 @@ type termination struct {
 	requester *requester // the program that asked Slurm for a requeue; nil: none did
 }
 
-// withhold adds a program, and returns true if a decision must be started.
-func (t *termination) withhold(signal withheldSignal) (start bool) {
+// withholdFor adds a program, and returns true if a decision must be started.
+func (t *termination) withholdFor(signal withheldSignal) (start bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld = append(t.withheld, signal)
@@ -35,8 +35,8 @@ func (t *termination) withhold(signal withheldSignal) (start bool) {
 	return start
 }
 
-// decided ends a decision, and returns the programs that wait for it.
-func (t *termination) decided() []withheldSignal {
+// endDecision ends a decision, and returns the programs that wait for it.
+func (t *termination) endDecision() []withheldSignal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.withheld
@@ -44,14 +44,14 @@ func (t *termination) decided() []withheldSignal {
 	return all
 }
 
-func (t *termination) now() terminationState {
+func (t *termination) currentState() terminationState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
 }
 
-// begin forgets what belongs to an earlier run. A decision in progress goes on.
-func (t *termination) begin() {
+// forgetEarlierRun forgets what belongs to an earlier run. A decision in progress goes on.
+func (t *termination) forgetEarlierRun() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld, t.requester = nil, nil
@@ -60,8 +60,8 @@ func (t *termination) begin() {
 	}
 }
 
-// forget forgets the programs of a run that was removed.
-func (t *termination) forget() {
+// forgetWithheld forgets the programs of a run that was removed.
+func (t *termination) forgetWithheld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld = nil

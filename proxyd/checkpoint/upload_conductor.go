@@ -37,7 +37,7 @@ func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID
 
 // AddUploadEvent implements upload.Conductor.
 func (h uploadConductor) AddUploadEvent(up *upload.Record, what, text string) {
-	if j := h.c.jobs.find(up.Job); j != nil {
+	if j := h.c.jobs.findJob(up.Job); j != nil {
 		j.report.addEvent(what, up.Nodes, text)
 	}
 }
@@ -57,7 +57,7 @@ func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {
 
 // IsCapturing implements upload.Conductor.
 func (h uploadConductor) IsCapturing(id store.ID) bool {
-	j := h.c.jobs.find(id.Job)
+	j := h.c.jobs.findJob(id.Job)
 	if j == nil {
 		return false
 	}

@@ -90,7 +90,7 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 }
 
 func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
-	j := c.jobs.find(id)
+	j := c.jobs.findJob(id)
 	if j == nil {
 		rec, err := c.records.Load(id)
 		if err == nil && rec == nil {
@@ -202,7 +202,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	if err != nil {
 		return store.ID{}, err
 	}
-	j := c.jobs.find(id)
+	j := c.jobs.findJob(id)
 	if j == nil || len(j.localCapsules()) == 0 {
 		return store.ID{}, c.errNothingHere(id)
 	}
@@ -277,7 +277,7 @@ func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.Sharin
 	var mu sync.Mutex
 	counts := map[string][]server.SharingStatus{}
 	var all sync.WaitGroup
-	for _, j := range c.jobs.all() {
+	for _, j := range c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			if lc.devices == nil {
 				continue

@@ -18,8 +18,8 @@ import (
 // the channel that is closed when it stands no longer.
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
-	c := (&Conductor{Config: Config{Node: "n1"}}).wire()
-	j := (&job{c: c, id: 7, run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}}}).wire()
+	c := (&Conductor{Config: Config{Node: "n1"}}).wireParts()
+	j := (&job{c: c, id: 7, run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}}}).wireParts()
 	a := &attempt{
 		j: j, log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -84,7 +84,7 @@ func TestWaitForRequeue(t *testing.T) {
 	t.Run("until it is told to run on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
-			c.jobs.put(a.j)
+			c.jobs.addJob(a.j)
 			if isClosed(waitOver) {
 				t.Fatal("the job does not wait")
 			}
@@ -126,8 +126,8 @@ func TestWaitForRequeue(t *testing.T) {
 func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			c := (&Conductor{}).wire()
-			a := &attempt{j: (&job{c: c}).wire(), log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: stands})}
+			c := (&Conductor{}).wireParts()
+			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
 			a.outcome.waitForRequeue(t.Context(), a.log)
 			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.outcome.after != forwardSignal {

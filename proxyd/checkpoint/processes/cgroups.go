@@ -19,7 +19,7 @@ import (
 )
 
 // Slurm's limits of memory and processors for the job apply to its device servers too: their
-// cgroups lie in the job's cgroup, beside those of the steps. At the end of the job's last step
+// cgroups lie in the job's cgroup, beside the cgroups of the steps. At the end of the job's last step
 // Slurm finds the job's cgroup in use, leaves it, and does not come back, so the device server's
 // end removes both. With cgroup v1, or without cgroups, no limit applies.
 
@@ -94,7 +94,7 @@ func isStepdOf(pid int, job uint32) bool {
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
 }
 
-// RemoveEmptyCgroup removes a cgroup unless it is in use.
+// RemoveEmptyCgroup removes a cgroup that is not in use.
 func RemoveEmptyCgroup(group string) error {
 	err := os.Remove(group)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {

@@ -14,11 +14,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// maxExecutables bounds the files that are compared for one capsule. Programs map some hundred at
+// maxExecutables bounds the files that are compared for a capsule. Programs map some hundred at
 // most.
 const maxExecutables = 4096
 
-// SystemExecutables returns the files of the system whose code the programs of a capsule run, by
+// SystemExecutables returns the system files with the code that the programs of a capsule run, by
 // their paths in root, the capsule's. Unchanged pages of them are in no image, so a node with
 // another build of such a file would restore other code. Files of users are not included: they
 // are on shared file systems or travel with the capsule. Files of the kit are the same on every
@@ -43,7 +43,7 @@ func SystemExecutables(root string, programs []capsule.Program, ours func(path s
 }
 
 // mappedExecutables returns the files that a process has mapped as executable, except deleted or
-// replaced files: CRIU dumps those.
+// replaced files, which CRIU dumps.
 func mappedExecutables(pid int) []string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

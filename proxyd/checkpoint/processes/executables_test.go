@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// sleeper runs a program and returns it as one of a capsule, in a folder that looks like
+// sleeper runs a program and returns a capsule's program, in a folder that looks like
 // its cgroup.
 func sleeper(t *testing.T, path string) capsule.Program {
 	t.Helper()

@@ -60,7 +60,7 @@ var uncapturableDevices = []struct{ prefix, what, cure string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself", "switch that off in the program"},
 }
 
-// FindObstacles looks for what cannot be captured in the programs of a capsule, whose init is init. CRIU finds the rest
+// FindObstacles looks for what cannot be captured in the programs of a capsule with this init. CRIU finds the rest
 // later; then the checkpoint only takes longer to fail.
 func FindObstacles(init int, programs []capsule.Program) []Obstacle {
 	var found []Obstacle

@@ -82,7 +82,7 @@ func (s OutsideSocket) Open() (*os.File, error) {
 	return os.NewFile(uintptr(got), fmt.Sprintf("descriptor %d of process %d", s.fd, s.pid)), nil
 }
 
-// descriptorLinks returns what the descriptors of a process are, nothing if it has ended.
+// descriptorLinks returns what the descriptors of a process are, nothing for a process that has ended.
 func descriptorLinks(pid int) map[int]string {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)

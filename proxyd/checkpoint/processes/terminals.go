@@ -15,14 +15,14 @@ import (
 // captures both sides or none, and restores the number N, which works only if no other program
 // uses that number.
 
-// terminals are the pseudo terminals whose ptmx side a program holds.
+// terminals are the pseudo terminals of which a program holds the ptmx side.
 type terminals struct {
 	device uint64 // of the capsule's /dev/pts
 	driven map[string]bool
 }
 
-// terminalsOf finds the terminals of a program by its processes, in the capsule whose init is
-// init. PIDs are those of this daemon's namespace.
+// terminalsOf finds the terminals of a program by its processes, in the capsule with this
+// init. PIDs are of this daemon's namespace.
 func terminalsOf(init int, pids []int) terminals {
 	t := terminals{driven: map[string]bool{}}
 	var st syscall.Stat_t

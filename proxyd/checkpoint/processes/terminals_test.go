@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTerminals: a terminal is a program's own if the program holds both sides of it, and
-// it is one of the capsule's.
+// TestTerminals: a terminal is a program's own if the program holds both sides, and
+// the terminal is the capsule's.
 func TestTerminals(t *testing.T) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

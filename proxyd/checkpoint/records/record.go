@@ -119,7 +119,7 @@ func (r Folder) Save(rec *Record) error {
 	return WriteJSON(r.Path(rec.Job), rec)
 }
 
-// Remove removes a record. It may be called twice.
+// Remove removes a record. A second call is harmless.
 func (r Folder) Remove(job uint32) error { return removeIfThere(r.Path(job)) }
 
 // ScriptPath is the path of the batch script's copy, which exists from the job's first start to
@@ -153,7 +153,7 @@ func copyOwner(f *os.File, st os.FileInfo) error {
 	return f.Chown(int(sys.Uid), int(sys.Gid))
 }
 
-// RemoveScript removes the copy of the batch script. It may be called twice.
+// RemoveScript removes the copy of the batch script. A second call is harmless.
 func (r Folder) RemoveScript(job uint32) error { return removeIfThere(r.ScriptPath(job)) }
 
 // ChangedFilesPath is the path of the shared copy of the list of files that a capsule has changed (package files).

@@ -51,7 +51,7 @@ const (
 	MaxEventText = 400       // bytes of an event's text
 )
 
-// Timeline writes the time lines of this node, and reads those of all nodes. It is safe for concurrent use.
+// Timeline writes the time lines of this node, and reads those of all nodes. All methods may be called concurrently.
 type Timeline struct {
 	folder Folder
 	node   string

@@ -19,7 +19,7 @@ func NewKey(capsule, n int) string { return fmt.Sprintf("s%d-%d", capsule, n) }
 
 var keyPattern = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
 
-// CheckKey returns an error unless a key may be one of the capsule's. A program of the capsule sent it.
+// CheckKey returns an error unless a key may belong to the capsule. A program of the capsule sent the key.
 func CheckKey(capsule int, key string) error {
 	if !keyPattern.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", capsule)) {
 		return fmt.Errorf("key %q does not belong to this capsule", key)

@@ -17,14 +17,14 @@ import (
 )
 
 // Sruns are the sruns that the programs of a capsule have started, by key. An srun stays until
-// its end was reported to the program. Sruns is safe for concurrent use.
+// its end was reported to the program. All methods may be called concurrently.
 type Sruns struct {
 	mu         sync.Mutex
 	runners    map[string]*srun.Runner
-	unreported map[string]bool // sruns whose failure was not reported to the script
+	unreported map[string]bool // sruns that failed, which was not reported to the script
 }
 
-// Add adds an srun, in the place of an earlier one with the same key.
+// Add adds an srun, in the place of an earlier srun with the same key.
 func (s *Sruns) Add(key string, r *srun.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +48,14 @@ func (s *Sruns) Keys() []string {
 	return slices.Collect(maps.Keys(s.runners))
 }
 
-func (s *Sruns) all() map[string]*srun.Runner {
+func (s *Sruns) copyRunners() map[string]*srun.Runner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.runners)
 }
 
-// RemoveEnded removes an srun that has ended. It returns false for an srun whose failure was not
-// reported: that srun is kept until its caller asks, or the job ends.
+// RemoveEnded removes an srun that has ended. The result is false if the srun's failure was
+// not reported: then the srun is kept until its caller asks, or the job ends.
 func (s *Sruns) RemoveEnded(key string, r *srun.Runner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Sruns) IsUnreported(key string) bool {
 // Silence makes the sruns report no failure of their tasks from now on. The errors name the sruns
 // that could not be reached.
 func (s *Sruns) Silence(ctx context.Context) (err error) {
-	for key, r := range s.all() {
+	for key, r := range s.copyRunners() {
 		if e := r.Quiet(ctx); e != nil {
 			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
 		}
@@ -98,7 +98,7 @@ func (s *Sruns) Silence(ctx context.Context) (err error) {
 
 // IdleWaits returns a function for each srun, which waits until the srun has written all output of its tasks.
 func (s *Sruns) IdleWaits() (waits []func(context.Context) error) {
-	for key, r := range s.all() {
+	for key, r := range s.copyRunners() {
 		waits = append(waits, func(ctx context.Context) error {
 			if err := r.Idle(ctx); err != nil {
 				return fmt.Errorf("srun %s: %w", key, err)
@@ -111,7 +111,7 @@ func (s *Sruns) IdleWaits() (waits []func(context.Context) error) {
 
 // PIDs returns the processes of the sruns that run.
 func (s *Sruns) PIDs() (pids []int) {
-	for _, r := range s.all() {
+	for _, r := range s.copyRunners() {
 		if !r.Ended() {
 			pids = append(pids, r.PID())
 		}
@@ -120,12 +120,12 @@ func (s *Sruns) PIDs() (pids []int) {
 }
 
 // killTimeout is how long an srun and its runner may take to end. A runner that closes a file
-// whose file system does not answer never ends, and the job's end must not wait for it.
+// whose file system does not answer never ends, and the job's end must not wait for such a file.
 const killTimeout = 20 * time.Second
 
 // Kill ends all sruns. The errors name the sruns that could not be ended.
 func (s *Sruns) Kill(ctx context.Context) (err error) {
-	for key, r := range s.all() {
+	for key, r := range s.copyRunners() {
 		if e := killRunner(ctx, r); e != nil {
 			err = errors.Join(err, fmt.Errorf("srun %s: %w", key, e))
 		}

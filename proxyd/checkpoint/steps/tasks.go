@@ -13,14 +13,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// A checkpoint must contain all of a job. A checkpoint without a part, because a node lost it or
-// has not started it yet, would be the newest, and the job would be restored from it.
+// A checkpoint must contain all of a job. A checkpoint without a part, because a node has lost the
+// part or not started it yet, would be the newest, and the job would be restored from that checkpoint.
 
 // ErrTasksMissing prevents a checkpoint while tasks of a step are missing. They may be about to
 // start.
 var ErrTasksMissing = errors.New("not all tasks have started")
 
-// Counts says of each step, by key, how many tasks it has.
+// Counts says of each step, by key, how many tasks there are.
 type Counts struct {
 	Everywhere map[string]int // on all nodes, as Slurm has said
 	Here       map[string]int // that ran on this node, or still run

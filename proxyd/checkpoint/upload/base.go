@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// UnlessBase calls do unless a checkpoint is the base of a newer one. Meanwhile no checkpoint
-// becomes dependent on it: either this function sees the pledge of the newer checkpoint, or the
+// UnlessBase calls do unless a checkpoint is the base of a newer checkpoint. Meanwhile no
+// checkpoint becomes dependent on it: either this function sees the pledge of the newer checkpoint, or the
 // pledge sees what do has done.
 func (u *Uploads) UnlessBase(id store.ID, do func() error) error {
 	u.folder.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// stagedOn is a staged checkpoint, with all of an earlier one and a stream of its own.
+// stagedOn is a staged checkpoint, with all of an earlier checkpoint and a further stream.
 func (l *lab) stagedOn(number, on uint32) *Record {
 	l.t.Helper()
 	for _, node := range []string{"n1", "n2"} {
@@ -46,7 +46,7 @@ func (l *lab) arrive(up *Record) {
 	l.there(up.Number)
 }
 
-// TestIncrementalUpload: a staged checkpoint that has streams of one in the store arrives whole, and stays so when that one is gone. While
+// TestIncrementalUpload: a staged checkpoint that has streams of another in the store arrives whole, and stays so when the other is gone. While
 // it is on its way, no rule deletes what it is made upon.
 func TestIncrementalUpload(t *testing.T) {
 	l := newLab(t)
@@ -98,8 +98,8 @@ func TestExpiredBase(t *testing.T) {
 	}
 }
 
-// TestPledge: an upload takes the place of the one before when it is known to be whole. Until then that one is the job's, whoever dies,
-// and what the new one is made upon stays.
+// TestPledge: an upload takes the place of the upload before when it is known to be whole. Until then the job has the upload before, whatever dies,
+// and what the new upload is made upon stays.
 func TestPledge(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir() + "/s"
@@ -176,7 +176,7 @@ func TestIncrementalUploadKilled(t *testing.T) {
 	}
 }
 
-// TestUploadWithoutItsBase: if the checkpoint before is deleted all the same, the one upon it is lost, and that is said; nothing that is
+// TestUploadWithoutItsBase: if the checkpoint before is deleted all the same, the checkpoint made upon it is lost, and that is said; nothing that is
 // not whole comes to the store.
 func TestUploadWithoutItsBase(t *testing.T) {
 	l := newLab(t)

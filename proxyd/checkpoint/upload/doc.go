@@ -7,11 +7,11 @@
 //
 //	record.go        the record of an upload, and the protocol as a drawing
 //	upload.go        Uploads: what a node's conductor calls, and what uploads need of the conductor
-//	run.go           the leader's side: one upload, repeated until the checkpoint is in the store or lost
+//	run.go           the leader's side: an upload, repeated until the checkpoint is in the store or lost
 //	share.go         every node's side: its share is copied into the store
 //	wait.go          the side of a restore: when an upload counts as lost
 //	share_writer.go  where a dump writes: into the store, or into the stage
-//	base.go          the older checkpoint whose streams a staged one refers to
+//	base.go          the older checkpoint whose streams a staged checkpoint refers to
 //
 // Locks: uploadFolder.mu is held while the record of an upload is changed, Uploads.mu and uploadRun.mu while fields are
 // read or written; no lock is taken under them.

@@ -31,7 +31,7 @@ import (
 //	commit: its own share, with Meta
 //	        write SHARED/jobs/JOB.pledge ◄── from here on no rule deletes the base
 //	        check that the base exists, then rename JOB.pledge to
-//	        SHARED/jobs/JOB.upload ◄── from here on this checkpoint counts, and no older one
+//	        SHARED/jobs/JOB.upload ◄── from here on this checkpoint counts, and no older checkpoint
 //	resume or release: the nodes are free
 //	take the lease in the store; check JOB.upload                     sees JOB.upload, and waits:
 //	callUpload                          ─────► chunks to the store    asks the nodes for their progress
@@ -80,7 +80,7 @@ func (u *Uploads) storeJob(job uint32) store.JobID {
 	return store.JobID{Cluster: u.Cluster, Job: job, ArrayTask: store.None, Component: store.None}
 }
 
-// uploadFolder stores the records of uploads, beside those of jobs.
+// uploadFolder stores the records of uploads, beside the records of jobs.
 type uploadFolder struct {
 	dir string
 	mu  sync.Mutex // held for read-modify-write of a record, and for the deletion of a checkpoint that might be a base
@@ -127,7 +127,7 @@ func (f *uploadFolder) save(up *Record) error {
 	return records.WriteJSON(f.path(up.Job, uploadSuffix), up)
 }
 
-// removeAll removes a job's record, and a pledge left by a killed daemon. It may be called twice.
+// removeAll removes a job's record, and a pledge left by a killed daemon. A second call is harmless.
 func (f *uploadFolder) removeAll(job uint32) error {
 	return errors.Join(f.removeRecord(job, uploadSuffix), f.removeRecord(job, pledgeSuffix))
 }

@@ -90,7 +90,7 @@ func (u *Uploads) Resume() error {
 	return err
 }
 
-// Pauses after a failed upload; each is twice the one before, up to uploadLongestWait.
+// Pauses after a failed upload; each is twice the pause before, up to uploadLongestWait.
 const (
 	uploadFirstWait   = time.Second
 	uploadLongestWait = 30 * time.Second

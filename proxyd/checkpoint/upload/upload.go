@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Conductor is what uploads need of this node's conductor: calls to other nodes (this one included), what people
+// Conductor is what uploads need of this node's conductor: calls to other nodes (this node included), what people
 // are told, and what the conductor knows of jobs.
 type Conductor interface {
 	// UploadShare has a node copy its share into the store.
@@ -29,7 +29,7 @@ type Conductor interface {
 	WriteComment(ctx context.Context, job, text string) error
 	// ReportStored is called when a checkpoint is in the store.
 	ReportStored(id store.ID)
-	// DeleteExpired deletes the checkpoints of a job that its newest one replaces.
+	// DeleteExpired deletes the checkpoints of a job that the newest replaces.
 	DeleteExpired(ctx context.Context, job uint32) error
 	// IsCapturing tells whether this node takes part in this checkpoint now.
 	IsCapturing(id store.ID) bool
@@ -46,8 +46,8 @@ type Config struct {
 	Log           *slog.Logger
 }
 
-// Uploads leads the uploads of this node, and has its share in those that other nodes lead. It is
-// safe for concurrent use.
+// Uploads leads the uploads of this node, and has its share in uploads that other nodes lead.
+// All methods may be called concurrently.
 type Uploads struct {
 	Config
 	folder uploadFolder
@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) *Uploads {
 // Close returns when no upload runs any more. Cancel the context of New before.
 func (u *Uploads) Close() { u.background.Wait() }
 
-// errUploadUnwanted ends an upload that was declared lost or replaced by a newer one.
+// errUploadUnwanted ends an upload that was declared lost or replaced by a newer upload.
 var errUploadUnwanted = errors.New("the upload is not wanted any more")
 
 // checkWanted returns nil while the job's record names this upload.
@@ -109,7 +109,7 @@ func (u *Uploads) Replace(job uint32) error {
 }
 
 // Pledge makes a staged checkpoint count: from now on the job resumes from this checkpoint or, if
-// the upload is lost, from the previous one.
+// the upload is lost, from the checkpoint before.
 func (u *Uploads) Pledge(ctx context.Context, up *Record) error {
 	u.folder.mu.Lock()
 	defer u.folder.mu.Unlock()

@@ -345,7 +345,7 @@ func TestUploadShareGone(t *testing.T) {
 }
 
 // TestUploadGivenUp: a node that is away is waited for with patience; when it comes back
-// later, its checkpoint stays given up, and a newer one of its run is not touched.
+// later, its checkpoint stays given up, and a newer checkpoint of its run is not touched.
 func TestUploadGivenUp(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir()
@@ -369,7 +369,7 @@ func TestUploadGivenUp(t *testing.T) {
 	}
 }
 
-// TestUploadFenced: of an upload that is at work and a restore that gives it up, one wins:
+// TestUploadFenced: of an upload that is at work and a restore that gives it up, only the first wins:
 // either the checkpoint is there, or it never will be.
 func TestUploadFenced(t *testing.T) {
 	for round := range 12 {
@@ -407,7 +407,7 @@ func TestUploadAbandoned(t *testing.T) {
 	l.empty(n1)
 }
 
-// TestUploadReplaced: a newer checkpoint takes the place of one that is on its way.
+// TestUploadReplaced: a newer checkpoint takes the place of a checkpoint on its way.
 func TestUploadReplaced(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
@@ -429,7 +429,7 @@ func TestUploadReplaced(t *testing.T) {
 	l.there(2)
 }
 
-// TestUnneededShares: a share that never came to count goes when it is old, one that counts
+// TestUnneededShares: a share that never came to count goes when it is old, a share that counts
 // stays.
 func TestUnneededShares(t *testing.T) {
 	l := newLab(t)
