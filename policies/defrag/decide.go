@@ -15,13 +15,13 @@ import (
 // tries is for how many waiting jobs, the first of the queue, room is looked for.
 const tries = 20
 
-// decideOn makes room for the first waiting job for which that can be done and pays. One at a
-// time: the next snapshot shows what the moves have changed.
+// decideOn makes room for the first waiting job for which that can be done and pays. It helps a
+// single job at a time: the next snapshot shows what the moves have changed.
 func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	for _, j := range waitingJobs(s, set) {
 		if room.Find(j, j.GPUs, nil) != nil {
-			continue // Slurm starts it
+			continue // Slurm starts the job
 		}
 		if intents := makeRoom(s, set, j); intents != nil {
 			return intents
@@ -46,7 +46,7 @@ func waitingJobs(s *sdk.Snapshot, set settings) []*sdk.Job {
 	return jobs[:min(len(jobs), tries)]
 }
 
-// attempt is one try to make room for a job. Its room is its own.
+// attempt is an attempt to make room for a job. Its room is its own.
 type attempt struct {
 	snapshot *sdk.Snapshot
 	room     *sdk.Room
@@ -86,7 +86,7 @@ func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
 // isWorthIt reports whether the job would wait for longer than the moves are worth: until the first
 // running job that could make as much room ends by its time limit.
 func isWorthIt(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
-	wait := time.Hour // when nobody knows
+	wait := time.Hour // when the wait is not known
 	for i := range s.Jobs {
 		o := &s.Jobs[i]
 		if o.State == sdk.Running && o.Limit > 0 && o.GPUs >= j.GPUs/j.Capsules {
@@ -96,7 +96,7 @@ func isWorthIt(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
 	return wait.Seconds()*float64(j.GPUs) >= set.Pays*cost
 }
 
-// candidate is a node that may be cleared, with who would have to move.
+// candidate is a node that may be cleared, with the jobs that would have to move.
 type candidate struct {
 	node   int32
 	movers []*sdk.Job
@@ -137,8 +137,8 @@ func pauseOf(o *sdk.Job) time.Duration { return o.Checkpoint.Dump + o.Checkpoint
 
 func moveCost(o *sdk.Job) float64 { return pauseOf(o).Seconds() * float64(o.GPUs) }
 
-// chooseMoves is who leaves a node so that the job has room there: the cheapest first, until it is
-// enough.
+// chooseMoves returns which jobs leave a node so that the waiting job has room there: the
+// cheapest first, until there is room enough.
 func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (candidate, bool) {
 	c := candidate{node: node}
 	fits := func() bool {
@@ -161,8 +161,8 @@ func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (ca
 	return c, ok
 }
 
-// clearNode moves who is in the way on a node to others, and keeps the node; or does nothing if
-// one of them finds no place, or that makes too many moves.
+// clearNode moves the jobs that are in the way on a node to other nodes, and keeps the node; or
+// does nothing if a job finds no place, or if there would be too many moves.
 func (a *attempt) clearNode(c candidate, most int) {
 	if len(a.moves)+len(c.movers) > most {
 		return

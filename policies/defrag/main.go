@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Defrag is the policy that moves small jobs together so that a large one fits: where there
-// are GPUs enough for a job that waits, and only not on the same nodes. It does so if it
-// pays: what the moves take is to be less than what the job would wait.
+// Defrag is the policy that moves small jobs together so that a large job fits: where there are
+// GPUs enough for a waiting job, and only not on the same nodes. Defrag does so if the moves pay:
+// they are to take less time than the job would wait.
 package main
 
 import (
@@ -18,8 +18,8 @@ var version = "0.1.0-dev"
 
 // settings are what a site can change.
 type settings struct {
-	// Patience is for how long a job has waited before others are moved for it: Slurm may
-	// find room by itself.
+	// Patience is for how long a job has waited before other jobs are moved: Slurm may find room
+	// by itself.
 	Patience sdk.Span `json:"patience"`
 	// Pays is how many GPU-seconds the job must gain for each that the moves take.
 	Pays float64 `json:"pays"`

@@ -53,7 +53,7 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	return intents
 }
 
-// goingNodes is for each node whether it is to be empty; one that is not has no why.
+// goingNodes says for each node whether it is to be empty; a node that is not has no why.
 func goingNodes(s *sdk.Snapshot, set settings) []going {
 	nodes := make([]going, len(s.Nodes))
 	for i := range s.Nodes {
@@ -85,7 +85,7 @@ func goingNodes(s *sdk.Snapshot, set settings) []going {
 // jobsToMove is the jobs that can leave nodes which are going, the most urgent first.
 func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 	var all []leaver
-	stay := map[sdk.JobID]bool{} // gangs of which one cannot move
+	stay := map[sdk.JobID]bool{} // gangs of which a job cannot move
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.Gang != 0 && j.Holds() && !canMove(j) {
@@ -114,7 +114,7 @@ func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 
 func canMove(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable && j.Action == "" }
 
-// leaverOf is why the job has to leave, if it has to.
+// leaverOf says why the job has to leave, if it has to.
 func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
 	for _, share := range j.Shares {
 		g := nodes[share.Node]
@@ -128,8 +128,8 @@ func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
 	return l, ok
 }
 
-// sickUnder reports whether the job holds a sick GPU of a node that is up. Slurm does not know
-// of that, and might give the same one again: the node is left as a whole.
+// sickUnder reports whether the job holds a sick GPU of a node that is up. Slurm does not know of
+// that, and might give the same GPU again: the whole node is left.
 func sickUnder(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
 	n := &s.Nodes[node]
 	for _, share := range j.Shares {
@@ -153,8 +153,8 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if it
-// can be shrunk. A gang has no places: Slurm finds them when it starts again.
+// moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if the
+// job can be shrunk. A gang has no places: Slurm finds them when the gang starts again.
 func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
 	j := l.job
 	if j.Gang != 0 || j.GPUs < 0 {

@@ -12,14 +12,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decideOn takes back what was lent if somebody waits, and else lends what is idle. It never
-// does both: what is lent now must not be asked back with the next snapshot.
+// decideOn takes back what was lent if a job waits, and else lends what is idle. It never does
+// both: what is lent now must not be asked back with the next snapshot.
 func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	waiting := s.Placing()
 	for _, j := range waitingJobs(s) {
 		if shares := room.Find(j, j.GPUs, nil); shares != nil {
-			room.Take(shares) // Slurm starts it
+			room.Take(shares) // Slurm starts the job
 			continue
 		}
 		waiting = true
@@ -50,7 +50,7 @@ func waitingJobs(s *sdk.Snapshot) []*sdk.Job {
 	return jobs[:min(len(jobs), looked)]
 }
 
-// canResize reports whether a job may be resized now, where it is.
+// canResize reports whether a job may be resized now, on its nodes.
 func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 	return j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.GPUs > 0 && j.MaxGPUs > j.Request &&
 		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
@@ -58,8 +58,8 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 
 func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
-// takeBack shrinks jobs that have more than they asked for, those of the lowest tier first,
-// until the one that waits has room; or says nothing if that is not enough.
+// takeBack shrinks jobs that have more than they asked for, those of the lowest tier first, until
+// the waiting job has room; or returns nothing if that is not enough.
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
@@ -91,8 +91,8 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []s
 	return nil
 }
 
-// lendGPUs lets jobs grow into what is idle: the highest tier first, and of a tier who has least
-// of what it asked for.
+// lendGPUs lets jobs grow into what is idle: the highest tier first, and of a tier the job that
+// has the smallest part of what it asked for.
 func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
@@ -115,7 +115,7 @@ func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
 	return intents
 }
 
-// largestSize is the largest size for which there is room where the job is, if it pays.
+// largestSize is the largest size for which there is room on the job's nodes, if that size pays.
 func largestSize(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk.Intent, bool) {
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
@@ -129,7 +129,7 @@ func largestSize(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk
 	return sdk.Intent{}, false
 }
 
-// resizeJob gives a job another size where it is, and takes that out of the room.
+// resizeJob gives a job another size on its nodes, and takes that out of the room.
 func resizeJob(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job, gpus int, reason string) (sdk.Intent, []sdk.Share, bool) {
 	nodes := len(j.Shares)
 	if nodes == 0 || gpus%nodes != 0 {

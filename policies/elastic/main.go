@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic is the policy that lets jobs grow beyond what they asked for, into GPUs that are
-// idle, and takes these back as soon as somebody waits for them: before anybody is preempted,
-// so it stands before tiers in the chain.
+// Elastic is the policy that lets jobs grow beyond what they asked for, into GPUs that are idle,
+// and takes these back as soon as a job waits for them: before any job is preempted, so elastic
+// stands before tiers in the chain.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decision is one snapshot being decided.
+// decision is a snapshot being decided.
 type decision struct {
 	snapshot *sdk.Snapshot
 	settings settings
@@ -26,7 +26,7 @@ type decision struct {
 // choice is a job that goes slower, or is parked, and for which cap.
 type choice struct {
 	job  *sdk.Job
-	keep int // GPUs on each of its nodes; 0: it is parked
+	keep int // GPUs on each of its nodes; 0: the job is parked
 	cap  string
 	over float64 // watts that were too much
 }
@@ -49,7 +49,7 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	return d.intents
 }
 
-// limit is a cap with the nodes that it binds.
+// limit is a cap with the nodes that the cap binds.
 type limit struct {
 	sdk.Cap
 	binds func(node int32) bool
@@ -69,7 +69,8 @@ func (d *decision) bindingCaps() []limit {
 	return caps
 }
 
-// addExpected counts the power of jobs that are about to start: no reading has it yet.
+// addExpected counts the power of jobs that are about to start: no reading contains that power
+// yet.
 func (d *decision) addExpected() {
 	for i := range d.snapshot.Jobs {
 		if j := &d.snapshot.Jobs[i]; j.Action != "" && j.State == sdk.Running && j.Started.Equal(d.snapshot.Time) {
@@ -113,8 +114,8 @@ func (d *decision) wattsUnder(c limit) float64 {
 	return sum
 }
 
-// shedWatts slows and parks jobs until a cap is kept, and reports whether it was not before. A job
-// of a higher tier goes slower only when all of the lower ones are parked.
+// shedWatts slows and parks jobs until a cap is kept, and reports whether the cap was broken
+// before. A job of a higher tier goes slower only when all jobs of the lower tiers are parked.
 func (d *decision) shedWatts(c limit) bool {
 	over := d.wattsUnder(c) - c.Watts
 	if over <= 0 {
@@ -136,7 +137,7 @@ func (d *decision) shedWatts(c limit) bool {
 	return true
 }
 
-// chooseFor has a job go slower by as much as is needed, or has it parked, and says what that
+// chooseFor has a job go slower by as much as is needed, or parks the job, and returns what that
 // saves under the cap beyond what was chosen before.
 func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float64 {
 	was := d.wattsSaved(j, c, j.GPUs)
@@ -158,7 +159,7 @@ func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float
 }
 
 // sizesOf is how many GPUs a job has on each of its nodes, and how many it needs there; the same
-// if it cannot go slower where it is.
+// if the job cannot go slower on its nodes.
 func (d *decision) sizesOf(j *sdk.Job) (each, least int) {
 	nodes := len(j.Shares)
 	each = j.GPUs / max(nodes, 1)
@@ -169,12 +170,12 @@ func (d *decision) sizesOf(j *sdk.Job) (each, least int) {
 	d.room.Give(j.Shares)
 	defer d.room.Take(j.Shares)
 	if _, err := d.room.Seat(j, d.spotsOf(j, each)); err != nil {
-		return each, each // it could not start there again
+		return each, each // the job could not start there again
 	}
 	return each, least
 }
 
-// spotsOf is a job where it is, with so many GPUs on each node.
+// spotsOf is a job's nodes, with so many GPUs on each.
 func (d *decision) spotsOf(j *sdk.Job, each int) []sdk.Spot {
 	spots := make([]sdk.Spot, len(j.Shares))
 	for i, share := range j.Shares {
@@ -183,7 +184,7 @@ func (d *decision) spotsOf(j *sdk.Job, each int) []sdk.Spot {
 	return spots
 }
 
-// noteChoice counts a choice, in the place of an older one of the same job.
+// noteChoice counts a choice, in the place of an older choice for the same job.
 func (d *decision) noteChoice(c *choice) {
 	keeps := c.job.GPUs
 	if old := d.of[c.job.ID]; old != nil {
@@ -220,8 +221,8 @@ func (d *decision) intentFor(c *choice) sdk.Intent {
 		"power cap %s: %.0f W too much; the job goes on with %d of its %d GPUs", c.cap, c.over, c.keep*len(where), c.job.GPUs)}
 }
 
-// movableJobs is the jobs that a cap can have slower, the lowest tier first, and of a tier those
-// that lose least time.
+// movableJobs are the jobs that a cap can slow, the lowest tier first, and of a tier those that
+// lose least time.
 func (d *decision) movableJobs(c limit) []*sdk.Job {
 	s := d.snapshot
 	var jobs []*sdk.Job
@@ -240,8 +241,8 @@ func (d *decision) movableJobs(c limit) []*sdk.Job {
 	return jobs
 }
 
-// resumeParked lets parked jobs go on as far as there is power, whatever nodes they will get: the
-// highest tier first, then who has waited for longest.
+// resumeParked resumes parked jobs as far as there is power, whatever nodes they will get: the
+// highest tier first, then the job that has waited for longest.
 func (d *decision) resumeParked(caps []limit) {
 	var parked []*sdk.Job
 	for i := range d.snapshot.Jobs {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Power is the policy that keeps the cluster within what it may draw: a cap of the site, or a
-// request to draw less for a time. It slows basic jobs first, then parks them, then standard
-// ones that are above what they are promised; what it parked goes on when there is power
-// again. It stands last in the chain, so that it sees what the others are about to start.
+// request to draw less for a time. Power slows basic jobs first, then parks them, then standard
+// jobs that are above what they are promised; parked jobs go on when there is power again. Power
+// stands last in the chain, so that it sees what the other policies are about to start.
 package main
 
 import (
@@ -19,12 +19,12 @@ var version = "0.1.0-dev"
 
 // settings are what a site can change.
 type settings struct {
-	// Lead is how long before a cap begins jobs are slowed for it: a checkpoint takes its time.
+	// Lead is how long before a cap begins jobs are slowed: a checkpoint takes time.
 	Lead sdk.Span `json:"lead"`
 	// Margin is the part of a cap that stays free before parked jobs go on.
 	Margin float64 `json:"margin"`
-	// Idle and Busy are the watts of a GPU that does nothing, and of one at work that has no limit
-	// of its own.
+	// Idle and Busy are the watts of a GPU that does nothing, and of a GPU at work that has no
+	// limit of its own.
 	Idle float64 `json:"idle"`
 	Busy float64 `json:"busy"`
 }

@@ -116,7 +116,7 @@ func (j *Job) checkJob() error {
 	return nil
 }
 
-// checkShares looks at what the job holds, and adds it to what is held of each node.
+// checkShares looks at what the job holds, and adds that to what is held of each node.
 func (s *Snapshot) checkShares(j *Job, held []GPUSet) error {
 	if err := s.checkPlaces(j.Required); err != nil {
 		return err

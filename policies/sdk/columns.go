@@ -9,12 +9,11 @@ import (
 )
 
 // columns turns rows to columns or back: each column is named once, in wire_tables.go, and the
-// same line does both. The first thing that is wrong stays in err, and nothing is done
-// after it.
+// same line does both. The first error stays in err, and nothing is done after it.
 type columns struct {
 	decoding bool
 	err      error
-	base     time.Time         // moments are counted from it
+	base     time.Time         // moments are counted from base
 	texts    []string          // by place; the first is empty
 	places   map[string]uint32 // the reverse, while encoding
 }
@@ -139,7 +138,7 @@ func (c *columns) textAt(column string, place uint32) string {
 	return c.texts[place]
 }
 
-// textPlace is where a text is among the texts. It is put there if it is new.
+// textPlace is the place of a text among the texts. A new text is added.
 func (c *columns) textPlace(s string) uint32 {
 	if s == "" {
 		return 0 // most are
@@ -152,7 +151,7 @@ func (c *columns) textPlace(s string) uint32 {
 	return p
 }
 
-// addText puts a text that is looked up by nobody else among the texts.
+// addText adds a text that is looked up by no other column to the texts.
 func (c *columns) addText(s string) uint32 {
 	c.texts = append(c.texts, s)
 	return uint32(len(c.texts) - 1)

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Intent is one thing that a policy wants done, and why. Intents are tried in their order
-// on the snapshot, each on what the ones before leave; one that breaks an invariant is
-// rejected and the rest go on. At most one intent may name a job.
+// Intent is a change that a policy wants, and why. Intents are tried in their order on the
+// snapshot, each on what the intents before leave; an intent that breaks an invariant is rejected
+// and the rest go on. At most one intent may name a job.
 type Intent struct {
 	Verb   Verb
-	Job    JobID  // the leader, if it is of a gang
+	Job    JobID  // the leader, if the job is of a gang
 	Reason string // for people, required: "gives 4 GPUs to premium job 812"
 
 	// For is the job for whose sake this is done; 0: for none. A job of a tier may fall below
-	// what it is promised only for one of a higher tier that is below its own.
+	// what it is promised only for a job of a higher tier that is below its own promise.
 	For JobID
 
-	// Where the job goes. Migrate, Resize, Place, Resume. With none Slurm chooses. All of the
-	// job's capsules must be in it, and every node gives the same number of GPUs, for that is
-	// all that Slurm can be asked for.
+	// Where the job goes. Migrate, Resize, Place, Resume. Without places Slurm chooses. All of
+	// the job's capsules must be in the places, and every node gives the same number of GPUs, for
+	// that is all that Slurm can be asked for.
 	Where []Spot
 	// Avoid names nodes that the job must leave or not get. Migrate, Resume.
 	Avoid []string
@@ -36,7 +36,7 @@ type Intent struct {
 	Park bool
 }
 
-// Spot is what a job gets on one node.
+// Spot is what a job gets on a node.
 type Spot struct {
 	Node     string
 	Capsules int // at least 1
@@ -48,13 +48,13 @@ type Verb uint8
 
 // The verbs.
 const (
-	Preempt Verb = 1 + iota // checkpoint a running job and requeue it; it waits, or is parked
+	Preempt Verb = 1 + iota // checkpoint a running job and requeue it; the job waits, or is parked
 	Resume                  // let a job go on that was parked
-	Migrate                 // checkpoint a running job and run it elsewhere, at once
-	Resize                  // the same, on more or fewer GPUs; or another size for one that does not run
+	Migrate                 // checkpoint a running job and start it elsewhere, at once
+	Resize                  // the same, on more or fewer GPUs; or another size for a job that does not run
 	Hold                    // hold a job that waits
 	Release                 // the reverse
-	Requeue                 // preempt a running job and give it another QOS; or that alone, if it waits
+	Requeue                 // preempt a running job and give it another QOS; only the QOS, if the job waits
 	Place                   // start a waiting job, on these nodes
 )
 
@@ -80,7 +80,7 @@ func ParseVerb(name string) (Verb, error) {
 	return 0, fmt.Errorf("there is no verb %q: %s", name, strings.Join(verbNames[Preempt:], ", "))
 }
 
-// String is one line for people, without the reason.
+// String is a line for people, without the reason.
 func (i Intent) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s job %d", i.Verb, i.Job)

@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// JobID is Slurm's number of a job, unique in the cluster. A started task of an array has
-// its own; the tasks that have not started are one job.
+// JobID is Slurm's number of a job, unique in the cluster. A started task of an array has a
+// number of its own; the tasks that have not started are a single job.
 type JobID int64
 
-// Job is one job that has not ended.
+// Job is a job that has not ended.
 type Job struct {
 	ID        JobID
-	Label     string // as people name it: "812", "812_3", "812+1"
+	Label     string // as people name the job: "812", "812_3", "812+1"
 	Name      string
 	User      string
 	Account   string
 	Partition string
 	QOS       string
-	// Reservation that it runs in: on its nodes only, and nobody else's. Empty: none.
+	// Reservation that the job runs in: on its nodes only, and no other's. Empty: none.
 	Reservation string
 	Priority    int64 // Slurm's
-	// Gang is the leader of the jobs that only run together: the components of a
-	// heterogeneous job. 0: it is alone. An intent names the leader and means all.
+	// Gang is the leader of the jobs that only run together: the components of a heterogeneous
+	// job. 0: the job is alone. An intent names the leader and means all.
 	Gang JobID
 
 	State    JobState
 	HeldBy   Holder
-	Action   string // what preemptd is doing to it: "preempt", "migrate", …; empty: nothing
-	Restarts int    // how often it was requeued
-	// Comment is what a person should know of it. A policy decides nothing by it.
+	Action   string // what preemptd is doing to the job: "preempt", "migrate", …; empty: nothing
+	Restarts int    // how often the job was requeued
+	// Comment is what a person should know of the job. A policy decides nothing by a comment.
 	Comment string
 
 	Tier     Tier
 	Promised float64       // GPU fraction
-	Fraction float64       // GPU fraction over the window, so far; 1 when it has nothing to count yet
-	Counted  time.Duration // of the window in which it could have run
+	Fraction float64       // GPU fraction over the window, so far; 1 when there is nothing to count yet
+	Counted  time.Duration // of the window in which the job could have run
 
-	// Preemptable says that it has a capsule: it can be checkpointed, and loses nothing.
+	// Preemptable says that the job has a capsule: it can be checkpointed, and loses nothing.
 	Preemptable bool
-	Obstacle    string // what stands in the way, when it is not preemptable
+	Obstacle    string // what stands in the way, when the job is not preemptable
 
-	// What it asks for. A capsule is never split and has the same CPUs and memory for life;
+	// What the job asks for. A capsule is never split and has the same CPUs and memory for life;
 	// several may share a node.
 	Tasks    int      // world size; never changes
 	Capsules int      // nodes that its user asked for
@@ -53,19 +53,20 @@ type Job struct {
 	Kind     string   // of GPU; empty: any
 	Features []string // that each of its nodes must have
 	Request  int      // GPUs that its user asked for, of all capsules: what its fraction is counted by
-	GPUs     int      // that it holds or, while it does not run, waits for
-	MinGPUs  int      // it can be resized between these two; both are Request if it cannot
+	GPUs     int      // that the job holds or, while it does not run, waits for
+	MinGPUs  int      // the bounds of a resize; both are Request if the job cannot be resized
 	MaxGPUs  int
-	Required []int32 // nodes that it must have, places in Snapshot.Nodes
-	Excluded []int32 // nodes that it must not have
-	// Shares are what it holds, in order of nodes, and what an Action in progress keeps for it.
+	Required []int32 // nodes that the job must have, places in Snapshot.Nodes
+	Excluded []int32 // nodes that the job must not have
+	// Shares are what the job holds, in order of nodes, and what an Action in progress keeps for
+	// the job.
 	Shares []Share
 
 	Submitted time.Time
-	Eligible  time.Time     // since when, or from when on, it could run
-	Started   time.Time     // this run; zero unless it holds something
+	Eligible  time.Time     // since when, or from when on, the job could run
+	Started   time.Time     // this run; zero unless the job holds something
 	Limit     time.Duration // of this run; 0: none
-	Acted     time.Time     // when it was last preempted, moved or resized; zero: never
+	Acted     time.Time     // when the job was last preempted, moved or resized; zero: never
 
 	Checkpoint Checkpoint
 }
@@ -75,15 +76,15 @@ type JobState uint8
 
 // The states of a job.
 const (
-	Waiting   JobState = iota // it would run if there was room
-	Deferred                  // it waits for something else than room: a dependency, a time
-	Held                      // HeldBy says by whom
+	Waiting   JobState = iota // would run if there was room
+	Deferred                  // waits for something else than room: a dependency, a time
+	Held                      // HeldBy says by which holder
 	Running                   //
-	Suspended                 // Slurm has stopped it, and it holds what it has
-	Leaving                   // it is being requeued or ends: it holds its shares until it has gone
+	Suspended                 // Slurm has stopped the job, which holds what it has
+	Leaving                   // is being requeued or ends: the job holds its shares until it has gone
 )
 
-// Holder is who holds a job.
+// Holder is the kind of user or program that holds a job.
 type Holder uint8
 
 // The holders of a job.
@@ -91,13 +92,13 @@ const (
 	HeldByNobody   Holder = iota
 	HeldByUser            // its owner: only people release it
 	HeldByOperator        // likewise
-	HeldByPreemptd        // parked by an intent: Resume or Release lets it go on
+	HeldByPreemptd        // parked by an intent: Resume or Release ends the hold
 )
 
 // Tier is what a job is promised.
 type Tier uint8
 
-// The tiers, lowest first: a higher one is a larger number.
+// The tiers, lowest first: a higher tier is a larger number.
 const (
 	Basic    Tier = iota // best effort
 	Standard             // 0.70 of its GPU time
@@ -124,7 +125,7 @@ func ParseTier(name string) (Tier, error) {
 	return 0, fmt.Errorf("there is no tier %q: premium, standard or basic", name)
 }
 
-// Share is what a job holds on one node.
+// Share is what a job holds on a node.
 type Share struct {
 	Node     int32 // place in Snapshot.Nodes
 	Capsules int32 // that stand there

@@ -26,7 +26,7 @@ import (
 // maxActs is how many requests with a user's tokens are carried out at a time; each may ask Slurm.
 const maxActs = 4
 
-// actTakes is how long one may take.
+// actTakes is how long an action's request may take.
 const actTakes = 30 * time.Second
 
 // refusal is the body of an answer that says no.
@@ -39,10 +39,10 @@ type refusal struct {
 func refuseRequest(w http.ResponseWriter, code int, why refusal) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(why) // who asked has gone
+	_ = json.NewEncoder(w).Encode(why) // the browser has gone
 }
 
-// asking is a request with a token: as whom, and whom to ask.
+// asking is a request with a token: the user, and the server that carries requests out.
 type asking struct {
 	*http.Request
 	requests Requests
@@ -76,7 +76,8 @@ func (s *Server) withToken(next func(http.ResponseWriter, *asking) error) http.H
 	}
 }
 
-// slots count the requests that are under way, by user: one who has many keeps nobody else waiting.
+// slots count the requests that are under way, by user: a user with many keeps no other user
+// waiting.
 type slots struct {
 	mu   sync.Mutex
 	used map[uint32]int
@@ -117,8 +118,8 @@ func (s *Server) callerOf(r *http.Request) (uid uint32, until time.Time, err err
 	return s.opt.Keys.Check(token)
 }
 
-// fromHere reports whether the request came to this machine's loopback address: then it was
-// not on a network as it is, whatever it came through before.
+// fromHere reports whether the request came to this machine's loopback address: then it was not
+// on a network in plain text, whatever it came through before.
 func fromHere(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -211,7 +212,7 @@ func (s *Server) postAct(w http.ResponseWriter, r *asking) error {
 	return sendAction(w, http.StatusAccepted, a)
 }
 
-// readJSON reads a body of one object. A form of another site's could not say that it is
+// readJSON reads a body of a single object. A form of another site could not say that its body is
 // JSON without asking first.
 func readJSON(r *http.Request, into any) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -229,7 +230,7 @@ func readJSON(r *http.Request, into any) error {
 	return nil
 }
 
-// fullActionJSON is an action as who may know of it sees it.
+// fullActionJSON is an action for users who may know of the action.
 type fullActionJSON struct {
 	actionJSON
 	Problem string     `json:"problem"`
@@ -258,6 +259,6 @@ func sendAction(w http.ResponseWriter, code int, a *rpc.Action) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(raw) // who asked has gone
+	_, _ = w.Write(raw) // the browser has gone
 	return nil
 }

@@ -32,7 +32,7 @@ type nodeJSON struct {
 
 type jobJSON struct {
 	ID        int64       `json:"id"`
-	Label     string      `json:"label"` // as squeue names it
+	Label     string      `json:"label"` // as squeue names the job
 	Name      string      `json:"name"`
 	User      string      `json:"user"`
 	Account   string      `json:"account,omitempty"`
@@ -41,11 +41,11 @@ type jobJSON struct {
 	Tier      string      `json:"tier"`
 	State     string      `json:"state"` // waiting, deferred, held, running, suspended, leaving
 	HeldBy    string      `json:"held_by,omitempty"`
-	Action    string      `json:"action,omitempty"`   // what preemptd is doing to it
-	Obstacle  string      `json:"obstacle,omitempty"` // why it cannot be preempted; absent: it can
+	Action    string      `json:"action,omitempty"`   // what preemptd is doing to the job
+	Obstacle  string      `json:"obstacle,omitempty"` // why the job cannot be preempted; absent: it can
 	Nodes     int         `json:"nodes"`              // that its user asked for
 	Request   int         `json:"request"`            // GPUs that its user asked for
-	GPUs      int         `json:"gpus"`               // that it has, or waits for
+	GPUs      int         `json:"gpus"`               // that the job has, or waits for
 	Promised  float64     `json:"promised"`
 	Fraction  float64     `json:"fraction"`
 	Restarts  int         `json:"restarts"`
@@ -81,7 +81,7 @@ var (
 	holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "its user", sdk.HeldByOperator: "an operator", sdk.HeldByPreemptd: "preemptd"}
 )
 
-// stateName is the name of a state; one that is newer than this table is a number.
+// stateName is the name of a state; a state that is newer than this table is a number.
 func stateName[T ~uint8](names []string, state T) string {
 	if int(state) < len(names) {
 		return names[state]

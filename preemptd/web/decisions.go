@@ -5,7 +5,7 @@ package web
 
 import "time"
 
-// Decision is something that a policy wanted, and what came of it.
+// Decision is something that a policy wanted, and the result.
 type Decision struct {
 	Policy    string
 	Job       int64
@@ -13,25 +13,25 @@ type Decision struct {
 	Reason    string // the policy's
 	Rejected  bool
 	Outcome   string // "begun", "waits for job 12"; for a rejection, why
-	Invariant string // that a rejected one would have broken
+	Invariant string // that a rejected intent would have broken
 }
 
-// decided is a decision that was made in one tick after the other.
+// decided is a decision that was made in several ticks in a row.
 type decided struct {
 	Decision
 	first, last time.Time
 	times       int
-	tick        uint64 // in which it was made last
+	tick        uint64 // of the last time
 }
 
-// maxDecisions is how many are shown; older ones are in the log.
+// maxDecisions is how many are shown; older decisions are in the log.
 const maxDecisions = 200
 
 // decisions are the latest, oldest first.
 type decisions []*decided
 
-// addTick notes what was decided in a tick. What a policy wants again, tick after tick, stays
-// one entry; what came of it is that of the last time.
+// addTick notes what was decided in a tick. What a policy wants again, tick after tick, stays a
+// single entry, with the result of the last time.
 func (all *decisions) addTick(tick uint64, at time.Time, made []Decision) {
 	for _, d := range made {
 		if again := all.findDecided(tick-1, &d); again != nil {
@@ -55,7 +55,7 @@ func (all *decisions) findDecided(tick uint64, d *Decision) *decided {
 	return nil
 }
 
-// decisionJSON is one of them in /api/v1/state.
+// decisionJSON is a decision in /api/v1/state.
 type decisionJSON struct {
 	First     int64  `json:"first"`
 	Last      int64  `json:"last"`

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package web is preemptd's page for browsers: what the cluster does, what was decided and
-// why, and, for who has a token, the actions of package api. Page, style and scripts are in
+// why, and, for users with a token, the actions of package api. Page, style and scripts are in
 // page/, embedded; nothing is fetched from elsewhere.
 //
-//	request                         who        what
-//	───────                         ───        ────
-//	GET /                           everybody  the page
-//	GET /healthz                    everybody  200 while the process lives
-//	GET /readyz                     everybody  200 if it works or stands by, journal and slurmrestd answer, Slurm would accept actions and, if it works, it saw the
+//	request                         allowed to what
+//	───────                         ────────── ────
+//	GET /                           all        the page
+//	GET /healthz                    all        200 while the process lives
+//	GET /readyz                     all        200 if it works or stands by, journal and slurmrestd answer, Slurm would accept actions and, if it works, it saw the
 //	                                           cluster in the last ten intervals, or the last minute; else 503. A line for each
-//	GET /api/v1/state               everybody  who works, policies, tiers, actions, decisions
-//	GET /api/v1/cluster             everybody  nodes and jobs, as the last tick saw them
-//	GET /api/v1/timeline            everybody  what jobs did: ?hours=6 (1 to 24) &match=TEXT &limit=100 (1 to 500)
+//	GET /api/v1/state               all        which preemptd works, policies, tiers, actions, decisions
+//	GET /api/v1/cluster             all        nodes and jobs, as the last tick saw them
+//	GET /api/v1/timeline            all        what jobs did: ?hours=6 (1 to 24) &match=TEXT &limit=100 (1 to 500)
 //	GET /api/v1/me                  a token    {name, operator, until, problems}
 //	GET /api/v1/actions/NUMBER      a token    an action with its lines, as package api shows it
 //	POST /api/v1/jobs/JOB/VERB      a token    preempt, resume, migrate, resize, hold, release or requeue; 202 and the action
@@ -22,26 +22,26 @@
 // node_count, gpus (on each node), qos, hold and reason. What is refused comes as
 // {"kind", "error", "hint"} with the status that fits: 400, 401, 403, 404, 409, 503. Times
 // are seconds since 1970, 0 for none. Fields may come to be, none changes its meaning.
-// Answers of the first three under /api have an ETag: who asks again with If-None-Match is
-// told 304 until something has changed.
+// Answers of the first three under /api have an ETag: a request with If-None-Match is
+// answered by 304 until something has changed.
 //
 // # Tokens
 //
-// Preemptd signs a token for whoever asks over its gRPC port with a munge credential
-// (singctl token), and takes it back in "Authorization: Bearer TOKEN". It names the user and
+// Preemptd signs a token for a user that sends a munge credential to its gRPC port
+// (singctl token), and accepts the token in "Authorization: Bearer TOKEN". A token names the user and
 // ends after an hour, or with the process. Requests with a token go through package api as
 // if they had come with a credential of that user: the same rules, the same journal. There
-// are no cookies, so that no other site can make a browser ask in somebody's name. Over
+// are no cookies, so that no other site can make a browser send requests in a user's name. Over
 // plain HTTP tokens are taken on this machine's own addresses only.
 //
-// # What everybody sees
+// # What all users see
 //
 // Without a token the page shows what squeue and a job's comment show too: names of jobs and
-// users, what was done to them and why. Slurm's PrivateData is not known here; a site that
-// has it leaves the page on the loopback address, or off. What went wrong inside is for
+// users, what was done to them and why. Slurm's PrivateData is not known here; a site with
+// PrivateData leaves the page on the loopback address, or off. What went wrong inside is for
 // operators.
 //
-// # What it remembers
+// # What the page remembers
 //
 // Time lines begin with this process and are kept for 24 hours, of 100 000 jobs at most; of
 // decisions the last 200 are kept. Actions are the journal's.

@@ -21,7 +21,7 @@ type document struct {
 	plain, zipped []byte
 }
 
-// worthZipping is the size below which it would cost more than it saves.
+// worthZipping is the size below which compression would cost more than it saves.
 const worthZipping = 1 << 10
 
 func newDocument(content any) (*document, error) {
@@ -50,7 +50,7 @@ func newDocument(content any) (*document, error) {
 	return d, nil
 }
 
-// sendTo answers a request; who has the document already is told so.
+// sendTo answers a request; a browser that has the document already is told so.
 func (d *document) sendTo(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", d.tag)
@@ -66,11 +66,11 @@ func (d *document) sendTo(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = d.zipped
 	}
-	_, _ = w.Write(body) // who asked has gone
+	_, _ = w.Write(body) // the browser has gone
 }
 
-// kept is a document that is made again when it is older than life, or of another key.
-// However many ask, one is made at a time.
+// kept is a document that is made again when it is older than life, or of another key. However
+// many browsers ask, a single document is made at a time.
 type kept struct {
 	life time.Duration // 0: until the key changes
 

@@ -18,7 +18,7 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "alive")
 }
 
-// check is one line of readyz.
+// check is a line of readyz.
 type check struct {
 	name string
 	err  error
@@ -93,8 +93,8 @@ func (s *Server) checkLoop(now *State) check {
 	return c
 }
 
-// pinged remembers for a moment whether slurmrestd answers: whoever reaches this port must
-// not be able to keep slurmrestd busy by it.
+// pinged remembers for a moment whether slurmrestd answers: requests to this port must not be
+// able to keep slurmrestd busy.
 type pinged struct {
 	mu   sync.Mutex
 	then time.Time
@@ -115,7 +115,7 @@ func (p *pinged) pingOnce(ctx context.Context, ping func(context.Context) error)
 	if time.Since(p.then) < pingHolds {
 		return p.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTakes) // others wait for the same answer
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTakes) // other requests wait for the same answer
 	defer cancel()
 	p.err = ping(ctx)
 	p.then = time.Now()

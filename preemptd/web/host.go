@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// onlyKnownHosts lets only requests through that name this host as people do. Else a page from anywhere
-// could make its own name this host's address, and have a browser that reaches both read all
-// jobs. Over TLS the certificate has said already who this is; monitors read no page.
+// onlyKnownHosts lets only requests through that name this host as people do. Otherwise a page
+// from anywhere could make its own name this host's address, and have a browser that reaches both
+// read all jobs. Over TLS the certificate has proved the name already; monitors read no page.
 func onlyKnownHosts(hosts []string, next http.Handler) http.Handler {
 	own := []string{"localhost"}
 	if name, err := os.Hostname(); err == nil {

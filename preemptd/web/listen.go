@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Bounds of what a stranger who reaches the port can take.
+// Bounds of what a stranger can take by connections to the port.
 const (
 	maxBody        = 64 << 10
 	maxConnections = 1024
 )
 
-// Serve answers on l until ctx ends, and closes it. With a certificate it speaks TLS.
+// Serve answers on l until ctx ends, and closes l. With a certificate Serve speaks TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certificate) error {
 	server := &http.Server{
 		Handler: s.Handler(), ErrorLog: slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
@@ -71,8 +71,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// Certificate is one on disk, read again when its file has changed: they are renewed while
-// daemons run.
+// Certificate is a certificate on disk, read again when its file has changed: certificates are
+// renewed while daemons run.
 type Certificate struct {
 	cert, key string
 

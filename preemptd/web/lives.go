@@ -17,19 +17,19 @@ type lives struct {
 	jobs map[sdk.JobID]*life
 }
 
-// life is that of one job.
+// life is what a job did.
 type life struct {
 	id                sdk.JobID
 	label, name, user string
 	tier              sdk.Tier
 	parts             []part
-	ended             time.Time // zero: it is there
+	ended             time.Time // zero: the job is there
 	seen              time.Time // last
 }
 
 // part is a time in which a job did the same.
 type part struct {
-	from, to time.Time // to is zero while it lasts
+	from, to time.Time // to is zero while the part lasts
 	state    sdk.JobState
 	gpus     int
 }
@@ -39,7 +39,7 @@ const (
 	remembered = 24 * time.Hour
 	// Bounds of what is remembered.
 	maxLives = 100_000
-	maxParts = 500 // of one job
+	maxParts = 500 // of a job
 )
 
 // noteJobs notes what all jobs do now.
@@ -117,8 +117,7 @@ func (l *life) forgetBefore(before time.Time) bool {
 }
 
 // livesWithin returns the lives of which something lies in the time since from: those with GPUs
-// first, then higher tiers, then newer jobs. Only those with text in their label, name or
-// user.
+// first, then higher tiers, then newer jobs. Only lives with text in their label, name or user.
 func (l *lives) livesWithin(from time.Time, text string) []*life {
 	var all []*life
 	for _, one := range l.jobs {

@@ -20,7 +20,7 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Journal is what the page reads of it. *journal.Journal is one.
+// Journal is what the page reads of the journal. *journal.Journal implements it.
 type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
@@ -28,7 +28,8 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Requests carries out what people ask, as whom munge.CallerOf says. *api.Server is one.
+// Requests carries out people's requests, as the user that munge.CallerOf returns. *api.Server
+// implements it.
 type Requests interface {
 	Who(ctx context.Context) (name string, operator bool, err error)
 	Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error)
@@ -41,26 +42,26 @@ type Role string
 
 // The roles.
 const (
-	Starts Role = "starts" // it waits for slurmrestd, or for the journal
-	Waits  Role = "waits"  // another one works
+	Starts Role = "starts" // waits for slurmrestd, or for the journal
+	Waits  Role = "waits"  // another preemptd works
 	Works  Role = "works"
-	DryRun Role = "dry run" // it says what it would do
+	DryRun Role = "dry run" // only shows what it would do
 )
 
 // State is how preemptd is now.
 type State struct {
 	Role     Role
-	Holder   string // for whom it waits; "": nobody
+	Holder   string // the preemptd for which this one waits; "": none
 	Cluster  string // "": not known yet
 	Interval time.Duration
 	Policies func() []*rpc.Policy        // nil: they are not there yet
 	Journal  Journal                     // nil: not open yet
-	Slurm    func(context.Context) error // asks slurmrestd whether it is there; nil: it never was
+	Slurm    func(context.Context) error // asks slurmrestd whether it answers; nil: it never did
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
-	Requests Requests                    // nil: people cannot ask this one now
+	Requests Requests                    // nil: people cannot make requests here now
 }
 
-// Tick is what the loop saw and decided. Nobody changes the snapshot any more.
+// Tick is what the loop saw and decided. The snapshot does not change any more.
 type Tick struct {
 	Snapshot  *sdk.Snapshot
 	Decisions []Decision
@@ -75,7 +76,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Server is the page's. It is safe for concurrent use.
+// Server serves the page. A Server is safe for concurrent use.
 type Server struct {
 	opt   Options
 	pages fs.FS
@@ -111,16 +112,16 @@ func (s *Server) Tell(t Tick) {
 	s.lives.noteJobs(t.Snapshot)
 }
 
-// Forget has the page show nothing before the next tick: another preemptd works, and what this one
-// saw will be old when it works again.
+// Forget has the page show nothing before the next tick: another preemptd works, and what this
+// preemptd saw will be old when it works again.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = nil
 }
 
-// currentSnapshot is the newest, or nil while there is none to show: who waits for another
-// preemptd looks at nothing.
+// currentSnapshot is the newest snapshot, or nil while there is none to show: a preemptd that
+// waits for another looks at nothing.
 func (s *Server) currentSnapshot(now *State) *sdk.Snapshot {
 	if now.Role != Works && now.Role != DryRun {
 		return nil
@@ -130,7 +131,7 @@ func (s *Server) currentSnapshot(now *State) *sdk.Snapshot {
 	return s.last
 }
 
-// Handler answers all requests. It may be served by any listener.
+// Handler answers all requests. Any listener may serve it.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", onlyGet(http.FileServerFS(s.pages)))

@@ -21,7 +21,7 @@ type stateJSON struct {
 	Version   string         `json:"version"`
 	Role      Role           `json:"role"`
 	Cluster   string         `json:"cluster"`
-	Holder    string         `json:"holder"` // who works; "": nobody
+	Holder    string         `json:"holder"` // the preemptd that works; "": none
 	Term      int64          `json:"term"`
 	Interval  float64        `json:"interval"` // seconds
 	Number    uint64         `json:"number"`   // of the last tick; 0: none
@@ -68,7 +68,7 @@ type tierJSON struct {
 	Below     int     `json:"below"` // jobs that got less than is promised, and cannot make up for it in this window
 }
 
-// actionJSON is an action as everybody may see it: its problem is not here.
+// actionJSON is an action as all users may see the action: its problem is left out.
 type actionJSON struct {
 	ID      int64  `json:"id"`
 	Kind    string `json:"kind"`

@@ -28,12 +28,12 @@ type lifeJSON struct {
 	User  string     `json:"user"`
 	Tier  string     `json:"tier"`
 	Parts []partJSON `json:"parts"` // oldest first
-	Marks []markJSON `json:"marks"` // actions, and what others did
+	Marks []markJSON `json:"marks"` // actions, and what other users and programs did
 }
 
 type partJSON struct {
 	From  int64  `json:"from"`
-	To    int64  `json:"to"` // 0: it lasts
+	To    int64  `json:"to"` // 0: the part lasts
 	State string `json:"state"`
 	GPUs  int    `json:"gpus"`
 }
@@ -42,7 +42,7 @@ type markJSON struct {
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`    // 0: under way
 	Kind  string `json:"kind"`  // of the action; or "preempted", "requeued", "node failed"
-	State string `json:"state"` // "": done by others
+	State string `json:"state"` // "": done by another user or program
 	Who   string `json:"who"`   // likewise
 	Why   string `json:"why"`
 }
@@ -55,7 +55,7 @@ const (
 	maxMarks   = 2000 // that are read from the journal
 )
 
-// span is which part of the timeline somebody wants.
+// span is the requested part of the timeline.
 type span struct {
 	last         *sdk.Snapshot
 	hours, limit int
@@ -94,7 +94,7 @@ func (s *Server) pastTimeline(ctx context.Context, now *State, q span) *timeline
 	return all
 }
 
-// queryNumber reads a number of the query, if it is there.
+// queryNumber reads a number of the query, if the query has that number.
 func queryNumber(r *http.Request, name string, from, to int, into *int) bool {
 	text := r.URL.Query().Get(name)
 	if text == "" {

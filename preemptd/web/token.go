@@ -25,18 +25,18 @@ var (
 	ErrTokenEnded = errors.New("the token's time is over")
 )
 
-// Keys makes and reads tokens. What a token says is who asks and until when:
+// Keys makes and reads tokens. A token names the user and its end:
 //
 //	"sing1_" base64url( uid 4 │ until 8 │ salt 8 │ HMAC-SHA256(key, all before) 32 )
 //
-// The key is this process's own and is never written: tokens end with it. What a person may
-// do is not in a token; it is asked each time. Keys are safe for concurrent use.
+// The key is this process's own and is never written: tokens end with the process. What a person
+// may do is not in a token; that is looked up each time. Keys are safe for concurrent use.
 type Keys struct {
 	key []byte
 	now func() time.Time
 }
 
-// NewKeys returns keys like no others.
+// NewKeys returns keys with a new random key.
 func NewKeys() *Keys {
 	k := &Keys{key: make([]byte, 32), now: time.Now}
 	rand.Read(k.key)
@@ -65,7 +65,7 @@ func (k *Keys) macOf(body []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Check returns whose token it is, and until when it holds. Its errors are ErrToken and
+// Check returns the user of a token, and until when the token holds. Its errors are ErrToken and
 // ErrTokenEnded.
 func (k *Keys) Check(token string) (uid uint32, until time.Time, err error) {
 	text, ok := strings.CutPrefix(token, tokenPrefix)
