@@ -67,9 +67,9 @@ SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
-# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs.
+# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
 # `make test` has them in short, test-full whole, with the race detector.
-SLOW_UNIT  := tests/device tests/workloads libsingshim/shimtest
+SLOW_UNIT  := tests/device tests/workloads tests/pytorch libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people

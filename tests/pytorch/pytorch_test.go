@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pytorch runs unmodified PyTorch, with CUDA, the vendor's cuBLAS and backend nccl, on the software GPU. The programs
+// are such as people write; PyTorch is what contrib/cuda-software fetches from Debian.
+package pytorch
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+func TestMain(m *testing.M) { soft.Main(m) }
+
+// limit is for machines that do much else: a run takes half a minute on two quiet cores.
+const limit = 8 * time.Minute
+
+// runPython runs Python of the fetched tree over two software GPUs, and returns what it printed. The test is skipped where
+// the packages cannot be had.
+func runPython(t *testing.T, on []string, args ...string) string {
+	t.Helper()
+	w := soft.Need(t)
+	var said strings.Builder
+	fetch := exec.Command("../../contrib/cuda-software/fetch")
+	fetch.Stderr = &said
+	tree, err := fetch.Output()
+	if err != nil {
+		t.Skip("SKIP: ", err, ": ", said.String())
+	}
+	python := filepath.Join(strings.TrimSpace(string(tree)), "python")
+	r := w.Run(t, soft.Program{Path: python, Args: args, Devices: 2, On: on, Limit: limit})
+	if r.Exit != 0 {
+		t.Fatalf("%q ended with %d\nstdout:\n%s\nstderr:\n%s", args, r.Exit, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// TestOperators: operators compute what they compute on the CPU, a perceptron learns, a captured graph is replayed.
+func TestOperators(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(runPython(t, nil, "programs/operators.py")), "\n")
+	for _, line := range lines {
+		if !strings.HasSuffix(line, ": ok") {
+			t.Error(line)
+		}
+	}
+	if len(lines) < 27 {
+		t.Errorf("%d lines, want 27", len(lines))
+	}
+}
+
+// TestTraining: a GPT in bf16 that two processes train by DistributedDataParallel over nccl learns, and has the same bits in each
+// loss on two devices and on one that both ranks share.
+func TestTraining(t *testing.T) {
+	train := []string{"programs/gpt.py", "--processes", "2", "--steps", "3"}
+	two := runPython(t, nil, train...)
+	losses := regexp.MustCompile(`(?m)^step \d+ loss (\S+) `).FindAllStringSubmatch(two, -1)
+	if len(losses) != 3 || losses[2][1] >= losses[0][1] {
+		t.Fatalf("it does not learn:\n%s", two)
+	}
+	if one := runPython(t, []string{"--on", "1"}, train...); one != two {
+		t.Errorf("on a shared device:\n%s\non two:\n%s", one, two)
+	}
+}
