@@ -11,7 +11,7 @@ type phase int
 const (
 	idle     phase = iota // Start has not come
 	closing               // gates are being shut
-	chasing               // those behind catch up; nudges
+	chasing               // ranks that are behind catch up; nudges
 	reading               // all counts are equal: are they still?
 	draining              // what is in flight ends
 	sealing               // the second gate, that of all calls, shuts
@@ -34,7 +34,7 @@ type rank struct {
 	dirty       bool  // its targets changed since its last Raise
 	shut        bool  // its gate is
 	ended       bool
-	holds       bool // it may hold a permission that equal counts do not use up
+	holds       bool // may hold a permission that equal counts do not use up
 	withdrawing int  // unanswered Withdraws
 	owes        bool // an answer to what the phase asks of all
 }
@@ -45,7 +45,7 @@ type meeting struct {
 	begun bool
 }
 
-// Barrier looks for one cut of one job: one attempt. It is kept by the leader. It is
+// Barrier looks for a cut of a job: a single attempt. The leader has the Barrier. A Barrier is
 // not safe for concurrent use. The zero value is not usable; see New.
 type Barrier struct {
 	phase    phase
@@ -57,9 +57,9 @@ type Barrier struct {
 	book
 }
 
-// New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the communicators that there
-// are, whose members are among these ranks. Whoever ended, whatever was destroyed or broken and which creations are on the
-// way, it is told by Steps before that of Start.
+// New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the existing communicators, whose
+// members are among these ranks. Ranks that ended, communicators that were destroyed or broken
+// and creations on the way are entered by Steps before that of Start.
 func New(n int, comms ...Communicator) *Barrier {
 	b := &Barrier{ranks: make([]rank, n), unshut: n, book: newBook()}
 	for _, c := range comms {
@@ -68,8 +68,8 @@ func New(n int, comms ...Communicator) *Barrier {
 	return b
 }
 
-// Step takes one event and returns what to do next. After Cut or Failed it returns
-// nothing any more; another attempt is another Barrier.
+// Step takes an event and returns what to do next. After Cut or Failed it returns nothing any
+// more; another attempt is another Barrier.
 func (b *Barrier) Step(e Event) Effects {
 	var out Effects
 	if b.phase >= found {
@@ -83,7 +83,7 @@ func (b *Barrier) Step(e Event) Effects {
 	return out
 }
 
-// takeEvent enters what happened. Only what follows from this one event alone is decided here.
+// takeEvent enters what happened. Only what follows from this event alone is decided here.
 func (b *Barrier) takeEvent(e Event, out *Effects) *Failure {
 	switch e := e.(type) {
 	case Start:
@@ -192,7 +192,7 @@ func (b *Barrier) noteAnswer(r *rank, p phase) {
 	}
 }
 
-// endRank notes that a rank issues nothing any more. It owes nothing and holds nothing.
+// endRank notes that a rank issues nothing any more. The rank owes nothing and holds nothing.
 func (b *Barrier) endRank(who Rank) *Failure {
 	r := &b.ranks[who]
 	b.gateShut(r)
@@ -202,13 +202,13 @@ func (b *Barrier) endRank(who Rank) *Failure {
 	return b.finishSides(r.sides)
 }
 
-// abortComm forgets the counts of a broken communicator: nobody has to catch up there.
-// Those who were told to must not use it as a reason to go on for ever.
+// abortComm forgets the counts of a broken communicator: no rank has to catch up there. Ranks
+// that were told to catch up must not use that as a reason to go on for ever.
 func (b *Barrier) abortComm(c Comm, out *Effects) {
 	for _, who := range b.dropComm(c) {
 		if b.phase == chasing && !b.ranks[who].ended {
 			b.withdrawPermissions(who, out)
-			b.noteChange(who) // what it still has to catch up elsewhere it is told anew
+			b.noteChange(who) // the rank is told anew what is left to catch up elsewhere
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (b *Barrier) decideNext(out *Effects) {
 	}
 }
 
-// raiseTargets tells those whose targets changed.
+// raiseTargets tells the ranks whose targets changed.
 func (b *Barrier) raiseTargets(out *Effects) {
 	slices.Sort(b.changed)
 	for _, who := range b.changed {
@@ -255,7 +255,7 @@ func (b *Barrier) raiseTargets(out *Effects) {
 	b.changed = b.changed[:0]
 }
 
-// beginCreations begins those of the held creations that are to.
+// beginCreations begins the held creations that which selects.
 func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	for i, m := range b.meetings {
 		if !m.begun && which(m) {
@@ -265,9 +265,9 @@ func (b *Barrier) beginCreations(out *Effects, which func(meeting) bool) {
 	}
 }
 
-// allowStep lets everyone go one step further than the counts ask for: the host code of a
-// rank that is behind waits for one that is not. Nothing is nudged that may go anyway,
-// or while an answer is due.
+// allowStep lets every rank go a step further than the counts ask for: the host code of a rank
+// that is behind waits for a rank that is not. No rank is nudged that may go anyway, or while an
+// answer is due.
 func (b *Barrier) allowStep(out *Effects) {
 	if b.phase != chasing || b.lag == 0 || b.unrevoke > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return
@@ -281,8 +281,9 @@ func (b *Barrier) allowStep(out *Effects) {
 	b.beginCreations(out, func(meeting) bool { return true })
 }
 
-// isLevel says whether all counts are equal and must stay so: no creation is on the way, and
-// nobody holds a permission that it could still use. It withdraws those that are held.
+// isLevel says whether all counts are equal and must stay so: no creation is on the way, and no
+// rank holds a permission that the rank could still use. isLevel withdraws permissions that are
+// held.
 func (b *Barrier) isLevel(out *Effects) bool {
 	if b.lag > 0 || slices.ContainsFunc(b.meetings, func(m meeting) bool { return m.begun }) {
 		return false

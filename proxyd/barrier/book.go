@@ -19,7 +19,7 @@ type book struct {
 	changed []Rank // ranks with new targets, each once (rank.dirty)
 }
 
-// group is a communicator and what became of it.
+// group is a communicator and its state.
 type group struct {
 	ranks   []Rank
 	left    []bool // by member: destroyed
@@ -33,20 +33,20 @@ type entry struct {
 	sides []int
 }
 
-// side is one number: what one member issued on one line.
+// side is a number: what a member issued on a line.
 type side struct {
 	key   Key
 	rank  Rank
 	line  int
 	n     uint64
-	final bool // it will not grow any more
+	final bool // the number will not grow any more
 }
 
 func newBook() book {
 	return book{comms: make(map[Comm]*group), sideOf: make(map[Key]int)}
 }
 
-// enterComm makes a communicator known. One that is known stays as it is.
+// enterComm makes a communicator known. A communicator that is known stays unchanged.
 func (b *Barrier) enterComm(c Communicator) {
 	if b.comms[c.Comm] == nil {
 		b.comms[c.Comm] = &group{ranks: c.Members, left: make([]bool, len(c.Members))}
@@ -123,8 +123,8 @@ func (b *Barrier) openLine(k Key) int {
 	return b.sideOf[k]
 }
 
-// growCount sets a number to n, which is higher than it was. Where it passes the maximum, all
-// others on the line are behind at once.
+// growCount sets a number to n, which is higher than before. Where n passes the maximum, all
+// other sides of the line are behind at once.
 func (b *Barrier) growCount(s int, n uint64) *Failure {
 	was := b.isBehind(s)
 	b.sides[s].n = n
@@ -188,7 +188,7 @@ func (b *Barrier) finishSides(sides []int) *Failure {
 	return b.checkFinished(sides)
 }
 
-// checkFinished fails when one of the sides is final and yet behind: nothing mends that.
+// checkFinished fails when a side is final and yet behind: nothing mends that.
 func (b *Barrier) checkFinished(sides []int) *Failure {
 	for _, s := range sides {
 		if side := b.sides[s]; side.final && b.isBehind(s) {
@@ -218,7 +218,7 @@ func (b *Barrier) leaveComm(who Rank, comm Comm, m int32) *Failure {
 	return b.finishSides(sides)
 }
 
-// unevenComms are the communicators on which somebody is behind, sorted.
+// unevenComms are the communicators on which a rank is behind, sorted.
 func (b *Barrier) unevenComms() []Comm {
 	var comms []Comm
 	for s, side := range b.sides {
@@ -231,7 +231,7 @@ func (b *Barrier) unevenComms() []Comm {
 }
 
 // dropComm takes a communicator out of the comparison and returns the ranks that were behind
-// on it, sorted.
+// there, sorted.
 func (b *Barrier) dropComm(comm Comm) []Rank {
 	c := b.comms[comm]
 	if c == nil || c.aborted {

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package barrier finds a cut in a job with collectives: a moment at which every rank has
-// issued the same operations and none of them is in flight. It is a state machine
+// issued the same operations and none of them is in flight. The Barrier is a state machine
 // without clocks, goroutines or sockets: what happened goes in through Step, what to do
 // about it comes out as Effects, and the caller (package checkpoint) does the sending and
 // the waiting. So every interleaving can be tried, and the tests do.
 //
-// Two parts play together. The [Barrier] is kept by the leader of the attempt. A [Gate]
-// is kept for each process that has a ring, beside its counts.
+// There are two parts. The leader of the attempt has the [Barrier]. The node of each process that has
+// a ring has a [Gate] for the process, beside its counts.
 //
 // # What is counted, and where
 //
@@ -19,7 +19,7 @@
 //	its sends to each member that it sent to        one number     Key{…, Send, Peer}
 //	its receives from each that it received from    one number     Key{…, Recv, Peer}
 //
-// A number counts what is issued, not what completes. It is raised in the reservation of
+// A number counts what is issued, not what completes. The number is raised in the reservation of
 // the slot that carries the operation, under the one lock that all counted operations of
 // a process pass, and the gate is tested under that lock: so what a rank reports when
 // its gate shuts is what it issued, and nothing follows. All collectives, sends and
@@ -29,9 +29,9 @@
 // process with several devices is one Rank with one Gate, though it has several members.
 //
 // With the gate open this is the load of one word and an addition for each collective,
-// in a cache line that the reservation holds anyway. While a gate is shut, who waits at
-// it sleeps; each operation let through is reported at once, because others may wait for
-// what it tells.
+// in a cache line that the reservation holds anyway. While a gate is shut, threads that wait
+// there sleep; each operation let through is reported at once, because other ranks may wait for
+// that report.
 //
 // # The rule
 //
@@ -39,16 +39,16 @@
 // receives of one direction of a pair. At a cut, all numbers of a line are equal.
 //
 //	A rank that is below the highest number of ANY of its lines may issue its next
-//	operation, whatever that is. Where that raises a highest number, it is raised for
-//	all at once.
+//	operation, whatever that is. Where that raises a highest number, the number is
+//	raised for all at once.
 //
 // Simpler rules are wrong; testdata/ has a transcript, and the tests a check, for each.
 //
-//	Start    shut all gates. Nobody is waited for: threads may be in a synchronous call,
+//	Start    shut all gates, without waiting: threads may be in a synchronous call,
 //	         in host code, or gone                                         (closing)
-//	chase    Raise those who are below; Tick: Nudge                        (chasing)
+//	chase    Raise the ranks that are below; Tick: Nudge                       (chasing)
 //	level    all numbers equal: Withdraw the nudges that were not used
-//	Read     everybody's numbers again; a number that grew is a failure    (reading)
+//	Read     all ranks' numbers again;  a number that grew is a failure    (reading)
 //	Drain    counted operations in flight end                              (draining)
 //	ShutCalls  the second gate, that of all calls                          (sealing)
 //	Cut
@@ -56,12 +56,12 @@
 // Creating a communicator is a rendezvous that the leader's node keeps: a member that
 // waits in it can be captured, and asks again when it is restored. The real creation begins
 // only when all have arrived, for all at once. During an attempt it begins only when
-// Effects.Create says so, which is when one of those who wait is behind: like any
-// operation. It can be interrupted before that, and is waited for afterwards.
+// Effects.Create says so, which is when a rank that waits is behind: like any
+// operation. Before that the wait can be interrupted; afterwards the leader waits for the creation.
 //
-// A Nudge lets everybody issue one operation more. It is for what no counting sees: a
-// rank that is behind and whose host code waits for another that is not (a message over
-// TCP, a file). It is given at a Tick, when nothing moves, and costs minimality only.
+// A Nudge lets every rank issue one operation more. Nudges are for what no counting sees: a
+// rank that is behind and whose host code waits for a rank that is not (a message over
+// TCP, a file). A Nudge is given at a Tick, when nothing moves, and costs minimality only.
 //
 // # Why it is right
 //
@@ -76,28 +76,28 @@
 // Safety. Suppose all gates are known to be shut, on each line all k are equal, and no
 // permission is out that numbers do not use up: each nudge was reported as used, or
 // withdrawn and that acknowledged, and so are targets on a communicator that broke. Then
-// i = k. For if a rank issued anything after the last report that was heard of it, then
+// i = k. For if a rank issued anything after the last report that came from the rank, then
 // before the first such operation its numbers were its k; by (2) one of them was below a
 // target, which by (3) is at most the highest k of its line now; but that is its own k.
 // For the same reason nothing more can be issued. Each operation was thus issued by all
-// whom it needs or by none, and no creation is on the way. All members' devices have
+// ranks that it needs or by none, and no creation is on the way. All members' devices have
 // what was issued, so it ends, and Drain waits for that; where a stream waits for what the
 // host does only behind the gate, until the Deadline. The second reading finds nothing new unless a shim is broken, and then the attempt fails with its name.
 //
 // Minimality. Without nudges, a rank issues at a shut gate only where it is truly behind
-// what another has issued already. By induction nobody passes the least fixed point: the
+// what another rank has issued already. By induction no rank passes the least fixed point: the
 // smallest numbers, at or after those at which the gates shut, that are equal on all
-// lines. An equal state is a fixed point, so the cut is that one. In a data-parallel
+// lines. An equal state is a fixed point, so the cut is that point. In a data-parallel
 // loop it is the count of the furthest rank. (A rank with several threads has no least
 // one; the first half still holds.)
 //
 // Progress. A rank that is behind either issues, or its host code waits for something:
-// for another rank that is behind, and so on, or for one at a gate, which the next nudge
+// for another rank that is behind, and so on, or for a rank at a gate, which the next nudge
 // lets go. So a job that can run on without a barrier can run on with one. Counts and
 // targets only grow, a nudge is spent by an operation, and a Tick that changes nothing
 // does nothing: so it ends, at the latest where the job has its next point at which all
 // is equal (the optimiser's step, as a rule). If that takes too long there is the
-// Deadline: the attempt fails and says who is behind where. No bound but the program's
+// Deadline: the attempt fails and says which ranks are behind where. No bound but the program's
 // own can be given: groups that are shifted against each other have no cut inside.
 //
 // The tests drive Step and Gate through every interleaving of small programs, with
@@ -108,8 +108,8 @@
 //
 // # When something breaks
 //
-//	A rank dies         the attempt fails with its name. What others issued to it ends
-//	                    with an error, as NCCL's own.
+//	A rank dies         the attempt fails with its name. What other ranks issued to it
+//	                    ends with an error, as NCCL's own.
 //	A rank ends         what it issued stays issued. It owes no answer and holds no
 //	                    permission. If it ends behind somewhere, the attempt fails.
 //	Handle destroyed    the same for that member's numbers.
@@ -117,13 +117,13 @@
 //	                    are withdrawn.
 //	A rank is Stuck     the attempt fails at once, with the reason: more time would not help.
 //	A report is absurd  (a number goes back, grows at a shut gate, belongs to another)
-//	                    the attempt fails with the rank's name. It harms its own job
-//	                    only, since a Barrier is of one job.
+//	                    the attempt fails with the rank's name. The rank harms its own
+//	                    job only, since a Barrier is of one job.
 //	The leader is lost  each member opens its gates and forgets the attempt. Orders of
-//	                    an attempt carry its number, and one that was forgotten is not
+//	                    an attempt carry its number, and a forgotten attempt is not
 //	                    taken up again: the member refuses to dump for it, so it cannot
-//	                    be committed. Opening some gates and others not harms nothing:
-//	                    who is ahead waits as if the others were slow. Creations on the
+//	                    be committed. Opening some gates and not all harms nothing:
+//	                    ranks that are ahead wait as if the rest were slow. Creations on the
 //	                    way go on, those that were held are asked for again at the next
 //	                    leader's rendezvous.
 //

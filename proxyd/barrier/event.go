@@ -3,21 +3,21 @@
 
 package barrier
 
-// Event is something that happened, one of the types below. Events of one rank must be
-// handed to Step in the order in which they happened, those of different ranks in any.
-// The caller drops what belongs to an earlier attempt.
+// Event is something that happened, of a type below. Events of a rank must be handed to Step in
+// the order in which they happened, those of different ranks in any. The caller drops events of
+// an earlier attempt.
 type Event interface{ isEvent() }
 
-// What ranks report. Counts are those that changed since the rank's last report, or
-// more, or all; they are read together with the gate (see the package comment).
+// What ranks report. Counts are the counts that changed since the rank's last report, or more, or
+// all; they are read together with the gate (see the package comment).
 type (
 	// Shut says that the rank's gate is shut; Counts are all that are not 0.
 	Shut struct {
 		Rank   Rank
 		Counts []Count
 	}
-	// Issued says that an operation was let through the shut gate; with Nudge, that a
-	// nudge let it through, which is used up now. One report may tell of several.
+	// Issued says that an operation was let through the shut gate; with Nudge, that a nudge let
+	// it through, which is used up now. A report may tell of several.
 	Issued struct {
 		Rank   Rank
 		Counts []Count
@@ -38,23 +38,23 @@ type (
 	// CallsShut says that no call of the rank is between reserving a slot and its answer,
 	// its host functions have returned, its ring is empty and its device idle.
 	CallsShut struct{ Rank Rank }
-	// Stuck says that the rank cannot be captured however long it is waited for, because of what
+	// Stuck says that the rank cannot be captured, however long the leader waits, because of what
 	// Reason says: a fault that has ended its use of devices.
 	Stuck struct {
 		Rank   Rank
 		Reason string
 	}
-	// Ended says that the rank exited, or will issue nothing any more; Counts are all that are not
-	// 0. What it issued is still carried out.
+	// Ended says that the rank exited, or will issue nothing any more; Counts are all that are
+	// not 0. What the rank issued is still carried out.
 	Ended struct {
 		Rank   Rank
 		Counts []Count
 	}
-	// Died says that the rank, its device server or its node is gone, and what it issued
-	// with it.
+	// Died says that the rank, its device server or its node is gone, and what the rank issued
+	// with them.
 	Died struct{ Rank Rank }
-	// Destroyed says that a member gave up its handle and issues nothing more on it. Counts are
-	// that member's numbers that are not 0.
+	// Destroyed says that a member gave up its handle and issues nothing more by this handle.
+	// Counts are that member's numbers that are not 0.
 	Destroyed struct {
 		Rank   Rank
 		Comm   Comm
@@ -67,17 +67,16 @@ type (
 type (
 	// Start asks for a cut.
 	Start struct{}
-	// Met says that all are there for the creation of communicators (among the ranks of
-	// the Barrier, as in New). It may begin when Effects.Create says so, or, with Begun,
-	// has already: only before Start.
+	// Met says that all are there for the creation of communicators (among the ranks of the
+	// Barrier, as in New). The creation may begin when Effects.Create says so, or, with Begun,
+	// has begun already: only before Start.
 	Met struct {
 		Rendezvous Rendezvous
 		Begun      bool
 	}
 	// Created says that a creation that was begun has finished in all its ranks.
 	Created struct{ ID uint64 }
-	// Aborted says that the communicator is broken. Whatever is in flight on it ends with
-	// an error.
+	// Aborted says that the communicator is broken. Operations in flight there end with an error.
 	Aborted struct{ Comm Comm }
 	// Tick says that for a while, a second say, no event came and no effect was due.
 	Tick struct{}
@@ -102,28 +101,28 @@ func (Aborted) isEvent()   {}
 func (Tick) isEvent()      {}
 func (Deadline) isEvent()  {}
 
-// Effects is what the caller must do after a Step, in this order. Ranks that ended are
-// sent nothing. What is sent to one rank must arrive in the order in which it was sent.
+// Effects is what the caller must do after a Step, in this order. Ranks that ended are sent
+// nothing. Messages to a rank must arrive in the order in which they were sent.
 type Effects struct {
 	Shut     bool     // shut every gate, each answers Shut
 	Withdraw []Rank   // take back every permission from these, each answers Withdrawn
 	Raise    []Raise  // let these ranks go on
-	Nudge    []Rank   // let each of these issue one more operation, whatever it needs
+	Nudge    []Rank   // let each of these ranks issue another operation, of any kind
 	Create   []uint64 // begin these creations
 	Read     bool     // read every rank's counts once more, each answers Reading
 	Drain    bool     // wait for what is in flight, each answers Drained
 	// ShutCalls shuts the gate of all calls, each answers CallsShut.
 	ShutCalls bool
-	// Cut: this is the cut. It lasts until the caller opens the gates.
+	// Cut: the cut is found. It lasts until the caller opens the gates.
 	Cut bool
 	// Failed says why there is no cut: every gate opens, what was held at a rendezvous
 	// begins, the job runs on.
 	Failed *Failure
 }
 
-// Raise tells a rank what its partners have issued: it may issue its next operation,
-// whatever that is, as long as one of its counts is below its target. The targets
-// replace those of an earlier Raise. They are those that it is below, sorted.
+// Raise tells a rank what its partners have issued: the rank may issue its next operation, of any
+// kind, as long as a count of the rank is below its target. The targets replace those of an
+// earlier Raise. They are the targets that the rank is below, sorted.
 type Raise struct {
 	Rank    Rank
 	Targets []Count

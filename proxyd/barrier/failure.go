@@ -14,7 +14,7 @@ type Why int
 
 // The reasons.
 const (
-	DeadlinePassed Why = iota + 1 // no cut in time; a later attempt may find one
+	DeadlinePassed Why = iota + 1 // no cut in time; a later attempt may find a cut
 	RankDied                      // a rank died
 	RankEnded                     // a rank ended, or left a communicator, before it did its part
 	RankStuck                     // a rank cannot be captured
@@ -33,8 +33,8 @@ func (w Why) String() string {
 	return whys[w]
 }
 
-// Failure says why there is no cut, and on account of whom. It is an error. Text says
-// it in words; Ranks and Comms are sorted and may be empty.
+// Failure says why there is no cut, and which ranks are the cause. A Failure is an error. Text
+// says it in words; Ranks and Comms are sorted and may be empty.
 type Failure struct {
 	Why   Why
 	Text  string

@@ -3,38 +3,37 @@
 
 package barrier
 
-// Gate is a rank's side of the barrier: what stands between the process and its next
-// counted operation. One Gate serves all threads, devices and rings of the process.
-// It is not safe for concurrent use: whoever keeps it asks, counts and publishes under
-// one lock. Who instead hands permission out ahead, as a word in the ring's header that
-// says "one more", has at most one such word out, tells that it was used when it was, and
-// takes it back, under the shim's lock, before Withdraw is answered. The zero value is an
-// open gate.
+// Gate is a rank's side of the barrier: what stands between the process and its next counted
+// operation. A Gate serves all threads, devices and rings of the process. A Gate is not safe for
+// concurrent use: its owner asks, counts and publishes under a single lock. An owner that instead
+// hands permission out ahead, as a word in the ring's header that says "one more", has at most
+// one such word out, tells that the word was used when it was, and takes the word back, under the
+// shim's lock, before Withdraw is answered. The zero value is an open gate.
 type Gate struct {
 	shut    bool
 	nudge   bool
 	targets []Count
 }
 
-// Shut shuts the gate. It waits for nobody: threads that stand in the program, in a
-// synchronous call or nowhere at all are no concern of it.
+// Shut shuts the gate. Shut waits for no thread: threads that are in the program, in a
+// synchronous call or nowhere at all do not matter.
 func (g *Gate) Shut() { *g = Gate{shut: true} }
 
 // Raise replaces the targets.
 func (g *Gate) Raise(targets []Count) { g.targets = targets }
 
-// Nudge permits one operation that no target asks for.
+// Nudge permits an operation that no target asks for.
 func (g *Gate) Nudge() { g.nudge = true }
 
 // Withdraw takes back every permission. The gate stays shut.
 func (g *Gate) Withdraw() { g.Shut() }
 
-// Open opens the gate for good: the attempt failed, the checkpoint is made, or the
-// leader is lost, when the member opens it by itself.
+// Open opens the gate for good: the attempt failed, the checkpoint is made, or the leader is
+// lost, when the member opens the gate by itself.
 func (g *Gate) Open() { *g = Gate{} }
 
-// Behind says whether the rank has issued less than its partners somewhere. issued
-// says what it has issued itself.
+// Behind says whether the rank has issued less than its partners somewhere. issued is what the
+// rank has issued itself.
 func (g *Gate) Behind(issued func(Key) uint64) bool {
 	for _, t := range g.targets {
 		if issued(t.Key) < t.N {
@@ -44,9 +43,9 @@ func (g *Gate) Behind(issued func(Key) uint64) bool {
 	return false
 }
 
-// Pass asks for one operation, whatever it is; issued are the counts before it. If ok,
-// the operation must be issued and counted at once. A nudge is spent only where
-// nothing else lets the operation through, and then nudged is true.
+// Pass asks for an operation, of any kind; issued are the counts before it. If ok, the operation
+// must be issued and counted at once. A nudge is spent only where nothing else lets the operation
+// through, and then nudged is true.
 func (g *Gate) Pass(issued func(Key) uint64) (ok, nudged bool) {
 	if !g.shut || g.Behind(issued) {
 		return true, false

@@ -5,25 +5,25 @@ package barrier
 
 import "fmt"
 
-// Rank is a process of the job that has a ring: as a rule one per rank of the job, whence
-// the name. One process with several devices is one Rank, and one permission lets it
-// issue one operation on any of them. The caller numbers them from 0 without gaps.
+// Rank is a process of the job that has a ring: as a rule one per rank of the job, whence the
+// name. A process with several devices is a single Rank, and a permission lets it issue an
+// operation on any of them. The caller numbers ranks from 0 without gaps.
 type Rank int
 
 // Comm names a communicator the same way in all ranks: by a hash of its unique id, or
 // of its parent, the index of the split and the colour. Restored jobs keep the names.
 type Comm uint64
 
-// Communicator is a communicator and who is in it: Members[i] is the rank that holds
-// its i-th member. A rank with several devices may hold several.
+// Communicator is a communicator and its members: Members[i] is the rank that holds the i-th
+// member. A rank with several devices may hold several.
 type Communicator struct {
 	Comm    Comm
 	Members []Rank
 }
 
-// Rendezvous is the creation of communicators, all of whose members have arrived at it:
-// one communicator for an init, one per colour for a split. Ranks are all who wait for
-// it, also those of a split that get no communicator.
+// Rendezvous is the creation of communicators, all of whose members have arrived: one
+// communicator for an init, one per colour for a split. Ranks are all ranks that wait there, also
+// those of a split that get no communicator.
 type Rendezvous struct {
 	ID    uint64
 	Ranks []Rank
@@ -33,18 +33,18 @@ type Rendezvous struct {
 // Kind says which of a member's operations a count is of.
 type Kind uint8
 
-// The kinds. Counts of the first are compared among all members of a communicator, the
-// sends of one member to another with the receives of that one from the first.
+// The kinds. Counts of the first are compared among all members of a communicator, the sends of a
+// member to a peer with the receives of that peer from the member.
 const (
 	Collective Kind = iota
 	Send
 	Recv
 )
 
-// Key names one number that a shim keeps.
+// Key names a number that a shim keeps.
 type Key struct {
 	Comm   Comm
-	Member int32 // whose number it is: the member of Comm that issues
+	Member int32 // the member of Comm that issues
 	Kind   Kind
 	Peer   int32 // the other member of a Send or Recv, else 0
 }
@@ -69,8 +69,8 @@ type Count struct {
 	N uint64
 }
 
-// line is what has to be equal at a cut: the collectives of a communicator, or one
-// direction of one pair of its members.
+// line is what has to be equal at a cut: the collectives of a communicator, or a direction of a
+// pair of its members.
 type line struct {
 	comm     Comm
 	pair     bool
