@@ -106,14 +106,14 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 		return err
 	}
 	for _, c := range all {
-		if strings.HasPrefix(c.GetReason(), w.checkpointMark()) && c.GetProblem() == "" {
+		if w.isOwnCheckpoint(c.GetReason()) && c.GetProblem() == "" {
 			w.memo.Checkpoint = c.GetId()
 			return nil
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, w.r.Patience.withDefaults().Checkpoint)
 	defer cancel()
-	made, err := w.r.Proxyd.Checkpoint(limited, &w.job, clipText(w.checkpointMark()+w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason))
+	made, err := w.r.Proxyd.Checkpoint(limited, &w.job, w.checkpointReason())
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,19 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 // maxReason is what proxyd takes.
 const maxReason = 200
 
-// checkpointMark begins the reason of a checkpoint that this action asked for.
-func (w *actionRun) checkpointMark() string { return "action " + w.a.Token + ": " }
+// checkpointReason says for what a checkpoint is. Its end tells the checkpoint from others'.
+func (w *actionRun) checkpointReason() string {
+	mark := w.checkpointMark()
+	return clipText(w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason-len(mark)) + mark
+}
+
+func (w *actionRun) checkpointMark() string { return " (action " + w.a.Token + ")" }
+
+// isOwnCheckpoint tells whether this action asked for a checkpoint, which may have been a preemptd of
+// an earlier release: then the reason begins with the action.
+func (w *actionRun) isOwnCheckpoint(reason string) bool {
+	return strings.HasSuffix(reason, w.checkpointMark()) || strings.HasPrefix(reason, "action "+w.a.Token+": ")
+}
 
 // lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
 // that there is no moment in which the job could start.

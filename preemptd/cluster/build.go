@@ -251,7 +251,7 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	case !j.Requeueable:
 		return false, "it was submitted with --no-requeue"
 	case !ok:
-		return false, "whether it is protected is not known"
+		return false, "its node's proxyd has not been asked yet, or does not answer"
 	case !p.Is:
 		return false, cmp.Or(p.Obstacle, "it runs without --singularity")
 	}

@@ -330,7 +330,7 @@ func TestProxydAway(t *testing.T) {
 	if !errors.As(err, &away) || !errors.Is(err, rpc.ErrUnreachable) || len(seen.Jobs) != 8 {
 		t.Fatalf("%v, %d jobs", err, len(seen.Jobs))
 	}
-	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "whether it is protected is not known" {
+	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "its node's proxyd has not been asked yet, or does not answer" {
 		t.Errorf("%+v", s.Jobs[0])
 	}
 	p.away = false

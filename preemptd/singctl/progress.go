@@ -39,9 +39,9 @@ func (p *progress) showProgress(m *rpc.Progress) {
 		p.wrote = true
 		return
 	}
-	if phase := orDefault(m.GetPhase(), working); phase != p.phase {
+	if phase := phaseWords(m.GetPhase()); phase != p.phase {
 		p.phase = phase
-		fmt.Fprintln(p.w, progressText(&rpc.Progress{Phase: phase}, took))
+		fmt.Fprintln(p.w, progressText(&rpc.Progress{Phase: m.GetPhase()}, took))
 	}
 }
 
@@ -58,9 +58,25 @@ const (
 	working  = "working" // a phase without a name
 )
 
+// wordsOfPhases say what happens in a phase, for people; the log has the phases' own names.
+var wordsOfPhases = map[string]string{
+	"prepare": "looking at the job",
+	"cut":     "stopping its GPUs",
+	"freeze":  "stopping its tasks",
+	"drain":   "waiting for their output",
+	"halt":    "stopping its script",
+	"dump":    "capturing its memory",
+	"commit":  "writing the checkpoint's list",
+	"waiting": "waiting for the checkpoint before, which is on its way to the store",
+}
+
+func phaseWords(phase string) string {
+	return orDefault(orDefault(wordsOfPhases[phase], phase), working)
+}
+
 func progressText(m *rpc.Progress, took time.Duration) string {
 	var b strings.Builder
-	b.WriteString(orDefault(m.GetPhase(), working))
+	b.WriteString(phaseWords(m.GetPhase()))
 	amount := func(n int64) string {
 		if m.GetUnit() == "bytes" {
 			return bytesText(n)

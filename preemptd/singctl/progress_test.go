@@ -40,12 +40,12 @@ func TestProgress(t *testing.T) {
 		p.endLine()
 		return b.String()
 	}
-	const log = "freeze\ndump\ncommit … 2 s\n"
+	const log = "stopping its tasks\ncapturing its memory\nwriting the checkpoint's list … 2 s\n"
 	if got := play(false); got != log {
 		t.Errorf("in a log:\n%s\nwant:\n%s", got, log)
 	}
-	want := strings.Join([]string{"", "freeze", "dump [###---------------------] 512 MiB of 4.0 GiB", "dump [######------------------] 1.0 GiB of 4.0 GiB … 1 s",
-		"dump [########################] 5.0 GiB of 4.0 GiB: n1 n2 … 2 s", "commit 3 … 2 s", ""}, "\r\x1b[K")
+	want := strings.Join([]string{"", "stopping its tasks", "capturing its memory [###---------------------] 512 MiB of 4.0 GiB", "capturing its memory [######------------------] 1.0 GiB of 4.0 GiB … 1 s",
+		"capturing its memory [########################] 5.0 GiB of 4.0 GiB: n1 n2 … 2 s", "writing the checkpoint's list 3 … 2 s", ""}, "\r\x1b[K")
 	if got := play(true); got != want {
 		t.Errorf("on a terminal:\n%q\nwant:\n%q", got, want)
 	}
@@ -55,7 +55,7 @@ func TestProgress(t *testing.T) {
 func TestProgressOfACheckpoint(t *testing.T) {
 	c := newCluster(t)
 	out := c.run(t.Context(), "alice", "checkpoint", "812")
-	if strings.Count(out, "! dump\n") != 1 || !strings.Contains(out, "checkpoint mini/812/3:") {
+	if strings.Count(out, "! capturing its memory\n") != 1 || !strings.Contains(out, "checkpoint mini/812/3:") {
 		t.Error(out)
 	}
 }
@@ -74,8 +74,8 @@ func TestInterrupted(t *testing.T) {
 func TestInterruptedCheckpoint(t *testing.T) {
 	c := newCluster(t)
 	for _, tt := range []struct{ name, phase, want string }{
-		{"one that has begun", "freeze", "freeze\nsingctl: the checkpoint of job 812_3 goes on\nhint: singctl show 812_3 says how it ends; singctl delete takes it away\n"},
-		{"one that waits for another", rpc.Waiting, "waiting\n"},
+		{"one that has begun", "freeze", "stopping its tasks\nsingctl: the checkpoint of job 812_3 goes on\nhint: singctl show 812_3 says how it ends; singctl delete takes it away\n"},
+		{"one that waits for another", rpc.Waiting, "waiting for the checkpoint before, which is on its way to the store\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
+			show := func(c *rpc.Client, name string) error {
 				j, err := c.Show(cmd.Context(), name)
 				switch {
 				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // it waits: the controller may know for what
@@ -42,7 +42,19 @@ func (a *app) showCommand() *cobra.Command {
 				a.printJob(j)
 				_, err = a.showStanding(cmd.Context(), name, "")
 				return err
-			})
+			}
+			err := a.askJob(cmd.Context(), args[0], show)
+			var silent *rpc.Error
+			if !errors.As(err, &silent) || !errors.Is(err, rpc.ErrUnreachable) || silent.Node == "" || len(a.nodes) > 0 {
+				return err
+			}
+			// The job's node may be dead, and every node knows what was before.
+			asked := a.askAny(cmd.Context(), func(c *rpc.Client) error { return show(c, args[0]) })
+			if asked != nil {
+				return err
+			}
+			fmt.Fprintf(a.stderr, "node %s does not answer: this is what the other nodes know\n", safeLine(silent.Node))
+			return nil
 		},
 	}
 }
