@@ -213,7 +213,7 @@ func lookDraft(ctx context.Context, w *actionRun) verdict {
 		if err != nil {
 			return verdict{impossible, err.Error()}
 		}
-		asked, w.memo.Editor = now.TakeBack(record.Asked, record.Ours), record.By
+		asked, w.memo.Editor, w.memo.SizedBy = now.TakeBack(record.Asked, record.Ours), record.By, record.SizedBy
 	}
 	to := now // the size that an earlier action gave the job stays
 	to.Required, to.Excluded = asked.Required, asked.Excluded
@@ -241,7 +241,12 @@ func lookEdit(_ context.Context, w *actionRun) verdict {
 }
 
 func doEdit(ctx context.Context, w *actionRun) error {
-	if err := w.setOrigin(ctx, w.memo.Target, jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}); err != nil {
+	by := jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}
+	sizedBy := w.memo.SizedBy
+	if !w.memo.Target.SameSize(w.memo.Found) {
+		sizedBy = by
+	}
+	if err := w.setOrigin(ctx, w.memo.Target, by, sizedBy); err != nil {
 		return err
 	}
 	err := w.r.Slurm.Update(ctx, w.jobRef(), jobrequest.Of(&w.job).EditTo(w.memo.Target))
@@ -249,8 +254,8 @@ func doEdit(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequest.Editor) error {
-	raw, err := json.Marshal(jobrequest.Record{Asked: w.memo.Asked, Ours: now, By: by})
+func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by, sizedBy jobrequest.Editor) error {
+	raw, err := json.Marshal(jobrequest.Record{Asked: w.memo.Asked, Ours: now, By: by, SizedBy: sizedBy})
 	if err != nil {
 		return err
 	}
@@ -370,7 +375,7 @@ func lookUnedit(_ context.Context, w *actionRun) verdict {
 }
 
 func doUnedit(ctx context.Context, w *actionRun) error {
-	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor); err != nil {
+	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor, w.memo.SizedBy); err != nil {
 		return err
 	}
 	now := jobrequest.Of(&w.job)

@@ -44,6 +44,8 @@ type Hold struct {
 type Edited struct {
 	jobrequest.Record
 	ByPerson bool // a person asked for the action, and not a policy
+	// SizedByPerson: a person chose its number of nodes and GPUs. No policy changes it then.
+	SizedByPerson bool
 }
 
 // WaitsForOurNodes reports whether the job waits for nodes that an action asked for, and not the job's user. Nodes that
@@ -187,6 +189,9 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	}
 	made.Preemptable, made.Obstacle = b.canPreempt(j)
 	made.MinGPUs = b.minGPUs(j, wanted)
+	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
+		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
+	}
 	made.Checkpoint = b.newestCheckpoint(made.Label)
 	return made
 }

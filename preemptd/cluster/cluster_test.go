@@ -268,6 +268,31 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// TestSizedByPerson: no policy changes the size that a person chose for a job; that of a policy may be
+// taken back, and so may a job at its full size be shrunk.
+func TestSizedByPerson(t *testing.T) {
+	_, _, w := site(t, "26.05.3")
+	seen, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name                 string
+		asked                jobrequest.Request
+		byPerson             bool
+		request, least, most int
+	}{
+		{"by a policy", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, false, 4, 4, 4},
+		{"by a person", jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}, true, 2, 2, 2}, // as Slurm shows it now
+	} {
+		k := known
+		k.Edited = map[int64]Edited{2: {Record: jobrequest.Record{Asked: tt.asked}, SizedByPerson: tt.byPerson}}
+		if j, _ := Build(seen, k).Job(2); j.Request != tt.request || j.MinGPUs != tt.least || j.MaxGPUs != tt.most {
+			t.Errorf("sized %s: asked for %d, from %d to %d; want %d, %d to %d", tt.name, j.Request, j.MinGPUs, j.MaxGPUs, tt.request, tt.least, tt.most)
+		}
+	}
+}
+
 // With a cap, what is drawn is estimated from who holds what; without, nothing is said.
 func TestPower(t *testing.T) {
 	_, _, w := site(t, "26.05.3")

@@ -38,6 +38,11 @@ func Of(j *slurmrest.Job) Request {
 	}
 }
 
+// SameSize tells whether two requests ask for the same number of nodes and GPUs.
+func (r Request) SameSize(other Request) bool {
+	return r.Nodes == other.Nodes && r.TRESNode == other.TRESNode && r.TRESJob == other.TRESJob && r.TRESTask == other.TRESTask
+}
+
 // RequireNodes makes the job ask for all of these nodes, and for no more. Without nodes, nothing changes. An error says
 // why the job cannot have so many nodes.
 func (r *Request) RequireNodes(nodes []string) error {

@@ -61,13 +61,16 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 		if err != nil {
 			return k, fmt.Errorf("job %d: %w", job, err)
 		}
-		who := record.By.Who
-		k.Edited[job] = cluster.Edited{Record: record, ByPerson: who != "" && !strings.HasPrefix(who, byPolicy)}
+		k.Edited[job] = cluster.Edited{Record: record, ByPerson: isPerson(record.By), SizedByPerson: isPerson(record.SizedBy)}
 	}
 	l.counts.setWindow(settings.Rules.Window)
 	l.counts.countJobs(cluster.Build(seen, withoutCounts(k)))
 	k.Count, k.Account = l.counts.readers(seen.Time)
 	return k, nil
+}
+
+func isPerson(who jobrequest.Editor) bool {
+	return who.Who != "" && !strings.HasPrefix(who.Who, byPolicy)
 }
 
 // maxHolder is how far back it is looked for who has held a job.
