@@ -107,6 +107,9 @@ func (s *space) isRestoring() bool {
 // Hold implements backend.Space.
 func (s *space) Hold() { s.gate.Hold() }
 
+// Unlimit implements backend.Space.
+func (s *space) Unlimit(on bool) { s.gate.Unlimit(on) }
+
 // Pause implements backend.Space.
 func (s *space) Pause() { s.gate.Pause() }
 

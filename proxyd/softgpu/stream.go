@@ -59,6 +59,8 @@ func (st *stream) ready() error {
 		st.mu.Unlock()
 		select {
 		case <-room:
+		case <-st.context.space.gate.Unlimited():
+			return st.check()
 		case <-st.context.space.ctx.Done():
 			return errClosed
 		}

@@ -123,6 +123,8 @@ type Space interface {
 
 	// Hold has no more work begin, as far as the backend can hold it back, so that Unmap will succeed soon. Map undoes it.
 	Hold()
+	// Unlimit lets streams take work beyond the limit at which they make their program wait, or no longer.
+	Unlimit(on bool)
 	// Pause has no more work begin, and work that has begun end: a kernel at the end of the blocks that run now, if the backend can
 	// interrupt it. A graph that runs and work that waits for others go on. Map undoes it.
 	Pause()

@@ -79,7 +79,7 @@
 // # A limit
 //
 // A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait. If it
-// is stuck behind a host function whose return is a message further back in the ring, it waits for ever.
+// is stuck behind a host function whose return is a message further back in the ring, it waits for ever. In a cut there is no such limit.
 //
 // # Saved and restored
 //
@@ -91,6 +91,10 @@
 //
 // A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers that there is
 // nothing when that is done: the shim asks again, at the gate.
+//
+// Work that is queued at a cut stays queued, and is saved as the messages that queued it: state_work.go and driver/held_work.go. A
+// method that queues work finds its stream by p.Stream, which notes the stream for that; one that does more than to queue says so by
+// driver.QueuedBy(c).Unrepeatable(). A call that waits for work waits by p.Wait, and is made again after a cut.
 //
 // Communicators are made again by Reconnect, with the job's other device servers; nccl/reconnect.go has the order of events. A member that
 // waits for others in its rendezvous is saved as one that waits. While a communicator has work under way, or is being connected or

@@ -63,8 +63,8 @@ func (p *process) hopeless() string {
 	return ""
 }
 
-// cut stops the job: when it returns, no message passes any gate, none is under way, every answer was taken, and the devices have
-// nothing to do. On failure everything is open. The caller holds state.mu.
+// cut stops the job: when it returns, no message passes any gate, none is under way, every answer was taken, and the devices do
+// nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
 func (s *Server) cut(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
@@ -101,6 +101,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	errs := make([]error, len(all))
 	for _, p := range all {
 		p.Interrupt.Begin()
+		p.UnlimitWork(true)
 		_ = p.Ring.Shut(wire.Calls) // of a process that is gone, which does not matter
 	}
 	s.collectives.HoldMeetings()
@@ -120,6 +121,7 @@ func (s *Server) openGates(all []*process) {
 	s.collectives.ReleaseMeetings()
 	for _, p := range all {
 		p.Interrupt.End()
+		p.UnlimitWork(false)
 		p.ResumeWork()
 		if p.Ring != nil {
 			_ = p.Ring.Open(wire.Calls)

@@ -173,3 +173,29 @@ func freeingHeld(r *rig) {
 	r.ok(r.space.Drain(r.ctx))
 	equal(r, "freeing at the end", r.space.Freeing(), false)
 }
+
+// fullStream: a stream makes its program wait when very much is queued, but not in a space without limit.
+func fullStream(r *rig) {
+	const more = 1<<17 + 10
+	a := r.alloc(64)
+	r.rest()
+	queued := make(chan error)
+	go func() {
+		for range more {
+			if err := r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 1}); err != nil {
+				queued <- err
+				return
+			}
+		}
+		close(queued)
+	}()
+	for last := uint64(0); last == 0 || r.stream.Progress().Given != last; runtime.Gosched() {
+		last = r.stream.Progress().Given
+	}
+	r.space.Unlimit(true)
+	r.ok(<-queued)
+	equal(r, "work that was given", r.stream.Progress().Given, uint64(more))
+	r.space.Unlimit(false)
+	r.ok(r.space.Map())
+	r.ok(r.space.Drain(r.ctx))
+}

@@ -59,6 +59,7 @@ var cases = []struct {
 	{"a paused space", pausing},
 	{"a paused kernel", pausedKernel},
 	{"memory freed under held work", freeingHeld},
+	{"a stream that is full", fullStream},
 	{"contexts", contexts},
 	{"limits", limits},
 

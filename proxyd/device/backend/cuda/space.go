@@ -136,6 +136,9 @@ func (s *space) overlaps(o *space) bool {
 // Hold implements backend.Space.
 func (s *space) Hold() { s.gate.Hold() }
 
+// Unlimit implements backend.Space.
+func (s *space) Unlimit(on bool) { s.gate.Unlimit(on) }
+
 // Pause implements backend.Space. What the driver was given ends; a kernel that runs is not interrupted.
 func (s *space) Pause() { s.gate.Pause() }
 

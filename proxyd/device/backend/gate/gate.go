@@ -21,11 +21,37 @@ type Gate struct {
 	closed  bool
 	running int
 	quiet   func()
+	endless chan struct{} // closed while streams take work beyond their limit
 }
 
 // New is a gate that is shut. quiet is called, by whoever leaves, when the gate is held and nothing runs any more; it must not
 // call the gate.
-func New(quiet func()) *Gate { return &Gate{open: make(chan struct{}), quiet: quiet} }
+func New(quiet func()) *Gate {
+	return &Gate{open: make(chan struct{}), endless: make(chan struct{}), quiet: quiet}
+}
+
+// Unlimit lets streams take work beyond their limit, or no longer.
+func (g *Gate) Unlimit(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.endless:
+		if !on {
+			g.endless = make(chan struct{})
+		}
+	default:
+		if on {
+			close(g.endless)
+		}
+	}
+}
+
+// Unlimited is closed while streams take work beyond their limit.
+func (g *Gate) Unlimited() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.endless
+}
 
 // Enter waits until work may begin; false if it never will again.
 func (g *Gate) Enter() bool { return g.enter(false) }

@@ -224,6 +224,13 @@ func (p *Process) PauseWork() bool {
 	return rests && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
 }
 
+// UnlimitWork lets the process's streams take what is in its ring, however much is queued, or no longer.
+func (p *Process) UnlimitWork(on bool) {
+	for _, s := range p.Spaces() {
+		s.Unlimit(on)
+	}
+}
+
 // ResumeWork undoes PauseWork.
 func (p *Process) ResumeWork() {
 	for _, s := range p.Spaces() {
