@@ -296,6 +296,7 @@ func TestMovedGraph(t *testing.T) {
 	for i, r := range all {
 		g := &graphRig{client: r.client, a: r.alloc(256)}
 		r.put(g.a, int32(i+1), 0, 7)
+		r.must("cuStreamSynchronize", uint64(0)) // the stream of the graphs does not wait for the default one
 		r.must("cuStreamCreate", uint64(streamA), uint32(1))
 		r.must("cuGraphCreate", uint64(graphA), uint32(0))
 		op := binary.LittleEndian.Uint32(r.must("redop_create", []byte{2, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))
