@@ -22,7 +22,10 @@ func (e *leftError) Error() string { return "the checkpoint of job " + e.job + "
 
 func (e *leftError) Unwrap() error { return e.err }
 
-func (a *app) checkpointCommand() *cobra.Command {
+// checkpointCommand is singctl checkpoint.
+type checkpointCommand struct{ *app }
+
+func (a checkpointCommand) build() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",

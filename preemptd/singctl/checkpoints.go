@@ -14,7 +14,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) checkpointsCommand() *cobra.Command {
+// checkpointsCommand is singctl checkpoints.
+type checkpointsCommand struct{ *app }
+
+func (a checkpointsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,

@@ -11,7 +11,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+// deleteCommand is singctl delete.
+type deleteCommand struct{ *app }
+
+func (a deleteCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CHECKPOINT…", Short: "Delete checkpoints; damaged ones are for operators",
 		Long: `delete takes checkpoints away, all that are named or none. A job that has no other begins anew when

@@ -16,7 +16,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+// doctorCommand is singctl doctor.
+type doctorCommand struct{ *app }
+
+func (a doctorCommand) build() *cobra.Command {
 	var all, verbose, controller bool
 	c := &cobra.Command{
 		Use: "doctor [--node NODE,… | --all | --controller] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",
@@ -56,7 +59,7 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 }
 
 // examineController asks preemptd and prints what it lacks.
-func (a *app) examineController(ctx context.Context) error {
+func (a doctorCommand) examineController(ctx context.Context) error {
 	return a.askController(ctx, func(c *control.Client) error {
 		reply, err := c.Doctor(ctx)
 		if err != nil {
@@ -89,7 +92,7 @@ type examination struct {
 
 // examineNodes asks nodes side by side and prints the answers in order. whole says that findings
 // that are ok are printed too.
-func (a *app) examineNodes(ctx context.Context, names []string, whole bool) error {
+func (a doctorCommand) examineNodes(ctx context.Context, names []string, whole bool) error {
 	const atOnce = 16
 	answers := make([]examination, len(names))
 	var wg sync.WaitGroup
@@ -110,7 +113,7 @@ func (a *app) examineNodes(ctx context.Context, names []string, whole bool) erro
 	return a.printDoctor(names, answers, whole)
 }
 
-func (a *app) examineOne(ctx context.Context, name string) examination {
+func (a doctorCommand) examineOne(ctx context.Context, name string) examination {
 	n, err := a.slurm.nodeAddress(ctx, name)
 	if err != nil {
 		return examination{err: err}
@@ -123,7 +126,7 @@ func (a *app) examineOne(ctx context.Context, name string) examination {
 	return e
 }
 
-func (a *app) printDoctor(names []string, answers []examination, whole bool) error {
+func (a doctorCommand) printDoctor(names []string, answers []examination, whole bool) error {
 	worst := map[rpc.Finding_Level]int{} // how many nodes have it as their worst finding
 	var unanswered []string
 	var nodes []any
@@ -189,7 +192,7 @@ func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
 // levelWords are what is printed of a finding.
 var levelWords = map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}
 
-func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
+func (a doctorCommand) printFindings(r *rpc.DoctorReply, whole bool) {
 	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", safeLine(r.GetNode()), safeLine(r.GetVersion()))
 	for _, f := range r.GetFindings() {
 		if !whole && f.GetLevel() == rpc.Finding_OK {
@@ -199,7 +202,7 @@ func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
 	}
 }
 
-func (a *app) printFinding(level rpc.Finding_Level, name, found, needs, do string) {
+func (a doctorCommand) printFinding(level rpc.Finding_Level, name, found, needs, do string) {
 	fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", levelWords[level], safeLine(name), safeLine(found))
 	if level != rpc.Finding_OK {
 		fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(needs))

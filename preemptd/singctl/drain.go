@@ -14,7 +14,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) drainCommand() *cobra.Command {
+// drainCommand is singctl drain.
+type drainCommand struct{ *app }
+
+func (a drainCommand) build() *cobra.Command {
 	var reason string
 	var undo, noWait bool
 	c := &cobra.Command{
@@ -50,7 +53,7 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 }
 
 // waitUntilEmpty waits until nothing is on the nodes any more.
-func (a *app) waitUntilEmpty(ctx context.Context, nodes string) error {
+func (a drainCommand) waitUntilEmpty(ctx context.Context, nodes string) error {
 	p := a.newProgress()
 	defer p.endLine()
 	tick := time.NewTicker(time.Second)
@@ -84,7 +87,7 @@ type nodeState struct {
 	name, state, reason string
 }
 
-func (a *app) printNodes(ctx context.Context, nodes string) error {
+func (a drainCommand) printNodes(ctx context.Context, nodes string) error {
 	all, err := a.slurm.nodeStates(ctx, nodes)
 	if err != nil {
 		return err

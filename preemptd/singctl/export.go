@@ -17,7 +17,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) exportCommand() *cobra.Command {
+// exportCommand is singctl export.
+type exportCommand struct{ *app }
+
+func (a exportCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "export CHECKPOINT DIR", Short: "Write the files of a checkpoint into a new folder",
 		Long: `export writes the images of a checkpoint, as CRIU made them, into a folder that must not exist yet. It
@@ -51,7 +54,7 @@ appears when all is there. The files hold the memory of the job's programs: they
 
 // writeExport fills a folder beside dir and renames it when all is there: until then nothing
 // in it is trusted, for the stream's seal comes last.
-func (a *app) writeExport(ctx context.Context, c *rpc.Client, name, dir string) (files, size int64, err error) {
+func (a exportCommand) writeExport(ctx context.Context, c *rpc.Client, name, dir string) (files, size int64, err error) {
 	partial, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".partial-")
 	if err != nil {
 		return 0, 0, err

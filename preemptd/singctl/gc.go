@@ -16,7 +16,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) gcCommand() *cobra.Command {
+// gcCommand is singctl gc.
+type gcCommand struct{ *app }
+
+func (a gcCommand) build() *cobra.Command {
 	var olderThan, keep string
 	var dryRun bool
 	c := &cobra.Command{
@@ -70,7 +73,7 @@ no chunk is deleted until it was: see singctl delete.`,
 	return c
 }
 
-func (a *app) printGC(r *rpc.GCReport) {
+func (a gcCommand) printGC(r *rpc.GCReport) {
 	did := "deleted"
 	if r.GetDryRun() {
 		did = "would delete"

@@ -14,7 +14,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) historyCommand() *cobra.Command {
+// historyCommand is singctl history.
+type historyCommand struct{ *app }
+
+func (a historyCommand) build() *cobra.Command {
 	var id int64
 	var limit uint16
 	c := &cobra.Command{
@@ -127,7 +130,7 @@ func (a *app) printStanding(s *control.Standing) {
 }
 
 // printStory tells all of an action.
-func (a *app) printStory(m *control.Action) {
+func (a historyCommand) printStory(m *control.Action) {
 	if a.json {
 		a.printMessage(m)
 		return

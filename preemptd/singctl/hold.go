@@ -9,7 +9,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) holdCommand() *cobra.Command {
+// holdCommand is singctl hold.
+type holdCommand struct{ *app }
+
+func (a holdCommand) build() *cobra.Command {
 	c := &cobra.Command{
 		Use: "hold JOB", Short: "Keep a job that waits from starting",
 		Long: `hold keeps a job that waits from starting, until singctl release. One that runs is taken off its nodes and
@@ -18,7 +21,10 @@ held by singctl preempt --hold.`,
 	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
 }
 
-func (a *app) releaseCommand() *cobra.Command {
+// releaseCommand is singctl release.
+type releaseCommand struct{ *app }
+
+func (a releaseCommand) build() *cobra.Command {
 	c := &cobra.Command{
 		Use: "release JOB", Short: "Let a held job start where it may",
 		Long: `release undoes the hold of a job that waits, and nothing else; singctl resume also sends a job that was

@@ -12,7 +12,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) jobsCommand() *cobra.Command {
+// jobsCommand is singctl jobs.
+type jobsCommand struct{ *app }
+
+func (a jobsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
 		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. HAD is the part of the time in
@@ -35,7 +38,7 @@ the window in which a job had the GPUs that it asked for; WANTS is the part that
 	}
 }
 
-func (a *app) printJobs(all *control.JobsReply) {
+func (a jobsCommand) printJobs(all *control.JobsReply) {
 	switch {
 	case all.GetSeen() == nil:
 		fmt.Fprintln(a.stdout, "preemptd has not looked at the cluster yet")
@@ -46,7 +49,7 @@ func (a *app) printJobs(all *control.JobsReply) {
 	}
 }
 
-func (a *app) jobRows(all *control.JobsReply) [][]string {
+func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 	rows := make([][]string, len(all.GetJobs()))
 	for i, j := range all.GetJobs() {
 		state := j.GetState()

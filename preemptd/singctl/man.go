@@ -15,7 +15,10 @@ import (
 )
 
 // manCommand writes the manual. The packages' build calls it; people need not know.
-func (a *app) manCommand() *cobra.Command {
+// manCommand is singctl man.
+type manCommand struct{ *app }
+
+func (a manCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true,
 		Args: argumentCount(1, 1, "a folder"),

@@ -10,7 +10,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) migrateCommand() *cobra.Command {
+// migrateCommand is singctl migrate.
+type migrateCommand struct{ *app }
+
+func (a migrateCommand) build() *cobra.Command {
 	var to, away string
 	c := &cobra.Command{
 		Use: "migrate JOB {--to NODES | --away NODES}", Short: "Move a job to named nodes, or away from named nodes",

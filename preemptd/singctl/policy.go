@@ -17,7 +17,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) policyCommand() *cobra.Command {
+// policyCommand is singctl policy.
+type policyCommand struct{ *app }
+
+func (a policyCommand) build() *cobra.Command {
 	c := &cobra.Command{
 		Use: "policy", Short: "Look at policies, and try what they would do", SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -32,7 +35,7 @@ func (a *app) policyCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) policyList() *cobra.Command {
+func (a policyCommand) policyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the policies in the order in which they are asked, and how they do", Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +73,7 @@ func policyRows(policies []*control.Policy) [][]string {
 	return rows
 }
 
-func (a *app) policyRecord() *cobra.Command {
+func (a policyCommand) policyRecord() *cobra.Command {
 	return &cobra.Command{
 		Use: "record FILE", Short: "Save what policies see of the cluster, to try policies on it later", Args: argumentCount(1, 1, "a file"),
 		Long: `record saves what policies saw last into a new file: singctl policy test --snapshot FILE tries them on it. It
@@ -105,7 +108,7 @@ names all jobs and their users. For operators.`,
 	}
 }
 
-func (a *app) policyTest() *cobra.Command {
+func (a policyCommand) policyTest() *cobra.Command {
 	var snapshot, file string
 	req := &control.TryRequest{}
 	c := &cobra.Command{
@@ -160,7 +163,7 @@ func readBounded(name string, most int64) ([]byte, error) {
 }
 
 // printTried tells what came of policies. One that failed is a problem found.
-func (a *app) printTried(m *control.TryReply) error {
+func (a policyCommand) printTried(m *control.TryReply) error {
 	var failed error
 	for _, p := range m.GetPolicies() {
 		if p.GetProblem() != "" {

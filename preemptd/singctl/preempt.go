@@ -9,7 +9,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) preemptCommand() *cobra.Command {
+// preemptCommand is singctl preempt.
+type preemptCommand struct{ *app }
+
+func (a preemptCommand) build() *cobra.Command {
 	var hold bool
 	c := &cobra.Command{
 		Use: "preempt JOB", Short: "Take a running job off its nodes, with a checkpoint, and back into the queue",

@@ -10,7 +10,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) requeueCommand() *cobra.Command {
+// requeueCommand is singctl requeue.
+type requeueCommand struct{ *app }
+
+func (a requeueCommand) build() *cobra.Command {
 	var qos string
 	var hold bool
 	c := &cobra.Command{

@@ -10,7 +10,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) resizeCommand() *cobra.Command {
+// resizeCommand is singctl resize.
+type resizeCommand struct{ *app }
+
+func (a resizeCommand) build() *cobra.Command {
 	var nodes, gpus uint32
 	c := &cobra.Command{
 		Use: "resize JOB {--nodes N | --gpus N}", Short: "Give a job fewer or more nodes or GPUs",

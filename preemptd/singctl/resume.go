@@ -9,7 +9,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) resumeCommand() *cobra.Command {
+// resumeCommand is singctl resume.
+type resumeCommand struct{ *app }
+
+func (a resumeCommand) build() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume JOB", Short: "Let a held job go on",
 		Long: `resume releases a job that waits, held by singctl preempt --hold or by its user. Only operators release

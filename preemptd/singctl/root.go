@@ -16,11 +16,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// app is one run of singctl.
+// app is a run of singctl: what all commands need. Each command is a type of its own that has the
+// app, in a file of its own; build returns it for cobra.
 type app struct {
 	stdout, stderr io.Writer
-	terminal       bool // stderr is one
-	outTerminal    bool // stdout is one
+	terminal       bool // stderr is a terminal
+	outTerminal    bool // stdout is a terminal
 	slurm          slurm
 	coder          munge.Coder
 	now            func() time.Time
@@ -88,8 +89,16 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.controller, "controller", a.controller, "`HOST:PORT` where preemptd listens, instead of slurmctld's host (SINGULARITY_SLURM_CONTROLLER)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
-	root.AddCommand(a.doctorCommand(), a.showCommand(), a.checkpointCommand(), a.checkpointsCommand(), a.verifyCommand(), a.gcCommand(), a.deleteCommand(), a.exportCommand(),
-		a.preemptCommand(), a.resumeCommand(), a.migrateCommand(), a.resizeCommand(), a.holdCommand(), a.releaseCommand(), a.requeueCommand(), a.drainCommand(), a.jobsCommand(), a.topCommand(), a.historyCommand(), a.statusCommand(), a.policyCommand(), a.tokenCommand(), a.versionCommand(), a.manCommand())
+	root.AddCommand(
+		doctorCommand{a}.build(), showCommand{a}.build(), checkpointCommand{a}.build(),
+		checkpointsCommand{a}.build(), verifyCommand{a}.build(), gcCommand{a}.build(),
+		deleteCommand{a}.build(), exportCommand{a}.build(), preemptCommand{a}.build(),
+		resumeCommand{a}.build(), migrateCommand{a}.build(), resizeCommand{a}.build(),
+		holdCommand{a}.build(), releaseCommand{a}.build(), requeueCommand{a}.build(),
+		drainCommand{a}.build(), jobsCommand{a}.build(), topCommand{a}.build(),
+		historyCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
+		tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
+	)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -20,7 +20,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) showCommand() *cobra.Command {
+// showCommand is singctl show.
+type showCommand struct{ *app }
+
+func (a showCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
@@ -61,7 +64,7 @@ func (a *app) showCommand() *cobra.Command {
 
 // showStanding adds what the controller knows of a job, below a line, and reports whether it
 // knew anything; where there is no controller, it does not.
-func (a *app) showStanding(ctx context.Context, name, above string) (told bool, err error) {
+func (a showCommand) showStanding(ctx context.Context, name, above string) (told bool, err error) {
 	err = a.askController(ctx, func(c *control.Client) error {
 		h, err := c.History(ctx, name, 1)
 		if told = err == nil && h.GetStanding() != nil; told {
@@ -76,7 +79,7 @@ func (a *app) showStanding(ctx context.Context, name, above string) (told bool, 
 	return told, err
 }
 
-func (a *app) printJob(j *rpc.Job) {
+func (a showCommand) printJob(j *rpc.Job) {
 	w := a.stdout
 	fmt.Fprintf(w, "job %s", safeLine(j.GetId()))
 	if j.GetName() != "" {
@@ -138,7 +141,7 @@ func (a *app) printJob(j *rpc.Job) {
 	}
 }
 
-func (a *app) printCapsules(capsules []*rpc.Capsule) {
+func (a showCommand) printCapsules(capsules []*rpc.Capsule) {
 	if len(capsules) == 0 {
 		return
 	}
@@ -183,7 +186,7 @@ func sharingText(s *rpc.Sharing) string {
 }
 
 // printDevices prints the GPUs of capsules, and what went wrong with them.
-func (a *app) printDevices(capsules []*rpc.Capsule) {
+func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 	rows := [][]string{{"CAPSULE", "GPU", "NAME", "MEMORY", "USED", "PROCESSES"}}
 	var notes []string
 	for _, c := range capsules {

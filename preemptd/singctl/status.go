@@ -11,7 +11,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+// statusCommand is singctl status.
+type statusCommand struct{ *app }
+
+func (a statusCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Say how the controller does, and what it is doing",
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
@@ -32,7 +35,7 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 }
 
-func (a *app) printStatus(s *control.StatusReply) {
+func (a statusCommand) printStatus(s *control.StatusReply) {
 	looked := "not yet"
 	if s.GetTicked() != nil {
 		looked = durationText(a.now().Sub(s.GetTicked().AsTime())) + " ago"

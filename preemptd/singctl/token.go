@@ -11,7 +11,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) tokenCommand() *cobra.Command {
+// tokenCommand is singctl token.
+type tokenCommand struct{ *app }
+
+func (a tokenCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "token", Short: "Print a token, with which the web page lets you act on your jobs",
 		Long: `Prints a token for the controller's web page. Whoever has it can do there what you

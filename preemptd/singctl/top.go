@@ -17,7 +17,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) topCommand() *cobra.Command {
+// topCommand is singctl top.
+type topCommand struct{ *app }
+
+func (a topCommand) build() *cobra.Command {
 	var every time.Duration
 	var times uint32
 	c := &cobra.Command{
@@ -39,7 +42,7 @@ answer it says so, and goes on. With --json it prints what jobs prints, each tim
 
 // watchJobs asks again each time: who answers may be another preemptd by then. The first
 // time nobody answering is an error; later it is shown.
-func (a *app) watchJobs(ctx context.Context, every time.Duration, times uint32) error {
+func (a topCommand) watchJobs(ctx context.Context, every time.Duration, times uint32) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint32(1); ; n++ {
@@ -77,12 +80,12 @@ func isTransient(err error) bool {
 }
 
 // writeFrame writes what is shown once.
-func (a *app) writeFrame(ctx context.Context, c *control.Client, w io.Writer) error {
+func (a topCommand) writeFrame(ctx context.Context, c *control.Client, w io.Writer) error {
 	all, err := c.Jobs(ctx)
 	if err != nil {
 		return err
 	}
-	shown := *a
+	shown := *a.app
 	shown.stdout = w
 	if a.json {
 		shown.printMessage(all)
@@ -92,8 +95,8 @@ func (a *app) writeFrame(ctx context.Context, c *control.Client, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	shown.printStatus(s)
+	statusCommand{&shown}.printStatus(s)
 	fmt.Fprintln(w)
-	shown.printJobs(all)
+	jobsCommand{&shown}.printJobs(all)
 	return nil
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) verifyCommand() *cobra.Command {
+// verifyCommand is singctl verify.
+type verifyCommand struct{ *app }
+
+func (a verifyCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify [CHECKPOINT…]", Short: "Read checkpoints back and check every byte",
 		Long: `verify reads every chunk of the named checkpoints, or of all that you may see, and checks all that

@@ -9,7 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+// versionCommand is singctl version.
+type versionCommand struct{ *app }
+
+func (a versionCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of singctl",
 		Args: argumentCount(0, 0, ""),
