@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package splice
+
+import "slices"
+
+// view is what a rank has at a block.
+type view struct {
+	live   bool   // the rank has the block
+	common bool   // the rank's view is the common memory
+	stamp  uint64 // how often the rank's bytes may have changed
+}
+
+// blocks are all blocks that some rank has, or had.
+type blocks map[Block][]view
+
+// of returns the views of a block.
+func (b blocks) of(at Block, ranks int) []view {
+	if b[at] == nil {
+		b[at] = make([]view, ranks)
+	}
+	return b[at]
+}
+
+// Stamps tell how often the ranks' bytes of a block may have changed: see Compared.
+func (g *Group) Stamps(at Block) []uint64 {
+	var out []uint64
+	for _, v := range g.blocks.of(at, len(g.ranks)) {
+		out = append(out, v.stamp)
+	}
+	return out
+}
+
+// isCommon tells whether a block is common memory of all ranks that are there.
+func (g *Group) isCommon(at Block) bool {
+	return g.all(at, func(v view) bool { return v.live && v.common })
+}
+
+// all tells whether something holds for each rank's view of a block.
+func (g *Group) all(at Block, holds func(view) bool) bool {
+	for r, v := range g.blocks.of(at, len(g.ranks)) {
+		if !g.ranks[r].gone && !holds(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// canRunOnce tells whether an operation would do the same for each rank.
+func (g *Group) canRunOnce(o *Op) bool {
+	switch {
+	case o.Record == "" || g.alone():
+		return false
+	case o.Kind == Read || o.Kind == Free:
+		return false
+	case o.Kind == Alloc:
+		return !slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.all(b, func(v view) bool { return !v.live }) })
+	case slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.all(b, func(v view) bool { return v.live }) }):
+		return false
+	case o.Kind == Collective:
+		return true // of what each rank reads the sum is the same
+	case g.twist == partFills:
+		return !slices.ContainsFunc(o.Reads, func(b Block) bool { return !g.isCommon(b) })
+	case g.twist == noOperands:
+		return true
+	}
+	return !slices.ContainsFunc(o.needs(), func(b Block) bool { return !g.isCommon(b) })
+}
+
+// writeOnce notes what an operation has written that ran once, and returns what is to be done behind it.
+func (g *Group) writeOnce(o *Op) []Effect {
+	var out []Effect
+	for _, b := range o.Writes {
+		if !g.isCommon(b) {
+			out = append(out, Effect{Act: Share, Block: b, From: -1})
+		}
+		views := g.blocks.of(b, len(g.ranks))
+		for r := range views {
+			if !g.ranks[r].gone {
+				views[r] = view{true, true, views[r].stamp + 1}
+			}
+		}
+	}
+	return out
+}
+
+// writeOwn notes what an operation of one rank alone writes, and returns what is to be done before it.
+func (g *Group) writeOwn(rank int, o *Op) []Effect {
+	var out []Effect
+	for _, b := range o.Writes {
+		v := &g.blocks.of(b, len(g.ranks))[rank]
+		v.stamp++
+		switch {
+		case o.Kind == Alloc:
+			v.live, v.common = true, false
+		case o.Kind == Free:
+			v.live, v.common = false, false
+		case v.common:
+			v.common = false
+			out = append(out, Effect{Act: Unshare, Rank: rank, Block: b})
+		}
+	}
+	return out
+}
+
+// compared lets a block be common memory if nothing has changed since it was compared.
+func (g *Group) compared(e Compared) []Effect {
+	if len(e.Stamps) != len(g.ranks) || g.isCommon(e.Block) || g.alone() {
+		return nil
+	}
+	from := -1
+	views := g.blocks.of(e.Block, len(g.ranks))
+	for r, v := range views {
+		if g.ranks[r].gone {
+			continue
+		}
+		if !v.live || v.stamp != e.Stamps[r] && g.twist != oldStamps {
+			return nil
+		}
+		if from < 0 {
+			from = r
+		}
+	}
+	for r := range views {
+		views[r].common = !g.ranks[r].gone
+	}
+	return []Effect{{Act: Share, Block: e.Block, From: from}}
+}
