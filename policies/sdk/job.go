@@ -90,7 +90,7 @@ type Holder uint8
 // The holders of a job.
 const (
 	HeldByNobody   Holder = iota
-	HeldByUser            // its owner: only people release it
+	HeldByUser            // the job's owner: only people release the hold
 	HeldByOperator        // likewise
 	HeldByPreemptd        // parked by an intent: Resume or Release ends the hold
 )
@@ -137,14 +137,14 @@ type Share struct {
 // Checkpoint is what is known of a job's checkpoints and of their cost.
 type Checkpoint struct {
 	At       time.Time     // of the newest; zero: there is none
-	Bytes    int64         // that it takes
-	Dump     time.Duration // for which the job stands still while one is made
+	Bytes    int64         // that the checkpoint takes
+	Dump     time.Duration // for which the job stands still during a checkpoint
 	Restore  time.Duration // from the start of a run until the program goes on
 	Measured bool          // Dump and Restore were measured on this job; else they are estimates
 }
 
-// Budget is for how long the job can stand still in this window before what it is promised
-// is broken: negative when it is already, and a very long time if nothing is promised.
+// Budget is for how long the job can stand still in this window before the promise to the job is
+// broken: negative when it is broken already, and a very long time if nothing is promised.
 func (j *Job) Budget(r Rules) time.Duration {
 	if j.Promised <= 0 {
 		return 1<<63 - 1
@@ -157,7 +157,7 @@ func (j *Job) Budget(r Rules) time.Duration {
 // Holds reports whether the job has nodes.
 func (j *Job) Holds() bool { return len(j.Shares) > 0 }
 
-// Leader is the job that an intent must name to mean this one.
+// Leader is the job that an intent must name to mean this job.
 func (j *Job) Leader() JobID {
 	if j.Gang != 0 {
 		return j.Gang

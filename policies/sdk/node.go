@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Node is one node.
+// Node is a node of the cluster.
 type Node struct {
 	Name       string
 	State      NodeState
-	Reason     string    // why it is drained or down
+	Reason     string    // why the node is drained or down
 	Since      time.Time // of that reason
 	Partitions []string
 	Features   []string
@@ -28,17 +28,17 @@ type NodeState uint8
 // The states of a node.
 const (
 	NodeUp       NodeState = iota // jobs run and can start
-	NodeDraining                  // jobs run, none can start: also one that is empty, or kept for maintenance
+	NodeDraining                  // jobs run, none can start: also an empty node, or a node kept for maintenance
 	NodeDown                      // nothing runs
 )
 
-// GPU is one device of a node.
+// GPU is a device of a node.
 type GPU struct {
-	Kind   string // as Slurm types it: "a100"; empty where Slurm has no type
+	Kind   string // Slurm's type: "a100"; empty where Slurm has no type
 	Health Health
-	Use    float32 // of its time it computed, 0 to 1
-	Watts  float32 // that it draws
-	Limit  float32 // watts that it may draw; 0: not known
+	Use    float32 // part of its time in which the GPU computed, 0 to 1
+	Watts  float32 // that the GPU draws
+	Limit  float32 // watts that the GPU may draw; 0: not known
 }
 
 // Health says whether a GPU can be given to a job.
@@ -46,15 +46,15 @@ type Health uint8
 
 // What is known of a GPU's health.
 const (
-	HealthUnknown Health = iota // nobody has said; it can be used
+	HealthUnknown Health = iota // not reported; the GPU can be used
 	HealthGood
-	HealthBad // no job can start on it
+	HealthBad // no job can start on the GPU
 )
 
 // MaxGPUs is how many GPUs a node can have.
 const MaxGPUs = 64
 
-// GPUSet is some GPUs of one node: bit i is Node.GPUs[i].
+// GPUSet is some GPUs of a node: bit i is Node.GPUs[i].
 type GPUSet uint64
 
 // Count says how many there are.
@@ -78,7 +78,7 @@ func (n *Node) All() GPUSet {
 	return 1<<len(n.GPUs) - 1
 }
 
-// Usable is the set of the GPUs on which a job can start. It is empty unless the node is up.
+// Usable is the set of the GPUs on which a job can start: empty unless the node is up.
 func (n *Node) Usable() GPUSet {
 	if n.State != NodeUp {
 		return 0

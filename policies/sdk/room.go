@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Room is what is free on the nodes of a snapshot, for counting: who would have room if
-// this one left? It belongs to one goroutine, and changes nothing of the snapshot.
+// Room is what is free on the nodes of a snapshot, for counting: which jobs would have room if
+// this job left? A Room belongs to a single goroutine, and changes nothing of the snapshot.
 type Room struct {
 	snapshot *Snapshot
 	free     []Free
@@ -68,7 +68,7 @@ func (r *Room) Give(shares []Share) {
 	}
 }
 
-// Forbids says why the job cannot stand on the node however empty it is; empty: it can.
+// Forbids says why the job cannot be on the node however empty the node is; empty: it can.
 func (r *Room) Forbids(j *Job, node int32) string {
 	n := &r.snapshot.Nodes[node]
 	switch {
@@ -89,8 +89,8 @@ func (r *Room) Forbids(j *Job, node int32) string {
 	return r.reservationFor(j, node)
 }
 
-// reservationFor says whether reservations keep the node from the job: of one that has not begun,
-// if the job could still be there by then.
+// reservationFor says whether reservations keep the node from the job: a reservation that has not
+// begun does if the job could still be there by then.
 func (r *Room) reservationFor(j *Job, node int32) string {
 	if len(r.kept) == 0 {
 		if j.Reservation != "" {
@@ -117,7 +117,7 @@ func (r *Room) reservationFor(j *Job, node int32) string {
 	return ""
 }
 
-// matchingGPUs is those of the free GPUs that the job can use.
+// matchingGPUs are those of the free GPUs that the job can use.
 func (r *Room) matchingGPUs(j *Job, node int32) GPUSet {
 	free := r.free[node].GPUs
 	if j.Kind == "" || free == 0 {
@@ -131,7 +131,7 @@ func (r *Room) matchingGPUs(j *Job, node int32) GPUSet {
 	return free
 }
 
-// Seat says which shares the job would hold at these spots, or why it cannot. Nothing is
+// Seat says which shares the job would hold at these spots, or why the job cannot. Nothing is
 // taken.
 func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 	shares := make([]Share, 0, len(spots))
@@ -161,7 +161,7 @@ func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 	return shares, nil
 }
 
-// shareOn is one share, if the node has it.
+// shareOn is a share on the node, if the node has room.
 func (r *Room) shareOn(j *Job, node int32, capsules, gpus int) (Share, error) {
 	free := r.free[node]
 	matching := r.matchingGPUs(j, node)
@@ -178,9 +178,9 @@ func (r *Room) shareOn(j *Job, node int32, capsules, gpus int) (Share, error) {
 	}
 }
 
-// Find looks for nodes where the job has room with so many GPUs: as many nodes as it has
-// capsules if it can, fewer if it must, the fullest that will do. It returns nothing if there
-// is no room. Nodes that leave out says true of are left out; it may be nil.
+// Find looks for nodes where the job has room with so many GPUs: as many nodes as the job has
+// capsules if possible, fewer if necessary, the fullest that will do. Find returns nothing
+// without room. Nodes of which out is true are left out; out may be nil.
 func (r *Room) Find(j *Job, gpus int, leaveOut func(node int32) bool) []Share {
 	if j.Capsules < 1 {
 		return nil
@@ -199,7 +199,7 @@ func (r *Room) Find(j *Job, gpus int, leaveOut func(node int32) bool) []Share {
 // candidate is a node that a job could have.
 type candidate struct {
 	node int32
-	must bool // the job must have it
+	must bool // the job must have the node
 	left int  // GPUs, when the job is there
 }
 
@@ -240,7 +240,7 @@ func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) 
 	for _, c := range candidates {
 		share, err := r.shareOn(j, c.node, capsules, gpus)
 		if err != nil {
-			return nil // not so: it is a candidate
+			return nil // no obstacle: the node is a candidate
 		}
 		shares = append(shares, share)
 	}
@@ -250,8 +250,8 @@ func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) 
 	return shares
 }
 
-// haveAll reports whether the nodes that a job must have are among its shares; of more than it
-// has shares, any will do.
+// haveAll reports whether the nodes that a job must have are among its shares; of more nodes than
+// the job has shares, any will do.
 func haveAll(shares []Share, required []int32) bool {
 	n := 0
 	for _, s := range shares {

@@ -16,25 +16,25 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// Policy decides. It is asked for one thing at a time, and must not need what it knew
-// before: its process may be ended and started again between any two questions.
+// Policy decides. It gets one call at a time, and must not need what it knew before: its process
+// may be ended and started again between any two calls.
 type Policy interface {
-	// Describe says who this is. It may be called at any time.
+	// Describe returns the policy's name and version. It may be called at any time.
 	Describe() Description
-	// Configure takes the settings, a JSON object or nothing; Settings reads one strictly.
-	// It is called once, before the first Decide. An error is shown to people as it is.
+	// Configure takes the settings, a JSON object or nothing; Settings reads such an object
+	// strictly. Configure is called once, before the first Decide. People see an error as it is.
 	Configure(settings []byte) error
-	// Decide looks at the snapshot, and must not change it. When ctx is done, nobody waits
-	// for the answer any more, and soon after the process is killed. An error is shown to
-	// people, and nothing is done.
+	// Decide looks at the snapshot, and must not change it. When ctx is done, the answer is not
+	// used any more, and soon after the process is killed. People see an error, and nothing is
+	// done.
 	Decide(ctx context.Context, s *Snapshot) ([]Intent, error)
 }
 
-// Description is who a policy is.
+// Description says what a policy is.
 type Description struct {
 	Name    string // "tiers"
 	Version string
-	Summary string // one line for people
+	Summary string // a line for people
 }
 
 // Handshake is how preemptd and a policy recognise each other. A policy that was made for
@@ -45,7 +45,7 @@ var Handshake = plugin.HandshakeConfig{
 	MagicCookieValue: "5f1b1c52-snapshots-in-intents-out",
 }
 
-// PluginName is what go-plugin calls the one service of a policy.
+// PluginName is go-plugin's name of a policy's only service.
 const PluginName = "policy"
 
 // The largest messages: of 10 000 nodes and 50 000 jobs, a snapshot takes 6 MB and an intent
@@ -55,7 +55,7 @@ const (
 	maxDecision = 32 << 20
 )
 
-// Serve is the main of a policy: it answers preemptd until that goes, and does not return.
+// Serve is the main of a policy: it answers preemptd until preemptd ends, and does not return.
 // What the policy writes to its standard error is in preemptd's log.
 func Serve(p Policy) {
 	plugin.Serve(&plugin.ServeConfig{
@@ -118,7 +118,7 @@ func (s *server) Decide(ctx context.Context, pb *policypb.Snapshot) (*policypb.D
 // Client asks a policy in another process. Its calls last as long as their contexts.
 type Client struct{ pb policypb.PolicyClient }
 
-// Describe asks who the policy is.
+// Describe asks for the policy's name and version.
 func (c *Client) Describe(ctx context.Context) (Description, error) {
 	d, err := c.pb.Describe(ctx, &policypb.DescribeRequest{})
 	return Description{Name: d.GetName(), Version: d.GetVersion(), Summary: d.GetSummary()}, err
@@ -130,8 +130,8 @@ func (c *Client) Configure(ctx context.Context, settings []byte) error {
 	return err
 }
 
-// Decide asks for intents. The snapshot is encoded, so that several policies can be asked
-// with the work of one.
+// Decide asks for intents. The snapshot is encoded, so that it is encoded once for several
+// policies.
 func (c *Client) Decide(ctx context.Context, pb *policypb.Snapshot) ([]Intent, error) {
 	d, err := c.pb.Decide(ctx, pb, grpc.MaxCallSendMsgSize(maxSnapshot), grpc.MaxCallRecvMsgSize(maxDecision))
 	if err != nil {

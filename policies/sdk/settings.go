@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Settings reads a policy's settings into a struct. A key that the struct lacks is an error,
-// and so is anything after the object. With none the struct stays as it is: its defaults.
+// Settings reads a policy's settings into a struct. A key that the struct lacks is an error, and
+// so is anything after the object. Without an object the struct keeps its defaults.
 func Settings(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func Settings(data []byte, into any) error {
 // Span is a duration in settings: "90s", "10m".
 type Span time.Duration
 
-// UnmarshalJSON reads one.
+// UnmarshalJSON reads a Span.
 func (s *Span) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {

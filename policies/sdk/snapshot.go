@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Snapshot is the cluster at one moment, as a policy sees it. Nobody changes one: plan
-// makes another. Nodes are in order of their names, jobs of their ids, and everything
-// that names a node by number means its place in Nodes. Jobs that have ended are not in
-// it. Check says whether all of that is so.
+// Snapshot is the cluster at a moment, as a policy sees it. A Snapshot is never changed: plan
+// makes another. Nodes are in order of their names, jobs of their ids, and everything that names
+// a node by number means its place in Nodes. Jobs that have ended are left out. Check says
+// whether all of that is so.
 type Snapshot struct {
 	Cluster string
 	Number  uint64    // counts up; a gap means nothing
-	Time    time.Time // when it was taken: the only clock that a policy has
+	Time    time.Time // of the snapshot: the only clock that a policy has
 	Rules   Rules
 
 	Nodes        []Node
@@ -37,15 +37,15 @@ type Rules struct {
 	CoolDown time.Duration  // a job that was moved, resized or preempted more recently is left alone
 }
 
-// Partition is one partition. Which nodes are in it, the nodes say.
+// Partition is a partition of Slurm's. The nodes say in which partitions they are.
 type Partition struct {
 	Name     string
-	Up       bool          // jobs in it can start
-	Priority int64         // a higher one's jobs come first
+	Up       bool          // jobs in the partition can start
+	Priority int64         // jobs of a partition with a higher number come first
 	MaxTime  time.Duration // 0: no limit
 }
 
-// QOS is one quality of service.
+// QOS is a quality of service.
 type QOS struct {
 	Name     string
 	Priority int64
@@ -53,14 +53,14 @@ type QOS struct {
 	MaxGPUs  int // that its running jobs may hold together; 0: no limit
 }
 
-// Account is one account: who pays.
+// Account is the account that pays.
 type Account struct {
 	Name     string
 	Fraction float64 // GPU fraction of all its jobs together, over the window
 	MaxGPUs  int     // that its running jobs may hold together; 0: no limit
 }
 
-// Reservation keeps nodes for somebody, or empty.
+// Reservation keeps nodes for some users, or empty.
 type Reservation struct {
 	Name        string
 	Start, End  time.Time
@@ -70,7 +70,7 @@ type Reservation struct {
 	Accounts    []string
 }
 
-// Power is what the cluster may draw. What it draws, nodes and GPUs say.
+// Power is what the cluster may draw. Nodes and GPUs say what it draws.
 type Power struct {
 	Caps []Cap
 }
@@ -80,7 +80,7 @@ type Cap struct {
 	Name       string
 	Watts      float64
 	Start, End time.Time // zero: always been, for ever
-	Nodes      []int32   // that it binds, places in Snapshot.Nodes, ascending; none: all
+	Nodes      []int32   // that the cap binds, places in Snapshot.Nodes, ascending; none: all
 }
 
 // Job finds a job by its id.
@@ -92,8 +92,8 @@ func (s *Snapshot) Job(id JobID) (*Job, bool) {
 	return &s.Jobs[i], true
 }
 
-// Placing reports whether room is being made for a job that waits: what is idle may be a part
-// of it, and is not to be lent to others.
+// Placing reports whether room is being made for a waiting job: idle GPUs may be a part of that
+// room, and are not to be lent.
 func (s *Snapshot) Placing() bool {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == Waiting && j.Action != "" {

@@ -17,7 +17,7 @@ type Stateless[S any] struct {
 // Describe returns About.
 func (p *Stateless[S]) Describe() Description { return p.About }
 
-// Configure takes over the settings that data has; the other ones stay as they are.
+// Configure takes over the settings that data has; the rest keep their defaults.
 func (p *Stateless[S]) Configure(data []byte) error {
 	if err := Settings(data, &p.Settings); err != nil {
 		return err

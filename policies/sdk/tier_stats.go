@@ -9,7 +9,7 @@ type TierStats struct {
 	// there was nothing to count.
 	Delivered float64
 	Counted   bool // there was something to count
-	Below     int  // jobs that got less than they are promised, and cannot make up for it in this window
+	Below     int  // jobs that got less than was promised, and cannot make up for it in this window
 }
 
 // StatsByTier says how each tier does.

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// allTables are the columns of nodes and of jobs, in both directions: those that share the table of
-// texts, and at the same time the others. Large clusters have many.
+// allTables are the columns of nodes and of jobs, in both directions: first those that share the
+// table of texts, and at the same time the rest. Large clusters have many.
 func (c *columns) allTables(pb *policypb.Snapshot, s *Snapshot) {
 	others := &columns{decoding: c.decoding, base: c.base}
 	done := make(chan struct{})
@@ -41,11 +41,11 @@ func (c *columns) allTables(pb *policypb.Snapshot, s *Snapshot) {
 
 func nodeTexts(c *columns, pb *policypb.Nodes, rows []Node) {
 	if !c.decoding {
-		pb.Name = make([]uint32, len(rows)) // always there: it says how many nodes there are
+		pb.Name = make([]uint32, len(rows)) // always present: its length is the number of nodes
 	}
 	const name = "nodes.name"
 	eachRow(c, name, rows, &pb.Name,
-		func(n *Node) uint32 { return c.addText(n.Name) }, // no other has it
+		func(n *Node) uint32 { return c.addText(n.Name) }, // no other node has this name
 		func(n *Node, place uint32) { n.Name = c.textAt(name, place) })
 	textColumn(c, "nodes.reason", rows, &pb.Reason, func(n *Node) *string { return &n.Reason })
 	partitions := listColumn(c, "nodes.partition_count", rows, &pb.PartitionCount, func(n *Node) *[]string { return &n.Partitions })
@@ -133,7 +133,7 @@ func shapeColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	numberColumn(c, "jobs.share_memory", shares, &pb.ShareMemory, func(s *Share) *int64 { return &s.Memory })
 }
 
-// idColumn is the ids: each as what it is more than the one before. It is always there.
+// idColumn is the ids: each as the difference from the id before. It is always present.
 func idColumn(c *columns, pb *policypb.Jobs, rows []Job) {
 	var last JobID
 	if c.decoding {
@@ -150,7 +150,7 @@ func idColumn(c *columns, pb *policypb.Jobs, rows []Job) {
 	}
 }
 
-// labelColumn is the labels of jobs that are not just their ids: those of most jobs are.
+// labelColumn is the labels of jobs that are not just their ids: most labels are.
 func labelColumn(c *columns, pb *policypb.Jobs, rows []Job) {
 	const name = "jobs.label"
 	var room [20]byte
@@ -164,7 +164,7 @@ func labelColumn(c *columns, pb *policypb.Jobs, rows []Job) {
 		func(j *Job, place uint32) { j.Label = c.textAt(name, place) })
 }
 
-// addLabels gives those that came without a label theirs.
+// addLabels adds the labels of jobs that came without a label.
 func addLabels(jobs []Job) {
 	for i := range jobs {
 		if j := &jobs[i]; j.Label == "" {

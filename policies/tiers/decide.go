@@ -12,18 +12,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decision is one snapshot being decided.
+// decision is a snapshot being decided.
 type decision struct {
 	snapshot *sdk.Snapshot
 	settings settings
-	room     *sdk.Room // as it is after the intents so far
+	room     *sdk.Room // after the intents so far
 	victims  *victims
 	kept     map[int32]bool // nodes that are left to jobs which have no room yet
 	intents  []sdk.Intent
 }
 
-// decideOn is the order of events: who waits and is promised something, highest tier first, gets
-// its place; then what is left is given back.
+// decideOn is the order of events: jobs that wait and are promised something get their places,
+// highest tier first; then what is left is given back.
 func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
@@ -33,13 +33,13 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	return d.intents
 }
 
-// servedJobs is the waiting jobs of tiers that promise something, in the order in which they are
-// served: the highest tier first, then the one that can wait for the shortest time.
+// servedJobs are the waiting jobs of tiers that promise something, in the order in which they are
+// served: the highest tier first, then the job that can wait for the shortest time.
 func (d *decision) servedJobs() []*sdk.Job {
 	var demands []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		j := &d.snapshot.Jobs[i]
-		// The components of a gang cannot be placed one by one: Slurm does that.
+		// The components of a gang cannot be placed singly: Slurm does that.
 		if j.State == sdk.Waiting && j.Tier > sdk.Basic && j.Action == "" && j.Gang == 0 {
 			demands = append(demands, j)
 		}
@@ -56,7 +56,7 @@ func (d *decision) servedJobs() []*sdk.Job {
 	return demands
 }
 
-// shape is what a job needs, as far as it decides whether there is room.
+// shape is the part of a job's needs that decides whether there is room.
 type shape struct {
 	tier                    sdk.Tier
 	capsules, gpus, cpus    int
@@ -68,7 +68,7 @@ func shapeOf(j *sdk.Job) shape {
 	return shape{j.Tier, j.Capsules, j.GPUs, j.CPUs, j.Memory, j.Kind, j.Partition, fmt.Sprint(j.Features, j.Required, j.Excluded, j.Reservation, j.Limit)}
 }
 
-// serveDemands makes room for the demands, and reports whether one that is in a hurry got none.
+// serveDemands makes room for the demands, and reports whether an urgent demand got none.
 func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 	full := map[shape]bool{} // there is no room for these, nor will be
 	served := 0
@@ -102,7 +102,7 @@ func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 	return unserved
 }
 
-// isUrgent reports whether a job has waited for so long that others may be disturbed for it.
+// isUrgent reports whether a job has waited for so long that other jobs may be disturbed.
 func (d *decision) isUrgent(j *sdk.Job) bool {
 	part := d.settings.Hurry.Standard
 	if j.Tier == sdk.Premium {
@@ -116,12 +116,12 @@ func (d *decision) isUrgent(j *sdk.Job) bool {
 func (d *decision) couldHaveStarted(j *sdk.Job) bool {
 	since := j.Eligible
 	if j.Acted.After(since) {
-		since = j.Acted // it was running until then
+		since = j.Acted // the job was running until then
 	}
 	return d.isUrgent(j) && d.snapshot.Time.Sub(since) > time.Duration(d.settings.Patience)
 }
 
-// placeJob puts a job on nodes whose room has been taken for it.
+// placeJob puts a job on nodes whose room has been taken for the job.
 func (d *decision) placeJob(j *sdk.Job, shares []sdk.Share, reason string) {
 	d.intents = append(d.intents, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
 }

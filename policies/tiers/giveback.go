@@ -15,8 +15,8 @@ import (
 // queue is how many waiting jobs are left their room before a job grows into it.
 const queue = 200
 
-// giveBack lets jobs that were shrunk grow to what they asked for, where they are, into room
-// that nobody waits for.
+// giveBack lets jobs that were shrunk grow to what they asked for, on their nodes, into room that
+// no job waits for.
 func (d *decision) giveBack() {
 	shrunk := d.shrunkJobs()
 	if len(shrunk) == 0 {
@@ -68,7 +68,7 @@ func (d *decision) leaveRoom() {
 	}
 }
 
-// growJob gives a job as many of its GPUs back as its nodes have, if it wins by that.
+// growJob gives a job as many of its GPUs back as its nodes have, if the job wins by that.
 func (d *decision) growJob(j *sdk.Job) {
 	goal, nodes := min(j.Request, j.MaxGPUs), len(j.Shares)
 	pause := j.Checkpoint.Dump + j.Checkpoint.Restore

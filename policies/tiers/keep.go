@@ -11,12 +11,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// never is when a job ends that has no limit: later than any that has one.
+// never is when a job without a limit ends: later than any job with a limit.
 const never = 1000 * time.Hour
 
-// keepRoomFor leaves the nodes where a job could be soonest to it alone: else small jobs behind it
-// would take their room again and again, and a large one would wait for ever. With the next
-// snapshot they are chosen anew, and are the same as long as nothing ends unexpectedly.
+// keepRoomFor keeps the nodes where a job could be soonest for that job alone: else small jobs
+// behind it would take their room again and again, and a large job would wait for ever. With the
+// next snapshot the nodes are chosen anew, and are the same as long as nothing ends unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
 	until := d.busyTimes(j)
 	var nodes []int32
@@ -35,7 +35,7 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 	}
 }
 
-// busyTimes is for each node how long those run there whom the job cannot disturb.
+// busyTimes is for each node how long jobs run there that the job cannot disturb.
 func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
 	until := make([]time.Duration, len(d.snapshot.Nodes))
 	for i := range d.snapshot.Jobs {

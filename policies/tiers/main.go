@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tiers is the policy that keeps what tiers are promised. Work of a higher tier that waits
-// gets its place by shrinking, then by preempting, the cheapest jobs of lower tiers that are
-// above what they are promised; what was shrunk grows again when there is room.
+// Tiers is the policy that keeps what tiers are promised. Work of a higher tier that waits gets
+// its place by shrinking, then by preempting, the cheapest jobs of lower tiers that are above
+// what they are promised; what was shrunk grows again when there is room.
 //
-// It decides from the snapshot alone, in the order of decide.go. The queue stays Slurm's:
-// where there is room, Slurm starts jobs; what is preempted waits in Slurm's queue, and
-// starts again by itself.
+// Tiers decides from the snapshot alone, in the order of decide.go. The queue stays Slurm's:
+// where there is room, Slurm starts jobs; what is preempted waits in Slurm's queue, and starts
+// again by itself.
 package main
 
 import (
@@ -22,9 +22,9 @@ var version = "0.1.0-dev"
 
 // settings are what a site can change.
 type settings struct {
-	// Hurry says for each tier when its waiting work may disturb others: when no more than this
-	// part of the time for which it can wait is left. 1: at once; 0: only when its promise is
-	// about to be broken. Basic never does.
+	// Hurry says for each tier when its waiting work may disturb other jobs: when no more than
+	// this part of the time for which the work can wait is left. 1: at once; 0: only when its
+	// promise is about to be broken. Basic never does.
 	Hurry struct {
 		Standard float64 `json:"standard"`
 		Premium  float64 `json:"premium"`
@@ -32,7 +32,7 @@ type settings struct {
 	// Most is for how many waiting jobs room is made at once.
 	Most int `json:"most"`
 	// Patience is for how long Slurm may leave a job of a tier waiting though there is room,
-	// before it is put there.
+	// before the policy places the job.
 	Patience sdk.Span `json:"patience"`
 	// Payback is how soon a job that grows must have won back the time that this takes.
 	Payback sdk.Span `json:"payback"`

@@ -14,21 +14,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// sacrifice is what one victim gives for a job: all, or some GPUs of each of its nodes.
+// sacrifice is what a victim gives for a job: all, or some GPUs of each of its nodes.
 type sacrifice struct {
 	victim *victim
-	keep   int // GPUs on each of its nodes; 0: it is preempted
+	keep   int // GPUs on each of its nodes; 0: the victim is preempted
 }
 
-// offer is a node, with what it takes to have room there.
+// offer is a node, with the sacrifices that make room there.
 type offer struct {
 	node       int32
 	sacrifices []sacrifice
 	cost       float64
 }
 
-// How dear a thing is, beyond its GPU-seconds: any number of shrunk jobs is cheaper than one
-// that is preempted, and any number of basic ones than one of standard.
+// The cost of a sacrifice, beyond its GPU-seconds: any number of shrunk jobs is cheaper than a
+// preempted job, and any number of basic jobs than a standard job.
 const (
 	dearPreempt  = 1e6
 	dearStandard = 1e12
@@ -42,8 +42,8 @@ func (s sacrifice) totalCost() float64 {
 	return cost + dearStandard*float64(s.victim.tier)
 }
 
-// makeRoom disturbs others so that a job has a place, and places it. It reports whether that
-// was possible; if not, nothing has changed.
+// makeRoom disturbs other jobs so that a job has a place, and places the job. It reports whether
+// that was possible; if not, nothing has changed.
 func (d *decision) makeRoom(j *sdk.Job) bool {
 	if j.GPUs%max(1, j.Capsules) != 0 || len(j.Required) > j.Capsules {
 		return false
@@ -119,9 +119,9 @@ func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
 // starts is how many offers a choice for several nodes is tried to begin with.
 const starts = 8
 
-// chooseOffers takes the cheapest offers that are enough. Victims that are on several nodes are paid
-// for once, so the cheapest offer is not always a part of the cheapest choice: others are
-// tried as the first, too.
+// chooseOffers takes the cheapest offers that are enough. Victims that are on several nodes are
+// paid for once, so the cheapest offer is not always a part of the cheapest choice: further
+// offers are tried as the first, too.
 func chooseOffers(j *sdk.Job, offers []offer) []offer {
 	var best []offer
 	least := math.Inf(1)
@@ -133,7 +133,7 @@ func chooseOffers(j *sdk.Job, offers []offer) []offer {
 	return best
 }
 
-// chooseFrom begins with one offer, and goes on with whatever adds least. Nodes that the job
+// chooseFrom begins with an offer, and goes on with the offers that add least. Nodes that the job
 // must have come first of all.
 func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 	rest := slices.Clone(offers)
@@ -184,8 +184,8 @@ func addedCost(o offer, paid map[*victim]bool) float64 {
 	return cost
 }
 
-// offerOf is the cheapest way to have room for one of the job's capsules on a node, if there
-// is one below the limit.
+// offerOf is the cheapest way to have room for a capsule of the job on a node, if there is a way
+// below the limit.
 func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) {
 	s := search{need: d.needOn(j, node), least: limit}
 	if s.need.isMet() {
@@ -263,8 +263,8 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain
 // maxOptions bounds what is tried on a node: the cheapest of what is there.
 const maxOptions = 16
 
-// search looks for the cheapest set of gains that is enough: it tries all, but for what
-// cannot be cheaper than what it has.
+// search looks for the cheapest set of gains that is enough: it tries all sets, but for those
+// that cannot be cheaper than the best so far.
 type search struct {
 	need    need
 	options []gain // a victim's are neighbours
@@ -274,7 +274,7 @@ type search struct {
 	taken []sacrifice
 }
 
-// tryFrom tries the options from one on, with so much still needed and so much already paid.
+// tryFrom tries the options from a place on, with so much still needed and so much already paid.
 func (s *search) tryFrom(option int, need need, cost float64) {
 	if cost >= s.least {
 		return
@@ -359,7 +359,7 @@ func (d *decision) dropSuperfluous(j *sdk.Job, spots []sdk.Spot, order []sacrifi
 	return order
 }
 
-// freedShares is what a sacrifice leaves to others.
+// freedShares are the shares that a sacrifice frees.
 func (s sacrifice) freedShares() []sdk.Share {
 	var freed []sdk.Share
 	for _, m := range s.victim.jobs {

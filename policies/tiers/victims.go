@@ -18,18 +18,18 @@ type victim struct {
 	tier   sdk.Tier      // the highest of them
 	pause  time.Duration // for which they stand still: dump and restore
 	gpus   int           // that they hold
-	stays  bool          // it may start again where it is
-	gone   bool          // an intent names it already
+	stays  bool          // may start again on the same nodes
+	gone   bool          // an intent names the job already
 }
 
-// preemptionCost is what stopping it takes, in GPU-seconds. Nothing but this is lost: a checkpoint
-// is made first.
+// preemptionCost is what stopping the job takes, in GPU-seconds. Nothing else is lost: a
+// checkpoint is made first.
 func (v *victim) preemptionCost() float64 {
 	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
 }
 
-// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; it stays on these nodes. It
-// is what the job has if it cannot be shrunk.
+// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these
+// nodes. For a job that cannot be shrunk it is what the job has.
 func (v *victim) leastGPUs() int {
 	j := v.jobs[0]
 	each := v.gpusPerNode()
@@ -53,7 +53,7 @@ func (v *victim) gpusPerNode() int {
 	return each
 }
 
-// victims is who may be disturbed.
+// victims are the jobs that may be disturbed.
 type victims struct {
 	byNode [][]*victim // cheapest first
 }

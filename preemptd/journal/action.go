@@ -19,19 +19,19 @@ import (
 // State is how far an action is.
 type State string
 
-// The states. Going and Undoing go on; the others are for good.
+// The states. Going and Undoing go on; the rest are final.
 const (
 	// Going: its steps are being done.
 	Going State = "going"
-	// Undoing: it could not be finished, and what was done is being taken back.
+	// Undoing: the action could not be finished, and what it did is being taken back.
 	Undoing State = "undoing"
 	// Done: all its steps are done.
 	Done State = "done"
-	// Undone: it could not be done; the job is as it was.
+	// Undone: the action could not be done; the job is as before.
 	Undone State = "undone"
-	// Dropped: somebody else did something to the job, which was left to them.
+	// Dropped: another user or program did something to the job, which was left to them.
 	Dropped State = "dropped"
-	// Stuck: it could neither be finished nor undone; a person is needed.
+	// Stuck: the action could neither be finished nor undone; a person is needed.
 	Stuck State = "stuck"
 )
 
@@ -50,7 +50,7 @@ type Request struct {
 	Why  string
 }
 
-// Action is something that is done to a job, and how far it is.
+// Action is something that is done to a job, and how far that is.
 type Action struct {
 	ID    int64
 	Token string // unlike that of any other action, also of other journals
@@ -65,11 +65,11 @@ type Action struct {
 	Attempt   int       // how often the step was tried in vain
 	NotBefore time.Time // of the next try
 	Memo      json.RawMessage
-	Problem   string // why it did not go on, or ended as it did
+	Problem   string // why the action did not go on, or ended as it did
 	Ended     time.Time
 }
 
-// Line is one entry of an action's history.
+// Line is an entry of an action's history.
 type Line struct {
 	At      time.Time
 	State   State
@@ -78,7 +78,7 @@ type Line struct {
 	Text    string
 }
 
-// Begin opens an action. It is ErrBusy if the job has one that has not ended.
+// Begin opens an action. The error is ErrBusy if the job has an action that has not ended.
 func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 	token := make([]byte, 6)
 	rand.Read(token)
@@ -109,9 +109,9 @@ func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 	return a, nil
 }
 
-// Save writes the action as it is now, and text as a line of its history. A new step's time
-// begins now; Ended is set when the state is one that ends it. It is ErrStale if the action
-// is not as this one was read. After an error the action is as it was before the call.
+// Save writes the action, and text as a line of its history. A new step's time begins now; Ended
+// is set when the state is final. The error is ErrStale if the action in the journal is not as
+// this one was read. After an error the action is as before the call.
 func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 	now := j.now()
 	next := *a
@@ -161,7 +161,7 @@ func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
 	return j.queryActions(ctx, "WHERE ended = 0 ORDER BY id")
 }
 
-// Action returns one action. It is ErrNoAction if there is none.
+// Action returns an action; the error is ErrNoAction if there is none.
 func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
 	all, err := j.queryActions(ctx, "WHERE id = ?", id)
 	if err == nil && len(all) == 0 {
@@ -173,7 +173,7 @@ func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
 	return all[0], nil
 }
 
-// History returns the newest actions, newest first: of one job, or with 0 of all.
+// History returns the newest actions, newest first: of a job, or with 0 of all.
 func (j *Journal) History(ctx context.Context, job int64, most int) ([]Action, error) {
 	if job == 0 {
 		return j.queryActions(ctx, "ORDER BY id DESC LIMIT ?", most)
@@ -186,7 +186,7 @@ func (j *Journal) Latest(ctx context.Context) ([]Action, error) {
 	return j.queryActions(ctx, "WHERE id IN (SELECT max(id) FROM action WHERE state = ? GROUP BY job) ORDER BY id", string(Done))
 }
 
-// Tried returns when the last action of each job ended, whatever came of it.
+// Tried returns when the last action of each job ended, however it ended.
 func (j *Journal) Tried(ctx context.Context) (map[int64]time.Time, error) {
 	rows, err := j.database().QueryContext(ctx, "SELECT job, max(ended) FROM action WHERE ended > 0 GROUP BY job")
 	if err != nil {

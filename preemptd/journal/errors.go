@@ -21,9 +21,9 @@ var (
 	ErrDamaged = errors.New("damaged; move it away and preemptd begins a new one, without what it remembers of actions under way")
 	// ErrLocked says that another process was writing for too long.
 	ErrLocked = errors.New("locked by another process")
-	// ErrNewer says that a newer preemptd has migrated it.
+	// ErrNewer says that a newer preemptd has migrated the journal.
 	ErrNewer = errors.New("written by a newer preemptd")
-	// ErrForeign says that it is the journal of another cluster.
+	// ErrForeign says that the journal is another cluster's.
 	ErrForeign = errors.New("of another cluster")
 	// ErrLost says that this process does not have the lease, or not any more.
 	ErrLost = errors.New("another preemptd has the lease")

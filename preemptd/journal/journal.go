@@ -22,8 +22,8 @@ import (
 	_ "github.com/mattn/go-sqlite3" // the driver
 )
 
-// Journal is an open journal. It is safe for concurrent use. It may be read by everybody;
-// to write, this process must have the lease.
+// Journal is an open journal. A Journal is safe for concurrent use. Every process may read; to
+// write, this process must have the lease.
 type Journal struct {
 	db   atomic.Pointer[sql.DB] // changed by writeBack only
 	path string
@@ -39,8 +39,8 @@ type Journal struct {
 // patience is how long a write waits for another process's.
 const patience = 5 * time.Second
 
-// Open opens the journal of a cluster, and makes or migrates it if need be. It takes no
-// lease. It is ErrForeign for the journal of another cluster.
+// Open opens the journal of a cluster, and makes or migrates it if need be. Open takes no lease.
+// The error is ErrForeign for the journal of another cluster.
 func Open(ctx context.Context, path, cluster string) (*Journal, error) {
 	j := &Journal{path: path, now: time.Now}
 	if err := j.openSchema(ctx, cluster); err != nil {
@@ -102,12 +102,12 @@ func (j *Journal) openDatabase() error {
 	if err != nil {
 		return err
 	}
-	db.SetMaxOpenConns(1) // SQLite has one writer; the rest is quick
+	db.SetMaxOpenConns(1) // SQLite allows a single writer; the rest is quick
 	j.db.Store(db)
 	return nil
 }
 
-// checkIntegrity reads the whole file once: what is damaged is found before anything depends on it.
+// checkIntegrity reads the whole file once: damage is found before anything depends on the file.
 func (j *Journal) checkIntegrity(ctx context.Context) error {
 	var mode, found string
 	if err := j.database().QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
@@ -149,7 +149,7 @@ func requireLocal(dir string) error {
 
 // Close gives the lease back, if this process has it, and closes the database.
 func (j *Journal) Close() error {
-	// Who waits need not wait for the lease's end.
+	// Waiting preemptds need not wait for the lease's end.
 	err := j.releaseLease(context.Background())
 	if errors.Is(err, ErrLost) {
 		err = nil

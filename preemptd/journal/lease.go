@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten
-// seconds; one that lives has leaseLife/renewEvery tries.
+// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten seconds;
+// a preemptd that lives has leaseLife/renewEvery tries.
 const (
 	leaseLife = 7 * time.Second
 	leaseLook = time.Second
-	// RenewEvery is how often who has the lease is to renew it.
+	// RenewEvery is how often the holder of the lease is to renew it.
 	RenewEvery = 2 * time.Second
 )
 
-// Lease is who works.
+// Lease names the preemptd that works.
 type Lease struct {
 	Term    int64
-	Name    string // "host, process 812"; "" if nobody
+	Name    string // "host, process 812"; "": none
 	Since   time.Duration
 	Mine    bool
 	Expired bool
 }
 
-// sinceBoot is a clock that all processes of the machine share and nobody sets. It goes on
-// while the machine sleeps.
+// sinceBoot is a clock that all processes of the machine share and that cannot be set. The clock
+// goes on while the machine sleeps.
 func sinceBoot() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -43,11 +43,11 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Take takes the lease if nobody has it, and says who has it now. It may be called again.
+// Take takes the lease if it is free, and returns the holder. Take may be called again.
 func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	var now Lease
 	switch err := j.checkFile(); {
-	case errors.Is(err, fs.ErrNotExist): // who has the lease writes it back
+	case errors.Is(err, fs.ErrNotExist): // the holder of the lease writes the file back
 		return Lease{}, fmt.Errorf("journal: lease: %w: its file is gone", ErrLocked)
 	case err != nil:
 		return Lease{}, fmt.Errorf("journal: lease: %w", err)
@@ -79,9 +79,9 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	return now, nil
 }
 
-// Await waits until this process has the lease. told is called when another has it, once
-// for each one; it may be nil. It returns ctx's error, or what keeps the journal from
-// being written.
+// Await waits until this process has the lease. told is called when another process has the
+// lease, once for each; told may be nil. Await returns ctx's error, or what keeps the journal
+// from being written.
 func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 	tick := time.NewTicker(leaseLook)
 	defer tick.Stop()
@@ -89,7 +89,7 @@ func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 	for {
 		now, err := j.Take(ctx)
 		switch {
-		case errors.Is(err, ErrLocked): // whoever writes has the lease
+		case errors.Is(err, ErrLocked): // the process that writes has the lease
 		case err != nil:
 			return err
 		case now.Mine:
@@ -106,8 +106,8 @@ func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 	}
 }
 
-// Renew keeps the lease for another while. It is ErrLost if another has it meanwhile; a
-// lease that ran out unnoticed is renewed.
+// Renew keeps the lease for another while. The error is ErrLost if another process has the lease
+// meanwhile; a lease that ran out unnoticed is renewed.
 func (j *Journal) Renew(ctx context.Context) error {
 	return j.writeLeased(ctx, "renew the lease", func(tx *sql.Tx) error {
 		at, err := sinceBoot()
@@ -119,9 +119,9 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Keep renews the lease until ctx ends, or the lease is lost: then it returns why. It also keeps the
-// journal's file: one that was removed is written again, and failed is told; one that was replaced is
-// ErrReplaced.
+// Keep renews the lease until ctx ends, or the lease is lost: then Keep returns why. It also
+// keeps the journal's file: a removed file is written again, and failed is called; a replaced
+// file is ErrReplaced.
 func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 	tick := time.NewTicker(RenewEvery)
 	defer tick.Stop()
@@ -135,14 +135,14 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, ErrLost), errors.Is(err, ErrReplaced):
 			return err
-		case failed != nil: // a full disk, for one: as long as nobody else takes the lease it is ours
+		case failed != nil: // a full disk, for example: as long as no other process takes the lease it is ours
 			failed(err)
 		}
 	}
 }
 
-// keepFile writes the journal's file again if it was removed, and returns errRemoved then. It returns
-// ErrReplaced if another file is there.
+// keepFile writes the journal's file again if the file was removed, and returns errRemoved then.
+// It returns ErrReplaced if another file is there.
 func (j *Journal) keepFile(ctx context.Context) error {
 	err := j.checkFile()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +165,7 @@ func (j *Journal) releaseLease(ctx context.Context) error {
 	})
 }
 
-// Lease says who works.
+// Lease returns the preemptd that works.
 func (j *Journal) Lease(ctx context.Context) (Lease, error) {
 	var now Lease
 	err := j.transact(ctx, func(tx *sql.Tx) error {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Event is something that others did to a job.
+// Event is something that another user or program did to a job.
 type Event struct {
 	Job      int64
-	Restarts int64  // of the job, after it
+	Restarts int64  // of the job, after the event
 	What     string // "preempted", "requeued"
 	At       time.Time
 	Text     string
@@ -31,7 +31,7 @@ func (j *Journal) Note(ctx context.Context, e Event) error {
 	})
 }
 
-// Events returns what others did, newest first: to one job, or with 0 to all.
+// Events returns the events, newest first: of a job, or with 0 of all.
 func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, error) {
 	rows, err := j.database().QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
 	if err != nil {
@@ -51,7 +51,7 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 	return all, translateError(rows.Err())
 }
 
-// SetOrigin records what a job asked for before preemptd edited it, and what preemptd made
+// SetOrigin records what a job asked for before preemptd edited the job, and what preemptd made
 // of that.
 func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
 	return j.writeLeased(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
@@ -93,8 +93,8 @@ func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error
 	return all, translateError(rows.Err())
 }
 
-// Forget deletes what ended before a time: actions with their lines, events, and the
-// origins of jobs that are not among those alive. What has not ended stays.
+// Forget deletes what ended before a time: actions with their lines, events, and the origins of
+// jobs that are not in alive. What has not ended stays.
 func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
 	return j.writeLeased(ctx, "forget", func(tx *sql.Tx) error {
 		for _, statement := range []string{

@@ -12,8 +12,8 @@ import (
 )
 
 // migrations lead from each version of the schema to the next; the version is SQLite's
-// user_version. One that was released is never changed. Times are nanoseconds since 1970,
-// 0 for none; in the lease, since the machine was booted.
+// user_version. A released migration is never changed. Times are nanoseconds since 1970, 0 for
+// none; in the lease, since the machine was booted.
 var migrations = []string{
 	`
 CREATE TABLE cluster (name TEXT NOT NULL) STRICT;
@@ -109,9 +109,9 @@ func (j *Journal) migrateSchema(ctx context.Context, cluster string) error {
 	})
 }
 
-// readIdentity reads the database's own number, and draws it for one that has none. It is where
-// SQLite keeps what sort of file this is, which nothing else reads: so an older preemptd can
-// still open it.
+// readIdentity reads the database's own number, and draws a number for a database without. The
+// number is where SQLite keeps what sort of file this is, which nothing else reads: so an older
+// preemptd can still open the database.
 func (j *Journal) readIdentity(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&j.id); err != nil || j.id != 0 {
 		return err
@@ -121,7 +121,7 @@ func (j *Journal) readIdentity(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// checkCluster checks whose journal it is; a new one becomes this cluster's.
+// checkCluster checks that the journal is this cluster's; a new journal becomes this cluster's.
 func checkCluster(ctx context.Context, tx *sql.Tx, cluster string) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO cluster SELECT ? WHERE NOT EXISTS (SELECT 1 FROM cluster)", cluster); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// ErrReplaced says that the path has another file than the one that this process opened. What was
-// written since is not in that file.
+// ErrReplaced says that the path has another file than the file that this process opened. What
+// was written since is not in that file.
 var ErrReplaced = errors.New("another file is in its place; preemptd has to be started again")
 
 // errRemoved is reported when the file was removed and has been written again.
@@ -53,8 +53,8 @@ func (j *Journal) writeBack(ctx context.Context) error {
 	if err := copyDatabase(ctx, old, copied); err != nil {
 		return err
 	}
-	// From here on calls fail until the new file is open; who called tries again. At its end SQLite
-	// removes the log of the file, whose name the new one's will have.
+	// From here on calls fail until the new file is open; their callers try again. At its end
+	// SQLite removes the log of the file, whose name the new file's log will have.
 	if err := old.Close(); err != nil {
 		return translateError(err)
 	}
