@@ -28,48 +28,54 @@ const (
 	// maxFiles bounds the image: a million open files are about 100 MiB.
 	maxFiles = 256 << 20
 
-	established = 1 // TCP_ESTABLISHED of include/net/tcp_states.h
+	established = 1  // TCP_ESTABLISHED of include/net/tcp_states.h
+	listening   = 10 // TCP_LISTEN
 )
 
 // placed returns an image of open files as it is to be restored, and its size as it was.
 // nameOf says by which name criu is to open a file in the place of the one that it had; "" is that one.
 func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
-	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
-	out = binary.LittleEndian.AppendUint32(out, filesMagic)
-	size := int64(len(out))
+	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	first = binary.LittleEndian.AppendUint32(first, filesMagic)
+	size := int64(len(first))
+	var rest []byte
 	err := entries(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, err := rewritten(b, nameOf)
+		b, early, err := rewritten(b, nameOf)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
-		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(b))), b...)
+		to := &rest
+		if early {
+			to = &first
+		}
+		*to = append(binary.LittleEndian.AppendUint32(*to, uint32(len(b))), b...)
 		return err
 	})
-	return bytes.NewReader(out), size, err
+	return bytes.NewReader(append(first, rest...)), size, err
 }
 
-// rewritten takes the name from an entry of a connection, and renames a file as nameOf says.
-func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) ([]byte, error) {
+// rewritten takes the name from an entry of a connection, and renames a file as nameOf says. early
+// tells that the entry must stand before all others: a unix socket that listens. CRIU looks for
+// the socket to which a connection goes that is not accepted yet among those that it has read
+// (try_resolve_unix_peer), and gives up if it reads the connection first.
+func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: %w", errImage, err)
+		return nil, false, fmt.Errorf("%w: %w", errImage, err)
 	}
-	if f := m.GetReg(); f != nil {
-		name := nameOf(f)
-		if name == "" {
-			return b, nil
-		}
-		f.Name = &name
-		return proto.Marshal(&m)
+	s, f := m.GetUsk(), m.GetReg()
+	switch {
+	case f != nil && nameOf(f) != "":
+		f.Name = proto.String(nameOf(f))
+	case losesName(s):
+		s.Name = []byte{}
+	default:
+		return b, s.GetState() == listening, nil
 	}
-	s := m.GetUsk()
-	if !losesName(s) {
-		return b, nil
-	}
-	s.Name = []byte{}
-	return proto.Marshal(&m)
+	b, err = proto.Marshal(&m)
+	return b, false, err
 }
 
 // hasPlace tells whether a socket has a place in the file system.

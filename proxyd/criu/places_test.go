@@ -18,7 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestPlaced: only connections lose their names; every other byte stays.
+// TestPlaced: only connections lose their names, and sockets that listen come first; every other
+// byte stays.
 func TestPlaced(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
@@ -32,7 +33,6 @@ func TestPlaced(t *testing.T) {
 			},
 		}})
 	}
-	const listening = 10
 	var before, after [][]byte
 	for _, c := range []struct{ before, after []byte }{
 		{socket(established, unix.SOCK_STREAM, "/tmp/s", false), socket(established, unix.SOCK_STREAM, "", false)},
@@ -49,6 +49,8 @@ func TestPlaced(t *testing.T) {
 		}
 		before, after = append(before, c.before), append(after, c.after)
 	}
+	listener := slices.IndexFunc(after, func(b []byte) bool { return bytes.Equal(b, socket(listening, unix.SOCK_STREAM, "/tmp/s", false)) })
+	after = slices.Concat(after[listener:listener+1], after[:listener], after[listener+1:])
 	in := image(filesMagic, before...)
 	out, size, err := placed(bytes.NewReader(in), (&restorer{}).nameOf)
 	if err != nil || size != int64(len(in)) {

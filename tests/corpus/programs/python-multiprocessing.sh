@@ -28,7 +28,6 @@ def filler(name, lock, pipe, count):
     shm.close()
 
 def main():
-    mp.set_start_method("fork")
     print("processes", flush=True)
     shm = shared_memory.SharedMemory(create=True, size=8 * 64)
     lock = mp.Lock()
@@ -60,7 +59,8 @@ def main():
     shm.close()
     shm.unlink()
 
-main()
+if __name__ == "__main__":
+    main()
 PY
 python3 processes.py
 sha256sum table
