@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -74,7 +75,18 @@ func (c *Conductor) writeComment(ctx context.Context, job, text string) error {
 	if err != nil || strings.Contains(had, commentPrefix+commentHeld) && strings.HasPrefix(text, commentNoCheckpoint) {
 		return err
 	}
-	return c.Slurm.Comment(ctx, job, composeComment(had, text))
+	return errors.Join(c.Slurm.Comment(ctx, job, composeComment(had, text)), c.writeAdminComment(ctx, job, text))
+}
+
+// writeAdminComment writes the text where sacct shows it after the job has gone: Slurm keeps the
+// comment itself only where a site has told it to. Sites keep data of programs in administrators'
+// comments, so one that is not proxyd's is left alone.
+func (c *Conductor) writeAdminComment(ctx context.Context, job, text string) error {
+	had, err := c.Slurm.AdminComment(ctx, job)
+	if err != nil || had != "" && !strings.HasPrefix(had, commentPrefix) {
+		return err
+	}
+	return c.Slurm.SetAdminComment(ctx, job, composeComment("", text))
 }
 
 // maxComment is far below the limit of any Slurm.

@@ -6,6 +6,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -43,6 +44,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 		j.log.Info("program started", "capsule", lc.index, "program", p)
 		if p == records.BatchProgram {
 			lc.saveRunEnv()
+			j.writeStartLine()
 		}
 	case capsule.Present:
 		// The program started before the watch. Or this daemon was restarted meanwhile; then its
@@ -151,6 +153,8 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
 		j.report.setComment(commentNoCheckpoint + reason + ": " + err.Error())
+		// Before the programs get their SIGTERM: the log is open as long as the script runs.
+		j.report.writeLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
 	}
 	j.mu.Lock()
 	a := j.ledAttempt

@@ -50,7 +50,8 @@ type job struct {
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt
 
-	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
+	startLine        string // for the job's log, when the batch script starts; "": none
+	awaitsProtection bool   // a task has asked for its place, and Slurm was not asked about the run yet
 }
 
 func newJob(c *Conductor, id uint32) *job {

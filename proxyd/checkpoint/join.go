@@ -124,6 +124,10 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 		j.report.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
 		if point == nil && lost != "" {
 			j.report.setComment("begins anew, for there is no checkpoint" + lost)
+			j.mu.Lock()
+			j.startLine = "this run begins anew, for there is no checkpoint" + lost +
+				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies"
+			j.mu.Unlock()
 		}
 	}
 	return "", nil

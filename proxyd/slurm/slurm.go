@@ -126,6 +126,18 @@ func (s *Slurm) Comment(ctx context.Context, job, text string) error {
 	return withJob(err, "comment of job", job)
 }
 
+// AdminComment returns the administrator's comment of a job, which sacct shows after the job has
+// gone.
+func (s *Slurm) AdminComment(ctx context.Context, job string) (string, error) {
+	return s.readColumn(ctx, job, "AdminComment")
+}
+
+// SetAdminComment sets the administrator's comment of a job.
+func (s *Slurm) SetAdminComment(ctx context.Context, job, text string) error {
+	_, err := s.scontrol.Run(ctx, "update", "JobId="+job, "AdminComment="+text)
+	return withJob(err, "administrator's comment of job", job)
+}
+
 // Requeue requeues a job, or begins the job anew once Slurm has ended it. A job that waits
 // already is left alone. Slurm refuses while the job completes after an end of its own; then
 // Requeue tries again until ctx is done.

@@ -42,6 +42,21 @@ func JobCgroup(root string, pid int) string {
 	return ""
 }
 
+// OwnCgroup returns the folder of the cgroup v2 of a process; "" if there is none.
+func OwnCgroup(root string, pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || root == "" {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if ok && !strings.HasPrefix(path, "/..") {
+			return filepath.Join(root, path)
+		}
+	}
+	return ""
+}
+
 // jobCgroupPath finds the job's cgroup in a path of /proc/PID/cgroup.
 func jobCgroupPath(root, path string) string {
 	if strings.HasPrefix(path, "/..") {

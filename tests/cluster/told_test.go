@@ -1,0 +1,47 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestToldInLog: a job whose checkpoints fail, and that begins anew, has a line about each in its
+// own log, once, and Slurm's accounting has the reason after the job has gone.
+func TestToldInLog(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-told", "--nodes", "2")
+	const obstacle = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
+	job := c.submit(t, "-N2 --singularity-interval=10s --singularity-outside=refuse",
+		`[ -e began.$SLURM_JOB_ID ] && { echo again; srun true; sleep 3; exit; }
+		touch began.$SLURM_JOB_ID; exec 3<>/dev/tcp/ctl/6817; echo ready; srun --overlap sleep 1000`)
+	c.reaches(t, job, "ready")
+	count := func(text string) int { return strings.Count(c.log(job), text) }
+	eventually(t, 60*time.Second, func() (bool, string) { // three attempts, a line
+		said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+		return strings.Count(said, "no checkpoint ") > 2, said
+	})
+	if n := count("\nsingularity: no checkpoint can be made: checkpoint 1: prepare: "); n != 1 || !strings.Contains(c.log(job), obstacle) {
+		t.Errorf("%d lines:\n%s", n, c.log(job))
+	}
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, "")
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if n := count("\nsingularity: the job ends without a checkpoint (requeue): "); n != 1 {
+		t.Errorf("%d lines about the end without a checkpoint:\n%s", n, c.log(job))
+	}
+	if n := count("singularity: this run begins anew, for there is no checkpoint"); n != 1 {
+		t.Errorf("%d lines about a run that begins anew:\n%s", n, c.log(job))
+	}
+	eventually(t, 20*time.Second, func() (bool, string) {
+		said := c.ctl(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
+		return strings.Contains(said, "singularity: no checkpoint at ") && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
+	})
+}
