@@ -71,7 +71,7 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 		return ownError(err)
 	}
 	defer unix.Close(pidfd)
-	// Before the start, or a signal that comes early would end us and not it.
+	// Before the start: otherwise a signal that comes early would end us and not the command.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, heededSignals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)...)
 	proc, err := enter.Start(pidfd, enter.Command{
@@ -89,8 +89,8 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 	return &codeError{code: proc.Code()}
 }
 
-// passOn hands our signals to the command. It is in our process group, so what a
-// terminal sends on Ctrl-C it has got already; two at once would kill an srun.
+// passOn hands our signals to the command. The command is in our process group, so it has what a
+// terminal sends on Ctrl-C already; two at once would kill an srun.
 func passOn(signals <-chan os.Signal, to *enter.Process) {
 	for s := range signals {
 		fromTerminal := (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground()

@@ -31,8 +31,8 @@ const (
 	codeOurs   = 125
 )
 
-// codeError is an error that decides the exit code. With a nil Err nothing is
-// printed: a command has said already what it had to say.
+// codeError is an error that decides the exit code. With a nil Err nothing is printed: the
+// command has printed all that there is to say.
 type codeError struct {
 	code int
 	err  error
@@ -41,8 +41,8 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// parts are the other lives of this program: it starts itself again as the first
-// process of a cluster, of a host, and of a root file system's build.
+// parts are the other lives of this program: it starts itself again as the first process of a
+// cluster, of a host, and of a root file system's build.
 var parts = map[string]func(args []string) int{
 	keeper.Arg:        func([]string) int { return exitCode(keeper.Main()) },
 	host.Arg:          func([]string) int { return exitCode(host.Main()) },
@@ -61,13 +61,13 @@ func main() {
 	os.Exit(exitCode(rootCommand().Execute()))
 }
 
-// heededSignals returns those signals that the caller did not tell us to ignore, as nohup
-// does: to ask for one is to undo that.
+// heededSignals returns those signals that the caller did not tell us to ignore, as nohup does:
+// to ask for an ignored signal would undo that.
 func heededSignals(all ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// exitCode is the one place that turns an error into words and a code.
+// exitCode is the only place that turns an error into words and a code.
 func exitCode(err error) int {
 	var coded *codeError
 	switch {

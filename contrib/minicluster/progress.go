@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/rootfs"
 )
 
-// progress tells a person what goes on: on a terminal in one line that changes, in
-// a log in lines of its own, not more than one in two seconds.
+// progress tells a user what goes on: on a terminal in a single line that changes, in a log in
+// lines of its own, not more than one in two seconds.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -56,7 +56,7 @@ func (p *progress) repeatLine() {
 	}
 }
 
-// showLine shows line, or drops it if there was one a moment ago.
+// showLine shows line, or drops it if another line was shown a moment ago.
 func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

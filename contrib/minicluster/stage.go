@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// stageInstall builds singularity-slurm against a root file system's Slurm and installs it into
-// a folder, for the caller to remove. It is what an administrator would do: make install.
+// stageInstall builds singularity-slurm against a root file system's Slurm and installs it into a
+// folder, for the caller to remove, by what an administrator would run: make install.
 func stageInstall(ctx context.Context, tree string, controller bool) (string, error) {
 	source, err := sourceTree()
 	if err != nil {
@@ -41,7 +41,7 @@ func stageInstall(ctx context.Context, tree string, controller bool) (string, er
 	return dir, nil
 }
 
-// fetchCUDA returns the folder of PyTorch with CUDA, which is fetched if it is not there.
+// fetchCUDA returns the folder of PyTorch with CUDA, which is fetched if missing.
 func fetchCUDA(ctx context.Context) (string, error) {
 	source, err := sourceTree()
 	if err != nil {
@@ -56,7 +56,7 @@ func fetchCUDA(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// sourceTree is the one in which this program was built.
+// sourceTree is the tree in which this program was built.
 func sourceTree() (string, error) {
 	self, err := os.Executable()
 	if err == nil {

@@ -23,8 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-// Limits of what one machine can be asked for; beyond them Slurm would fail later
-// and less clearly.
+// Limits of what a machine can be asked for; beyond them Slurm would fail later and less clearly.
 const (
 	maxNodes = 64
 	maxGPUs  = 64
@@ -102,7 +101,7 @@ func (w *wanted) checkOptions() (rootfs.Suite, error) {
 	return suite, w.findInstall()
 }
 
-// findInstall makes the path one that the keeper, which runs elsewhere, can walk.
+// findInstall makes the path a path that the keeper, which runs elsewhere, can walk.
 func (w *wanted) findInstall() error {
 	if w.install == "" {
 		return nil
@@ -187,8 +186,8 @@ func roomFor(dir string) error {
 	return nil
 }
 
-// heldTree returns a root file system and what keeps it from being removed. Between
-// the two, a newer one may have taken its place: then that is the one.
+// heldTree returns a root file system and what keeps it from being removed. Between the two, a
+// newer tree may have taken its place: then that tree is returned.
 func heldTree(ctx context.Context, o rootfs.Options) (tree string, hold *os.File, err error) {
 	for {
 		if tree, err = rootfs.Ensure(ctx, o); err != nil {

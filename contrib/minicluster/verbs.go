@@ -37,7 +37,7 @@ func downCommand(at place) *cobra.Command {
 			}
 			err = keeper.Kill(p)
 			if errors.Is(err, keeper.ErrNotRunning) && p.Left() {
-				err = nil // it died before; its folder is still to be removed
+				err = nil // the cluster died before; its folder is still to be removed
 			}
 			if err != nil {
 				return err
@@ -47,8 +47,8 @@ func downCommand(at place) *cobra.Command {
 	}
 }
 
-// removeCluster deletes what a dead cluster left. An `up` whose keeper we have just killed
-// may still be about to do the same.
+// removeCluster deletes what a dead cluster left. An `up` whose keeper we have just killed may
+// still be about to do the same.
 func removeCluster(ctx context.Context, p state.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -134,7 +134,7 @@ func printStatus(w io.Writer, s *keeper.Status, shared string) error {
 	return t.Flush()
 }
 
-// daemonList names the running ones, and says of the others what became of them.
+// daemonList names the daemons that run, and says why the rest do not.
 func daemonList(ds []keeper.DaemonStatus) string {
 	var words []string
 	for _, d := range ds {

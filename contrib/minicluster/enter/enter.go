@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enter starts a process inside a host of the cluster. It needs no agent
-// there: a pidfd of the host's first process is enough to join its namespaces.
+// Package enter starts a process inside a host of the cluster. No agent is needed there: a pidfd
+// of the host's first process is enough to join its namespaces.
 package enter
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/passwd"
 )
 
-// namespaces are those that make a host. All are joined in one setns, which takes
-// care of their order.
+// namespaces are those of a host. All are joined by a single setns, which takes care of their
+// order.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
 // Exit codes that a shell gives for a command it could not run.
@@ -52,7 +52,7 @@ type Command struct {
 	Dir   string
 	Files [3]*os.File // standard input, output and error; nil is /dev/null
 
-	Daemon bool // a session of its own and root's PATH; else it stays in the caller's session and group
+	Daemon bool // a session of its own and root's PATH; otherwise the process stays in the caller's session and group
 }
 
 // Process is a started command.
@@ -88,7 +88,7 @@ func Start(pidfd int, c Command) (*Process, error) {
 	return p, nil
 }
 
-// Signal sends s to the process. It is safe after its end.
+// Signal sends s to the process. Signal is safe after the end of the process.
 func (p *Process) Signal(s os.Signal) error { return p.proc.Signal(s) }
 
 // Done is closed when the process has ended and has been reaped.
@@ -114,8 +114,8 @@ func exitCode(state *os.ProcessState, err error) int {
 
 // joinHost runs on a locked thread that is given up afterwards.
 func joinHost(pidfd int, c Command) (*os.Process, error) {
-	// The mount namespace cannot be left by a thread that shares its root and
-	// working directory with others.
+	// The mount namespace cannot be left by a thread that shares its root and working directory
+	// with other threads.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return nil, fmt.Errorf("unshare: %w", err)
 	}
@@ -168,8 +168,8 @@ func processFiles(attr *os.ProcAttr, given [3]*os.File) (closeAll func(), err er
 	return closeAll, nil
 }
 
-// findProgram looks for the program as execvp would that was called in dir, in the PATH of
-// env. It must run in the host's mount namespace.
+// findProgram looks for the program as an execvp called in dir would, in the PATH of env. It must
+// run in the host's mount namespace.
 func findProgram(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -189,7 +189,7 @@ func findProgram(name, dir string, env []string) (string, error) {
 	return "", &NotStartedError{name, codeNotFound, errors.New("command not found")}
 }
 
-// variableIn returns the last value of name in env, which is the one that counts.
+// variableIn returns the last value of name in env, which is the value that counts.
 func variableIn(env []string, name string) string {
 	value := ""
 	for _, kv := range env {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is one machine of the cluster: its first process, and what that
-// process sees. The keeper starts this program again as PID 1 of fresh namespaces;
-// it builds the host's root, says so, and from then on only reaps what is left to
-// it. When it ends, for whatever reason, the kernel ends the host.
+// Package host is a machine of the cluster: its first process, and what that process sees. The
+// keeper starts this program again as PID 1 of fresh namespaces; the first process builds the
+// host's root, reports that, and from then on only reaps orphans. When the first process ends,
+// for whatever reason, the kernel ends the host.
 package host
 
 import (
@@ -39,15 +39,15 @@ const (
 	readyFD = 4 // "" once the host stands, else the reason why not
 )
 
-// Init is a host's first process. It waits for Boot before it does anything.
+// Init is a host's first process. Init waits for Boot before anything else.
 type Init struct {
 	Process *os.Process
 	spec    *os.File
 	ready   *os.File
 }
 
-// Start starts the host's first process in namespaces of its own. Put the network
-// interface eth0 into them, then call Boot. label is what ps shows beside it.
+// Start starts the host's first process in namespaces of its own. The caller puts the network
+// interface eth0 into them, then calls Boot. label is what ps shows.
 func Start(label string) (*Init, error) {
 	specR, specW, err := os.Pipe()
 	if err != nil {
@@ -77,8 +77,8 @@ func Start(label string) (*Init, error) {
 	return &Init{Process: cmd.Process, spec: specW, ready: readyR}, nil
 }
 
-// Boot builds the host and waits until it stands. Its error is what the host
-// said. It may be called once.
+// Boot builds the host and waits until the host is complete. Its error is what the host said.
+// Boot may be called once.
 func (i *Init) Boot(s Spec) error {
 	defer i.ready.Close()
 	err := json.NewEncoder(i.spec).Encode(s)

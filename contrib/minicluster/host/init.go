@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the life of a host's first process. It returns only if the host could
-// not be built.
+// Main is the life of a host's first process. Main returns only if the host could not be built.
 func Main() error {
 	reaped := make(chan os.Signal, 1)
 	signal.Notify(reaped, unix.SIGCHLD)
@@ -44,8 +43,8 @@ func readSpec() (Spec, error) {
 	return s, err
 }
 
-// reapOrphans collects every child that has ended: as PID 1, this process inherits each
-// one whose own parent is gone.
+// reapOrphans collects every child that has ended: as PID 1, this process inherits each process
+// whose own parent is gone.
 func reapOrphans() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -20,12 +20,12 @@ type mount struct {
 	data                 string
 }
 
-// mountsOf come in this order: what lies below another comes after it. /run, /tmp
-// and /dev/shm are empty after each start, as on a machine that was switched on.
+// mountsOf come in this order: a mount below another comes after that. /run, /tmp and /dev/shm
+// are empty after each start, as on a machine that was switched on.
 func mountsOf(s Spec) []mount {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
-	// What lies on the machine's disk gets its flags in a second step: a bind takes
-	// none. Root on a host must not leave a way to root there for others.
+	// What lies on the machine's disk gets its flags in a second step: a bind takes none. Root on
+	// a host must not leave a way to root there for other users.
 	const ownFlags = unix.MS_BIND | unix.MS_REMOUNT | quiet
 	mounts := []mount{
 		{"proc", "proc", "proc", quiet | unix.MS_NOEXEC, ""},
@@ -151,13 +151,13 @@ func makeDevices(s Spec) error {
 	return nil
 }
 
-// pivotRoot makes s.Root the root. CRIU needs it so: in a chroot it finds no parent
-// for the root's mount point.
+// pivotRoot makes s.Root the root. CRIU needs this: in a chroot CRIU finds no parent for the
+// root's mount point.
 func pivotRoot(s Spec) error {
 	if err := os.Chdir(s.Root); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot(".", "."); err != nil { // the old root now lies over the new one
+	if err := unix.PivotRoot(".", "."); err != nil { // the old root now lies over the new root
 		return err
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {

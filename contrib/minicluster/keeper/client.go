@@ -28,14 +28,14 @@ func Ask(p state.Place) (*Status, error) {
 	return a.Status, err
 }
 
-// Change does verb ("fail", "cut", "heal", "restart") to a host and waits until it
-// is done. daemon is for restart only.
+// Change does verb ("fail", "cut", "heal", "restart") to a host and waits until that is done.
+// daemon is for restart only.
 func Change(p state.Place, verb, hostName, daemon string) error {
 	_, _, err := askKeeper(p, request{Verb: verb, Host: hostName, Daemon: daemon})
 	return err
 }
 
-// Pidfd returns a pidfd of the host's first process; the caller closes it.
+// Pidfd returns a pidfd of the host's first process, which the caller closes.
 func Pidfd(p state.Place, hostName string) (int, error) {
 	_, fd, err := askKeeper(p, request{Verb: "pidfd", Host: hostName})
 	if err == nil && fd < 0 {
@@ -44,8 +44,8 @@ func Pidfd(p state.Place, hostName string) (int, error) {
 	return fd, err
 }
 
-// Kill ends the cluster at p and returns when its last process has gone. It works
-// on a keeper that answers nothing, and on one whose socket someone removed.
+// Kill ends the cluster at p and returns when its last process has gone. Kill works on a keeper
+// that answers nothing, and on a keeper whose socket was removed.
 func Kill(p state.Place) error {
 	pid, err := keeperPID(p)
 	if err != nil {
@@ -74,7 +74,7 @@ func Kill(p state.Place) error {
 	return nil
 }
 
-// keeperPID asks the kernel who listens on the socket, or else reads the lock.
+// keeperPID asks the kernel which process listens on the socket, or else reads the lock.
 func keeperPID(p state.Place) (int, error) {
 	conn, err := dialKeeper(p)
 	if err != nil {
@@ -103,8 +103,8 @@ func isKeeper(pid int, name string) bool {
 	return err == nil && string(cmdline) == "minicluster\x00"+Arg+"\x00"+name+"\x00"
 }
 
-// awaitEnd waits for the end of a process that is no child of ours. A PID
-// namespace's first process ends only after all others in it.
+// awaitEnd waits for the end of a process that is no child of ours. A PID namespace's first
+// process ends only after all other processes there.
 func awaitEnd(pidfd int) error {
 	const tenSeconds = 10_000
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
@@ -143,8 +143,8 @@ func notRunning(p state.Place) error {
 	return fmt.Errorf("cluster %s is %w (%s)", p.Name, ErrNotRunning, others)
 }
 
-// answerWithin bounds a request: the raising that it may have to wait for, and a
-// change of its own.
+// answerWithin bounds a request: the raising of the cluster, if it is not up, and the change
+// itself.
 const answerWithin = raiseWithin + changeWithin
 
 func askKeeper(p state.Place, r request) (Answer, int, error) {
@@ -170,8 +170,8 @@ func askKeeper(p state.Place, r request) (Answer, int, error) {
 	return a, fd, nil
 }
 
-// receiveAnswer reads one answer, which may be longer than one read, and the descriptor
-// that came with it, or -1.
+// receiveAnswer reads an answer, which may be longer than a single read, and the descriptor that
+// came with the answer, or -1.
 func receiveAnswer(conn *net.UnixConn, a *Answer) (fd int, err error) {
 	first := make([]byte, 64<<10)
 	oob := make([]byte, unix.CmsgSpace(4))

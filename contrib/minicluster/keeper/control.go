@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A request is one JSON object on a connection of the control socket; the answer
-// is one Answer, with the pidfd of the host's first process in the same message
-// for "pidfd". The socket is root's alone.
+// A request is a JSON object on a connection of the control socket; the answer is an Answer, with
+// the pidfd of the host's first process in the same message for "pidfd". The socket is root's
+// alone.
 type request struct {
 	Verb   string // a key of verbs
 	Host   string
@@ -31,7 +31,7 @@ type Answer struct {
 	Status *Status `json:",omitempty"`
 }
 
-// Status is a cluster as it is now.
+// Status is the current state of a cluster.
 type Status struct {
 	Name  string       `json:"name"`
 	Suite string       `json:"suite"`
@@ -42,7 +42,7 @@ type Status struct {
 	Hosts []HostStatus `json:"hosts"`
 }
 
-// HostStatus is one host: "up", "cut" (no network) or "failed" (switched off).
+// HostStatus is a host's state: "up", "cut" (no network) or "failed" (switched off).
 type HostStatus struct {
 	Name    string         `json:"name"`
 	Addr    string         `json:"addr"`
@@ -50,16 +50,16 @@ type HostStatus struct {
 	Daemons []DaemonStatus `json:"daemons"`
 }
 
-// DaemonStatus is one daemon of a host.
+// DaemonStatus is the state of a host's daemon.
 type DaemonStatus struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 }
 
-// changeWithin bounds one change of a host.
+// changeWithin bounds a change of a host.
 const changeWithin = 90 * time.Second
 
-// changes are the requests that change a host; one is done at a time.
+// changes are the requests that change a host; they are carried out singly.
 var changes = map[string]func(context.Context, *machine, request) error{
 	"fail":    func(ctx context.Context, m *machine, _ request) error { return m.powerCut(ctx) },
 	"cut":     func(_ context.Context, m *machine, _ request) error { return m.setCut(true) },
@@ -67,8 +67,8 @@ var changes = map[string]func(context.Context, *machine, request) error{
 	"restart": func(ctx context.Context, m *machine, r request) error { return m.restartOn(ctx, r.Daemon) },
 }
 
-// listenControl opens the control socket. It is there from the keeper's first moment, so
-// that Kill finds whom to kill; everybody else waits until the cluster is up.
+// listenControl opens the control socket. The socket is there from the keeper's first moment, so
+// that Kill finds the keeper; all other callers wait until the cluster is up.
 func listenControl(s Spec) (*net.UnixListener, error) {
 	place, err := s.clusterPlace()
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 )
 
-// A recipe is how one daemon is run: in the foreground, its output in a log.
+// A recipe is how a daemon is run: in the foreground, its output in a log.
 type recipe struct {
 	name  string
 	on    func(hostName string) bool
 	user  string // "" is root
 	argv  []string
 	env   []string
-	ready func(pid int) bool // does it listen? nil: it is a program that ends, and is ready then
-	check []string           // must succeed on the host too before it is ready
+	ready func(pid int) bool // does the daemon listen? nil: the program ends, and is ready then
+	check []string           // must succeed on the host, too, before the daemon is ready
 	dir   string             // made below /run for the user before the start
 	only  func(Spec) bool    // nil: of every cluster
 }
@@ -39,13 +39,13 @@ var recipes = []recipe{
 	// Once, as an administrator does it, and before slurmctld, for which the nodes' daemons wait.
 	{name: "shared folder", on: hostIsCtl, only: func(s Spec) bool { return s.Singularity },
 		argv: []string{"sh", "-c", `proxyd init --cluster "$(sed -n 's/^ClusterName=//p' /etc/slurm/slurm.conf)"`}},
-	// -i, because a controller that is killed young has not saved all of its state
-	// yet, and 26.05 would not start again without. It listens before it has read
-	// what it saved; only an answer says that it will stay.
+	// -i, because a controller that is killed young has not saved all of its state yet, and 26.05
+	// would not start again without. slurmctld listens before it has read its saved state; only
+	// an answer says that it will stay.
 	{name: "slurmctld", on: hostIsCtl, user: "slurm", dir: "slurm",
 		argv: []string{"slurmctld", "-D", "-i"}, ready: listensOn(6817), check: []string{"sinfo", "-h"}},
-	// Two of them, because one slurmrestd acts for all its callers by one
-	// credential: munge for those it knows by their socket, or their own token.
+	// Two of them, because a slurmrestd acts for all its callers by a single credential: munge
+	// for those it knows by their socket, or their own token.
 	{name: "slurmrestd", on: hostIsCtl, user: "slurmrestd", dir: "slurmrestd",
 		argv: []string{"slurmrestd", "-a", "rest_auth/local", "unix:/run/slurmrestd/slurmrestd.sock"}, ready: listensAt("/run/slurmrestd/slurmrestd.sock")},
 	{name: "slurmrestd-jwt", on: hostIsCtl, user: "slurmrestd", env: []string{"SLURM_JWT=daemon"},
@@ -64,7 +64,7 @@ func hostIsNode(name string) bool { return !hostIsCtl(name) }
 
 func (r recipe) endsByItself() bool { return r.ready == nil }
 
-// daemon is one recipe on one host.
+// daemon is a recipe on a host.
 type daemon struct {
 	recipe
 	proc *enter.Process // nil before its first start

@@ -35,7 +35,7 @@ func findGroups(pid int) []string {
 		}
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 		for _, list := range lists {
-			text, _ := os.ReadFile(list) // it may have ended
+			text, _ := os.ReadFile(list) // the process may have ended
 			for child := range strings.FieldsSeq(string(text)) {
 				if n, err := strconv.Atoi(child); err == nil {
 					todo = append(todo, n)
@@ -63,7 +63,7 @@ func groupOf(pid int) (string, bool) {
 	return "", false
 }
 
-// removeGroups removes cgroups that nobody is in any more, with those in them.
+// removeGroups removes cgroups without processes, with the groups inside.
 func removeGroups(groups []string) {
 	for _, g := range groups {
 		var all []string

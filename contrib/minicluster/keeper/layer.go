@@ -43,7 +43,7 @@ func (c *cluster) makeLayer() error {
 		return fmt.Errorf("%w (is the kernel's overlay module there?)", err)
 	}
 	err := c.fillLayer(dir)
-	// An upper folder must not be a lower one elsewhere while it is mounted.
+	// An upper folder must not be a lower folder elsewhere while it is mounted.
 	return errors.Join(err, unix.Unmount(dir, 0))
 }
 
@@ -167,7 +167,7 @@ func makeDirs(root *os.Root, dir string) error {
 	return root.MkdirAll(dir, 0o755)
 }
 
-// copyDir makes a folder as it is in the tree, unless root has one already.
+// copyDir makes a folder as in the tree, unless root has that folder already.
 func copyDir(root *os.Root, from, to string) error {
 	if st, err := root.Stat(to); err == nil && st.IsDir() {
 		return nil

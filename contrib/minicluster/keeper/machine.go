@@ -22,7 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/passwd"
 )
 
-// machine is one host. Its spec never changes; the rest is protected by mu.
+// machine is a host. Its spec never changes; the rest is protected by mu.
 type machine struct {
 	index int
 	label string // "mini/n1"
@@ -59,7 +59,7 @@ func (m *machine) bootHost(ctx context.Context) error {
 	return nil
 }
 
-// connectHost gives the host its network and lets it build itself.
+// connectHost gives the host its network and lets the host build itself.
 func (m *machine) connectHost(ctx context.Context, init *host.Init) (pidfd int, err error) {
 	if err := plugCable(m.spec.Name, init.Process.Pid); err != nil {
 		return -1, err
@@ -87,8 +87,8 @@ func (m *machine) switchedOn(init *host.Init, pidfd int) {
 	}()
 }
 
-// powerCut kills everything on the host at once and waits until it is gone. First it is cut off: of a
-// machine without power nobody hears that its connections end.
+// powerCut kills everything on the host at once and waits until the host is gone. First the host
+// is cut off from the network: a machine without power does not tell that its connections end.
 func (m *machine) powerCut(ctx context.Context) error {
 	m.mu.Lock()
 	init, off := m.init, m.off
@@ -106,8 +106,8 @@ func (m *machine) powerCut(ctx context.Context) error {
 	return nil
 }
 
-// isOn says whether the host is there. Of one that has just died it waits for the
-// end to be complete, so that what comes next finds it as it is.
+// isOn says whether the host is there. Where a host has just died, isOn waits for the end to be
+// complete, so that what comes next finds the final state.
 func (m *machine) isOn() bool {
 	m.mu.Lock()
 	init, off := m.init, m.off
@@ -126,8 +126,8 @@ func hasEnded(pidfd int) bool {
 	return err == nil && n > 0
 }
 
-// startDaemons starts those daemons that do not run, in order, each when the one
-// before it is ready. before may hold one back; after hears of each that is ready.
+// startDaemons starts those daemons that do not run, in order, each when the daemon before is
+// ready. before may hold a daemon back; after is called for each that is ready.
 func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, after func(*daemon)) error {
 	for _, d := range m.daemons {
 		if d.done || d.isRunning() {
@@ -144,7 +144,7 @@ func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, 
 	return nil
 }
 
-// startDaemon starts one daemon and waits until it is ready.
+// startDaemon starts a daemon and waits until the daemon is ready.
 func (m *machine) startDaemon(ctx context.Context, d *daemon) error {
 	path := filepath.Join(m.spec.Logs, d.name+".log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -173,7 +173,7 @@ func (m *machine) startDaemon(ctx context.Context, d *daemon) error {
 	return nil
 }
 
-// firstProcess is a host's first process for as long as someone works with it: the
+// firstProcess is a host's first process for as long as a request needs that process: the
 // descriptor stays good though the host may die meanwhile.
 type firstProcess struct{ pid, pidfd int }
 
@@ -228,8 +228,8 @@ func (m *machine) daemonEnded(d *daemon) error {
 	return nil
 }
 
-// makeRunDir makes the daemon's folder below /run. It goes through the host's own
-// root, where the names and owners are the host's.
+// makeRunDir makes the daemon's folder below /run, through the host's own root, where the names
+// and owners are the host's.
 func makeRunDir(pid int, d *daemon) error {
 	if d.dir == "" {
 		return nil
@@ -249,8 +249,8 @@ func makeRunDir(pid int, d *daemon) error {
 	return os.Chown(dir, int(owner.UID), int(owner.GID))
 }
 
-// restartDaemon ends one daemon as an administrator's `systemctl restart` would, and
-// starts it again.
+// restartDaemon ends a daemon as an administrator's `systemctl restart` would, and starts it
+// again.
 func (m *machine) restartDaemon(ctx context.Context, name string) error {
 	var names []string
 	for _, d := range m.daemons {

@@ -17,7 +17,7 @@ import (
 // stay is the word on the lifeline by which the keeper may outlive `up`.
 const stay = "stay\n"
 
-// Main is the keeper's life. It returns when the cluster could not be raised.
+// Main is the keeper's life. Main returns when the cluster could not be raised.
 func Main() error {
 	lifeline := bufio.NewReader(os.NewFile(lifelineFD, "lifeline"))
 	eventsFile := os.NewFile(eventsFD, "events")
@@ -33,7 +33,7 @@ func Main() error {
 	allowed := make(chan struct{})
 	go watchLifeline(lifeline, allowed)
 	go endOnTerm()
-	// Nobody listens any more if telling fails, and watch sees to that.
+	// If telling fails, `up` does not listen any more, and watchLifeline ends the keeper.
 	tell := func(e Event) { _ = events.Encode(e) }
 	c, control, err := beginCluster(s, tell)
 	if err != nil {
@@ -58,8 +58,8 @@ func beginCluster(s Spec, tell func(Event)) (*cluster, *net.UnixListener, error)
 	return c, control, err
 }
 
-// forgetCaller gives the daemons what a machine that boots would give them, and not
-// what the person who typed `up` happened to have.
+// forgetCaller gives the daemons what a machine that boots would give them, and not what the user
+// who typed `up` happened to have.
 func forgetCaller() error {
 	unix.Umask(0o022)
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 0); err != nil {
@@ -81,7 +81,7 @@ func forgetCaller() error {
 	return nil
 }
 
-// watchLifeline ends the keeper, and with it the cluster, if `up` dies before it said
+// watchLifeline ends the keeper, and with the keeper the cluster, if `up` dies before it said
 // stay.
 func watchLifeline(lifeline *bufio.Reader, allowed chan<- struct{}) {
 	word, err := lifeline.ReadString('\n')
@@ -92,8 +92,8 @@ func watchLifeline(lifeline *bufio.Reader, allowed chan<- struct{}) {
 	close(allowed)
 }
 
-// endOnTerm makes the keeper end when the machine is shut down politely. As PID 1
-// it would not get a signal that it does not handle.
+// endOnTerm makes the keeper end when the machine is shut down politely. As PID 1 the keeper
+// would not get a signal without a handler.
 func endOnTerm() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, unix.SIGTERM, unix.SIGINT)

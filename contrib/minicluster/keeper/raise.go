@@ -67,9 +67,9 @@ func raiseCluster(s Spec, tell func(Event)) (*cluster, error) {
 	return c, nil
 }
 
-// ownMounts makes the mount namespace ours: what we mount stays here, what the
-// machine unmounts goes away here too. All our data but /shared and the logs is in
-// one tmpfs, which the kernel frees with the namespace.
+// ownMounts makes the mount namespace ours: what we mount stays here, what the machine unmounts
+// goes away here too. All our data but /shared and the logs is in a tmpfs, which the kernel frees
+// with the namespace.
 func ownMounts(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -101,8 +101,8 @@ func (c *cluster) makeMachines() {
 	}
 }
 
-// bootAll boots the hosts side by side. The nodes' slurmd wait for the controller:
-// one that does not answer at once is asked again only after seconds.
+// bootAll boots the hosts side by side. The nodes' slurmd wait for the controller: a controller
+// that does not answer at once is asked again only after seconds.
 func (c *cluster) bootAll(ctx context.Context, tell func(Event)) error {
 	controller := make(chan struct{})
 	g, ctx := errgroup.WithContext(ctx)
@@ -163,7 +163,7 @@ func allIdle(sinfo string) bool {
 	return sinfo != ""
 }
 
-// runAsRoot runs a program as root on the host and returns what it printed.
+// runAsRoot runs a program as root on the host and returns what the program printed.
 func (m *machine) runAsRoot(argv ...string) (string, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

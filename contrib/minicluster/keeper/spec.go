@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the one process that a running cluster consists of: PID 1 of
-// a PID namespace in which every other process of the cluster lives, and owner of
-// the mount and network namespaces that hold its bridge and its root file systems.
-// When the keeper ends, by whatever signal, the kernel takes all of it away.
+// Package keeper is the process that a running cluster hangs on: PID 1 of a PID namespace in
+// which every other process of the cluster lives, and owner of the mount and network namespaces
+// that hold its bridge and its root file systems. When the keeper ends, by whatever signal, the
+// kernel takes all of this away.
 //
 //	up ──spec, lifeline──► keeper ──► host-init ctl   munged mariadbd slurmdbd slurmctld slurmrestd
 //	   ◄──events──────────         ──► host-init n1    munged slurmd
 //	                               ──► …
 //	exec, status, fail … ──control.sock──►
 //
-// Until the cluster is up, the keeper also ends when `up` does: it reads the
-// lifeline, and end of file before the word "stay" is the end.
+// Until the cluster is up, the keeper also ends when `up` does: it reads the lifeline, and end of
+// file before the word "stay" is the end.
 package keeper
 
 import (
@@ -34,7 +34,7 @@ type Spec struct {
 	Install string // a `make install DESTDIR=…` tree, or ""
 	CUDA    string // what contrib/cuda-software has fetched, or ""
 
-	Singularity bool // Install has singularity-slurm: configure and start it
+	Singularity bool // Install has singularity-slurm: configure it and start its daemons
 	Controller  bool // and preemptd
 }
 
@@ -44,8 +44,8 @@ func (s Spec) slurmCluster() slurmconf.Cluster {
 
 func (s Spec) clusterPlace() (state.Place, error) { return state.At(s.Name) }
 
-// Event is what the keeper tells `up` while it raises the cluster, one JSON
-// object a line. The last one has Done or Error set.
+// Event is what the keeper tells `up` while the cluster is raised, a JSON object a line. The last
+// Event has Done or Error set.
 type Event struct {
 	Host  string `json:",omitempty"`
 	What  string `json:",omitempty"` // "network", "boot", or a daemon that is now ready
@@ -57,6 +57,6 @@ type Event struct {
 const (
 	lifelineFD = 3 // the Spec as a line of JSON; then "stay", or end of file
 	eventsFD   = 4 // Events
-	// 5 and 6 are the cluster's lock and the hold on its tree. Nobody touches
-	// them: to be open is their purpose.
+	// 5 and 6 are the cluster's lock and the hold on its tree. They are never used: to be open is
+	// their purpose.
 )

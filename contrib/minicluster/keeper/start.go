@@ -18,9 +18,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
-// Start starts a keeper, hands it the files that it must hold open (the cluster's
-// lock first), and follows it until the cluster is up. On error, or when ctx ends,
-// the keeper is dead and nothing of the cluster runs.
+// Start starts a keeper, hands over the files that the keeper must hold open (the cluster's lock
+// first), and follows the keeper until the cluster is up. On error, or when ctx ends, the keeper
+// is dead and nothing of the cluster runs.
 func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) error {
 	place, err := s.clusterPlace()
 	if err != nil {
@@ -77,8 +77,7 @@ func startError(err error) error {
 	return fmt.Errorf("start the cluster's keeper: %w", err)
 }
 
-// followStart returns nil once the cluster is up and the keeper knows that it may
-// outlive us.
+// followStart returns nil once the cluster is up and the keeper knows that it may outlive us.
 func followStart(ctx context.Context, s Spec, lifeline, events *os.File, tell func(Event)) error {
 	stop := context.AfterFunc(ctx, func() { events.Close() })
 	defer stop()

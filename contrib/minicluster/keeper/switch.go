@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keeper's network namespace is the switch of the cluster: a bridge, and for
-// each host one end of a veth pair, named for the host. The other end is the
-// host's eth0 and goes with the host.
+// The keeper's network namespace is the switch of the cluster: a bridge, and for each host an end
+// of a veth pair, named for the host. The other end is the host's eth0 and goes with the host.
 const bridgeName = "br0"
 
 func makeSwitch() error {
@@ -53,8 +52,8 @@ func setPort(hostName string, on bool) error {
 	return netlink.LinkSetDown(port)
 }
 
-// unplugCable removes what is left of a host's port. The kernel takes it away with the
-// host's namespace too, but in its own time, and the name is needed again.
+// unplugCable removes what is left of a host's port. The kernel removes the port with the host's
+// namespace too, but in its own time, and the name is needed again.
 func unplugCable(hostName string) error {
 	port, err := netlink.LinkByName(portName(hostName))
 	var gone netlink.LinkNotFoundError

@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// User is one line of a passwd file with the groups that name it.
+// User is a line of a passwd file with the groups that name the user.
 type User struct {
 	Name, Home, Shell string
 	UID, GID          uint32
 	Groups            []uint32
 }
 
-// Find returns the user called name from etc/passwd and etc/group. A name that is
-// not there is an error that lists the people who are.
+// Find returns the user called name from etc/passwd and etc/group. The error for a name that is
+// not there lists the users that are.
 func Find(etc, name string) (User, error) {
 	lines, err := readLines(filepath.Join(etc, "passwd"))
 	if err != nil {

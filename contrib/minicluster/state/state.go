@@ -36,14 +36,14 @@ var ErrRunning = errors.New("already running")
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// Place is one cluster's folder. The zero value is not usable; see At.
+// Place is a cluster's folder. The zero value is not usable; see At.
 type Place struct {
 	Name string
 	base string
 }
 
-// At returns the place of the cluster called name. It touches no disk. A name
-// that Slurm or a host name could not carry is an error that says the form.
+// At returns the place of the cluster called name. At touches no disk. The error for a name that
+// Slurm or a host name could not carry says which names are accepted.
 func At(name string) (Place, error) { return placeAt(Base, name) }
 
 func placeAt(base, name string) (Place, error) {
@@ -62,7 +62,7 @@ func (p Place) Control() string { return filepath.Join(p.Dir(), "control.sock") 
 // KeeperLog is where the keeper's own output goes.
 func (p Place) KeeperLog() string { return filepath.Join(p.Dir(), "keeper.log") }
 
-// Logs is the folder of one host's daemon logs.
+// Logs is the folder of a host's daemon logs.
 func (p Place) Logs(host string) string { return filepath.Join(p.Dir(), "logs", host) }
 
 // Shared is the folder that all hosts see as /shared.
@@ -85,7 +85,7 @@ func (p Place) Running() bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
-// SetKeeper notes the keeper's PID in the lock, for those who find no socket.
+// SetKeeper notes the keeper's PID in the lock, for commands that find no socket.
 func SetKeeper(lock *os.File, pid int) error {
 	_, err := lock.WriteAt([]byte(strconv.Itoa(pid)), 0)
 	return err
@@ -107,11 +107,11 @@ func (p Place) Left() bool {
 	return err == nil
 }
 
-// Take takes the lock and returns the file that holds it; the caller, or whoever
-// inherits the file, owns the cluster until it is closed. It returns an error
-// wrapping ErrRunning while someone else owns it.
+// Take takes the lock and returns the file that holds the lock; the caller, or a process that
+// inherits the file, owns the cluster until the file is closed. Take returns an error wrapping
+// ErrRunning while another process owns the cluster.
 func (p Place) Take() (*os.File, error) {
-	// Root's alone: what root on a host leaves in /shared is nobody else's business.
+	// Root's alone: what root on a host leaves in /shared is not for other users.
 	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
@@ -124,8 +124,8 @@ func (p Place) Take() (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("cluster %s is %w", p.Name, ErrRunning)
 		}
-		// Remove may have unlinked the path between our open and our lock; then
-		// we hold a lock that nobody else can see.
+		// Remove may have unlinked the path between our open and our lock; then we hold a lock
+		// that no other process can see.
 		if sameFile(f, p.lockPath()) {
 			return f, f.Truncate(0) // a dead keeper's PID
 		}
@@ -133,8 +133,8 @@ func (p Place) Take() (*os.File, error) {
 	}
 }
 
-// Clean makes the folder new and empty, whatever a dead predecessor left in it.
-// The caller owns the cluster.
+// Clean makes the folder new and empty, whatever a dead predecessor left there. The caller owns
+// the cluster.
 func (p Place) Clean() error {
 	if err := os.RemoveAll(p.Dir()); err != nil {
 		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
