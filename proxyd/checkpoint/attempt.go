@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -45,7 +46,7 @@ type attempt struct {
 	staged        bool           // written to the stages of the nodes
 	upload        *upload.Record // record of the upload, from commit on, if staged
 
-	outcome *outcome // what follows the checkpoint
+	outcome *decisions.Outcome // what follows the checkpoint
 
 	committed  chan struct{} // closed when the checkpoint is committed or has failed
 	captureErr error         // why the checkpoint failed; set before committed is closed
@@ -53,28 +54,15 @@ type attempt struct {
 	err        error
 }
 
-// checkpointRequest says what a caller wants of a checkpoint.
-type checkpointRequest struct {
-	After  verdict `json:"then"`
-	Reason string  `json:"reason"`
-	// HoldAfterwards keeps the job frozen after the checkpoint, for holdTimeout at most: the
-	// caller requeues the job next, so the job must neither lose work nor be captured a second
-	// time.
-	HoldAfterwards bool `json:"stands,omitempty"`
-}
-
-// holdTimeout bounds the wait of a frozen job for its requeue.
-const holdTimeout = 20 * time.Second
-
 // requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
 // attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
-// afterwards unless w.After is forwardSignal. It may be called on any node of the job; on a node
+// afterwards unless w.After is ForwardSignal. It may be called on any node of the job; on a node
 // that does not lead, the returned attempt is nil.
-func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointRequest) (*attempt, error) {
+func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
 	}
-	if w.After == forwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
+	if w.After == decisions.ForwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
@@ -107,7 +95,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 // attempt in progress already lets the job run on, although w wants the job to leave or to stay
 // frozen. It returns nil for a run that is already released: a node that could not reach the
 // leader in time may ask after the release.
-func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
+func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.run.snapshot().hasBeen(runReleased) {
@@ -115,14 +103,14 @@ func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt,
 	}
 	if a = j.ledAttempt; a == nil {
 		a = &attempt{
-			j: j, reason: w.Reason, outcome: newOutcome(w),
+			j: j, reason: w.Reason, outcome: decisions.NewOutcome(w),
 			committed: make(chan struct{}), done: make(chan struct{}), progress: func(string, int64, int64) {},
 		}
 		j.ledAttempt = a
 		c.startBackground(a.run)
 		return a, false
 	}
-	return a, a.outcome.joinRequest(w)
+	return a, a.outcome.JoinRequest(w)
 }
 
 // RunOn ends the wait of a job for a requeue that will not come.
@@ -139,7 +127,7 @@ func (c *Conductor) RunOn(job string) error {
 	a := j.ledAttempt
 	j.mu.Unlock()
 	if a != nil {
-		a.outcome.runOn()
+		a.outcome.RunOn()
 	}
 	return nil
 }
@@ -161,13 +149,13 @@ func (a *attempt) run(ctx context.Context) {
 		if !a.staged {
 			j.c.reportStored(a.id)
 		}
-		if a.outcome.leavesNodes() {
+		if a.outcome.LeavesNodes() {
 			j.c.captures.noteCapture(time.Since(began))
 		}
 		j.report.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.report.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
-		a.outcome.waitForRequeue(ctx, a.log)
+		a.outcome.WaitForRequeue(ctx, a.log)
 		a.endHeartbeat()
 		err = a.finish(ctx)
 		if a.staged {
@@ -197,7 +185,7 @@ func (a *attempt) useFallback(err error) bool {
 // started are complete within a moment. A restarting daemon answers again within the time that
 // Slurm leaves to a job that is being ended.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.leavesNodes())
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.LeavesNodes())
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 )
@@ -43,7 +44,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 				left = left[1:]
 				return err
 			}, nil}}
-			a, late := c.startOrJoinAttempt(j, checkpointRequest{After: forwardSignal, Reason: "test"})
+			a, late := c.startOrJoinAttempt(j, decisions.Request{After: decisions.ForwardSignal, Reason: "test"})
 			<-a.done
 			if late || len(left) > 0 || !errors.Is(a.captureErr, tt.want) {
 				t.Errorf("late %v, error %v, failures not used up: %v", late, a.captureErr, left)

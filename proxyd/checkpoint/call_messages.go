@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
@@ -90,7 +91,7 @@ func encodeCall(call string, args any) (*rpc.CallRequest, error) {
 		} else {
 			req.Call = &rpc.CallRequest_AsksRequeue{AsksRequeue: &rpc.AsksRequeueCall{Requester: m}}
 		}
-	case checkpointRequest:
+	case decisions.Request:
 		req.Call = &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{
 			After: rpc.RequestCheckpointCall_After(b.After), Reason: b.Reason, HoldAfterwards: b.HoldAfterwards,
 		}}
@@ -132,7 +133,9 @@ func decodeCall(req *rpc.CallRequest) (call string, args any, err error) {
 		if _, known := rpc.RequestCheckpointCall_After_name[int32(after)]; !known {
 			return "", nil, errUnknownCall
 		}
-		return callRequestCheckpoint, checkpointRequest{verdict(after), m.RequestCheckpoint.GetReason(), m.RequestCheckpoint.GetHoldAfterwards()}, nil
+		return callRequestCheckpoint, decisions.Request{
+			After: decisions.Verdict(after), Reason: m.RequestCheckpoint.GetReason(), HoldAfterwards: m.RequestCheckpoint.GetHoldAfterwards(),
+		}, nil
 	}
 	call = emptyCallName(req)
 	if call == "" {

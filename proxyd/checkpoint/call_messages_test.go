@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -32,16 +33,19 @@ func sent[M proto.Message](t *testing.T, m, arrived M) M {
 func TestCallMessages(t *testing.T) {
 	asked := requester{"n1", 2, "s0-1.0", time.Unix(5, 7).UTC()}
 	arguments := map[string][]any{
-		phasePrepare:          {prepareRequest{true, 3, true}, prepareRequest{}},
-		callExchange:          {exchangeRequest{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},
-		phaseDrain:            {drainRequest{}, drainRequest{true}},
-		phaseDump:             {dumpRequest{"ticket", []string{"s0-1"}, 7, 3}, dumpRequest{}},
-		callMakeCapsules:      {makeCapsulesRequest{3, 2, []string{"n1", "n2"}}},
-		callReconnectDevices:  {reconnectRequest{}, reconnectRequest{map[int]string{}}, reconnectRequest{map[int]string{0: "a", 3: ""}}},
-		callUpload:            {uploadRequest{"ticket"}},
-		callAsksRequeue:       {asked},
-		callProgramRuns:       {asked},
-		callRequestCheckpoint: {checkpointRequest{forwardSignal, "periodic", true}, checkpointRequest{After: requeued}, checkpointRequest{After: preempted}, checkpointRequest{After: timeLimit}},
+		phasePrepare:         {prepareRequest{true, 3, true}, prepareRequest{}},
+		callExchange:         {exchangeRequest{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},
+		phaseDrain:           {drainRequest{}, drainRequest{true}},
+		phaseDump:            {dumpRequest{"ticket", []string{"s0-1"}, 7, 3}, dumpRequest{}},
+		callMakeCapsules:     {makeCapsulesRequest{3, 2, []string{"n1", "n2"}}},
+		callReconnectDevices: {reconnectRequest{}, reconnectRequest{map[int]string{}}, reconnectRequest{map[int]string{0: "a", 3: ""}}},
+		callUpload:           {uploadRequest{"ticket"}},
+		callAsksRequeue:      {asked},
+		callProgramRuns:      {asked},
+		callRequestCheckpoint: {
+			decisions.Request{After: decisions.ForwardSignal, Reason: "periodic", HoldAfterwards: true}, decisions.Request{After: decisions.Requeued},
+			decisions.Request{After: decisions.Preempted}, decisions.Request{After: decisions.TimeLimit},
+		},
 	}
 	for call := range emptyCalls {
 		arguments[call] = []any{empty{}}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -129,7 +130,7 @@ func init() { // In init, because the tables refer to functions that refer to th
 		callHeartbeat: byParticipant(handlerOf((*participant).heartbeatHere)),
 		callResume:    byParticipant(handlerOf((*participant).resumeRetrying)),
 		callRelease:   byParticipant(handlerOf((*participant).releaseHere)),
-		callRequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w checkpointRequest) (empty, error) {
+		callRequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w decisions.Request) (empty, error) {
 			_, err := j.c.requestCheckpoint(ctx, j, w)
 			return empty{}, err
 		}),

@@ -8,12 +8,12 @@
 // Read in this order:
 //
 //	phases.go         a checkpoint from top to bottom
-//	attempt.go        one attempt at a checkpoint; outcome.go is what follows it
+//	attempt.go        one attempt at a checkpoint
 //	run_state.go      the states of a run, and which may follow which
 //	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
-//	verdict.go        what a SIGTERM of Slurm means
+//	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run
 //	records           a package: what is written down about a job
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
@@ -71,7 +71,7 @@
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   ├─ run.mu          the run, and where it stands
 //	   ├─ termination.mu  what is known of a SIGTERM of Slurm
-//	   ├─ outcome.mu      what follows an attempt
+//	   ├─ Outcome.mu      what follows an attempt
 //	   ├─ captureTimes.mu the longest capture
 //	   └─ jobTable.mu     the table of jobs
 //	timeline.mu           held while a time line is written; no other lock is taken under it

@@ -28,7 +28,7 @@ func (a *attempt) drain(ctx context.Context) error {
 }
 
 type drainRequest struct {
-	Sruns bool `json:"sruns"`
+	Sruns bool
 }
 
 func (p *participant) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty, error) {

@@ -31,20 +31,20 @@ import (
 
 // dumpRequest says where and how a node writes its share.
 type dumpRequest struct {
-	Ticket store.Ticket `json:"ticket,omitempty"` // of the leader's upload into the store; empty: into the node's stage
-	Steps  []string     `json:"steps"`            // keys of the steps whose sruns run, on any node
-	Cut    uint64       `json:"cut,omitempty"`    // number of the cut at which the devices stopped
-	Base   uint32       `json:"base,omitempty"`   // number of the checkpoint whose streams may be taken over
+	Ticket store.Ticket // of the leader's upload into the store; empty: into the node's stage
+	Steps  []string     // keys of the steps whose sruns run, on any node
+	Cut    uint64       // number of the cut at which the devices stopped
+	Base   uint32       // number of the checkpoint whose streams may be taken over
 }
 
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its writer, so
 // its Part is nil.
 type dumpReply struct {
-	Part         *store.Part           `json:"part,omitempty"`
-	Capsules     []records.CapsuleMeta `json:"capsules"`
-	StageFull    bool                  `json:"full,omitempty"`  // the share did not fit into the stage
-	BaseUnusable bool                  `json:"alone,omitempty"` // the base could not be read
-	BaseUnused   bool                  `json:"whole,omitempty"` // no stream of the base was taken over
+	Part         *store.Part
+	Capsules     []records.CapsuleMeta
+	StageFull    bool // the share did not fit into the stage
+	BaseUnusable bool // the base could not be read
+	BaseUnused   bool // no stream of the base was taken over
 }
 
 // dump has all nodes write their capsules.
@@ -442,7 +442,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	rec := j.run.snapshot().rec
 	a.upload = &upload.Record{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.leavesNodes(),
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.LeavesNodes(),
 	}
 	return j.c.uploads.Pledge(ctx, a.upload)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -41,9 +42,9 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	next := resumes
+	next := decisions.Resumes
 	if j.leads() {
-		next = j.ending.runEnd(ctx).next()
+		next = j.ending.runEnd(ctx).Next()
 		if err := j.ending.noteEnd(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
@@ -94,10 +95,10 @@ const (
 // end of the wardens for the end of the job (a slurmctld that died at that moment may not know of
 // the requeue). A time limit before the script runs ends the task that still asks for its place,
 // so that proxyd gets no signal; the job is requeued as after any time limit.
-func statesToRequeue(released bool, had progress, next nextRun, onTimeLimit string) []string {
+func statesToRequeue(released bool, had progress, next decisions.NextRun, onTimeLimit string) []string {
 	var states []string
 	switch {
-	case next == isRequeued:
+	case next == decisions.IsRequeued:
 		return []string{"FAILED"}
 	case released:
 		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
@@ -133,7 +134,7 @@ func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32, asked bool) 
 		had = unstarted
 	}
 	if err == nil && s.BatchHost == c.Node && !c.jobs.hasRunEnded(id, s.Restarts) && (s.Restarts > 0 || rec == nil && s.Requeue) {
-		err = e.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, had, resumes, c.OnTimeLimit))
+		err = e.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, had, decisions.Resumes, c.OnTimeLimit))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		c.Log.Warn("clean up after a run that never began", "job", id, "error", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
@@ -132,21 +133,21 @@ func (j *job) withholdSignal(signal withheldSignal) {
 // as without --singularity.
 func (j *job) handleTermination(ctx context.Context) {
 	snap := j.run.snapshot()
-	v, reason, err := forwardSignal, forwardSignal.String(), error(nil)
+	v, reason, err := decisions.ForwardSignal, decisions.ForwardSignal.String(), error(nil)
 	if !snap.hasBeen(runGivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
 		v, reason, err = j.c.askVerdict(ctx, j.id, snap.number)
 	}
 	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
 	own := j.termination.recentRequester()
-	if err == nil && v == requeued && own != nil && j.endsItself(ctx, own) {
+	if err == nil && v == decisions.Requeued && own != nil && j.endsItself(ctx, own) {
 		j.log.Info("the job has had itself requeued, and ends by itself", "program", own.Program)
-		v, reason = forwardSignal, "requeue that the job asked for"
+		v, reason = decisions.ForwardSignal, "requeue that the job asked for"
 		j.setState(runRequeuedItself)
 	}
-	if err == nil && v != forwardSignal {
-		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
+	if err == nil && v != decisions.ForwardSignal {
+		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason})
 	}
-	if errors.Is(err, errScriptEnded) && v == requeued && !j.ending.lostNode(ctx) {
+	if errors.Is(err, errScriptEnded) && v == decisions.Requeued && !j.ending.lostNode(ctx) {
 		j.log.Info("the batch script had ended")
 		err = nil // the next run begins anew
 	}
@@ -160,13 +161,13 @@ func (j *job) handleTermination(ctx context.Context) {
 	a := j.ledAttempt
 	j.mu.Unlock()
 	if a != nil { // a job frozen for a requeue would not receive the signal
-		a.outcome.stopWaiting()
+		a.outcome.StopWaiting()
 	}
 	if err != nil {
 		j.setState(runTerminated)
 	}
 	all := j.termination.endDecision()
-	if err == nil && v != forwardSignal {
+	if err == nil && v != decisions.ForwardSignal {
 		return
 	}
 	// SIGCONT first, as slurmstepd does, so that stopped programs receive the SIGTERM.
@@ -181,13 +182,13 @@ func (j *job) handleTermination(ctx context.Context) {
 // slurmQueryTimeout leaves most of a KillWait of 30 s to the checkpoint.
 const slurmQueryTimeout = 8 * time.Second
 
-func (c *Conductor) askVerdict(ctx context.Context, job uint32, run int) (v verdict, reason string, err error) {
+func (c *Conductor) askVerdict(ctx context.Context, job uint32, run int) (v decisions.Verdict, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
 	s, err := c.Slurm.Show(ctx, jobName(job))
 	if err != nil {
-		return forwardSignal, forwardSignal.String(), err
+		return decisions.ForwardSignal, decisions.ForwardSignal.String(), err
 	}
-	v = decideVerdict(s, run, c.OnTimeLimit)
-	return v, describeVerdict(v, s), nil
+	v = decisions.DecideVerdict(s, run, c.OnTimeLimit)
+	return v, decisions.DescribeVerdict(v, s), nil
 }

@@ -60,16 +60,16 @@ type cutMember struct {
 }
 
 type exchangeRequest struct {
-	Index  int         `json:"index"`
-	Orders *cut.Orders `json:"orders"`
+	Index  int
+	Orders *cut.Orders
 }
 
 // exchangeReply carries the errors that package cut distinguishes.
 type exchangeReply struct {
-	Events    *cut.Events `json:"events,omitempty"`
-	Forgotten bool        `json:"forgotten,omitempty"`
-	Busy      bool        `json:"busy,omitempty"`
-	Error     string      `json:"error,omitempty"`
+	Events    *cut.Events
+	Forgotten bool
+	Busy      bool
+	Error     string
 }
 
 // Exchange implements cut.Member.

@@ -282,9 +282,9 @@ func (r *restore) makeCapsulesHere(ctx context.Context) error {
 
 // makeCapsulesRequest tells a node which run resumes from which checkpoint.
 type makeCapsulesRequest struct {
-	Number uint32   `json:"number"`
-	Run    int      `json:"run"`
-	Today  []string `json:"today"`
+	Number uint32
+	Run    int
+	Today  []string
 }
 
 // makeCapsulesForLeader carries out callMakeCapsules on a node that does not lead.

@@ -10,6 +10,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 )
 
 // IntervalAuto is the configured interval with which the interval of each job follows from what its
@@ -106,7 +108,7 @@ func (p *periodic) run(ctx context.Context) {
 			continue
 		}
 		began = time.Now()
-		_, err := j.c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: "periodic"})
+		_, err := j.c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: "periodic"})
 		p.noteResult(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)

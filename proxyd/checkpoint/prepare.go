@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
@@ -23,26 +24,26 @@ import (
 
 // prepareRequest starts an attempt on a node.
 type prepareRequest struct {
-	Release bool `json:"release"`
-	Run     int  `json:"run"`
-	Stage   bool `json:"stage,omitempty"` // reserve room in the stage
+	Release bool
+	Run     int
+	Stage   bool // reserve room in the stage
 }
 
 // prepareReply describes the part of the job on a node.
 type prepareReply struct {
-	Capsules   int                  `json:"capsules"`
-	Programs   int                  `json:"programs"`
-	Bytes      uint64               `json:"bytes"` // estimated size of the dump, an upper bound
-	Obstacles  []processes.Obstacle `json:"obstacles"`
-	Unrestored []string             `json:"left"`  // programs that are not restored yet
-	Steps      []string             `json:"steps"` // keys of the steps whose sruns run in the node's capsules
+	Capsules   int
+	Programs   int
+	Bytes      uint64 // estimated size of the dump, an upper bound
+	Obstacles  []processes.Obstacle
+	Unrestored []string // programs that are not restored yet
+	Steps      []string // keys of the steps whose sruns run in the node's capsules
 
-	TaskCounts map[string]int `json:"tasks"` // number of tasks of each step, on all nodes
-	TasksHere  map[string]int `json:"here"`  // number of tasks of each step that ran on this node
+	TaskCounts map[string]int // number of tasks of each step, on all nodes
+	TasksHere  map[string]int // number of tasks of each step that ran on this node
 
-	Devices []int `json:"devices,omitempty"` // capsules that have a device server
+	Devices []int // capsules that have a device server
 
-	Staged bool `json:"staged,omitempty"` // room is reserved in the stage
+	Staged bool // room is reserved in the stage
 }
 
 // ObstacleError lists what in a job cannot be captured.
@@ -91,9 +92,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	snap := j.run.snapshot()
-	today, leaves := snap.placement.Today, a.outcome.leavesOrHolds()
-	after, _ := a.outcome.whatFollows()
-	a.meta = records.Meta{Record: *snap.rec, Run: snap.number, Reason: a.reason, Itself: after == requeued && j.termination.recentRequester() != nil}
+	today, leaves := snap.placement.Today, a.outcome.LeavesOrHolds()
+	after, _ := a.outcome.WhatFollows()
+	a.meta = records.Meta{Record: *snap.rec, Run: snap.number, Reason: a.reason, Itself: after == decisions.Requeued && j.termination.recentRequester() != nil}
 	j.mu.Lock()
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv

@@ -8,55 +8,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
-
-func TestWhy(t *testing.T) {
-	for name, c := range map[string]struct {
-		job  slurm.Job
-		then string
-		want verdict
-	}{
-		"cancel":               {slurm.Job{State: "COMPLETING"}, "requeue", forwardSignal},
-		"signal":               {slurm.Job{State: "RUNNING"}, "requeue", forwardSignal},
-		"requeue":              {slurm.Job{State: "COMPLETING", Restarts: 3}, "requeue", requeued},
-		"preemption":           {slurm.Job{State: "COMPLETING", Restarts: 3, Preempted: "2026-11-20T16:44:48"}, "requeue", requeued},
-		"node down":            {slurm.Job{State: "PENDING", Restarts: 3}, "requeue", requeued},
-		"grace":                {slurm.Job{State: "RUNNING", Preempted: "2026-11-20T16:44:48"}, "requeue", preempted},
-		"time limit":           {slurm.Job{State: "COMPLETING", Reason: "TimeLimit", Requeue: true}, "requeue", timeLimit},
-		"time limit, held":     {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "hold", timeLimit},
-		"time limit, the end":  {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "end", forwardSignal},
-		"time limit, no again": {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit"}, "requeue", forwardSignal},
-	} {
-		restarts := 2
-		if c.job.Restarts == 0 {
-			c.job.Restarts = restarts
-		}
-		if got := decideVerdict(&c.job, restarts, c.then); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-func TestBecause(t *testing.T) {
-	const set = "2026-11-20T16:44:48"
-	for _, c := range []struct {
-		name string
-		v    verdict
-		job  slurm.Job
-		want string
-	}{
-		{"requeue", requeued, slurm.Job{State: "COMPLETING"}, "requeue"},
-		{"preemption", requeued, slurm.Job{State: "COMPLETING", Preempted: set}, "preemption"},
-		{"preemption with grace", preempted, slurm.Job{State: "RUNNING", Preempted: set}, "preemption"},
-		{"time limit of a job that was to be preempted", timeLimit, slurm.Job{State: "COMPLETING", Preempted: set}, "time limit"},
-		{"cancel", forwardSignal, slurm.Job{State: "COMPLETING"}, "passed on"},
-	} {
-		if got := describeVerdict(c.v, &c.job); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
 
 func TestComment(t *testing.T) {
 	for _, c := range []struct{ had, text, want string }{

@@ -18,7 +18,7 @@ import (
 
 // reconnectRequest asks for the addresses of a node's device servers, or has them connect.
 type reconnectRequest struct {
-	Peers map[int]string `json:"peers,omitempty"` // address of each device server, by capsule; nil: return the addresses of this node
+	Peers map[int]string // address of each device server, by capsule; nil: return the addresses of this node
 }
 
 // reconnectHere carries out callReconnectDevices on this node.

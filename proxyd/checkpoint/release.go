@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -30,37 +31,37 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Info("resume devices", "error", err)
 		}
 	}()
-	then, exit := a.outcome.whatFollows()
+	then, exit := a.outcome.WhatFollows()
 	rec := *j.run.snapshot().rec
-	if then == timeLimit {
+	if then == decisions.TimeLimit {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
 		if err := j.c.records.Save(&rec); err != nil {
 			a.log.Error("save the job's record", "error", err)
 		}
 	}
-	if a.staged && then != forwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
+	if a.staged && then != decisions.ForwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
 		if err := j.c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
 			a.log.Error("save the upload's record", "error", err)
 		}
 	}
 	follows := callResume
-	if then != forwardSignal {
+	if then != decisions.ForwardSignal {
 		follows = callRelease
 	}
 	a.log.Debug("phase begins", "phase", follows)
 	var err error
-	if then == preempted {
+	if then == decisions.Preempted {
 		// Before the batch script ends, because its end would end the job.
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
-	if then == forwardSignal {
+	if then == decisions.ForwardSignal {
 		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
-		if then != timeLimit {
+		if then != decisions.TimeLimit {
 			j.setState(runReleased)
 		}
 		// A node that does not answer releases its capsules later (resolveOrphaned), or loses
@@ -82,7 +83,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Warn("delete older checkpoints", "error", err)
 		}
 	}
-	if then == timeLimit {
+	if then == decisions.TimeLimit {
 		// Slurm accepts a requeue only when every node is done with the job.
 		j.c.startBackground(func(ctx context.Context) { j.c.ends.requeueAfterTimeLimit(ctx, rec) })
 	}

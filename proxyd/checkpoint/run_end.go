@@ -7,84 +7,27 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// How a job's next run begins is decided when its run has ended, from how that was:
-//
-//	the run                                                   the next run, if Slurm makes one
-//	was captured and released                                 resumes from that checkpoint
-//	was killed before it could be captured                    resumes from the checkpoint before
-//	lost a node                                               the same
-//	ended by itself: RequeueExit, or Slurm requeued the job   begins anew
-//	requeued itself, and the program that asked for it ended  begins anew
-//	requeued itself and went on                               was captured: resumes
-//	resumed so, and then failed                               is asked for, and begins anew
-//
-// "Anew" is as plain Slurm begins a run: the script from its first line, with the files as the
-// run before has left them. What a job has saved by itself counts more than a checkpoint that is older.
-
-// runEnd is what is known of a run when it is over.
-type runEnd struct {
-	left     bool               // captured and released: its programs were killed by us
-	ended    bool               // its batch script ended in its capsule
-	status   syscall.WaitStatus // how
-	told     bool               // its programs were told to end: they could not be captured
-	gaveUp   bool               // it could not be restored
-	nodeLost bool
-	itself   bool // it had itself requeued, and the program that asked for that ended
-	resumed  bool // from a checkpoint of a run that had itself requeued and went on
-}
-
-// nextRun says how the next run of a job begins.
-type nextRun int
-
-const (
-	resumes    nextRun = iota // from the newest checkpoint, if there is one
-	beginsAnew                // if Slurm makes a next run
-	isRequeued                // and Slurm is asked for one
-)
-
-func (n nextRun) String() string {
-	return [...]string{"resumes", "begins anew", "is requeued, and begins anew"}[n]
-}
-
-// next decides how the next run begins.
-func (e runEnd) next() nextRun {
-	switch {
-	case e.left || e.gaveUp:
-		return resumes
-	case e.itself:
-		return beginsAnew
-	case !e.ended || e.told || e.nodeLost:
-		return resumes
-	case e.status.Signaled() && e.status.Signal() == syscall.SIGKILL: // Slurm has lost its patience, or there was no memory
-		return resumes
-	case e.resumed && e.status != 0:
-		// Its handler has ended with the failure that plain Slurm takes no notice of.
-		return isRequeued
-	}
-	return beginsAnew
-}
-
-// runEnd says how this run of a job has ended. Only the leader knows. It must be called while
+// RunEnd says how this run of a job has ended. Only the leader knows. It must be called while
 // the run's capsules are there.
-func (e runEnding) runEnd(ctx context.Context) runEnd {
+func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 	j := e.j
 	j.mu.Lock()
 	lc := j.capsules[0]
 	j.mu.Unlock()
 	snap := j.run.snapshot()
-	end := runEnd{
-		left: snap.hasBeen(runReleased), told: snap.hasBeen(runTerminated), gaveUp: snap.hasBeen(runGivenUp), itself: snap.hasBeen(runRequeuedItself),
-		resumed: snap.point != nil && snap.point.meta.Itself,
+	end := decisions.RunEnd{
+		Left: snap.hasBeen(runReleased), Told: snap.hasBeen(runTerminated), GaveUp: snap.hasBeen(runGivenUp), Itself: snap.hasBeen(runRequeuedItself),
+		Resumed: snap.point != nil && snap.point.meta.Itself,
 	}
 	if lc == nil {
 		return end
@@ -93,9 +36,9 @@ func (e runEnding) runEnd(ctx context.Context) runEnd {
 	if err != nil {
 		return end
 	}
-	end.status, end.ended = all[records.BatchProgram]
-	if end.ended && end.next() != resumes {
-		end.nodeLost = e.lostNode(ctx)
+	end.Status, end.Ended = all[records.BatchProgram]
+	if end.Ended && end.Next() != decisions.Resumes {
+		end.NodeLost = e.lostNode(ctx)
 	}
 	return end
 }
@@ -118,9 +61,9 @@ func (e runEnding) lostNode(ctx context.Context) bool {
 }
 
 // noteEnd remembers that the next run is to begin anew, before Slurm can begin it.
-func (e runEnding) noteEnd(n nextRun) error {
+func (e runEnding) noteEnd(n decisions.NextRun) error {
 	j := e.j
-	if n == resumes {
+	if n == decisions.Resumes {
 		return nil
 	}
 	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool {
@@ -136,10 +79,10 @@ const handlerWithin = 10 * time.Second
 
 // requester is a program that asked Slurm to requeue a job.
 type requester struct {
-	Node    string    `json:"node"`
-	Capsule int       `json:"capsule"`
-	Program string    `json:"program"`
-	At      time.Time `json:"at"`
+	Node    string
+	Capsule int
+	Program string
+	At      time.Time
 }
 
 // requestWithin is how long it may take Slurm to do what it was asked for.

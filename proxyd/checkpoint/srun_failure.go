@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
@@ -25,7 +26,7 @@ func (j *job) isLeavingNodes() bool {
 	j.mu.Lock()
 	led := j.ledAttempt
 	j.mu.Unlock()
-	if m := j.part.currentMembership(); led != nil && led.outcome.leavesNodes() || m != nil && m.release {
+	if m := j.part.currentMembership(); led != nil && led.outcome.LeavesNodes() || m != nil && m.release {
 		return true
 	}
 	now := j.run.snapshot()
@@ -110,7 +111,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 		return true
 	}
 	expires := s.Expired() && s.Requeue && j.c.OnTimeLimit != "end"
-	return decideVerdict(s, run, j.c.OnTimeLimit) == forwardSignal && !expires
+	return decisions.DecideVerdict(s, run, j.c.OnTimeLimit) == decisions.ForwardSignal && !expires
 }
 
 // endRunLogged is retryOrHold with the error logged.

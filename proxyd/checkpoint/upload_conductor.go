@@ -15,7 +15,7 @@ type uploadConductor struct{ c *Conductor }
 
 // uploadRequest names the upload that a node joins.
 type uploadRequest struct {
-	Ticket store.Ticket `json:"ticket"`
+	Ticket store.Ticket
 }
 
 // UploadShare implements upload.Conductor.

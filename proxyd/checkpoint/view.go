@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -212,7 +213,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		}
 	}
 	progress(phasePrepare, 0, int64(len(phases)))
-	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: reason, HoldAfterwards: stands})
+	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.report.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))

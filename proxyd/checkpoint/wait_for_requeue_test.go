@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
@@ -21,15 +22,21 @@ func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-
 	c := (&Conductor{Config: Config{Node: "n1"}}).wireParts()
 	j := (&job{c: c, id: 7, run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}}}).wireParts()
 	a := &attempt{
-		j: j, log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
+		j: j, log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: true}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
 	j.ledAttempt = a
 	waitOver := make(chan struct{})
 	go func() {
-		a.outcome.waitForRequeue(ctx, a.log)
+		a.outcome.WaitForRequeue(ctx, a.log)
 		close(waitOver)
 	}()
 	return c, a, waitOver
+}
+
+// after is what follows the attempt.
+func after(a *attempt) decisions.Verdict {
+	follows, _ := a.outcome.WhatFollows()
+	return follows
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -42,7 +49,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestWaitForRequeue: a job captured for a requeue stays frozen until the requeue, or for holdTimeout.
+// TestWaitForRequeue: a job captured for a requeue stays frozen until the requeue, or for HoldTimeout.
 func TestWaitForRequeue(t *testing.T) {
 	t.Run("until the requeue", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,9 +57,9 @@ func TestWaitForRequeue(t *testing.T) {
 			if isClosed(waitOver) {
 				t.Fatal("the job does not wait")
 			}
-			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued, Reason: "requeue"})
-			if joined != a || late || a.outcome.after != requeued || !isClosed(waitOver) {
-				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, a.outcome.after, isClosed(waitOver))
+			joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued, Reason: "requeue"})
+			if joined != a || late || after(a) != decisions.Requeued || !isClosed(waitOver) {
+				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, after(a), isClosed(waitOver))
 			}
 		})
 	})
@@ -61,8 +68,8 @@ func TestWaitForRequeue(t *testing.T) {
 			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
 			<-waitOver
-			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.outcome.after != forwardSignal {
-				t.Fatalf("wait over after %s, after %v", took, a.outcome.after)
+			if took := time.Since(began); took < decisions.HoldTimeout || took >= leaderTimeout || after(a) != decisions.ForwardSignal {
+				t.Fatalf("wait over after %s, after %v", took, after(a))
 			}
 		})
 	})
@@ -70,13 +77,13 @@ func TestWaitForRequeue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
 			synctest.Wait()
-			time.Sleep(holdTimeout - time.Second)
-			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); joined != a || late {
+			time.Sleep(decisions.HoldTimeout - time.Second)
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal, HoldAfterwards: true}); joined != a || late {
 				t.Fatal("the second request did not join in time")
 			}
 			asked := time.Now()
 			<-waitOver
-			if took := time.Since(asked); took != holdTimeout {
+			if took := time.Since(asked); took != decisions.HoldTimeout {
 				t.Fatalf("the job waited %s after the second request", took)
 			}
 		})
@@ -93,8 +100,8 @@ func TestWaitForRequeue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !isClosed(waitOver) || a.outcome.after != forwardSignal {
-				t.Fatalf("wait over %v, after %v", isClosed(waitOver), a.outcome.after)
+			if !isClosed(waitOver) || after(a) != decisions.ForwardSignal {
+				t.Fatalf("wait over %v, after %v", isClosed(waitOver), after(a))
 			}
 			if err := c.RunOn("8"); !errors.Is(err, ErrNoJob) {
 				t.Errorf("a job that is not there: %v", err)
@@ -104,11 +111,11 @@ func TestWaitForRequeue(t *testing.T) {
 	t.Run("on, while a plain checkpoint is requested", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, waitOver := waitingAttempt(t.Context(), t)
-			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal}); joined != a || late || isClosed(waitOver) {
+			if joined, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal}); joined != a || late || isClosed(waitOver) {
 				t.Fatal("the plain request ended the wait")
 			}
-			a.outcome.stopWaiting()
-			a.outcome.stopWaiting() // a second call
+			a.outcome.StopWaiting()
+			a.outcome.StopWaiting() // a second call
 			<-waitOver
 		})
 	})
@@ -127,11 +134,11 @@ func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := (&Conductor{}).wireParts()
-			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: newOutcome(checkpointRequest{HoldAfterwards: stands})}
+			a := &attempt{j: (&job{c: c}).wireParts(), log: slog.New(slog.DiscardHandler), outcome: decisions.NewOutcome(decisions.Request{HoldAfterwards: stands})}
 			a.j.ledAttempt = a
-			a.outcome.waitForRequeue(t.Context(), a.log)
-			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.outcome.after != forwardSignal {
-				t.Errorf("hold %v: late is %v, after %v", stands, late, a.outcome.after)
+			a.outcome.WaitForRequeue(t.Context(), a.log)
+			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); !late || after(a) != decisions.ForwardSignal {
+				t.Errorf("hold %v: late is %v, after %v", stands, late, after(a))
 			}
 		})
 	}
@@ -141,19 +148,20 @@ func TestOutcomeDecided(t *testing.T) {
 // checkpoint, for the job would never leave.
 func TestLateRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, a, _ := waitingAttempt(t.Context(), t)
-		a.outcome.state = outcomeDecided
-		a.outcome.stopWaiting()
-		for v, want := range map[verdict]bool{requeued: true, timeLimit: true, forwardSignal: false} {
-			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: v}); late != want {
+		c, a, waitOver := waitingAttempt(t.Context(), t)
+		a.outcome.StopWaiting()
+		<-waitOver
+		for v, want := range map[decisions.Verdict]bool{decisions.Requeued: true, decisions.TimeLimit: true, decisions.ForwardSignal: false} {
+			if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: v}); late != want {
 				t.Errorf("request for %v: late is %v", v, late)
 			}
 		}
-		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); !late {
+		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.ForwardSignal, HoldAfterwards: true}); !late {
 			t.Error("a request to stay frozen is not late although the job runs on")
 		}
-		a.outcome.after = requeued
-		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); late {
+		a.outcome = decisions.NewOutcome(decisions.Request{After: decisions.Requeued})
+		a.outcome.WaitForRequeue(t.Context(), a.log)
+		if _, late := c.startOrJoinAttempt(a.j, decisions.Request{After: decisions.Requeued}); late {
 			t.Error("a request to leave is late although the job leaves")
 		}
 	})

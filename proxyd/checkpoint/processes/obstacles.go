@@ -16,15 +16,15 @@ import (
 
 // Obstacle is a part of a job that cannot be captured.
 type Obstacle struct {
-	Program string `json:"program"`
-	PID     int    `json:"pid"` // in the capsule
-	Name    string `json:"name"`
-	What    string `json:"what"`
-	Cure    string `json:"cure,omitempty"` // what the user can do about it
+	Program string
+	PID     int // in the capsule
+	Name    string
+	What    string
+	Cure    string // what the user can do about it
 
 	// Set by the leader.
-	Node  string    `json:"-"`
-	Since time.Time `json:"-"` // first attempt that found it
+	Node  string
+	Since time.Time // first attempt that found it
 }
 
 // WithSince sets the node, and the time at which the obstacle was first seen.

@@ -33,8 +33,8 @@ func IsOutOfSpace(err error) bool {
 
 // ShareReply is the answer of a node that was asked to copy its share.
 type ShareReply struct {
-	Part *store.Part `json:"part,omitempty"`
-	Lost string      `json:"gone,omitempty"` // why the node can never provide its share
+	Part *store.Part
+	Lost string // why the node can never provide its share
 }
 
 // UploadShareHere copies this node's share into the store.
@@ -171,10 +171,10 @@ func (u *Uploads) setShareProgress(id store.ID, done, total int64) {
 
 // ShareStatus says how much of a node's share is in the store.
 type ShareStatus struct {
-	Has       bool   `json:"has"`
-	Done      int64  `json:"done"`
-	Total     int64  `json:"total"`
-	LastError string `json:"why,omitempty"` // on the leader: error of the last try
+	Has       bool
+	Done      int64
+	Total     int64
+	LastError string // on the leader: error of the last try
 }
 
 // ShareStatusHere returns the progress of this node's share. A leader whose upload does not run

@@ -1,32 +1,33 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package decisions
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 
-// verdict says what Slurm intends by a SIGTERM.
-type verdict int
+// Verdict says what Slurm intends by a SIGTERM.
+type Verdict int
 
 const (
-	// forwardSignal: a cancel, or a signal that a person sent. The program gets the signal, as
+	// ForwardSignal: a cancel, or a signal that a person sent. The program gets the signal, as
 	// without --singularity.
-	forwardSignal verdict = iota
-	// requeued: Slurm takes the nodes away and runs the job again by itself.
-	requeued
-	// preempted: the job is preempted with grace time. After the checkpoint this daemon requeues
+	ForwardSignal Verdict = iota
+	// Requeued: Slurm takes the nodes away and runs the job again by itself.
+	Requeued
+	// Preempted: the job is preempted with grace time. After the checkpoint this daemon requeues
 	// the job.
-	preempted
-	// timeLimit: Slurm ends the job at its time limit. After the end this daemon requeues the
+	Preempted
+	// TimeLimit: Slurm ends the job at its time limit. After the end this daemon requeues the
 	// job.
-	timeLimit
+	TimeLimit
 )
 
-func (v verdict) String() string {
+// String returns the reason for people.
+func (v Verdict) String() string {
 	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]
 }
 
-// decideVerdict decides what the SIGTERM means, from what squeue shows of the job just after the
+// DecideVerdict decides what the SIGTERM means, from what squeue shows of the job just after the
 // signal, and from the number of restarts at the start of this run. Observed on Slurm 22.05,
 // 24.11
 // and 26.05:
@@ -41,25 +42,25 @@ func (v verdict) String() string {
 //	time limit                COMPLETING   TimeLimit   same
 //
 // Slurm increments Restarts at a requeue before it sends the first signal.
-func decideVerdict(j *slurm.Job, restarts int, onTimeLimit string) verdict {
+func DecideVerdict(j *slurm.Job, restarts int, onTimeLimit string) Verdict {
 	switch {
 	case j.Restarts > restarts:
-		return requeued
+		return Requeued
 	case j.Runs() && j.Preempted != "":
-		return preempted
+		return Preempted
 	case j.Runs():
-		return forwardSignal
+		return ForwardSignal
 	case j.Reason == "TimeLimit" && j.Requeue && onTimeLimit != "end":
-		return timeLimit
+		return TimeLimit
 	}
-	return forwardSignal
+	return ForwardSignal
 }
 
-// describeVerdict describes a verdict for people. A preemption without GraceTime is a requeue in
+// DescribeVerdict describes a verdict for people. A preemption without GraceTime is a requeue in
 // which newer releases of Slurm show the preemption.
-func describeVerdict(v verdict, j *slurm.Job) string {
-	if v == requeued && j.Preempted != "" {
-		return preempted.String()
+func DescribeVerdict(v Verdict, j *slurm.Job) string {
+	if v == Requeued && j.Preempted != "" {
+		return Preempted.String()
 	}
 	return v.String()
 }

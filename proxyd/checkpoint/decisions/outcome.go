@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decisions
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Request says what a caller wants of a checkpoint.
+type Request struct {
+	After  Verdict
+	Reason string
+	// HoldAfterwards keeps the job frozen after the checkpoint, for HoldTimeout at most: the
+	// caller requeues the job next, so the job must neither lose work nor be captured a second
+	// time.
+	HoldAfterwards bool
+}
+
+// HoldTimeout bounds the wait of a frozen job for its requeue.
+const HoldTimeout = 20 * time.Second
+
+// outcomeState says how far is decided what follows a checkpoint.
+type outcomeState int
+
+const (
+	outcomeOpen    outcomeState = iota // requests may still change what follows
+	outcomeHolding                     // the checkpoint is committed, and the frozen job waits for its requeue
+	outcomeDecided                     // final
+)
+
+// Outcome is what follows an attempt: the job runs on, or leaves its nodes. Requests that join the
+// attempt may change the first into the second until the outcome is decided.
+// All methods may be called concurrently.
+//
+//	open ──► holding ──► decided
+type Outcome struct {
+	mu     sync.Mutex
+	state  outcomeState
+	after  Verdict       // ForwardSignal: the job runs on; else its processes are released
+	reason string        // why the processes are released, for people
+	hold   bool          // wait for a requeue before the job runs on
+	until  time.Time     // end of that wait; each new request moves it
+	over   chan struct{} // closed, and set to nil, to end the wait
+}
+
+// NewOutcome returns what follows an attempt that a request has started.
+func NewOutcome(w Request) *Outcome {
+	return &Outcome{after: w.After, reason: w.Reason, hold: w.HoldAfterwards, over: make(chan struct{})}
+}
+
+// JoinRequest adds a request. late means that the job runs on already, although w wants the job to leave
+// or to stay frozen.
+func (o *Outcome) JoinRequest(w Request) (late bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state == outcomeDecided {
+		return o.after == ForwardSignal && (w.After != ForwardSignal || w.HoldAfterwards)
+	}
+	if o.after != ForwardSignal {
+		return false
+	}
+	o.after, o.reason = w.After, w.Reason
+	if w.HoldAfterwards {
+		o.hold, o.until = true, time.Now().Add(HoldTimeout)
+	}
+	if w.After != ForwardSignal {
+		o.endWait()
+	}
+	return false
+}
+
+// endWait ends the wait for a requeue. Caller holds o.mu.
+func (o *Outcome) endWait() {
+	if o.over != nil {
+		close(o.over)
+		o.over = nil
+	}
+}
+
+// StopWaiting ends the wait for a requeue: the job receives a signal.
+func (o *Outcome) StopWaiting() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endWait()
+}
+
+// RunOn ends the wait for a requeue that will not come.
+func (o *Outcome) RunOn() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hold && o.after == ForwardSignal {
+		o.endWait()
+	}
+}
+
+// WaitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the
+// timeout. Afterwards no request changes what follows.
+func (o *Outcome) WaitForRequeue(ctx context.Context, log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state = outcomeHolding
+	o.until = time.Now().Add(HoldTimeout)
+	for o.hold && o.over != nil && ctx.Err() == nil {
+		over, left := o.over, time.Until(o.until)
+		if left <= 0 {
+			log.Warn("the frozen job was not requeued in time and runs on")
+			break
+		}
+		o.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		case <-time.After(left):
+		}
+		o.mu.Lock()
+	}
+	o.state = outcomeDecided
+}
+
+// LeavesNodes tells whether the job leaves its nodes after the checkpoint, so that no later checkpoint
+// can replace it.
+func (o *Outcome) LeavesNodes() bool {
+	after, _ := o.WhatFollows()
+	return after != ForwardSignal
+}
+
+// LeavesOrHolds tells whether the job leaves its nodes after the checkpoint, or stays frozen for a requeue.
+func (o *Outcome) LeavesOrHolds() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.after != ForwardSignal || o.hold
+}
+
+// WhatFollows returns what follows, and why.
+func (o *Outcome) WhatFollows() (after Verdict, reason string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.after, o.reason
+}
