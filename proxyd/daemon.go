@@ -179,6 +179,9 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	key, err := store.KeyFile(n.cfg.KeyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w. Make one, once for the cluster, by `proxyd key %s`, and copy it to all nodes", err, n.cfg.KeyFile)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,11 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
 // completeJob proposes the caller's jobs in the queue. The shell shows the name beside
@@ -18,6 +22,50 @@ func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return jobs, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNode proposes the nodes that Slurm knows.
+func (a *app) completeNode(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names, err := a.slurm.nodeNames(cmd.Context(), false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeCheckpoints proposes the caller's checkpoints, those that are typed already left out.
+func (a *app) completeCheckpoints(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	err := a.askAny(cmd.Context(), func(c *rpc.Client) error {
+		all, err := c.Checkpoints(cmd.Context(), "")
+		for _, one := range all {
+			if !slices.Contains(args, one.GetId()) {
+				names = append(names, one.GetId()+"\t"+orDefault(one.GetReason(), one.GetState()))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeExport proposes a checkpoint, and then the shell's folders.
+func (a *app) completeExport(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return a.completeCheckpoints(cmd, args, typed)
+}
+
+// completeNodesIn has the shell propose nodes for the value of flags.
+func (a *app) completeNodesIn(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		if err := c.RegisterFlagCompletionFunc(name, a.completeNode); err != nil {
+			panic(err) // the command has no such flag
+		}
+	}
 }
 
 // noFiles proposes nothing, where the shell would propose files.

@@ -23,7 +23,7 @@ for what was written in the last minute.
 
 Before you delete what is damaged: is it so on every node (singctl verify --node NODE)? A node with a
 wrong key finds all damaged.`,
-		Args: argumentCount(1, -1, "checkpoints"), ValidArgsFunction: noFiles,
+		Args: argumentCount(1, -1, "checkpoints"), ValidArgsFunction: a.completeCheckpoints,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if _, err := rpc.CheckpointJob(name); err != nil {

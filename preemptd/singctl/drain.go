@@ -27,7 +27,7 @@ controller moves the jobs that can be moved elsewhere, and they lose nothing; wi
 when they end. --undo brings the nodes back into service.
 
 NODES are names separated by commas, or a host list, as in n[1-4,7].`,
-		Args: argumentCount(1, 1, "nodes"), ValidArgsFunction: noFiles,
+		Args: argumentCount(1, 1, "nodes"), ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			state := []string{"State=DRAIN", "Reason=" + reason}

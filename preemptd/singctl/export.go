@@ -25,7 +25,7 @@ func (a exportCommand) build() *cobra.Command {
 		Use: "export CHECKPOINT DIR", Short: "Write the files of a checkpoint into a new folder",
 		Long: `export writes the images of a checkpoint, as CRIU made them, into a folder that must not exist yet. It
 appears when all is there. The files hold the memory of the job's programs: they are for you only.`,
-		Args: argumentCount(2, 2, "a checkpoint and a folder"), ValidArgsFunction: noFiles,
+		Args: argumentCount(2, 2, "a checkpoint and a folder"), ValidArgsFunction: a.completeExport,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, dir := args[0], filepath.Clean(args[1])
 			if _, err := rpc.CheckpointJob(name); err != nil {

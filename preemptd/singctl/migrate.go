@@ -24,6 +24,7 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 	}
 	c.Flags().StringVar(&to, "to", "", "run on all of these `NODES`")
 	c.Flags().StringVar(&away, "away", "", "run on none of these `NODES`")
+	a.completeNodesIn(c, "to", "away")
 	return a.actionCommand(c, func() (*control.ActRequest, error) {
 		if to == "" && away == "" {
 			return nil, rpc.Errorf(rpc.ErrInvalid, "migrate wants --to NODES or --away NODES")

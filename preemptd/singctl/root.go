@@ -99,6 +99,7 @@ func (a *app) rootCommand() *cobra.Command {
 		historyCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
 		tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
 	)
+	a.completeNodesIn(root, "node")
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

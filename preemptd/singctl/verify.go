@@ -19,7 +19,7 @@ func (a verifyCommand) build() *cobra.Command {
 		Use: "verify [CHECKPOINT…]", Short: "Read checkpoints back and check every byte",
 		Long: `verify reads every chunk of the named checkpoints, or of all that you may see, and checks all that
 a restore would. The exit code is 8 if something is wrong.`,
-		Args: argumentCount(0, -1, "checkpoints"), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, -1, "checkpoints"), ValidArgsFunction: a.completeCheckpoints,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if _, err := rpc.CheckpointJob(name); err != nil {
