@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Check looks for what the form alone does not show: that counts are there, that a kind
-// fits its arguments, that no two rows have the same key. It returns all errors, joined.
+// Check looks for mistakes that the form alone does not show: that counts are there, that a kind
+// fits its arguments, that no two rows have the same key. Check returns all errors, joined.
 func (t *Table) Check() error {
 	var errs []error
 	for c := range t.Calls {

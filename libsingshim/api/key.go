@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Key is what cuGetProcAddress is asked for. A function is found by the largest version
-// that is not beyond the asked one.
+// Key is the name that cuGetProcAddress is asked for. A function is found by the largest version
+// that is not beyond the requested version.
 type Key struct {
 	Name      string
 	Version   int
@@ -77,7 +77,7 @@ func (t *Table) Symbols() []Entry {
 // PerThreadOp is set in the number of a message that the variant for per-thread default streams sent.
 const PerThreadOp = 1 << 31
 
-// Op is the number of a message. It comes from the name alone, so that it stays what it is when other
+// Op is the number of a message, made from the name alone, so that the number stays when other
 // rows come and go: a restored program brings the shim of the release with which it began.
 func (c *Call) Op() uint32 {
 	h := fnv.New32a()

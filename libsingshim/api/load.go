@@ -19,7 +19,8 @@ var order = []string{
 	"nccl", "nvml", "files",
 }
 
-// Load returns the table, parsed and checked. It is the same one each time; callers do not change it.
+// Load returns the table, parsed and checked: the same table each time, which callers do not
+// change.
 var Load = sync.OnceValues(func() (*Table, error) {
 	var files []File
 	for _, name := range order {

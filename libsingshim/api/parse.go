@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// File is the text of one .tbl file.
+// File is the text of a .tbl file.
 type File struct {
 	Name string
 	Text string
 }
 
-// Parse reads files into a table; types and structs must come before what uses them. It checks the
+// Parse reads files into a table; types and structs must come before their uses. Parse checks the
 // form only: Check does the rest. Every error is a *ParseError.
 func Parse(files ...File) (*Table, error) {
 	p := &parser{
@@ -116,7 +116,7 @@ func (p *parser) parseReason(s *statement) error {
 // natural says how large a wire type is. A type that is never sent can be in no struct.
 var natural = map[string]int{"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
 
-// WireSize is what a scalar or a handle takes in a message, 0 if it is never sent.
+// WireSize is what a scalar or a handle takes in a message, 0 for a type that is never sent.
 func (t *Type) WireSize() int { return natural[t.Wire] }
 
 // ElementSize is what an element takes, in memory and in a message.

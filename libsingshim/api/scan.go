@@ -17,13 +17,13 @@ type ParseError struct {
 
 func (e *ParseError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.What) }
 
-// token is a word, a quoted text or one mark of punctuation.
+// token is a word, a quoted text or a mark of punctuation.
 type token struct {
 	text   string
 	quoted bool
 }
 
-// statement is a line with what continues it.
+// statement is a line with its continuation lines.
 type statement struct {
 	file   string
 	line   int
@@ -105,7 +105,7 @@ func (s *statement) peek() string {
 
 func (s *statement) end() bool { return s.next == len(s.tokens) }
 
-// accept skips the next token if it is that mark or word.
+// accept skips the next token if that token is the mark or word.
 func (s *statement) accept(text string) bool {
 	if s.peek() != text {
 		return false
@@ -128,7 +128,7 @@ func (s *statement) foundToken() string {
 	return fmt.Sprintf("%q", s.tokens[s.next].text)
 }
 
-// takeWord takes a word; what names it in the error.
+// takeWord takes a word; what names the word in the error.
 func (s *statement) takeWord(what string) (string, error) {
 	text := s.peek()
 	if text == "" || !isWord(text[0]) {
@@ -138,7 +138,7 @@ func (s *statement) takeWord(what string) (string, error) {
 	return text, nil
 }
 
-// takeText takes a quoted text, or a word for one.
+// takeText takes a quoted text, or a word in its place.
 func (s *statement) takeText(what string) (string, error) {
 	if !s.end() && s.tokens[s.next].quoted {
 		s.next++

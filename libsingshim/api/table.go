@@ -54,7 +54,7 @@ const (
 	Break  Verb = "break"
 )
 
-// Maker says who makes up the values of a class of handles.
+// Maker says which side makes up the values of a class of handles.
 type Maker string
 
 // The makers. Objects of a class that is refused never exist.
@@ -68,11 +68,11 @@ const (
 type Type struct {
 	Word string
 	C    string
-	Wire string // of scalars and handles: u8 … f64, "" if it is never sent
+	Wire string // of scalars and handles: u8 … f64, "" for a type that is never sent
 
 	Handle bool
 	Maker  Maker  // of handles
-	Of     string // of handles: ends with one of that class
+	Of     string // of handles: ends with a handle of that class
 
 	Struct bool
 	Size   int // of structs, in bytes, as C has them
@@ -84,21 +84,21 @@ type Type struct {
 type Field struct {
 	Name   string
 	Type   *Type
-	N      int // elements; 0 is one that is no array
+	N      int // elements; 0: no array
 	Offset int
 }
 
 // Count is how many elements an array has. The zero value is that of what is no array.
 type Count struct {
 	Fixed int
-	Arg   string // the argument that says it
-	Deref bool   // that argument points to it: the capacity, then the length
+	Arg   string // the argument that holds the count
+	Deref bool   // that argument points to the count: the capacity, then the length
 }
 
 // IsArray tells whether there are elements at all.
 func (c Count) IsArray() bool { return c.Fixed > 0 || c.Arg != "" }
 
-// Arg is one argument of a call.
+// Arg is an argument of a call.
 type Arg struct {
 	Name  string
 	Dir   Dir
@@ -113,7 +113,7 @@ type Call struct {
 	Symbol      string
 	Name        string // what cuGetProcAddress is asked for
 	Version     int
-	Also        string // another name of it, from AlsoVersion on
+	Also        string // another name of the call, from AlsoVersion on
 	AlsoVersion int
 	PerThread   string // "", "ptds" or "ptsz"
 	Kind        Kind
@@ -159,7 +159,7 @@ type Enum struct {
 	Values []int
 }
 
-// Table is all of it. It is not changed after Load.
+// Table is the whole table. A Table is not changed after Load.
 type Table struct {
 	Types   []*Type
 	Areas   []*Area
@@ -215,8 +215,8 @@ func (c *Call) Shipped() bool {
 	return c.Kind == Aware && len(c.Via) == 0
 }
 
-// PerThreadSymbol is the function for callers whose default stream is per thread, "" if
-// it is the same.
+// PerThreadSymbol is the function for callers whose default stream is per thread, "" if there is
+// no such function.
 func (c *Call) PerThreadSymbol() string {
 	if c.PerThread == "" {
 		return ""
@@ -224,8 +224,8 @@ func (c *Call) PerThreadSymbol() string {
 	return c.Symbol + "_" + c.PerThread
 }
 
-// ProfiledSymbol is the name under which a profiler that stands in for one of NCCL's functions finds the function
-// itself, "" for those of others.
+// ProfiledSymbol is the name under which a profiler that stands in for a function of NCCL's finds
+// the function itself, "" for functions of other libraries.
 func (c *Call) ProfiledSymbol() string {
 	if c.Area.Lib != NCCL {
 		return ""
@@ -233,5 +233,6 @@ func (c *Call) ProfiledSymbol() string {
 	return "p" + c.Symbol
 }
 
-// PerThreadVersion is the version from which cuGetProcAddress finds it: such functions came with 7.0.
+// PerThreadVersion is the version from which cuGetProcAddress finds PerThreadSymbol: such
+// functions came with 7.0.
 func (c *Call) PerThreadVersion() int { return max(c.Version, 7000) }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what an administrator tells preemptd: one struct, filled from one
-// table of keys (keys.go) by package table.
+// Package config is what an administrator tells preemptd: a struct, filled from a table of keys
+// (keys.go) by package table.
 package config
 
 import (
@@ -90,9 +90,9 @@ type Log struct {
 	JSON  bool
 }
 
-// Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, and
-// then flags, by key, override it. All that is wrong is reported at once. The file need not exist if it
-// is File: every key has a default. Nobody but root may be able to write it: it names
+// Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, and then
+// flags, by key, override it. All mistakes are reported at once. The file need not exist if its
+// name is File: every key has a default. Only root may be able to write the file: it names
 // programs that root runs.
 func Load(file string, environ []string, flags map[string]string) (*Config, error) {
 	text, err := table.ReadFile(file)

@@ -5,6 +5,6 @@ package config
 
 import "io"
 
-// Explain writes all keys as they are in effect, each with what it means and where its
-// value comes from. What it writes is a configuration file with the same effect.
+// Explain writes all keys as they are in effect, each with its meaning and the source of its
+// value. The text is a configuration file with the same effect.
 func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }

@@ -13,7 +13,7 @@ import (
 // libexec is where programs are that people do not run. make install says where that is.
 var libexec = "/usr/local/libexec/singularity-slurm"
 
-// keys is all there is to configure, in the order in which it is explained.
+// keys are all keys, in the order in which Explain prints them.
 var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM_PREEMPTD_", Keys: []table.Key[Config]{
 	{Name: "slurmrestd", Default: "unix:/run/slurmrestd/slurmrestd.sock", Meaning: "Where slurmrestd listens: unix:/PATH, http://HOST:PORT or https://HOST:PORT.",
 		Set: wantText(func(c *Config) *string { return &c.Slurmrestd }, isAddress, "unix:/PATH, http://HOST:PORT or https://HOST:PORT"), AtStart: true},

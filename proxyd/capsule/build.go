@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The time namespace that a process gives to its children belongs to a thread, and only
-// the first thread's can be set and seen from outside. So the first process of a capsule
-// stays on the thread that it starts with; no other life of a main is touched.
+// The time namespace that a process gives to its children belongs to a thread, and only the first
+// thread's can be set and seen from outside. So the first process of a capsule stays on the
+// thread that it starts with; the other lives of a main do not.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Arg {
 		runtime.LockOSThread()
@@ -64,8 +64,8 @@ type tree struct {
 	folder bool
 }
 
-// mountAll makes the capsule's view of the node's files. Sources are taken before any
-// target is covered: one may lie in the node's /tmp.
+// mountAll makes the capsule's view of the node's files. Sources are taken before any target is
+// covered: a source may lie in the node's /tmp.
 func mountAll(s Spec) error {
 	// The node's later mounts appear here (an automounted home), ours never there.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -120,7 +120,7 @@ func mountFresh() error {
 	}{
 		{"proc", "/proc", quiet | unix.MS_NOEXEC, ""},
 		{"tmpfs", "/dev/shm", quiet, "mode=1777"},
-		// Terminals have numbers that nobody else takes. The options are those that systemd
+		// Terminals have numbers of their own in each capsule. The options are those that systemd
 		// and container runtimes have; gid 5 is tty.
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"},
 		{"mqueue", "/dev/mqueue", quiet | unix.MS_NOEXEC, ""}, // of the IPC namespace
@@ -210,7 +210,7 @@ func attachClone(fd int, target string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
-// linkUp brings an interface up, with an address unless it is "".
+// linkUp brings an interface up, with an address unless address is "".
 func linkUp(name, address string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -230,8 +230,8 @@ func linkUp(name, address string) error {
 
 const offsetsPath = "/proc/self/timens_offsets"
 
-// setClocks makes the time namespace of those who will join it. This process stays in
-// the node's: who enters fixes the offsets for ever.
+// setClocks makes the time namespace of processes that join the capsule. This process stays in
+// the node's: a process that enters fixes the offsets for ever.
 func setClocks(s Spec) error {
 	if _, err := os.Stat(offsetsPath); errors.Is(err, fs.ErrNotExist) && s.Clocks == nil {
 		return nil // a kernel without time namespaces
@@ -263,7 +263,7 @@ func readClocks() (Clocks, error) {
 	return Clocks{time.Duration(mono.Nano()), time.Duration(boot.Nano())}, err
 }
 
-// capsuleClocks reads the clocks as those see them who have joined the capsule.
+// capsuleClocks reads the clocks as processes see them that have joined the capsule.
 func capsuleClocks() (*Clocks, error) {
 	now, err := readClocks()
 	if err != nil {

@@ -256,7 +256,7 @@ func (m *maker) undoMake() error {
 		m.hangUp()
 	}
 	if m.capsule != nil {
-		_ = m.capsule.init.signal(syscall.SIGKILL) // it may be gone already
+		_ = m.capsule.init.signal(syscall.SIGKILL) // the process may be gone already
 		<-m.capsule.reaped
 		m.capsule.init.close()
 	}

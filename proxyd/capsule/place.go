@@ -36,7 +36,7 @@ func (p places) addPlace(path string) error {
 	return err
 }
 
-// makeRoom makes the target of b, a folder or an empty file, unless it is there.
+// makeRoom makes the target of b, a folder or an empty file, unless the target is there.
 func (p places) makeRoom(b Bind, folder bool) error {
 	target := filepath.Clean(b.Target)
 	if !filepath.IsAbs(target) || target == "/" {
@@ -58,7 +58,7 @@ func (p places) makeRoom(b Bind, folder bool) error {
 	return nil
 }
 
-// makePart makes a folder or an empty file, in place of one that is there.
+// makePart makes a folder or an empty file, in place of an existing one.
 func (p places) makePart(path string, folder bool) error {
 	parent := filepath.Dir(path)
 	id, err := mountID(parent)
@@ -68,8 +68,8 @@ func (p places) makePart(path string, folder bool) error {
 	switch {
 	case p[id]:
 	case parent == "/":
-		// It cannot be covered. A folder on the node is the smallest harm, and stays: who
-		// removed it might remove another's.
+		// The folder cannot be covered. A folder on the node is the smallest harm, and stays: to
+		// remove it might remove another capsule's.
 	default:
 		if err := p.coverFolder(parent, filepath.Base(path)); err != nil {
 			return fmt.Errorf("cover %s: %w", parent, err)
@@ -139,7 +139,7 @@ func (p places) coverFolder(folder, without string) error {
 	for _, e := range entries {
 		err := e.showEntry()
 		if errors.Is(err, fs.ErrNotExist) {
-			err = os.Remove(e.path) // what it shows is gone meanwhile
+			err = os.Remove(e.path) // what the entry shows is gone meanwhile
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.path, err)

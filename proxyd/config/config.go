@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is what an administrator tells proxyd: one struct, filled from one table
-// of keys (keys.go) by package table.
+// Package config is what an administrator tells proxyd: a struct, filled from a table of keys
+// (keys.go) by package table.
 package config
 
 import (
@@ -67,12 +67,12 @@ type Staging struct {
 	Patience time.Duration
 }
 
-// Devices are those that jobs of this node have by device servers.
+// Devices are the devices that jobs of this node have by device servers.
 type Devices struct {
 	Kind       string // "none", "soft" or "cuda"
 	Memory     uint64 // of each
 	Capability string // of software GPUs, as in "10.0"
-	Address    string // of this node, for device servers of others
+	Address    string // of this node, for device servers of other nodes
 }
 
 // Metrics is where they are served.
@@ -97,10 +97,9 @@ func (c *Config) Port() string {
 	return port
 }
 
-// Load reads the file and lets the environment, of "NAME=value" as from os.Environ,
-// override it: key network.mode by SINGULARITY_SLURM_NETWORK_MODE. All that is wrong is
-// reported at once. The file must exist, and nobody but root may be able to write it: it
-// names programs that root runs.
+// Load reads the file and lets the environment, of "NAME=value" as from os.Environ, override it:
+// key network.mode by SINGULARITY_SLURM_NETWORK_MODE. All mistakes are reported at once. The file
+// must exist, and only root may be able to write it, because it names programs that root runs.
 func Load(file string, environ []string) (*Config, error) {
 	text, err := table.ReadFile(file)
 	if err != nil {
@@ -122,7 +121,7 @@ func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 	return c, nil
 }
 
-// ownKeys begin keys whose values may be another on each node.
+// ownKeys begin keys whose values may differ between nodes.
 var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "metrics.", "log."}
 
 // Fingerprint is of what has to be the same on all nodes.

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// Explain writes all keys with their defaults and what they mean. What it writes is a
-// configuration file in which everything is commented out but the keys that must be set.
+// Explain writes all keys with their defaults and meanings. The text is a configuration file in
+// which everything is commented out but the keys that must be set.
 func Explain(w io.Writer) error {
 	return keys.ExplainEach(w, func(k *table.Key[Config]) (value, note string, set bool) {
 		if k.Name == "shared" {
@@ -20,6 +20,6 @@ func Explain(w io.Writer) error {
 	})
 }
 
-// Explain writes all keys as they are in effect, each with where its value comes from.
-// What it writes is a configuration file with the same effect.
+// Explain writes all keys as they are in effect, each with the source of its value. The text is a
+// configuration file with the same effect.
 func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }

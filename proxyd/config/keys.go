@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// keys is all there is to configure, in the order in which it is explained.
+// keys are all keys, in the order in which Explain prints them.
 var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_", Keys: []table.Key[Config]{
 	{Name: "shared", Meaning: "Folder on a file system that all nodes share, such as /shared/singularity. Owned by root.\nCheckpoints are in store/ below it, what nodes must agree on in jobs/.",
 		Set: wantPath(func(c *Config) *string { return &c.Shared })},

@@ -22,7 +22,7 @@ type wants string
 
 func (w wants) Error() string { return string(w) }
 
-// Each function below returns the Set of a key for one kind of value.
+// Each function below returns the Set of a key for a kind of value.
 
 func wantPath(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error {
@@ -68,7 +68,7 @@ func wantChoice(field func(*Config) *string, accepted ...string) func(*Config, s
 	}
 }
 
-// wantCapability takes a compute capability. YAML writes 10.0, which is a number for it, as 10.
+// wantCapability takes a compute capability. YAML takes 10.0 for a number and writes it as 10.
 func wantCapability(field func(*Config) *string) func(*Config, string) error {
 	set := wantChoice(field, "8.0", "8.9", "9.0", "10.0")
 	return func(c *Config, v string) error {

@@ -29,7 +29,7 @@ type Table[C any] struct {
 	Keys      []Key[C]
 }
 
-// Key is one line of a configuration file.
+// Key is a line of a configuration file.
 type Key[C any] struct {
 	Name    string // a dot separates section and key
 	Old     string // the key's name in an older release, which files and variables may still have; mostly ""
@@ -55,8 +55,8 @@ const (
 	FromEnvironment = "environment"
 )
 
-// ReadFile returns the content of a configuration file. Nobody but root (or the user that runs the daemon) may be able
-// to write the file, for the file names programs that root runs.
+// ReadFile returns the content of a configuration file. Only root (or the user that runs the
+// daemon) may be able to write the file, for the file names programs that root runs.
 func ReadFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *Table[C]) find(k *Key[C], v *viper.Viper, file string, environ []string
 		}
 		text, err := textOf(v.Get(name), k.List)
 		if err != nil {
-			return value, err // a mistake in the file is one even if the value counts for nothing
+			return value, err // a mistake in the file is a mistake even if the value counts for nothing
 		}
 		value = Value{text, file}
 	}
