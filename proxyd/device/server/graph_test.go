@@ -309,6 +309,16 @@ func TestClones(t *testing.T) {
 	r.has("the clone alone", 101)
 }
 
+// footprint checks the four attributes of the memory of graphs.
+func (r *graphRig) footprint(when string, want ...uint64) {
+	r.t.Helper()
+	for attribute, n := range want {
+		if got := r.number("cuDeviceGetGraphMemAttribute", int32(0), int32(attribute)); got != n {
+			r.t.Errorf("%s: attribute %d of the memory of graphs is %d, want %d", when, attribute, got, n)
+		}
+	}
+}
+
 // TestGraphMemory: what nodes allocate has one address, and is allocated once.
 func TestGraphMemory(t *testing.T) {
 	r := newGraphRig(t)
@@ -317,9 +327,11 @@ func TestGraphMemory(t *testing.T) {
 	r.captured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", m, uint32(6), uint64(4), uint64(streamA))
 	r.captured(ok, nodeA+2, graphA, []uint64{nodeA + 1}, 0, "cuMemcpyDtoDAsync_v2", r.a, m, uint64(16), uint64(streamA))
 	x := r.instantiate(graphA)
+	r.footprint("made", 0, 0, 4<<20, 4<<20)
 	r.want(invalidValue, "cuMemFree_v2", m) // not launched yet
 	r.launch(x)
 	r.has("through the memory", 6, 6)
+	r.footprint("launched", 4<<20, 4<<20, 4<<20, 4<<20)
 	r.post("graph_launch", x, uint64(streamA))
 	r.want(invalidValue, "cuStreamSynchronize", uint64(streamA)) // not freed
 	r.must("cuMemFree_v2", m)
@@ -341,6 +353,9 @@ func TestGraphMemory(t *testing.T) {
 	before := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2"))
 	r.must("graph_exec_destroy", y)
 	r.must("cuGraphDestroy", uint64(graphA))
+	r.footprint("gone", 0, 4<<20, 0, 4<<20)
+	r.must("cuDeviceSetGraphMemAttribute", int32(0), int32(1), uint64(1), uint64(0))
+	r.footprint("reset", 0, 0, 0, 4<<20)
 	if after := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2")); after <= before {
 		t.Errorf("%d bytes are free, %d were with the graph", after, before)
 	}

@@ -60,28 +60,29 @@ type deviceInfo struct {
 // processState is one process: what replay does not bring back stands here, and by what to check that it has.
 type processState struct {
 	SavedProcess
-	Pipe     int                      `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
-	View     []int                    `json:"view"` // the devices that it sees, by ordinal
-	Counts   map[uint64]uint64        `json:"counts,omitempty"`
-	Lasts    uint64                   `json:"lasts"`
-	Late     int32                    `json:"late,omitempty"`
-	Devices  []spaceState             `json:"devices"`
-	Contexts []driver.ContextState    `json:"contexts"`
-	Streams  []driver.StreamState     `json:"streams,omitempty"`
-	Events   []driver.EventState      `json:"events,omitempty"`
-	Pools    []memory.PoolState       `json:"pools,omitempty"`
-	Memories []memory.AllocationState `json:"memories,omitempty"`
-	Pinned   []memory.PinnedState     `json:"pinned,omitempty"`
-	Modules  []modules.ModuleState    `json:"modules,omitempty"`
-	Graphs   []graphs.MemoryOfNode    `json:"graphs,omitempty"`
-	Members  []nccl.MemberState       `json:"members,omitempty"` // of communicators
-	Buffers  []memory.BufferState     `json:"buffers,omitempty"`
-	Buffer   uint64                   `json:"buffer,omitempty"` // the last name
-	Last     map[string]uint64        `json:"last,omitempty"`   // handles made, by class
-	Handles  map[string][]uint64      `json:"handles"`          // alive, by class
-	File     string                   `json:"file"`             // has the bytes of the calls
-	Calls    []callState              `json:"calls"`
-	Work     []workState              `json:"work,omitempty"`
+	Pipe       int                      `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
+	View       []int                    `json:"view"` // the devices that it sees, by ordinal
+	Counts     map[uint64]uint64        `json:"counts,omitempty"`
+	Lasts      uint64                   `json:"lasts"`
+	Late       int32                    `json:"late,omitempty"`
+	Devices    []spaceState             `json:"devices"`
+	Contexts   []driver.ContextState    `json:"contexts"`
+	Streams    []driver.StreamState     `json:"streams,omitempty"`
+	Events     []driver.EventState      `json:"events,omitempty"`
+	Pools      []memory.PoolState       `json:"pools,omitempty"`
+	Memories   []memory.AllocationState `json:"memories,omitempty"`
+	Pinned     []memory.PinnedState     `json:"pinned,omitempty"`
+	Modules    []modules.ModuleState    `json:"modules,omitempty"`
+	Graphs     []graphs.MemoryOfNode    `json:"graphs,omitempty"`
+	Footprints []graphs.Footprint       `json:"footprints,omitempty"`
+	Members    []nccl.MemberState       `json:"members,omitempty"` // of communicators
+	Buffers    []memory.BufferState     `json:"buffers,omitempty"`
+	Buffer     uint64                   `json:"buffer,omitempty"` // the last name
+	Last       map[string]uint64        `json:"last,omitempty"`   // handles made, by class
+	Handles    map[string][]uint64      `json:"handles"`          // alive, by class
+	File       string                   `json:"file"`             // has the bytes of the calls
+	Calls      []callState              `json:"calls"`
+	Work       []workState              `json:"work,omitempty"`
 }
 
 type spaceState struct {
@@ -127,7 +128,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 	st.Contexts, st.Streams, st.Events = p.DescribeContexts(), p.DescribeStreams(), p.DescribeEvents(p.server.state.shift)
 	st.Pools, st.Memories, st.Pinned = p.DescribeMemory()
 	st.Modules = p.SavedModules()
-	st.Graphs = p.graphs.SavedMemory()
+	st.Graphs, st.Footprints = p.graphs.SavedMemory(), p.graphs.SavedFootprints()
 	st.Members = p.DescribeMembers()
 	st.Buffers, st.Buffer = p.Buffers.Describe()
 	for name, t := range p.tables() {

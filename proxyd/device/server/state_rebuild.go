@@ -228,6 +228,7 @@ func (r *rebuild) correct() error {
 	if err := p.graphs.RestoreMemory(r.st.Graphs); err != nil {
 		return err
 	}
+	p.graphs.RestoreFootprints(r.st.Footprints)
 	p.Buffers.Restore(r.st.Buffers, r.st.Buffer)
 	if err := p.RestoreContexts(r.st.Contexts); err != nil {
 		return err // of those that are not there, check will tell

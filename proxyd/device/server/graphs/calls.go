@@ -31,6 +31,8 @@ type Graphs struct {
 	nodes  handles.Table[dispatch.Node, *graphNode]
 	execs  handles.Table[dispatch.Graphexec, *graphExec]
 	memory map[backend.Addr]*graphMemory
+
+	footprints map[int32]Footprint // of devices, by ordinal
 }
 
 // Calls implements the calls of dispatch.GraphCalls about whole graphs.
@@ -44,7 +46,7 @@ type ExecCalls struct{ *Graphs }
 
 // New makes the graphs of a process, none yet. served carries out the calls that nodes are recorded from.
 func New(p *driver.Process, served dispatch.Backend) *Graphs {
-	s := &Graphs{Process: p, served: served, memory: map[backend.Addr]*graphMemory{}}
+	s := &Graphs{Process: p, served: served, memory: map[backend.Addr]*graphMemory{}, footprints: map[int32]Footprint{}}
 	s.graphs.Class, s.nodes.Class, s.execs.Class = graphClass, nodeClass, handles.GraphExecClass
 	return s
 }

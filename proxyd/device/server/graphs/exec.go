@@ -231,7 +231,7 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	p.lock()
 	e, r := p.exec(h)
 	if r == 0 {
-		r = e.allocates()
+		r = p.allocates(e)
 	}
 	var afters []func()
 	if r == 0 {

@@ -42,6 +42,7 @@ func (p *Graphs) use(m *graphMemory) {
 	}
 	m.users++
 	p.memory[m.addr] = m
+	p.noteFootprint(m.context.Space.Ordinal)
 }
 
 func (p *Graphs) unuse(m *graphMemory) {
@@ -75,7 +76,7 @@ func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) 
 }
 
 // allocates notes that a graph is launched: what it leaves allocated must not be so already. The caller holds the lock.
-func (e *graphExec) allocates() dispatch.Result {
+func (p *Graphs) allocates(e *graphExec) dispatch.Result {
 	const autoFree = 1
 	var leaves []*graphMemory
 	for _, n := range e.graph.nodes {
@@ -89,6 +90,7 @@ func (e *graphExec) allocates() dispatch.Result {
 	}
 	for _, m := range leaves {
 		m.live = true
+		p.noteFootprint(m.context.Space.Ordinal)
 	}
 	return 0
 }

@@ -33,6 +33,9 @@ type Calls struct {
 type graphMemories interface {
 	// FreeGraphMemory frees what a graph has allocated at an address; done is false if no graph has.
 	FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool)
+	// GraphMemory is an attribute of a device's memory for graphs, 0 to 3; ResetGraphMemory resets one that is a highest value.
+	GraphMemory(dev, attribute int32) uint64
+	ResetGraphMemory(dev, attribute int32)
 }
 
 // New makes the memory of a process, none yet.

@@ -266,7 +266,10 @@ func (p *PoolCalls) DeviceGraphMemTrim(_ *dispatch.Call, dev int32) dispatch.Res
 }
 
 func (p *PoolCalls) DeviceGetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32) (uint64, dispatch.Result) {
-	return 0, p.graphMemory(dev, attribute)
+	if r := p.graphMemory(dev, attribute); r != 0 {
+		return 0, r
+	}
+	return p.graphs.GraphMemory(dev, attribute), 0
 }
 
 // DeviceSetGraphMemAttribute can reset what is highest, and nothing else.
@@ -278,5 +281,6 @@ func (p *PoolCalls) DeviceSetGraphMemAttribute(_ *dispatch.Call, dev, attribute 
 	if attribute != usedHigh && attribute != reservedHigh || len(value) != 1 || value[0] != 0 {
 		return dispatch.ResultInvalidValue
 	}
+	p.graphs.ResetGraphMemory(dev, attribute)
 	return 0
 }
