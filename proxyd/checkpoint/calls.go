@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -116,9 +117,15 @@ var jobHandlers map[string]handler[*job]
 
 func init() { // In init, because the tables refer to functions that refer to the tables.
 	nodeHandlers = map[string]handler[*Conductor]{
-		callUpload:      handlerOf((*Conductor).uploadHere),
-		callShareStatus: handlerOf((*Conductor).shareStatusHere),
-		callDropShare:   handlerOf((*Conductor).dropShareHere),
+		callUpload: handlerOf(func(c *Conductor, ctx context.Context, id store.ID, b uploadRequest) (upload.ShareReply, error) {
+			return c.uploads.UploadShareHere(ctx, id, b.Ticket)
+		}),
+		callShareStatus: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ empty) (upload.ShareStatus, error) {
+			return c.uploads.ShareStatusHere(id)
+		}),
+		callDropShare: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ empty) (empty, error) {
+			return empty{}, c.uploads.DropShareHere(id)
+		}),
 	}
 	jobHandlers = map[string]handler[*job]{
 		phasePrepare:  byParticipant(handlerOf((*participant).prepareHere)),

@@ -78,9 +78,9 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 
 // fileUser returns the user with whose rights the job's files are read and written. Supplementary
 // groups may be needed for access.
-func (j *job) fileUser(c *capsule.Capsule, groups []uint32) files.User {
-	rec := j.run.snapshot().rec
-	return files.User{PID: c.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
+func (lc *localCapsule) fileUser(groups []uint32) files.User {
+	rec := lc.j.run.snapshot().rec
+	return files.User{PID: lc.capsule.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
 }
 
 // recordFiles records the state of the job's files. The job's programs are frozen.
@@ -120,7 +120,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, j.fileUser(lc.capsule, groups), lc.fileJob(programs), before, touched, s)
+	state, err := files.Record(ctx, lc.fileUser(groups), lc.fileJob(programs), before, touched, s)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (lc *localCapsule) putBack(ctx context.Context, point *resumePoint, m *reco
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, j.fileUser(lc.capsule, m.Groups), files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
+	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
 		streamSource{point.reader, m, "files/"})
 	if err != nil {
 		return err

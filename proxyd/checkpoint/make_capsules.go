@@ -134,7 +134,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := j.unpackPrivateFolders(ctx, dir, point, m); err != nil {
+	if err := point.unpackPrivateFolders(ctx, dir, m); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if lc.note.Script != "" {
@@ -213,7 +213,7 @@ func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
 }
 
 // unpackPrivateFolders fills the folders that become /tmp and /var/tmp.
-func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resumePoint, m *records.CapsuleMeta) error {
+func (p *resumePoint) unpackPrivateFolders(ctx context.Context, dir string, m *records.CapsuleMeta) error {
 	if m == nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resum
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			return err
 		}
-		if err := point.unpackFolder(ctx, m, f.name, to); err != nil {
+		if err := p.unpackFolder(ctx, m, f.name, to); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}

@@ -64,17 +64,3 @@ func (h uploadConductor) IsCapturing(id store.ID) bool {
 	_, err := j.part.membershipIn(id)
 	return err == nil
 }
-
-// Calls of other nodes' uploads, for this node's share.
-
-func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest) (upload.ShareReply, error) {
-	return c.uploads.UploadShareHere(ctx, id, b.Ticket)
-}
-
-func (c *Conductor) shareStatusHere(_ context.Context, id store.ID, _ empty) (upload.ShareStatus, error) {
-	return c.uploads.ShareStatusHere(id)
-}
-
-func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empty, error) {
-	return empty{}, c.uploads.DropShareHere(id)
-}
