@@ -224,7 +224,8 @@ func (c *Comm) peerName(p int) string {
 	return fmt.Sprintf("process of rank %d (%s)", c.layout.ranks[p][0], c.address[p])
 }
 
-// attachConn takes a connection whose other end has shown that it is process p. On error it does not.
+// attachConn takes a connection whose other end has proved to be process p. On an error the
+// caller keeps the connection.
 func (c *Comm) attachConn(p int, conn net.Conn) error {
 	if err := c.node.watchConn(conn); err != nil {
 		return err
@@ -300,7 +301,7 @@ func (c *Comm) Err() error {
 // Done tells when it has happened, within a second.
 func (c *Comm) Abort() { c.failComm(ErrAborted) }
 
-// Fail is Abort with a reason, whose text all processes get to know.
+// Fail is Abort with a reason, whose text all processes are told.
 func (c *Comm) Fail(reason error) { c.failComm(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
 
 // failComm makes err what became of the communicator, if it is the first.
@@ -313,7 +314,7 @@ func (c *Comm) failComm(err error) {
 	c.cancel()
 }
 
-// sayGoodbye says goodbye and waits until the others have done so too.
+// sayGoodbye says goodbye and waits until all other processes have done so.
 func (c *Comm) sayGoodbye() {
 	c.mu.Lock()
 	if c.err == nil {
@@ -338,11 +339,11 @@ func (c *Comm) sayGoodbye() {
 	}
 }
 
-// goodbye bounds the time that is spent on telling the others why we abort.
+// goodbye bounds the time that is spent on telling the other processes why we abort.
 const goodbye = 300 * time.Millisecond
 
-// endComm closes all connections, and only when nobody can touch the operations' memory any more,
-// lets the operations return.
+// endComm closes all connections, and lets the operations return only when nothing can touch
+// their memory any more.
 func (c *Comm) endComm() {
 	c.failComm(ErrClosed)
 	c.mu.Lock()

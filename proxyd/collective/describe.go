@@ -37,7 +37,8 @@ func (c *Comm) Describe() (Description, bool) {
 	return d, true
 }
 
-// HasLeft tells whether this process has left the communicator, which has not failed, and others have not, as far as is known.
+// HasLeft tells whether this process has left the communicator, which has not failed, and other
+// processes have not, as far as is known.
 func (c *Comm) HasLeft() bool {
 	c.mu.Lock()
 	exited, links := c.exited && errors.Is(c.err, ErrClosed), slices.Clone(c.links)
@@ -48,7 +49,8 @@ func (c *Comm) HasLeft() bool {
 	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
 }
 
-// replaceLeft makes the links of processes that have left, and returns how many of so many others are to be connected.
+// replaceLeft makes the links of processes that have left, and returns how many of so many other
+// processes are to be connected.
 func (c *Comm) replaceLeft(others int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +58,7 @@ func (c *Comm) replaceLeft(others int) int {
 		if !gone || p == c.me {
 			continue
 		}
-		ours, theirs := net.Pipe() // nobody reads or writes it
+		ours, theirs := net.Pipe() // nothing reads or writes this pipe
 		theirs.Close()
 		c.links[p] = newLink(p, ours, 0, c.failComm)
 		c.links[p].left, c.links[p].state = true, linkEnded

@@ -43,7 +43,7 @@
 //
 // By size, the same for all processes, and without influence on results (tuning):
 //
-//	small, few processes    everybody sends its contributions to everybody and computes for itself:
+//	small, few processes    each process sends its contributions to every other and computes for itself:
 //	                        one message time, which is all that counts below 16 KiB; the work is done
 //	                        n times, so from 9 processes on
 //	small, many processes   up the reduction tree, down a binomial one: 2·log₂ n message times
@@ -60,9 +60,9 @@
 // # Failures
 //
 // A process that dies, a connection that breaks, a peer that sends what it must not, Abort: each makes the
-// communicator fail in all processes. Everybody is connected to everybody and the connections carry
-// nothing else, so the news needs no help. Operations return when nobody touches their memory any
-// more, at most a second later. A peer's machine that falls silent is found by the kernel (Config.Dead).
+// communicator fail in all processes. Every process is connected to every other and the connections carry
+// nothing else, so the failure reaches all without help. Operations return when nothing touches their
+// memory any more, at most a second later. A peer's machine that falls silent is found by the kernel (Config.Dead).
 //
 // # On the wire
 //

@@ -14,7 +14,7 @@ import (
 	"net"
 )
 
-// ErrAuthentication means that whoever is at the other end does not know the communicator's key.
+// ErrAuthentication means that the other end does not know the communicator's key.
 var ErrAuthentication = errors.New("wrong key")
 
 // A handshake; both sides show that they know the communicator's key, and neither shows the key:
@@ -23,9 +23,9 @@ var ErrAuthentication = errors.New("wrong key")
 //	listener → dialler   answer  nonce 32, MAC 32
 //	dialler → listener   proof   MAC 32
 //
-// A MAC is HMAC-SHA-256 by the key over who speaks ("listener" or "dialler"), the hello and the
-// answer's nonce. from and to are indices of processes. What follows on the connection is neither
-// encrypted nor signed.
+// A MAC is HMAC-SHA-256 by the key over the side that speaks ("listener" or "dialler"), the hello
+// and the answer's nonce. from and to are indices of processes. What follows on the connection is
+// neither encrypted nor signed.
 const (
 	magic      = "SINGCOL\x01"
 	tagSize    = 16

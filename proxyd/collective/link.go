@@ -85,7 +85,7 @@ type link struct {
 	early   map[key]promise  // eager messages that are not posted here yet
 	sends   map[key]*message // posted here; the other side has no room yet
 	ready   map[key]promise  // the other side has room; not posted here yet
-	control []byte           // frames to write before others
+	control []byte           // frames to write first
 	bulk    []*message       // to be written, in turns
 	credit  int              // eager messages that we may send
 	stalled []*message       // eager messages without credit
@@ -93,7 +93,7 @@ type link struct {
 	left    bool             // the other side said bye
 	reason  string           // why we abort, if we do
 	state   linkState
-	writing bool          // somebody writes to conn
+	writing bool          // a goroutine writes to conn
 	spare   []byte        // what control was before
 	wake    chan struct{} // of the writer
 }
@@ -116,9 +116,10 @@ func newLink(peer int, conn net.Conn, rooms int, fail func(error)) *link {
 	}
 }
 
-// sendMessage posts a message. It is done when its memory is no longer needed. An eager one, no
-// longer than maxEager, is copied and done at once, unless there is no credit; send may write it
-// itself, so a goroutine that must not wait, like a reader, does not send eager ones.
+// sendMessage posts a message. The message is done when its memory is no longer needed. An eager
+// message, no longer than maxEager, is copied and done at once, unless there is no credit;
+// sendMessage may write the frame itself, so a goroutine that must not wait, like a reader, sends
+// no eager messages.
 func (l *link) sendMessage(m *message, eager bool) {
 	if m.size == 0 {
 		m.finishMessage()

@@ -79,7 +79,7 @@ func (l *link) writeSome() (bool, error) {
 	l.mu.Unlock()
 	switch {
 	case err != nil && m == nil && l.hasLeft():
-		return false, nil // credit is for nobody now
+		return false, nil // the peer has left, and needs no credit
 	case err != nil:
 		return false, fmt.Errorf("connection lost: %w", err)
 	case leave:

@@ -24,11 +24,12 @@ type Config struct {
 	// Listen is host:port for connections of other processes; port 0 takes any. Empty: none,
 	// and communicators of which other processes hold ranks cannot be made.
 	Listen string
-	// Address is what others are told to dial, if it is not where the listener listens.
+	// Address is what other processes are told to dial, if it differs from the listener's
+	// address.
 	Address string
 	// Connect bounds the time from the rendezvous until all connections are there; 30 s.
 	Connect time.Duration
-	// Handshake bounds the time that somebody who connects has to show that he knows a key,
+	// Handshake bounds the time that a process which connects has to show that it knows a key,
 	// our own coming to that communicator included; 10 s.
 	Handshake time.Duration
 	// Dead is for how long a peer's machine may be silent, or a peer take nothing of what is
@@ -142,8 +143,8 @@ func (n *Node) acceptConns() {
 	}
 }
 
-// greetConn finds out who connected, and closes what does not know a communicator's key. Nobody is
-// told why.
+// greetConn finds out which process connected, and closes connections without a communicator's
+// key. The reason is not sent.
 func (n *Node) greetConn(conn net.Conn) {
 	stop := context.AfterFunc(n.ctx, func() { conn.Close() })
 	defer stop()
@@ -187,7 +188,7 @@ func (n *Node) findComm(ctx context.Context, t tag) (*Comm, error) {
 	}
 }
 
-// expectComm lets others connect to c.
+// expectComm lets other processes connect to c.
 func (n *Node) expectComm(t tag, c *Comm) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -116,8 +116,8 @@ func (o Op) checkFor(rank, n int) (Op, error) {
 	return o, nil
 }
 
-// signature is what all ranks must agree on. It travels with every message, so that a program
-// whose ranks do not agree gets an error and not a wrong result.
+// signature is what all ranks must agree on. The signature travels with every message, so that a
+// program whose ranks do not agree gets an error and not a wrong result.
 func (o *Op) signature() uint32 {
 	h := fnv.New32a()
 	b := []byte{byte(o.Kind), byte(o.Type), byte(o.Reduction)}

@@ -16,7 +16,7 @@ const (
 type pair struct {
 	number  uint64      // of the next transfer
 	active  int         // between processes: transfers under way
-	waiting []*transfer // between processes: those whose turn has not come
+	waiting []*transfer // between processes: transfers whose turn has not come
 	sends   []*transfer // within the process: without a partner
 	recvs   []*transfer
 }

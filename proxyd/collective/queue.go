@@ -145,7 +145,7 @@ func Group(calls []Call, done func(error)) error {
 	return nil
 }
 
-// beginNext begins what can begin, until a batch has to wait for somebody.
+// beginNext begins what can begin, until a batch has to wait for another rank.
 func (c *Comm) beginNext(q *queue) {
 	for {
 		c.mu.Lock()
@@ -257,8 +257,8 @@ func (c *Comm) dropAll() {
 }
 
 // Destroy says that rank issues nothing more. When all local ranks have said so and everything is
-// complete, the process leaves the communicator; others may still complete what it has
-// taken part in. Done tells when it is over. It may be called twice.
+// complete, the process leaves the communicator; other processes may still complete operations in
+// which it has taken part. Done tells when that is over. Destroy may be called twice.
 func (c *Comm) Destroy(rank int) error {
 	q := c.ranks[rank]
 	if q == nil {

@@ -6,10 +6,11 @@ package collective
 // region is a part of every rank's Send that one process reduces.
 type region struct {
 	off, n int
-	out    []byte // where its process puts the result; nil in others, or if it is passed on only
+	out    []byte // where its process puts the result; nil in other processes, or if the result is passed on only
 }
 
-// plan is a reduction: who reduces what in which step, and who gets it then.
+// plan is a reduction: which process reduces what in which step, and which processes then get the
+// result.
 type plan struct {
 	steps   int
 	regions func(step, process int) []region
@@ -148,8 +149,8 @@ func (r *run) fitsEager(bytes int) bool {
 	return bytes*most <= r.node.tuning.eager
 }
 
-// sliceSize is how many bytes one process reduces in a step: less where the placement makes
-// others send many contributions, because there must be room for them.
+// sliceSize is how many bytes a process reduces in a step: less where the placement makes other
+// processes send many contributions, because there must be room for them.
 func (r *run) sliceSize(size int) int {
 	contributions := 0
 	for _, c := range r.covers {
@@ -187,7 +188,7 @@ func (r *run) reduce(p *plan) error {
 	return nil
 }
 
-// startStep makes room for the others' contributions and results, and sends ours.
+// startStep makes room for the other processes' contributions and results, and sends ours.
 func (r *run) startStep(p *plan, k int) *step {
 	s := &step{came: make([][][]byte, r.processes())}
 	r.forOthers(func(q int) {

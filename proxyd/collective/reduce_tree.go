@@ -5,8 +5,8 @@ package collective
 
 // A small reduction among many processes goes up the reduction tree itself: a node is computed by
 // the process of its first rank, to which the process of its second child's first rank sends that
-// child's value. All walk the tree in the same order, so nobody waits in a circle. A message's part is
-// the place where the node is split, which no other node has.
+// child's value. All walk the tree in the same order, so no wait is in a circle. A message's part
+// is the place where the node is split, which no other node has.
 
 // reduceByTree carries out AllReduce (root < 0) or Reduce of a small vector. recv is where the
 // result goes; nil if this process does not get it.
@@ -106,8 +106,8 @@ func (t *climb) climbUp(n node) ([]byte, error) {
 	return a, nil
 }
 
-// sendDown brings a small buffer from the process top to all others, along a binomial tree: who has it after
-// n rounds are 2^n.
+// sendDown brings a small buffer from the process top to all other processes, along a binomial
+// tree: after n rounds 2^n processes have the buffer.
 func (r *run) sendDown(bytes []byte, top int) error {
 	n := r.processes()
 	turn := func(v int) int { return (v + top) % n }

@@ -21,7 +21,7 @@ type Member struct {
 	Ranks   []int  // which it holds
 	Address string // where its Node listens; empty if it does not
 	Server  int    // the caller's number for it: see Description
-	Gone    bool   // it has left: nobody connects to it, and what needs it is ErrLeft
+	Gone    bool   // has left: no process connects to it, and operations that need it return ErrLeft
 }
 
 // Roster is a communicator's members, in any order, and the secret that they share.
@@ -31,11 +31,11 @@ type Roster struct {
 }
 
 // Rendezvous brings the members of a communicator together. Meet says that me waits for the
-// communicator id of size ranks; it returns when members with all its ranks have arrived, the same
-// roster to all of them, or else when ctx is done. A Meet that failed may be repeated.
-// It must be safe for concurrent use.
+// communicator id of size ranks; Meet returns when members with all its ranks have arrived, the
+// same roster to all of them, or else when ctx is done. A Meet that failed may be repeated. A
+// Rendezvous must be safe for concurrent use.
 //
-// What it returns is trusted: it decides whom we connect to, and who may connect to us.
+// The roster is trusted: it decides whom we connect to, and which processes may connect to us.
 type Rendezvous interface {
 	Meet(ctx context.Context, id string, size int, me Member) (Roster, error)
 }

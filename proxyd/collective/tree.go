@@ -98,11 +98,11 @@ func (s *sum) compute(n node, dst []byte) {
 	}
 }
 
-// whose tells who may write to a value.
+// whose tells whether a value may be written to.
 type whose uint8
 
 const (
-	theirs whose = iota // nobody: it is a program's
+	theirs whose = iota // not to be written to: it is a program's
 	ours                // a leaf that may be overwritten
 	temp                // the newest of temps
 )

@@ -84,8 +84,8 @@ func (r Reduction) String() string {
 // Kind is what an Op does.
 type Kind uint8
 
-// The kinds. Send and Recv are between two ranks, all others are collectives: every
-// rank of the communicator takes part.
+// The kinds. Send and Recv are between two ranks; all other kinds are collectives: every rank of
+// the communicator takes part.
 const (
 	AllReduce Kind = iota
 	Reduce
