@@ -116,7 +116,7 @@ func (a showCommand) printJob(j *rpc.Job) {
 		a.printCheckpoints(j.GetCheckpoints(), false)
 	}
 	if len(j.GetObstacles()) > 0 {
-		fmt.Fprintln(w, "\nkept the last checkpoint from being made:")
+		fmt.Fprintln(w, "\nstands in the way of a checkpoint:")
 		for _, o := range j.GetObstacles() {
 			fmt.Fprintf(w, "  %s", obstacleText(o))
 			if o.GetSince() != nil {

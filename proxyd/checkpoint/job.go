@@ -50,6 +50,7 @@ type job struct {
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt
 
+	toldObstacle     bool   // the job's log has a line about an obstacle
 	startLine        string // for the job's log, when the batch script starts; "": none
 	awaitsProtection bool   // a task has asked for its place, and Slurm was not asked about the run yet
 }

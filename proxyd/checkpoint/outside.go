@@ -45,6 +45,20 @@ func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.Out
 	return processes.FindOutside(lc.capsule.PID(), programs, j.run.snapshot().rec.Addresses)
 }
 
+// findObstacles returns what in programs of a capsule cannot be captured, and the connections to
+// outside that a restore would reset.
+func (lc *localCapsule) findObstacles(programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
+	found = processes.FindObstacles(lc.capsule.PID(), programs)
+	sockets, err := lc.findOutside(programs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if lc.j.refusesOutside() {
+		return append(found, processes.OutsideObstacles(sockets, cureRefused)...), nil, nil
+	}
+	return found, processes.OutsideObstacles(sockets, cureReset), nil
+}
+
 // resetOutside resets the connections of a restored program to outside of the job. The program is
 // still frozen and finds them reset when it runs: a client that looks at an idle connection before
 // it uses the connection, such as urllib3, makes a new one. The network is locked, so the program

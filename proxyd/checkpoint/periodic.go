@@ -46,8 +46,7 @@ type periodic struct {
 	every    time.Duration // IntervalAuto: as autoInterval says
 	nodeMTBF time.Duration
 	nodes    int
-	failures int  // attempts in a row that made no checkpoint
-	told     bool // the job's log has a line about an obstacle
+	failures int // attempts in a row that made no checkpoint
 }
 
 // next returns the time from the beginning of one checkpoint to that of the next.
@@ -113,19 +112,11 @@ func (p *periodic) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
 			j.report.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
-			p.tellObstacle(ctx, err)
+			if o := (*ObstacleError)(nil); errors.As(err, &o) {
+				j.report.tellObstacle(ctx, o)
+			}
 		}
 	}
-}
-
-// tellObstacle writes into the job's log, once a run, that something in the job keeps it from being
-// captured. Its user can do something about that, while there is time.
-func (p *periodic) tellObstacle(ctx context.Context, err error) {
-	if p.told || !errors.As(err, new(*ObstacleError)) {
-		return
-	}
-	p.told = true
-	p.j.report.writeLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", err, p.j.id))
 }
 
 // lastCapture returns how long the newest checkpoint of this run took, and when it began.

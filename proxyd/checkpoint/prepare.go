@@ -247,14 +247,11 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareReq
 			r.Programs++
 			r.Bytes += processes.ResidentBytes(p)
 		}
-		r.Obstacles = append(r.Obstacles, processes.FindObstacles(lc.capsule.PID(), programs)...)
-		if j.refusesOutside() {
-			sockets, err := lc.findOutside(programs)
-			if err != nil {
-				return r, err
-			}
-			r.Obstacles = append(r.Obstacles, processes.OutsideObstacles(sockets, cureRefused)...)
+		found, _, err := lc.findObstacles(programs)
+		if err != nil {
+			return r, err
 		}
+		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
 		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
 		j.mu.Unlock()

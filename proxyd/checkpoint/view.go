@@ -28,7 +28,7 @@ type View struct {
 	Run       int
 	Leader    string // "": this node knows of no run
 	Capsules  []CapsuleView
-	Obstacles []processes.Obstacle
+	Obstacles []processes.Obstacle // what cannot be captured now, or could not at the last attempt
 	Outside   []processes.Obstacle // connections to outside, which a restore resets
 	Events    []records.Event
 }
@@ -40,6 +40,8 @@ type CapsuleView struct {
 	Programs []ProgramView        `json:"programs"`
 	Devices  *server.Status       `json:"devices,omitempty"`
 	Outside  []processes.Obstacle `json:"outside,omitempty"` // connections to outside, which a restore resets
+
+	Obstacles []processes.Obstacle `json:"obstacles,omitempty"` // what cannot be captured now
 }
 
 // ProgramView describes a program.
@@ -113,7 +115,11 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: snap.placement.NodeOf(k)})
 	}
 	j.mu.Unlock()
-	for _, cv := range j.viewAll(ctx, snap.placement.Today) {
+	views := j.viewAll(ctx, snap.placement.Today)
+	if found := j.obstaclesOf(views); len(found) > 0 {
+		v.Obstacles = found
+	}
+	for _, cv := range views {
 		if cv.Index < len(v.Capsules) {
 			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
 			for _, o := range cv.Outside {
@@ -163,12 +169,8 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 			}
 			v.Programs = append(v.Programs, pv)
 		}
-		if !j.refusesOutside() {
-			sockets, err := lc.findOutside(programs)
-			if err != nil {
-				j.log.Info("describe the job", "error", err)
-			}
-			v.Outside = processes.OutsideObstacles(sockets, cureReset)
+		if v.Obstacles, v.Outside, err = lc.findObstacles(programs); err != nil {
+			j.log.Info("describe the job", "error", err)
 		}
 		if lc.devices != nil {
 			if v.Devices, err = lc.devices.Status(ctx); err != nil {

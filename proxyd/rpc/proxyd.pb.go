@@ -15,14 +15,13 @@
 package rpc
 
 import (
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
-
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
 )
 
 const (
@@ -2691,7 +2690,7 @@ type Job struct {
 	Leader        string                 `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"` // the node whose proxyd leads; empty while the job runs nowhere
 	Capsules      []*Capsule             `protobuf:"bytes,9,rep,name=capsules,proto3" json:"capsules,omitempty"`
 	Checkpoints   []*Checkpoint          `protobuf:"bytes,10,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
-	Obstacles     []*Obstacle            `protobuf:"bytes,11,rep,name=obstacles,proto3" json:"obstacles,omitempty"` // what kept the last checkpoint from being made
+	Obstacles     []*Obstacle            `protobuf:"bytes,11,rep,name=obstacles,proto3" json:"obstacles,omitempty"` // what stands in the way of a checkpoint, or stood in the way of the last one
 	Timeline      []*Event               `protobuf:"bytes,12,rep,name=timeline,proto3" json:"timeline,omitempty"`
 	Comment       string                 `protobuf:"bytes,13,opt,name=comment,proto3" json:"comment,omitempty"` // as in Slurm
 	Outside       []*Obstacle            `protobuf:"bytes,14,rep,name=outside,proto3" json:"outside,omitempty"` // connections to outside of the job, which a restore resets

@@ -11,6 +11,27 @@ import (
 	"time"
 )
 
+// TestTrial: soon after its start a job hears what it has that cannot be captured, although nothing
+// has asked for a checkpoint.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-trial", "--nodes", "2")
+	job := c.submit(t, "-N2 --singularity-outside=refuse",
+		`srun bash -c '[ $SLURM_PROCID = 0 ] || exec 3<>/dev/tcp/ctl/6817; echo ready; exec sleep 1000'`)
+	c.reaches(t, job, "ready")
+	const what = `sleep (PID `
+	const cure = "is connected to 10.77.0.1:6817, which is outside of the job: close it, or submit the job with --singularity-outside=reset"
+	eventually(t, 60*time.Second, func() (bool, string) {
+		log := c.log(job)
+		return strings.Contains(log, "singularity: no checkpoint can be made: "+what) && strings.Contains(log, cure), log
+	})
+	eventually(t, 20*time.Second, func() (bool, string) {
+		said := c.show(t, job, "Comment")
+		return strings.HasPrefix(said, "singularity: cannot be captured as it is: "+what), said
+	})
+	c.says(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, `on n[12]: process [0-9]+ \(sleep\): `+cure)
+}
+
 // TestToldInLog: a job whose checkpoints fail, and that begins anew, has a line about each in its
 // own log, once, and Slurm's accounting has the reason after the job has gone.
 func TestToldInLog(t *testing.T) {
@@ -26,7 +47,7 @@ func TestToldInLog(t *testing.T) {
 		said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
 		return strings.Count(said, "no checkpoint ") > 2, said
 	})
-	if n := count("\nsingularity: no checkpoint can be made: checkpoint 1: prepare: "); n != 1 || !strings.Contains(c.log(job), obstacle) {
+	if n := count("\nsingularity: no checkpoint can be made: slurm_script (PID "); n != 1 || !strings.Contains(c.log(job), obstacle) {
 		t.Errorf("%d lines:\n%s", n, c.log(job))
 	}
 	c.ctl(t, "scontrol requeue "+job)

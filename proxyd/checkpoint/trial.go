@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+)
+
+// trialDelay is the time from the start of a run to the look for what would keep the job from being
+// captured. By then programs have opened what they work with, and little work is done.
+const trialDelay = 30 * time.Second
+
+// tryLater looks, some time after the start of a run, for what would keep the job from being
+// captured, and tells the user: there is still time to do something about it.
+func (j *job) tryLater(ctx context.Context, run int) {
+	if !sleepUnlessDone(ctx, trialDelay) || j.c.jobs.findJob(j.id) != j {
+		return
+	}
+	snap := j.run.snapshot()
+	if snap.number != run {
+		return
+	}
+	found := j.obstaclesOf(j.viewAll(ctx, snap.placement.Today))
+	if len(found) == 0 {
+		return
+	}
+	j.mu.Lock()
+	j.lastObstacles = found
+	j.mu.Unlock()
+	err := &ObstacleError{found}
+	j.log.Info("the job cannot be captured as it is", "error", err)
+	j.report.setComment("cannot be captured as it is: " + err.Error())
+	j.report.tellObstacle(ctx, err)
+}
+
+// obstaclesOf returns the obstacles in views of capsules.
+func (j *job) obstaclesOf(views []CapsuleView) []processes.Obstacle {
+	j.mu.Lock()
+	before := j.lastObstacles
+	j.mu.Unlock()
+	now := time.Now()
+	var found []processes.Obstacle
+	for _, v := range views {
+		for _, o := range v.Obstacles {
+			found = append(found, o.WithSince(v.Node, now, before))
+		}
+	}
+	return found
+}
+
+// tellObstacle writes into the job's log, once a run, that something in the job keeps it from being
+// captured.
+func (r jobReport) tellObstacle(ctx context.Context, err *ObstacleError) {
+	j := r.j
+	j.mu.Lock()
+	told := j.toldObstacle
+	j.toldObstacle = true
+	j.mu.Unlock()
+	if !told {
+		r.writeLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", err, j.id))
+	}
+}
