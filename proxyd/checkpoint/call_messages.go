@@ -60,8 +60,8 @@ var emptyCalls = map[string]func() *rpc.CallRequest{
 // encodeCall makes the message of a call. args are the call's arguments, or empty{}.
 func encodeCall(call string, args any) (*rpc.CallRequest, error) {
 	if _, none := args.(empty); none {
-		if make := emptyCalls[call]; make != nil {
-			return make(), nil
+		if newCall := emptyCalls[call]; newCall != nil {
+			return newCall(), nil
 		}
 	}
 	req := &rpc.CallRequest{}
