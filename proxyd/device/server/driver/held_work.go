@@ -14,7 +14,7 @@ import (
 // A cut does not wait until all work that a program has queued is done. HeldWork remembers each call that has queued work, as its
 // message, until the work is done. At a cut the spaces are paused, and what is left is a part of the saved state; a restored
 // process carries the same messages out again, in the same order. That is right as long as the work would still find what it was queued
-// with. Work that would not, and work that nobody has remembered here, is done before the cut: see Blocked.
+// with. Other work, and work that is not remembered here, is done before the cut: see Blocked.
 type HeldWork struct {
 	mu     sync.Mutex
 	calls  []*QueuedCall // in the order in which they were made
@@ -45,17 +45,17 @@ type QueuedCall struct {
 
 // Queued finds out what a call queues. It is in dispatch.Call.Queued.
 type Queued struct {
-	Call     *QueuedCall
-	stream   *Stream
-	before   uint64
-	several  bool // streams, of which one does not know what the other has done
-	unlikely bool // to be the same when it is called again
+	Call    *QueuedCall
+	stream  *Stream
+	before  uint64
+	several bool // it works on several streams: how far each is says nothing of the others
+	effects bool // it does more than to queue work
 }
 
 // Unrepeatable says that the call has an effect beside the work that it queues.
 func (q *Queued) Unrepeatable() {
 	if q != nil {
-		q.unlikely = true
+		q.effects = true
 	}
 }
 
@@ -78,7 +78,7 @@ func (q *Queued) found(st *Stream) {
 
 // Note remembers a call that was carried out, if it has queued work.
 func (h *HeldWork) Note(q *Queued) {
-	if q.stream == nil || q.several || q.unlikely {
+	if q.stream == nil || q.several || q.effects {
 		return
 	}
 	call := q.Call

@@ -19,8 +19,8 @@ const (
 	reservedHigh
 )
 
-// Footprint is the memory of graphs on one device, in bytes: what launched graphs have allocated and nobody has freed, and what is there
-// for graphs, with its highest values since these were reset.
+// Footprint is the memory of graphs on one device, in bytes: what launched graphs have allocated and is not freed, and what is there
+// for graphs. Both have a highest value since that was reset.
 type Footprint struct {
 	Device       int32  `json:"device"`
 	UsedHigh     uint64 `json:"used_high"`
@@ -59,7 +59,7 @@ func (p *Graphs) GraphMemory(dev, attribute int32) uint64 {
 	}[attribute]
 }
 
-// ResetGraphMemory sets one of the highest values to what there is now.
+// ResetGraphMemory sets a highest value to what there is now.
 func (p *Graphs) ResetGraphMemory(dev, attribute int32) {
 	p.lock()
 	defer p.unlock()

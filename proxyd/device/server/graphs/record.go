@@ -25,7 +25,7 @@ type recorder struct {
 
 var _ backend.Stream = (*recorder)(nil)
 
-// Progress implements backend.Stream: nobody asks how far a capture is.
+// Progress implements backend.Stream: a capture runs nothing.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
 
 // StreamOf is the stream that a recorded call finds: of the same context as the real one. Who asks for several finds the same.

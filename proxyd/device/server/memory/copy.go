@@ -130,7 +130,7 @@ func (k *copier) do(what backend.Copy) dispatch.Result {
 	if k.c.Waits == nil || what.Src.Host == nil && what.Dst.Host == nil {
 		return k.p.Result(k.st.Backend.Copy(what))
 	}
-	// It has two ends: the copy, and a cut, after which the program makes the call again.
+	// A cut takes the copy back, and the program makes the call again.
 	driver.QueuedBy(k.c).Unrepeatable()
 	end := &revocable{}
 	what.Src.Host, what.Dst.Host = end.of(what.Src.Host), end.of(what.Dst.Host)
