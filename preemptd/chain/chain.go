@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chain is how a decision is made: policies are asked in their order, each on what
-// the ones before leave, and plan tries what each of them wants. The loop, the simulator and
-// a person who tries a policy all decide by it, so what one of them sees holds for the others.
+// Package chain is how a decision is made: policies are asked in their order, each on what the
+// policies before leave, and plan tries what each policy wants. The loop, the simulator and a
+// person who tries a policy all decide by this package, so their results agree.
 package chain
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Policy is asked what to do. *policy.Policy is one.
+// Policy is asked what to do. *policy.Policy implements it.
 type Policy interface {
 	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
 }
@@ -25,14 +25,14 @@ type Named struct {
 	Policy
 }
 
-// Answer is what became of asking one policy.
+// Answer is the result of asking a policy.
 type Answer struct {
 	Policy string
-	Plan   *plan.Plan // nil: it failed
+	Plan   *plan.Plan // nil: the policy failed
 	Err    error      // why
 }
 
-// Decide asks all policies. One that fails is passed over. When ctx ends there are fewer
+// Decide asks all policies. A policy that fails is passed over. When ctx ends there are fewer
 // answers than policies.
 func Decide(ctx context.Context, policies []Named, s *sdk.Snapshot) []Answer {
 	answers := make([]Answer, 0, len(policies))

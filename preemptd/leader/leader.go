@@ -17,7 +17,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Finder finds and asks them. It is safe for concurrent use and keeps no connection.
+// Finder finds and asks leaders. A Finder is safe for concurrent use and keeps no connection.
 type Finder struct {
 	Node  func(ctx context.Context, name string) (slurmrest.Node, error)
 	Port  string
@@ -25,8 +25,8 @@ type Finder struct {
 	Coder munge.Coder
 }
 
-// Checkpoint makes a checkpoint of a running job, which stands still until it is requeued, for a
-// while.
+// Checkpoint makes a checkpoint of a running job, which stands still for a while until the job is
+// requeued.
 func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
 	var made *rpc.Checkpoint
 	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
@@ -42,7 +42,7 @@ func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
 	return f.withLeader(ctx, job, func(c *rpc.Client) error { return c.RunOn(ctx, job.Label()) })
 }
 
-// Checkpoints lists those of a running job.
+// Checkpoints lists the checkpoints of a running job.
 func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
 	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
@@ -98,7 +98,7 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 	return all, last
 }
 
-// Knock asks a node's proxyd who it is.
+// Knock pings a node's proxyd.
 func (f *Finder) Knock(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, knockDeadline)
 	defer cancel()
@@ -121,7 +121,8 @@ func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) erro
 	return conn.Close()
 }
 
-// withLeader calls ask with the job's leader: the batch host, or whom that names.
+// withLeader calls ask with the job's leader: the batch host, or the node that the batch host
+// names.
 func (f *Finder) withLeader(ctx context.Context, job *slurmrest.Job, ask func(*rpc.Client) error) error {
 	if job.BatchHost == "" {
 		return rpc.Errorf(rpc.ErrNotRunning, "job %s runs nowhere", job.Label())

@@ -18,7 +18,7 @@ const (
 	Known       Invariant = "known"       // the job is there
 	Once        Invariant = "once"        // one intent for a job
 	Idle        Invariant = "idle"        // nothing is being done to the job already
-	Gang        Invariant = "gang"        // components of one job stay together: the leader is named, and means all
+	Gang        Invariant = "gang"        // components of a job stay together: the leader is named, and means all
 	State       Invariant = "state"       // only what runs is preempted, only what waits is placed, …
 	Holder      Invariant = "holder"      // what a person holds, a person releases
 	Preemptable Invariant = "preemptable" // the job can be checkpointed
@@ -41,7 +41,7 @@ type Rejection struct {
 	Detail    string // "holds until 12:00:40, 20s from now"
 }
 
-// Error is one line for people.
+// Error is a line for people.
 func (r *Rejection) Error() string {
 	return fmt.Sprintf("%v: %s: %s", r.Intent, r.Invariant, r.Detail)
 }

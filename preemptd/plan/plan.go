@@ -14,22 +14,22 @@ import (
 type Plan struct {
 	Steps    []Step // accepted, in the order in which they must be carried out
 	Rejected []Rejection
-	// Snapshot is the cluster when all steps are done, as far as anyone can tell: the one that
-	// was given, if there are none. Jobs of steps have their Action set, so that the next
+	// Snapshot is the cluster when all steps are done, as far as that is known: the given
+	// snapshot if there are no steps. Jobs of steps have their Action set, so that the next
 	// policy leaves them alone.
 	Snapshot *sdk.Snapshot
 }
 
-// Step is one accepted intent.
+// Step is an accepted intent.
 type Step struct {
 	Intent sdk.Intent
 	Jobs   []sdk.JobID // the job and the rest of its gang, ascending
-	// After are jobs whose own steps must have left their nodes before, for this one takes
+	// After are jobs whose own steps must have left their nodes before, because this step takes
 	// what they had. Ascending.
 	After []sdk.JobID
 }
 
-// Try applies the intents to the snapshot, which stays as it is.
+// Try applies the intents to the snapshot, which is not changed.
 func Try(s *sdk.Snapshot, intents []sdk.Intent) *Plan {
 	p := &Plan{Snapshot: s}
 	if len(intents) == 0 {
@@ -56,7 +56,7 @@ type trial struct {
 	room   *sdk.Room
 	gangs  map[sdk.JobID][]*sdk.Job // by leader, of jobs that are not alone
 	taken  map[sdk.JobID]bool       // jobs that have a step
-	freed  map[int32][]sdk.JobID    // by node: whose places steps leave to later ones
+	freed  map[int32][]sdk.JobID    // by node: the jobs whose places are free for later steps
 	used   limits
 	step   Step // that is being tried
 }
@@ -77,7 +77,7 @@ func newTrial(s *sdk.Snapshot) *trial {
 	return t
 }
 
-// tryIntent makes one intent a step, or says which invariant forbids it; then nothing has changed.
+// tryIntent makes an intent a step, or says which invariant forbids it; then nothing has changed.
 func (t *trial) tryIntent(i sdk.Intent) *broken {
 	jobs, b := t.jobsNamed(i)
 	if b != nil {
@@ -144,8 +144,8 @@ func (t *trial) leaveNodes(j *sdk.Job) {
 	j.Shares = nil
 }
 
-// occupyNodes puts the job on nodes. It must wait for all who leave them: which GPUs of a node a
-// job gets is Slurm's choice.
+// occupyNodes puts the job on nodes. The job must wait for all jobs that leave them: which GPUs
+// of a node a job gets is Slurm's choice.
 func (t *trial) occupyNodes(j *sdk.Job, shares []sdk.Share) {
 	t.room.Take(shares)
 	for _, s := range shares {
@@ -169,7 +169,7 @@ func gpusHeld(j *sdk.Job) int {
 	return n
 }
 
-// sameShares reports whether a job would stand where it stands.
+// sameShares reports whether a job would be where it is.
 func sameShares(a, b []sdk.Share) bool {
 	return slices.EqualFunc(a, b, func(x, y sdk.Share) bool {
 		return cmp.Compare(x.Node, y.Node) == 0 && x.Capsules == y.Capsules && x.GPUs.Count() == y.GPUs.Count()

@@ -41,8 +41,8 @@ func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-// mustLeave reports whether a job is on hardware that is going: then it is moved whatever
-// else holds, for staying would cost it more.
+// mustLeave reports whether a job is on hardware that is going: then the job is moved whatever
+// else holds, because staying would cost the job more.
 func (t *trial) mustLeave(j *sdk.Job) bool {
 	for _, s := range j.Shares {
 		n := &t.after.Nodes[s.Node]

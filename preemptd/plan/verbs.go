@@ -179,8 +179,8 @@ func (t *trial) startJob(j *sdk.Job, i sdk.Intent) *broken {
 	return nil
 }
 
-// moveJob takes a running job from where it is to where the intent says, or to any place that
-// it could have, with so many GPUs.
+// moveJob takes a running job from its place to where the intent says, or to any place that the
+// job could have, with so many GPUs.
 func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
 	if len(i.Where) > 0 {
 		if b := mustBeWhole(j, gpus, i.Where); b != nil {

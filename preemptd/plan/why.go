@@ -12,8 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Why says what stands in the way of a job that waits: who of a lower tier could give way, and
-// who not. The text stays the same for as long as that does: nothing in it counts seconds.
+// Why says what stands in the way of a job that waits: which jobs of a lower tier could give way,
+// and which not. The text stays the same for as long as the state does: nothing in the text
+// counts seconds.
 func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	t := &trial{before: s, after: s, room: sdk.NewRoom(s)}
 	if t.room.Find(j, j.GPUs, nil) != nil {
@@ -49,7 +50,7 @@ func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	return strings.Join(parts, "; ")
 }
 
-// whyNotPreempted says why a job cannot be preempted now for another one; empty: it can.
+// whyNotPreempted says why a job cannot be preempted now for another job; empty: it can.
 func (t *trial) whyNotPreempted(o, j *sdk.Job) string {
 	if o.Action != "" {
 		return o.Action + " is in progress"

@@ -13,10 +13,10 @@ type Kind string
 
 // What a policy can do wrong.
 const (
-	Refusal  Kind = "refusal"  // it said itself that it cannot decide, or not with these settings
+	Refusal  Kind = "refusal"  // the policy said that it cannot decide, or not with these settings
 	Nonsense Kind = "nonsense" // its answer is no list of intents
-	Crash    Kind = "crash"    // it ended, or never began
-	Hang     Kind = "hang"     // it did not answer in time
+	Crash    Kind = "crash"    // the process ended, or never began
+	Hang     Kind = "hang"     // the process did not answer in time
 	Flood    Kind = "flood"    // its answer is too large
 )
 

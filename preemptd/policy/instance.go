@@ -25,11 +25,11 @@ import (
 
 // How long a policy has, beside its time to answer.
 const (
-	startTime = 30 * time.Second // from its start until it can be asked
-	endTime   = 5 * time.Second  // to be gone when it is killed, before nobody waits any more
+	startTime = 30 * time.Second // from the start of a process until the first question
+	endTime   = 5 * time.Second  // for the end of a process after its kill
 )
 
-// instance is one process of a policy, ready to be asked.
+// instance is a process of a policy, ready to be asked.
 type instance struct {
 	plugin  *plugin.Client
 	process *process
@@ -38,7 +38,7 @@ type instance struct {
 	who     sdk.Description
 }
 
-// startInstance starts a process and introduces it. On error nothing of it is left.
+// startInstance starts a process and asks for its description. On error no process is left.
 func startInstance(ctx context.Context, c Config, out *output) (*instance, error) {
 	i := &instance{output: out}
 	i.plugin = plugin.NewClient(&plugin.ClientConfig{
@@ -105,7 +105,7 @@ func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *po
 	case err == nil:
 		return intents, true, nil
 	case ctx.Err() != nil:
-		return nil, true, ctx.Err() // whoever asked went away: that is not the policy's fault
+		return nil, true, ctx.Err() // the caller went away: that is not the policy's fault
 	case limited.Err() != nil, status.Code(err) == codes.DeadlineExceeded: // whichever clock was first
 		return nil, false, &Failure{Hang, fmt.Sprintf("no answer in %v", timeout)}
 	}
@@ -139,7 +139,7 @@ func (i *instance) explainFailure(doing string, err error) error {
 	return &Failure{Crash, what}
 }
 
-// exitReason says how the process ended, if it did. After a broken connection its end is near.
+// exitReason says how the process ended, if it did. After a broken connection the end is near.
 func (i *instance) exitReason() (string, bool) {
 	if i.process == nil || i.process.cmd.Process == nil {
 		return "", false
@@ -165,8 +165,8 @@ func (i *instance) isAlive() bool {
 	}
 }
 
-// killProcess kills the process. A policy has nothing to tidy up, so it is not asked to leave.
-// What a process that escaped from its group keeps go-plugin waiting for, nobody waits for.
+// killProcess kills the process. A policy has nothing to tidy up, so it is not asked to leave. A
+// process that escaped from the group may keep go-plugin waiting; killProcess does not wait.
 func (i *instance) killProcess() {
 	if i.process != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)

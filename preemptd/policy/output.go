@@ -23,11 +23,11 @@ type output struct {
 	mu     sync.Mutex
 	line   []byte // that is not finished
 	last   string // line that was
-	cause  string // the first line by which Go says why it ends a process
+	cause  string // the first line by which Go says why a process ends
 	logged int
 }
 
-// Write takes bytes, and never fails: a policy that writes too much only loses it.
+// Write takes bytes, and never fails: what a policy writes beyond the bounds is lost.
 func (o *output) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +68,7 @@ func (o *output) beginQuestion() {
 	o.logged = 0
 }
 
-// lastComplaint is the line that tells most of why a policy failed; empty: it said nothing.
+// lastComplaint is the line that tells most of why a policy failed; empty: no output.
 func (o *output) lastComplaint() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// Config is one policy of a site.
+// Config is a policy of a site.
 type Config struct {
-	Name     string   // as the site calls it: "tiers"
+	Name     string   // the site's name for the policy: "tiers"
 	Path     string   // of its program
 	Args     []string //
-	Settings []byte   // JSON, handed to it as it is
-	Watch    []string // more files than its program that it reads: a change of one reloads it
+	Settings []byte   // JSON, handed over unchanged
+	Watch    []string // more files than its program that the policy reads: a change of any reloads the policy
 	Timeout  time.Duration
 	Memory   int64 // bytes that its process may write to; 0: no bound
 }
@@ -43,8 +43,8 @@ const (
 	maxRest   = 5 * time.Minute
 )
 
-// Policy is one policy, whatever becomes of its processes. It is safe for concurrent use, and
-// asks one question at a time: mu is held while it does.
+// Policy is a policy, through all its processes. A Policy is safe for concurrent use, and asks a
+// single question at a time: mu is held meanwhile.
 type Policy struct {
 	log *slog.Logger
 	now func() time.Time
@@ -53,26 +53,26 @@ type Policy struct {
 	config  Config
 	running *instance // or nil
 	refused string    // what is wrong with what was changed, while the process before goes on
-	files   string    // what its files were when it was last started, or that was tried
+	files   string    // the fingerprint of its files at the last start, or attempt to start
 	rest    time.Duration
-	until   time.Time // it rests
+	until   time.Time // the policy rests
 	last    error     // why
 	closed  bool
 
-	noting sync.Mutex // taken last; nothing is waited for under it
+	noting sync.Mutex // taken last; nothing waits while it is held
 	status Status
 }
 
 // Status is how a policy does, for people.
 type Status struct {
 	Name     string
-	Who      sdk.Description // as the process says; empty until one has started
+	Who      sdk.Description // by the process's own word; empty until a process has started
 	PID      string          // of its process; empty: there is none
 	Starts   int             // of processes
 	Failures int             //
 	Kinds    map[Kind]int    // the same failures, by kind
 	Problem  string          // what is wrong now; empty: nothing
-	Until    time.Time       // it rests; zero: it does not
+	Until    time.Time       // the policy rests; zero: it does not
 }
 
 // ErrClosed is the answer of a policy that was closed.
@@ -84,12 +84,12 @@ func New(c Config, log *slog.Logger) *Policy {
 }
 
 // Configure gives the policy another configuration. If its process is concerned, the next
-// question starts another, which takes over if it comes up.
+// question starts another process, which takes over if it comes up.
 func (p *Policy) Configure(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.config.sameProcess(&c) {
-		p.files = "" // no files look like this: it is stale
+		p.files = "" // no files have this fingerprint: the process is stale
 	}
 	p.config = c
 }
@@ -145,7 +145,7 @@ func (p *Policy) ensureRunning(ctx context.Context) error {
 	case err == nil:
 	case p.running == nil:
 		return p.noteFailure(err, false)
-	default: // the old one goes on
+	default: // the old process goes on
 		p.log.Error("the changed policy does not start; the one before goes on", "error", err)
 		p.refused = "changed, and the change does not start: " + err.Error()
 		p.changeStatus(func(s *Status) { s.countFailure(err); s.Problem = p.refused })
@@ -155,7 +155,7 @@ func (p *Policy) ensureRunning(ctx context.Context) error {
 	return nil
 }
 
-// replaceInstance puts another process in the place of the one that runs. Caller holds p.mu.
+// replaceInstance puts another process in the place of the running process. Caller holds p.mu.
 func (p *Policy) replaceInstance(next *instance) {
 	if p.running != nil {
 		p.running.killProcess()
@@ -207,7 +207,7 @@ func (p *Policy) changeStatus(change func(*Status)) {
 	change(&p.status)
 }
 
-// Status says how the policy does. It does not wait for an answer that is being waited for.
+// Status says how the policy does, without waiting for a question under way.
 func (p *Policy) Status() Status {
 	p.noting.Lock()
 	defer p.noting.Unlock()
@@ -228,7 +228,7 @@ func (p *Policy) Close() {
 	p.closed = true
 }
 
-// fileFingerprint is what can be seen of files from outside. It is never empty.
+// fileFingerprint is what stat tells of files, never empty.
 func fileFingerprint(paths []string) string {
 	var b strings.Builder
 	for _, path := range paths {

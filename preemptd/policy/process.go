@@ -19,22 +19,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process runs one policy for go-plugin. It is a process group of its own: all of it is
-// killed with its first process.
+// process runs a policy for go-plugin, in a process group of its own: the whole group is killed
+// with its first process.
 type process struct {
 	cmd    *exec.Cmd
-	memory int64  // bytes that it may have written to
+	memory int64  // bytes that the process may have written to
 	folder string // where its socket must be
 
 	stdout, stderr *os.File // the ends to read
 	done           chan struct{}
-	exit           error // how it ended, once done is closed
+	exit           error // how the process ended, once done is closed
 }
 
 var _ runner.Runner = (*process)(nil)
 
-// Start starts it. From the start to the end one thread is its parent, for the kernel sends
-// the death signal when that thread ends, not the daemon.
+// Start starts the process. From the start to the end a single thread is its parent, because the
+// kernel sends the death signal when that thread ends, not the daemon.
 func (p *process) Start(context.Context) error {
 	out, err := outputPipe(&p.stdout, &p.cmd.Stdout)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *process) Start(context.Context) error {
 		return err
 	}
 	defer errOut.Close()
-	p.cmd.Stdin = nil // go-plugin gives it ours
+	p.cmd.Stdin = nil // go-plugin sets ours
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 
 	started := make(chan error)
@@ -70,7 +70,7 @@ func (p *process) Start(context.Context) error {
 	return err
 }
 
-// outputPipe gives the command the end to write to, and returns that; it is to be closed here when
+// outputPipe gives the command the end to write to, and returns that end, to be closed here when
 // the command has it.
 func outputPipe(read **os.File, write *io.Writer) (*os.File, error) {
 	r, w, err := os.Pipe()
@@ -89,13 +89,13 @@ func (p *process) limitResources() error {
 	}
 	bound := unix.Rlimit{Cur: uint64(p.memory), Max: uint64(p.memory)}
 	err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_DATA, &bound, nil)
-	if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended: its reaper says how
+	if err != nil && !errors.Is(err, unix.ESRCH) { // the process has ended: its reaper says how
 		return fmt.Errorf("limit memory: %w", err)
 	}
 	return nil
 }
 
-// reapProcess waits for the end. While the first process is not reaped, its number is nobody else's:
+// reapProcess waits for the end. While the first process is not reaped, its number is not reused:
 // only then its group can be killed safely.
 func (p *process) reapProcess() {
 	pid := p.cmd.Process.Pid
@@ -110,7 +110,7 @@ func (p *process) reapProcess() {
 	close(p.done)
 }
 
-// Wait waits until it has ended.
+// Wait waits until the process has ended.
 func (p *process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -120,8 +120,8 @@ func (p *process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends it. Whoever still reads its output reads the end of it, even if a process that
-// escaped from the group has it open.
+// Kill ends the process. Readers of its output read the end of it, even if a process that escaped
+// from the group has it open.
 func (p *process) Kill(ctx context.Context) error {
 	if p.cmd.Process == nil {
 		return nil
@@ -143,13 +143,13 @@ func (p *process) closePipes() {
 	p.stderr.Close()
 }
 
-// Stdout and Stderr are what it writes.
+// Stdout and Stderr are the output of the process.
 func (p *process) Stdout() io.ReadCloser { return p.stdout }
 
 // Stderr is the other.
 func (p *process) Stderr() io.ReadCloser { return p.stderr }
 
-// Name is what it runs.
+// Name is the name of the program.
 func (p *process) Name() string { return p.cmd.Path }
 
 // ID is its number.
@@ -160,7 +160,7 @@ func (p *process) ID() string {
 	return strconv.Itoa(p.cmd.Process.Pid)
 }
 
-// Diagnose has nothing to add: what it wrote is in the error.
+// Diagnose has nothing to add: the output is in the error.
 func (p *process) Diagnose(context.Context) string { return "" }
 
 // PluginToHost lets a policy listen in its own folder only.
@@ -176,7 +176,7 @@ func (p *process) HostToPlugin(network, address string) (string, string, error) 
 	return network, address, nil
 }
 
-// fileIdentity is the file itself, whatever its name: one that was replaced is another.
+// fileIdentity identifies a file, whatever its name: a file in its place is another.
 func fileIdentity(info os.FileInfo) any {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

@@ -18,7 +18,7 @@ import (
 // Site is where a site has its policies, and how it bounds them.
 type Site struct {
 	Folder   string // of programs: sing-policy-NAME
-	Settings string // folder of settings: NAME.yaml, if it has any
+	Settings string // folder of settings: NAME.yaml, if the site has any
 	Timeout  time.Duration
 	Memory   int64 // bytes; 0: no bound
 }

@@ -19,13 +19,13 @@ import (
 // byPolicy is before the name of a policy that asks for an action. No user is named so.
 const byPolicy = "policy "
 
-// acceptedStep is an accepted step, and whose it is.
+// acceptedStep is an accepted step, with its policy.
 type acceptedStep struct {
 	policy string
 	step   plan.Step
 }
 
-// askPolicies asks the policies. One that fails is passed over.
+// askPolicies asks the policies. A policy that fails is passed over.
 func (l *Loop) askPolicies(ctx context.Context, settings Settings, s *sdk.Snapshot, d *Decision) []acceptedStep {
 	var all []acceptedStep
 	for _, answer := range chain.Decide(ctx, settings.Policies, s) {
@@ -43,8 +43,8 @@ func (l *Loop) askPolicies(ctx context.Context, settings Settings, s *sdk.Snapsh
 	return all
 }
 
-// beginActions writes what is to be done into the journal. A step that needs the places of others
-// is left for a later tick: once they have left, a policy decides on what is there then.
+// beginActions writes what is to be done into the journal. A step that needs the places of other
+// jobs is left for a later tick: once they have left, a policy decides on what is there then.
 func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snapshot, all []acceptedStep, d *Decision) error {
 	l.mu.Lock()
 	room := settings.MaxActions - len(l.running)

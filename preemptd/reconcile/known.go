@@ -48,7 +48,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 			k.Held[holder.Job] = cluster.Hold{Who: holder.Who, Policy: strings.HasPrefix(holder.Who, byPolicy)}
 		}
 	}
-	// What failed too: it is not tried again at once, on the same job.
+	// What failed counts too: it is not tried again at once, on the same job.
 	if k.Acted, err = l.Journal.Tried(ctx); err != nil {
 		return k, err
 	}
@@ -73,11 +73,11 @@ func isPerson(who jobrequest.Editor) bool {
 	return who.Who != "" && !strings.HasPrefix(who.Who, byPolicy)
 }
 
-// maxHolder is how far back it is looked for who has held a job.
+// maxHolder is how many actions are read to find the holder of a job.
 const maxHolder = 100
 
-// holderOf is the action whose hold the job has, as far as its last one says: that may have come
-// upon a hold, which then is of one before.
+// holderOf is the action whose hold the job has, by its last action: that action may have found a
+// hold, which then is of an action before.
 func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Action, error) {
 	left, err := action.HoldLeftBy(last)
 	switch {
@@ -93,8 +93,9 @@ func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Act
 	return action.LastHolder(all)
 }
 
-// underWay fills in what is being done to jobs. One for which room is being made is being
-// placed: else more room would be made for it with each tick, until the first victim has left.
+// underWay fills in what is being done to jobs. A job for which room is being made is being
+// placed: else more room would be made for the job with each tick, until the first victim has
+// left.
 func underWay(open []journal.Action, doing map[int64]string) error {
 	for i := range open {
 		doing[open[i].Job] = open[i].Kind
@@ -118,8 +119,8 @@ func withoutCounts(k cluster.Known) cluster.Known {
 	return k
 }
 
-// jobHistory is how often a job had been requeued, and whether we were at it; and what Slurm
-// remembers of earlier times.
+// jobHistory is how often a job had been requeued, and whether by us; and what Slurm remembers of
+// earlier times.
 type jobHistory struct {
 	restarts  int64
 	ours      bool
@@ -127,8 +128,8 @@ type jobHistory struct {
 	failed    string
 }
 
-// recordForeign records what others did: a job that was requeued while nothing was done to it by
-// us was requeued by Slurm, or by a person.
+// recordForeign records what other users and programs did: a job that was requeued while we did
+// nothing to it was requeued by Slurm, or by a person.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)
@@ -148,8 +149,8 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 	return nil
 }
 
-// foreignEvent is what others did. Slurm keeps the time of the last preemption, and the node that
-// failed last, through later requeues.
+// foreignEvent is what another user or program did. Slurm keeps the time of the last preemption,
+// and the node that failed last, through later requeues.
 func foreignEvent(j *slurmrest.Job, was jobHistory, at time.Time) journal.Event {
 	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: at, Text: "not by preemptd"}
 	switch {

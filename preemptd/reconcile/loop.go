@@ -19,17 +19,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Observer see the cluster. *cluster.Watch is one.
+// Observer looks at the cluster. *cluster.Watch implements it.
 type Observer interface {
 	Look(ctx context.Context) (cluster.Seen, error)
 }
 
-// Executor do actions. *action.Runner is one.
+// Executor carries actions out. *action.Runner implements it.
 type Executor interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
-// Journal is what the loop needs of it. *journal.Journal is one.
+// Journal is what the loop needs of the journal. *journal.Journal implements it.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)
@@ -52,7 +52,7 @@ type Settings struct {
 	Policies   []chain.Named       // in the order in which they are asked
 }
 
-// Decision is what came of one tick, for people.
+// Decision is the result of a tick, for people.
 type Decision struct {
 	Number   uint64
 	Time     time.Time
@@ -68,7 +68,7 @@ type Choice struct {
 	Policy  string
 	Intent  sdk.Intent
 	Verdict Verdict
-	Outcome string // "begun", "waits for job 12", "dry run", why it could not be begun
+	Outcome string // "begun", "waits for job 12", "dry run", or the reason for a failure
 }
 
 // Verdict is what became of an accepted intent. The text is its name for metrics.
@@ -77,12 +77,12 @@ type Verdict string
 // The verdicts.
 const (
 	Begun  Verdict = "begun"
-	Waits  Verdict = "waits"   // a later tick may begin it
+	Waits  Verdict = "waits"   // a later tick may begin the action
 	DryRun Verdict = "dry-run" // nothing is done
-	Failed Verdict = "failed"  // it could not be begun
+	Failed Verdict = "failed"  // the action could not be begun
 )
 
-// Refusal is an intent that was rejected, and whose it was.
+// Refusal is an intent that was rejected, with its policy.
 type Refusal struct {
 	Policy string
 	plan.Rejection
@@ -116,7 +116,7 @@ type Loop struct {
 	actions     sync.WaitGroup
 }
 
-// Wake has the loop look at once. It may be called from anywhere, once Run has begun.
+// Wake has the loop look at once. Any goroutine may call Wake, once Run has begun.
 func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
@@ -124,15 +124,15 @@ func (l *Loop) Wake() {
 	}
 }
 
-// Run runs until ctx ends or the lease is lost. Actions in progress then have Grace to
-// come to an end; the rest is for whoever comes next.
+// Run runs until ctx ends or the lease is lost. Actions in progress then have Grace to come to an
+// end; the rest is for the next preemptd.
 func (l *Loop) Run(ctx context.Context) error {
 	l.wake = make(chan struct{}, 1)
 	l.running = map[int64]bool{}
 	acting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	err := l.tickUntilDone(ctx, acting)
-	if errors.Is(err, journal.ErrLost) { // another one does them
+	if errors.Is(err, journal.ErrLost) { // another preemptd carries them out
 		stop()
 	}
 	ended := make(chan struct{})
@@ -175,7 +175,7 @@ func (l *Loop) tickUntilDone(ctx, acting context.Context) error {
 	}
 }
 
-// Tick is one round. acting is the life of the actions that it starts.
+// Tick is a round. acting is the life of the actions that Tick starts.
 func (l *Loop) Tick(ctx, acting context.Context) error {
 	settings := l.Settings()
 	// What was begun goes on, also when Slurm is away: an action waits by itself.
@@ -221,7 +221,7 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	return l.forgetOld(ctx, settings, seen)
 }
 
-// continueActions does what the journal has unfinished and nobody does.
+// continueActions carries out what the journal has unfinished and no goroutine carries out.
 func (l *Loop) continueActions(ctx, acting context.Context) error {
 	if l.DryRun {
 		return nil

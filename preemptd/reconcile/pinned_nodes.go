@@ -19,15 +19,15 @@ import (
 const (
 	// unpinAgain is how long a job is left alone after anything was done to it.
 	unpinAgain = 30 * time.Second
-	// unpinTries is how often it is tried.
+	// unpinTries is how often the resume is tried.
 	unpinTries = 3
-	// unpinner is who asks for it.
+	// unpinner is the requester of such a resume.
 	unpinner = "preemptd"
 )
 
-// releasePinnedNodes takes nodes back that an action gave to a job which waits for them now: its node failed
-// there, or Slurm requeued it, and it would wait for just these nodes for ever. Where that cannot
-// be done, it is said why.
+// releasePinnedNodes takes nodes back that an action gave to a job which waits for them now: a
+// node failed, or Slurm requeued the job, and the job would wait for just these nodes for ever.
+// Where that cannot be done, the reason is logged.
 func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Seen, k cluster.Known) (problems []string, err error) {
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]

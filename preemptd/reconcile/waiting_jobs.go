@@ -17,17 +17,17 @@ type Wait struct {
 	Why  string
 }
 
-// loggedWait is what was told of one.
+// loggedWait is what was logged of a wait.
 type loggedWait struct {
 	why  string
 	told bool
 }
 
-// maxExplained is of how many jobs it is said why they wait.
+// maxExplained is for how many jobs the log says why they wait.
 const maxExplained = 16
 
-// explainWaiting says for the jobs that are promised something and wait for room why nothing is done
-// for them, premium ones first.
+// explainWaiting says for the jobs that are promised something and wait for room why nothing is
+// done for them, premium jobs first.
 func explainWaiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
 	var all []Wait
 	for _, tier := range []sdk.Tier{sdk.Premium, sdk.Standard} {
