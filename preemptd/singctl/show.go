@@ -182,6 +182,9 @@ func sharingText(s *rpc.Sharing) string {
 	if s.GetSwappedOut() > 0 {
 		text += fmt.Sprintf("; what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
 	}
+	if s.GetAlike() > 0 {
+		text += fmt.Sprintf("; at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
+	}
 	return text
 }
 

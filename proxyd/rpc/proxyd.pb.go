@@ -3015,7 +3015,8 @@ type Sharing struct {
 	SwappedOut    uint64                 `protobuf:"varint,7,opt,name=swapped_out,json=swappedOut,proto3" json:"swapped_out,omitempty"` // bytes, to the host's memory
 	SwappedIn     uint64                 `protobuf:"varint,8,opt,name=swapped_in,json=swappedIn,proto3" json:"swapped_in,omitempty"`
 	SwapTime      *durationpb.Duration   `protobuf:"bytes,9,opt,name=swap_time,json=swapTime,proto3" json:"swap_time,omitempty"`
-	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"` // bytes of spaces that were in its memory at once
+	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"`   // bytes of spaces that were in its memory at once
+	Alike         uint64                 `protobuf:"varint,11,opt,name=alike,proto3" json:"alike,omitempty"` // bytes that are on it for a GPU of the capsule's and were the same for another, at the last checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3116,6 +3117,13 @@ func (x *Sharing) GetSwapTime() *durationpb.Duration {
 func (x *Sharing) GetPeak() uint64 {
 	if x != nil {
 		return x.Peak
+	}
+	return 0
+}
+
+func (x *Sharing) GetAlike() uint64 {
+	if x != nil {
+		return x.Alike
 	}
 	return 0
 }
@@ -4921,7 +4929,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"reductions\x18\x06 \x01(\tR\n" +
 	"reductions\x128\n" +
-	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xe5\x02\n" +
+	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xfb\x02\n" +
 	"\aSharing\x12\x18\n" +
 	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +
 	"\x06spaces\x18\x02 \x01(\rR\x06spaces\x12\"\n" +
@@ -4936,7 +4944,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"swapped_in\x18\b \x01(\x04R\tswappedIn\x126\n" +
 	"\tswap_time\x18\t \x01(\v2\x19.google.protobuf.DurationR\bswapTime\x12\x12\n" +
 	"\x04peak\x18\n" +
-	" \x01(\x04R\x04peak\"H\n" +
+	" \x01(\x04R\x04peak\x12\x14\n" +
+	"\x05alike\x18\v \x01(\x04R\x05alike\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Backend backend.Backend // the server closes it
 	// Order says on which of its devices each of the job's is; several may be on the same one. Nil: each is one, and if a job
-	// is restored that had more, they are spread, see Spread.
+	// is restored that had more, those share whose memory was alike: see likeness.go.
 	Order []int
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
 	Info    []backend.Info

@@ -21,10 +21,11 @@ type SharingStatus struct {
 	SwappedOut   uint64        `json:"swapped_out"`            // bytes, to the host's memory
 	SwappedIn    uint64        `json:"swapped_in"`
 	SwapTime     time.Duration `json:"swap_time"`
-	Peak         uint64        `json:"peak"` // bytes of spaces that were in the device's memory at once
+	Alike        uint64        `json:"alike"` // bytes of a device of the job's that another one on this device has too, at the last save
+	Peak         uint64        `json:"peak"`  // bytes of spaces that were in the device's memory at once
 }
 
-// describeSharing is what each device of the backend counts.
+// describeSharing is what each device of the backend counts. The caller holds state.mu.
 func (s *Server) describeSharing() []SharingStatus {
 	var out []SharingStatus
 	for i, d := range s.cfg.Backend.Devices() {
@@ -34,6 +35,9 @@ func (s *Server) describeSharing() []SharingStatus {
 			if on.TimeSlices == s.turns[i] {
 				of.Devices++
 			}
+		}
+		if i < len(s.state.alike) {
+			of.Alike = s.state.alike[i]
 		}
 		if c, is := d.(backend.InstructionCounter); is {
 			of.Instructions = c.Instructions()

@@ -100,6 +100,7 @@ type stateKeeper struct {
 	key      *[32]byte
 	saves    uint64     // how many there were, before a restore too
 	earlier  []*earlier // the last of these, oldest first
+	alike    []uint64   // of each device of the machine, as SharingStatus has it
 	awaiting map[uint64]*process
 }
 

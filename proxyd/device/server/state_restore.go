@@ -88,7 +88,7 @@ func readState(src Source) (*serverState, error) {
 func (s *Server) take(st *serverState) error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
 	if len(st.Devices) > len(s.devices) && s.cfg.Order == nil {
-		s.place(Spread(len(st.Devices), len(s.turns)))
+		s.placeAlike(st)
 	}
 	if len(st.Devices) > len(s.devices) {
 		return bad("the job had %d devices, here are %d", len(st.Devices), len(s.devices))
@@ -115,6 +115,7 @@ func (s *Server) take(st *serverState) error {
 		return err
 	}
 	s.devices = s.devices[:len(st.Devices)]
+	s.noteAlike(st)
 	for i := range st.Devices {
 		s.devices[i].ShownInfo, s.devices[i].Base = &st.Devices[i].Info, st.Devices[i].Base
 	}

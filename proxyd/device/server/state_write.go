@@ -60,6 +60,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	slices.Sort(r.Files)
 	slices.Sort(r.Kept)
 	k.saves = st.Saves
+	s.noteAlike(st)
 	k.remember(e)
 	return r, nil
 }

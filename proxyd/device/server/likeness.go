@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Which of a job's devices share one of the machine's is decided by what their memory had in common at the save: ranks that hold the same
+// are those that a device can hold for both. The blocks of a save have hashes under one key, so that needs no bytes.
+
+// savedBlocks are the different blocks that each of the job's devices held at a save, over all processes.
+func savedBlocks(st *serverState) []map[int]bool {
+	out := make([]map[int]bool, len(st.Devices))
+	for i := range out {
+		out[i] = map[int]bool{}
+	}
+	for i := range st.Processes {
+		p := &st.Processes[i]
+		for _, space := range p.Devices {
+			if space.Ordinal < 0 || int(space.Ordinal) >= len(p.View) {
+				continue // build refuses the state
+			}
+			device := p.View[space.Ordinal]
+			if device < 0 || device >= len(out) {
+				continue
+			}
+			for _, block := range space.Memory {
+				out[device][block.Block] = true
+			}
+		}
+	}
+	return out
+}
+
+// countCommon is how many blocks two devices have in common.
+func countCommon(a, b map[int]bool) int {
+	n := 0
+	for block := range a {
+		if b[block] {
+			n++
+		}
+	}
+	return n
+}
+
+// spreadAlike is an order of devices over m, of which none has two more than another. Devices whose blocks are alike are together, and
+// where nothing is alike, neighbours are, as with Spread.
+func spreadAlike(blocks []map[int]bool, m int) []int {
+	common := make([][]int, len(blocks))
+	for i := range blocks {
+		common[i] = make([]int, len(blocks))
+		for j := range i {
+			common[i][j] = countCommon(blocks[i], blocks[j])
+			common[j][i] = common[i][j]
+		}
+	}
+	out := slices.Repeat([]int{-1}, len(blocks))
+	for _, at := range Spread(len(blocks), m) { // as many on each as with Spread
+		best, most := -1, -1
+		for i := range blocks {
+			if out[i] >= 0 {
+				continue
+			}
+			sum := 0
+			for j := range blocks {
+				if out[j] == at {
+					sum += common[i][j]
+				}
+			}
+			if sum > most {
+				best, most = i, sum
+			}
+		}
+		out[best] = at
+	}
+	return out
+}
+
+// alikeBytes is for each of m devices how many bytes its devices of the job's hold that an earlier one on it holds, too.
+func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
+	out := make([]uint64, m)
+	for at := range out {
+		seen := map[int]bool{}
+		for i, held := range blocks {
+			if order[i] != at {
+				continue
+			}
+			for block := range held {
+				if seen[block] {
+					out[at] += backend.Granule
+				}
+				seen[block] = true
+			}
+		}
+	}
+	return out
+}
+
+// placeAlike has the devices of a saved job share those that there are.
+func (s *Server) placeAlike(st *serverState) {
+	s.place(spreadAlike(savedBlocks(st), len(s.turns)))
+}
+
+// noteAlike notes how much of the memory on each device was alike at a save. The caller holds state.mu.
+func (s *Server) noteAlike(st *serverState) {
+	var order []int
+	for _, d := range s.devices {
+		order = append(order, slices.Index(s.turns, d.TimeSlices))
+	}
+	s.state.alike = alikeBytes(savedBlocks(st), order, len(s.turns))
+}

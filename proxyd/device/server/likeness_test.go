@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// holding makes a device's blocks.
+func holding(blocks ...int) map[int]bool {
+	out := map[int]bool{}
+	for _, b := range blocks {
+		out[b] = true
+	}
+	return out
+}
+
+// TestSpreadAlike: those that hold the same are together, and each device has as many as without that.
+func TestSpreadAlike(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		blocks []map[int]bool
+		on     int
+		want   []int
+		alike  uint64
+	}{
+		{"nothing is alike", []map[int]bool{holding(1), holding(2), holding(3), holding(4)}, 2, []int{0, 0, 1, 1}, 0},
+		{"nothing is there", make([]map[int]bool, 3), 2, []int{0, 0, 1}, 0},
+		{"tensor-parallel pairs, twice", []map[int]bool{holding(1, 2), holding(3, 4), holding(1, 2), holding(3, 4)}, 2, []int{0, 1, 0, 1}, 4 * backend.Granule},
+		{"the most alike", []map[int]bool{holding(1, 2, 3), holding(1, 8), holding(1, 2, 9), holding(8, 9)}, 2, []int{0, 1, 0, 1}, 3 * backend.Granule},
+		{"all on one", []map[int]bool{holding(1), holding(1), holding(1)}, 1, []int{0, 0, 0}, 2 * backend.Granule},
+	} {
+		got := spreadAlike(tc.blocks, tc.on)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+			continue
+		}
+		alike := uint64(0)
+		for _, n := range alikeBytes(tc.blocks, got, tc.on) {
+			alike += n
+		}
+		if alike != tc.alike {
+			t.Errorf("%s: %d bytes are alike, want %d", tc.name, alike, tc.alike)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		blocks := make([]map[int]bool, 1+r.IntN(16))
+		for i := range blocks {
+			blocks[i] = holding(r.IntN(4), r.IntN(4))
+		}
+		on := 1 + r.IntN(len(blocks))
+		got, want := spreadAlike(blocks, on), Spread(len(blocks), on)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d on %d: %v, want as many on each as %v", len(blocks), on, got, want)
+		}
+	}
+}
+
+// TestAlikeAreTogether: a job of four devices comes to two, where those share one whose memory was alike, and all have their bytes.
+func TestAlikeAreTogether(t *testing.T) {
+	const memory = 64 << 20
+	s, next := serverOf(t, "test", nil, memory, memory, memory, memory), serverOf(t, "test", nil, memory, memory)
+	_, cs := attach(t, s, 1)
+	c := cs[0]
+	var at [4]uint64
+	contexts := []uint64{0x101, 0x102, 0x103, 0x104}
+	for d, x := range contexts {
+		c.begin(x, int32(d))
+		at[d] = c.alloc(2 * backend.Granule)
+		c.must("cuMemsetD8_v2", at[d], uint8(1+d%2), uint64(2*backend.Granule))
+		c.must("cuCtxSynchronize")
+	}
+	folder := Folder(t.TempDir())
+	replaced(t, s, save(t, s, folder, SaveOptions{}), folder, next)
+	for d, want := range []int{0, 1, 0, 1} {
+		if next.devices[d].TimeSlices != next.turns[want] {
+			t.Errorf("device %d is not on device %d", d, want)
+		}
+	}
+	for i, d := range next.Status().Sharing {
+		if d.Alike != backend.Granule { // both blocks of a device are the same
+			t.Errorf("device %d: %d bytes were alike", i, d.Alike)
+		}
+	}
+	for d, x := range contexts {
+		c.context = x
+		if got := c.bytes(at[d], 64); !bytes.Equal(got, bytes.Repeat([]byte{byte(1 + d%2)}, 64)) {
+			t.Errorf("device %d has %v", d, got[:4])
+		}
+	}
+}
