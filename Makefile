@@ -98,7 +98,7 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
 		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
-		'devices, the rest: $(GO_CLUSTER) corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
+		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
 		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.

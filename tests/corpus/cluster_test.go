@@ -26,9 +26,10 @@ import (
 // cluster is the one that all programs share, cut into lanes of nodes.
 type cluster struct {
 	mini.Cluster
-	lanes int
-	free  chan int // lanes nobody is in
-	board board
+	lanes   int
+	free    chan int // lanes nobody is in
+	board   board
+	noTorch error // why PyTorch with CUDA is not there
 }
 
 // laneNodes are the nodes of a lane, and strangers those of all others.
@@ -55,6 +56,13 @@ func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 	args := append([]string{"--nodes", strconv.Itoa(lanes * nodesPerLane)}, up...)
 	if *programsDir == "programs" {
 		args = append(args, "--with-corpus")
+	}
+	if *programsDir == "devices" {
+		if _, err := exec.CommandContext(t.Context(), "../../contrib/cuda-software/fetch").Output(); err != nil {
+			c.noTorch = fmt.Errorf("contrib/cuda-software: %w", err)
+		} else {
+			args = append(args, "--with-torch-cuda")
+		}
 	}
 	if _, err := c.Run(t.Context(), "up", args...); err != nil {
 		t.Fatal(err)

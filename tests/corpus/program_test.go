@@ -122,7 +122,7 @@ func TestPrograms(t *testing.T) {
 			two++
 		}
 	}
-	if len(all)-known < 32 || two < 5 || len(devices) < 7 {
+	if len(all)-known < 32 || two < 5 || len(devices) < 9 {
 		t.Errorf("%d programs, %d of them on two nodes, %d known to fail: want 32 that pass, and 5", len(all), two, known)
 	}
 }

@@ -67,3 +67,22 @@ func TestTraining(t *testing.T) {
 		t.Errorf("on a shared device:\n%s\non two:\n%s", one, two)
 	}
 }
+
+// TestLoader: worker processes of a DataLoader bring batches to the GPU, through pinned memory.
+func TestLoader(t *testing.T) {
+	const want = "sum 186816.0\n" // twice of each number to 63: four times the number, and its square
+	if got := runPython(t, nil, "programs/loader.py"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSharded: parameters that are sharded over two ranks (FSDP) are trained.
+func TestSharded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestTraining has nccl")
+	}
+	losses := strings.Fields(runPython(t, nil, "programs/fsdp.py"))
+	if len(losses) != 4 || losses[3] >= losses[0] {
+		t.Errorf("it does not learn: %q", losses)
+	}
+}

@@ -1,0 +1,12 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What: unmodified PyTorch: a GPT in bf16 trained by DistributedDataParallel over nccl on two nodes with a GPU each
+# Needs: cuda-software
+#SBATCH --job-name=torch-nodes --nodes=2 --ntasks-per-node=1 --gpus-per-node=1 --output=log
+set -eu
+export MASTER_ADDR=$(hostname) MASTER_PORT=29655
+srun /opt/cuda-software/python /shared/corpus/bin/gpt.py --steps 8 >losses
+tail -n 1 losses
+sha256sum losses
