@@ -16,8 +16,8 @@ import (
 // more descriptors than were accepted.
 var ErrTooMuch = errors.New("too much in one packet")
 
-// Receive reads one packet into b, with at most maxFiles descriptors, which are close-on-exec
-// and the caller's to close. On an error it has closed all that came. The end of the connection
+// Receive reads a packet into b, with at most maxFiles descriptors, which are close-on-exec
+// and the caller's to close. On an error Receive has closed them. The end of the connection
 // is io.EOF, and so is an empty packet.
 func Receive(c *net.UnixConn, b []byte, maxFiles int) (int, []*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(maxFiles*4))
@@ -65,8 +65,8 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// Descriptors returns the descriptors of files. The caller keeps the files open while it uses
-// them.
+// Descriptors returns the descriptors of files. The caller keeps the files open while using
+// the numbers.
 func Descriptors(files []*os.File) []int {
 	var fds []int
 	for _, f := range files {
@@ -75,7 +75,7 @@ func Descriptors(files []*os.File) []int {
 	return fds
 }
 
-// SendNow sends one packet with descriptors if the peer has space for it, and never waits.
+// SendNow sends a packet with descriptors if the peer has space for it, and never waits.
 func SendNow(c *net.UnixConn, b []byte, fds ...int) error {
 	var inner error
 	err := WithDescriptor(c, func(fd int) {
@@ -84,7 +84,7 @@ func SendNow(c *net.UnixConn, b []byte, fds ...int) error {
 	return errors.Join(err, inner)
 }
 
-// Send sends one packet with descriptors; the write deadline of c applies.
+// Send sends a packet with descriptors; the write deadline of c applies.
 func Send(c *net.UnixConn, b []byte, fds ...int) error {
 	_, _, err := c.WriteMsgUnix(b, rightsOf(fds), nil)
 	return err

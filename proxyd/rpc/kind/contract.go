@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Row says how one kind of error travels.
+// Row says how a kind of error travels.
 type Row struct {
 	Name string // on the wire; never changed
 	Kind error
@@ -31,7 +31,7 @@ type Problem interface {
 	GetHint() string
 }
 
-// Contract is how the errors of one gRPC service travel.
+// Contract is how the errors of a gRPC service travel.
 type Contract struct {
 	// Rows are its kinds. An error that wraps several travels as the first of them; an error
 	// that wraps none travels as the last row.

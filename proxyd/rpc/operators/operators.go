@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operators says whether a user is one of the operators that the configuration of a
-// daemon names, by user or by group.
+// Package operators says whether a user is an operator: the configuration of a daemon names
+// operators, by user or by group.
 package operators
 
 import (
@@ -37,7 +37,7 @@ func (l List) Empty() bool { return len(l.users)+len(l.groups) == 0 }
 // User is what a node knows of a user.
 type User struct {
 	Name   string // "": this node does not know the user
-	Listed bool   // by its name or by one of its groups
+	Listed bool   // by name or by a group
 }
 
 // LookUp returns what this node knows of a user. runID runs id(1) and returns what it prints:
