@@ -68,7 +68,7 @@ TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
 # Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
-# `make test` has them in short, test-full whole, with the race detector.
+# `make test` has them in short, test-full whole, with the race detector; but for tests/pytorch, whose programs are not Go.
 SLOW_UNIT  := tests/device tests/workloads tests/pytorch libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
@@ -93,7 +93,7 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
 	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) \
-		'unit, with the race detector: $(GO) test -json -race -timeout 25m ./...' \
+		'unit, with the race detector: $(GO) test -json -race -timeout 25m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
 		'root file systems: $(SELF) trees' \
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \

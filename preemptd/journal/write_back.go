@@ -49,7 +49,7 @@ func (j *Journal) checkFile() error {
 func (j *Journal) writeBack(ctx context.Context) error {
 	old := j.database()
 	copied := filepath.Join(filepath.Dir(j.path), fmt.Sprintf(".%s.%s", filepath.Base(j.path), j.holder))
-	defer os.Remove(copied)
+	defer func() { _ = os.Remove(copied) }() // linked under the journal's name by then
 	if err := copyDatabase(ctx, old, copied); err != nil {
 		return err
 	}

@@ -95,14 +95,6 @@ func (l *lab) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc
 	return c.Call(ctx, req)
 }
 
-func (l *lab) kill(node string) {
-	l.mu.Lock()
-	c := l.nodes[node]
-	delete(l.nodes, node)
-	l.mu.Unlock()
-	c.Close()
-}
-
 func (l *lab) id(number uint32) store.ID {
 	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
 }

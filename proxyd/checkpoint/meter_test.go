@@ -4,7 +4,6 @@
 package checkpoint
 
 import (
-	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,10 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // told remembers the events.
@@ -25,14 +22,6 @@ type told struct {
 }
 
 func (m *told) Event(what string) { m.events = append(m.events, what) }
-
-// storing passes on what is in the store.
-type storing chan store.ID
-
-func (storing) Event(string)                            {}
-func (storing) Phase(string, time.Duration, bool)       {}
-func (storing) Checkpoint(time.Duration)                {}
-func (s storing) Stored(_ context.Context, id store.ID) { s <- id }
 
 func TestMeter(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())

@@ -46,10 +46,10 @@ const (
 	EventRestart      = "begins anew"
 )
 
-const (
-	maxTimeline  = 256 << 10 // bytes of a node's file; the older half of a full file is dropped
-	MaxEventText = 400       // bytes of an event's text
-)
+// MaxEventText is how many bytes of an event's text are kept.
+const MaxEventText = 400
+
+const maxTimeline = 256 << 10 // bytes of a node's file; the older half of a full file is dropped
 
 // Timeline writes the time lines of this node, and reads those of all nodes. All methods may be called concurrently.
 type Timeline struct {

@@ -140,9 +140,10 @@ func (w *world) onItsOwn(r int, id uint64) *Op {
 	}
 	o := &w.ranks[r][w.done[r]].Op
 	w.done[r]++
-	if o.Kind == Free {
+	switch o.Kind {
+	case Free:
 		delete(w.alone[r], o.Writes[0])
-	} else if o.Kind == Alloc || o.Kind == Work {
+	case Alloc, Work:
 		write(o, func(b Block) uint64 { return w.alone[r][b] }, func(b Block, v uint64) { w.alone[r][b] = v })
 	}
 	return o

@@ -102,7 +102,10 @@ func TestLaterAsWhole(t *testing.T) {
 // are asked for, and leaves the others alone.
 func TestErrorOfOneBody(t *testing.T) {
 	text := header + ".func f() {\n nonsense !;\n ret; }\n.entry bad() { call f; ret; }\n.entry good() { ret; }\n.entry worse() {\n ( ; }"
-	lineOf := func(what string) int { return 1 + strings.Count(text[:strings.Index(text, what)], "\n") }
+	lineOf := func(what string) int {
+		before, _, _ := strings.Cut(text, what)
+		return 1 + strings.Count(before, "\n")
+	}
 	m, err := ParseDeclarations("later", text)
 	if err != nil {
 		t.Fatal(err)

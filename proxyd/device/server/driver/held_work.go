@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// A cut does not wait until all work that a program has queued is done. HeldWork remembers each call that has queued work, as its
-// message, until the work is done. At a cut the spaces are paused, and what is left is a part of the saved state; a restored
-// process carries the same messages out again, in the same order. That is right as long as the work would still find what it was queued
+// HeldWork remembers each call that has queued work, as its message, until the work is done: a cut does not wait until all
+// work that a program has queued is done. At a cut the spaces are paused, and what is left is a part of the saved state; a
+// restored process carries the same messages out again, in the same order. That is right as long as the work would still find what it was queued
 // with. Other work, and work that is not remembered here, is done before the cut: see Blocked.
 type HeldWork struct {
 	mu     sync.Mutex
