@@ -12,8 +12,8 @@
 // # What is common
 //
 // The ranks of a group have the same addresses. For each block of memory and each rank that has it, the rank's view of the block is either
-// the group's common memory, of which there is one, or memory of its own. Common memory is read by all and written only by what is
-// carried out once for all. A rank that is about to write to it gets its own first (Unshare).
+// the group's common memory or memory of the rank's own. Common memory is read by all and written only by what is
+// carried out once for all. A rank that is about to write gets memory of its own first (Unshare).
 //
 // # When something is carried out once
 //

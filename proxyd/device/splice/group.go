@@ -101,7 +101,7 @@ func (g *Group) first(r int) (bool, []Effect) {
 	o := &g.ranks[r].queue[0]
 	if !g.canRunOnce(o) {
 		if o.Kind == Collective && o.Record != "" && !g.alone() && !g.haveCome(o) {
-			return false, nil // it waits for the others as on devices of their own
+			return false, nil // the rank waits for the others as on devices of their own
 		}
 		return true, g.runOwn(r)
 	}
@@ -113,7 +113,7 @@ func (g *Group) first(r int) (bool, []Effect) {
 			missing = true
 		case g.twist == anyPlace && slices.ContainsFunc(other.queue, func(p Op) bool { return p.isAlike(o) }):
 		case !other.queue[0].isAlike(o):
-			// It stands there because it waits for others, or its turn is next.
+			// The other operation waits for others itself, or settle comes to it next.
 			if o.Kind == Collective || !g.canRunOnce(&other.queue[0]) {
 				missing = true
 				continue

@@ -26,9 +26,9 @@ type Op struct {
 	// Record says what the operation does: two with equal records and operands write the same bytes if they read the same bytes. "" is
 	// for what is different for each rank, or not known to be equal: it never runs once.
 	Record string
-	Reads  []Block // all blocks that it may read
-	Writes []Block // all blocks that it may write
-	// Fills are those of Writes whose every byte it writes, and which it does not read.
+	Reads  []Block // all blocks that the operation may read
+	Writes []Block // all blocks that the operation may write
+	// Fills are those of Writes whose every byte is written, and which are not read.
 	Fills []Block
 	ID    uint64 // the caller's
 }
@@ -82,10 +82,10 @@ type Act uint8
 
 // The acts.
 const (
-	RunOnce Act = iota // carry out Op on the common memory; IDs are those of all ranks, 0 for one that is gone
+	RunOnce Act = iota // carry out Op on the common memory; IDs are those of all ranks, 0 for a rank that is gone
 	RunOwn             // carry out Op in Rank's view
 	Unshare            // give Rank memory of its own for Block, with the bytes of the common memory
-	Share              // let all ranks' views of Block be the common memory; it has the bytes of From's view, or its own if From is -1
+	Share              // let all ranks' views of Block be the common memory, with the bytes of From's view, or with those it has if From is -1
 	Park               // Rank waits for the others: send TimeOut when it has waited for long enough
 )
 
