@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -111,15 +110,9 @@ func TestTargets(t *testing.T) {
 // maxLine is how long a line of a page may be, in characters, outside of tables and of what a program printed.
 const maxLine = 120
 
-// notWrapped are pages with longer lines. The list is to become empty.
-var notWrapped = []string{"CHANGELOG.md"}
-
 // TestLineLength finds lines for which a reader has to make the window wider.
 func TestLineLength(t *testing.T) {
 	for page, text := range markdown(t) {
-		if slices.Contains(notWrapped, page) {
-			continue
-		}
 		printed := false // by a program, or typed
 		for n, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(line, "```") {
