@@ -20,9 +20,9 @@ import (
 
 // A TCP connection between a program and an address outside of the job cannot move with the
 // program: the other end knows the connection by the address of the node. While the job runs on
-// in place, such a connection lives through a checkpoint. After a restore it is reset before the
-// network is unlocked, so that the program learns at once what it would learn from a failure of
-// the network. A connection between programs of the job is left alone.
+// in place, such a connection lives through a checkpoint. At a restore it is reset before the
+// program runs, which then learns at once what it would learn from a failure of the network. A
+// connection between programs of the job is left alone.
 
 // outsideRefuse is the value of the option "outside" with which such connections prevent a
 // checkpoint.
