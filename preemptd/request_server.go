@@ -74,9 +74,13 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	if !ok {
 		return nil
 	}
+	holds := j.GPUs
+	if j.State == sdk.Waiting || j.State == sdk.Held { // then they are those that it waits for
+		holds = 0
+	}
 	m := &rpc.Standing{
 		Tier: j.Tier.String(), Promised: j.Promised, Fraction: j.Fraction, Counted: durationpb.New(j.Counted),
-		Requested: int32(j.Request), Gpus: int32(j.GPUs), Least: int32(j.MinGPUs), Action: j.Action, //nolint:gosec // GPUs of a job
+		Requested: int32(j.Request), Gpus: int32(holds), Least: int32(j.MinGPUs), Action: j.Action, //nolint:gosec // GPUs of a job
 	}
 	for _, w := range s.decision.Waiting {
 		if w.Job == j.ID {

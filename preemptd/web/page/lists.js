@@ -69,7 +69,7 @@ export function showTiers(tiers) {
       promised.style.left = `calc(${100 * t.promised}% - 1px)`;
       bar.append(promised);
     }
-    const short = t.counted && t.delivered < t.promised;
+    const short = t.counted && t.below > 0; // as the tile "Below promise" has it
     const detail = [
       t.promised > 0 ? `promised ${percent(t.promised)}` : "best effort", `${count(t.gpus, "GPU")}`, `${t.running} run, ${t.waiting} wait`,
       t.below ? `${count(t.below, "job")} below` : "",
