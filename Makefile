@@ -98,6 +98,7 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
 		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
+		'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
 		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
 		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
@@ -192,7 +193,7 @@ bench-parts: ## the benchmarks of single packages (10 min)
 
 lint: $(LINT) ## golangci-lint on everything (1 min; 3 min to build it once)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages ./tests/...
+	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages,install ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):

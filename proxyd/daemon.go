@@ -346,7 +346,7 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID})
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID, CheckShared: n.shared.Check})
 		},
 	}, coder)
 	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.log)

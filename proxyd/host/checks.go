@@ -197,6 +197,11 @@ func checkShared(_ context.Context, n *node) Finding {
 	if err := SharedIsRoots(n.cfg.Shared); err != nil {
 		return f.bad(Fail, err.Error(), "have each folder from / to it, and what proxyd has in it, belong to root, with mode 755; proxyd does not start before")
 	}
+	if n.known.CheckShared != nil {
+		if err := n.known.CheckShared(); err != nil {
+			return f.bad(Fail, err.Error(), "mount the shared file system; until then tasks that start wait for it")
+		}
+	}
 	if _, err := tryFolder(n.cfg.Shared); err != nil {
 		return f.bad(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}

@@ -24,6 +24,8 @@ type Known struct {
 	Program string
 	// SharedID is the ID in the shared folder's mark; "": not known.
 	SharedID string
+	// CheckShared tells whether the shared folder is the one that the daemon has begun with; nil is not asked.
+	CheckShared func() error
 }
 
 // node is what the checks look at.

@@ -1,0 +1,353 @@
+//go:build install
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
+)
+
+var (
+	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
+	name      = flag.String("name", "install-t", "of the cluster")
+	treesIn   = flag.String("trees", "/var/cache/minicluster", "where minicluster keeps root file systems, whose Slurm the plugin is built for")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/install needs root")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	configuration = "/etc/singularity-slurm/proxyd.yaml"
+	keyFile       = "/etc/singularity-slurm/key"
+	plugstack     = "/etc/slurm/plugstack.conf"
+)
+
+// site is a cluster on which somebody installs.
+type site struct {
+	mini.Cluster
+	page   page
+	starts int // of daemons so far: each has files of its own
+}
+
+// run runs a shell's command on a host as root, and returns all that it prints and its exit code.
+func (s *site) run(t *testing.T, host, command string) (said string, code int) {
+	t.Helper()
+	// The code is printed: minicluster has codes of its own.
+	out, err := s.Exec(t.Context(), host, "root", "sh", "-c", "{ "+command+"\n} 2>&1; echo exit $?")
+	if err != nil {
+		t.Fatalf("on %s: %s: %v", host, command, err)
+	}
+	i := strings.LastIndex(out, "exit ")
+	if _, err := fmt.Sscanf(out[i:], "exit %d", &code); err != nil {
+		t.Fatalf("on %s: %s: %q", host, command, out)
+	}
+	return strings.TrimSpace(out[:i]), code
+}
+
+// must is run for what has to succeed.
+func (s *site) must(t *testing.T, host, command string) string {
+	t.Helper()
+	said, code := s.run(t, host, command)
+	if code != 0 {
+		t.Fatalf("on %s: %s: exit %d\n%s", host, command, code, said)
+	}
+	return said
+}
+
+// start starts a daemon as systemctl start does, and returns when it listens; "" or why it has ended.
+func (s *site) start(t *testing.T, host, daemon, port string) (ended string) {
+	t.Helper()
+	s.starts++
+	program := strings.Fields(daemon)[0]
+	log := fmt.Sprintf("/run/%s.%d", program, s.starts)
+	s.must(t, host, fmt.Sprintf("ln -sf %[1]s.log /run/%[2]s.log; (setsid sh -c '%[3]s >%[1]s.log 2>&1; echo $? >%[1]s.end' </dev/null >/dev/null 2>&1 &)", log, program, daemon))
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		if _, code := s.run(t, host, "test -e "+log+".end"); code == 0 {
+			return s.must(t, host, "cat "+log+".log")
+		}
+		if out, _ := s.run(t, host, "ss -Hltn sport = :"+port+" 2>/dev/null || cat /proc/net/tcp6 /proc/net/tcp | grep -i :$(printf %04X "+port+")"); out != "" {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s on %s neither listens nor ends: %s", daemon, host, s.must(t, host, "cat "+log+".log"))
+		}
+	}
+}
+
+func (s *site) stop(t *testing.T, host, program string) {
+	t.Helper()
+	s.must(t, host, "pkill -x "+program+"; while pgrep -x "+program+" >/dev/null; do sleep 0.1; done")
+}
+
+// restartProxyd is systemctl restart proxyd.
+func (s *site) restartProxyd(t *testing.T, host string) {
+	t.Helper()
+	s.stop(t, host, "proxyd")
+	if ended := s.start(t, host, "proxyd daemon", "6830"); ended != "" {
+		t.Fatalf("proxyd on %s: %s", host, ended)
+	}
+}
+
+// says fails unless a command prints all of the texts and ends with the code.
+func (s *site) says(t *testing.T, host, command string, code int, want ...string) {
+	t.Helper()
+	said, got := s.run(t, host, command)
+	for _, w := range want {
+		if !strings.Contains(said, w) {
+			t.Errorf("on %s: %s: not said: %q\n%s", host, command, w, said)
+		}
+	}
+	if got != code {
+		t.Errorf("on %s: %s: exit %d, want %d\n%s", host, command, got, code, said)
+	}
+}
+
+// TestInstall installs from the page's first command to a job that was requeued.
+func TestInstall(t *testing.T) {
+	s := raise(t)
+	nodes := []string{"n1", "n2"}
+	s.says(t, "n1", "singctl doctor", 6, "node n1: proxyd does not answer", "systemctl status proxyd")
+
+	t.Run("5 proxyd.yaml", func(t *testing.T) {
+		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, configuration+": no such file") {
+			t.Errorf("without its file proxyd says: %s", ended)
+		}
+		yaml := s.page.block(t, "5. proxyd.yaml", "shared:")
+		for _, n := range nodes {
+			s.must(t, n, "mkdir -p /etc/singularity-slurm; cat >"+configuration+" <<'END'\n"+yaml+"END")
+		}
+		s.must(t, "n1", "sed -i s/shared/shraed/ "+configuration)
+		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "shraed") || !strings.Contains(ended, "shared") {
+			t.Errorf("to a misspelt key proxyd says: %s", ended)
+		}
+		s.must(t, "n1", "sed -i s/shraed/shared/ "+configuration)
+	})
+	t.Run("3 the shared folder", func(t *testing.T) {
+		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, "it has no mark of a cluster") || !strings.Contains(ended, "proxyd init") {
+			t.Errorf("without a mark proxyd says: %s", ended)
+		}
+		init := commands(s.page.block(t, "3. The shared folder", "proxyd init"))[0]
+		s.says(t, "n1", init, 0, "is marked as the folder of cluster "+*name)
+	})
+	t.Run("4 the key", func(t *testing.T) {
+		if ended := s.start(t, "n1", "proxyd daemon", "6830"); !strings.Contains(ended, keyFile) || !strings.Contains(ended, "proxyd key") {
+			t.Errorf("without a key proxyd says: %s", ended)
+		}
+		for _, c := range commands(s.page.block(t, "4. The key", "proxyd key")) {
+			s.must(t, "n1", c)
+		}
+		key := s.must(t, "n1", "base64 -w0 "+keyFile)
+		s.must(t, "n2", "echo "+key+" | base64 -d >"+keyFile+"; chmod 600 "+keyFile)
+	})
+	line := strings.TrimSpace(s.page.block(t, "7. plugstack.conf", "optional"))
+	t.Run("7 plugstack.conf", func(t *testing.T) {
+		for _, h := range []string{"ctl", "n1", "n2"} {
+			s.must(t, h, "echo '"+line+"' >>"+plugstack)
+		}
+		for _, n := range nodes {
+			if _, err := s.Run(t.Context(), "restart", n, "slurmd"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Run("8 start", func(t *testing.T) {
+		typed := commands(s.page.block(t, "8. Start, and ask doctor", "doctor --all"))
+		for _, c := range typed {
+			switch {
+			case strings.HasPrefix(c, "proxyd init"): // done; a second time it says so
+				s.must(t, "n1", c)
+			case c == "systemctl enable --now proxyd":
+				for _, n := range nodes {
+					if ended := s.start(t, n, "proxyd daemon", "6830"); ended != "" {
+						t.Fatalf("proxyd on %s: %s", n, ended)
+					}
+				}
+			case strings.HasPrefix(c, "systemctl"): // there is no systemd
+			default:
+				s.says(t, "n1", c, 0, "2 nodes: 2 ok, 0 with warnings, 0 that fail")
+			}
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	t.Run("a job is requeued", s.requeueJob)
+	t.Run("mistakes", func(t *testing.T) { s.makeMistakes(t, line) })
+	t.Run("9 the controller", s.installController)
+}
+
+// requeueJob runs the job of docs/use.md's first lines.
+func (s *site) requeueJob(t *testing.T) {
+	script := "#!/bin/bash\nfor i in $(seq 40); do echo $i; sleep 0.25; done\n"
+	s.must(t, "ctl", "printf '"+strings.ReplaceAll(strings.ReplaceAll(script, "%", "%%"), "\n", `\n`)+"' >/shared/count.sh")
+	out, err := s.Exec(t.Context(), "ctl", "alice", "sh", "-c", "cd; sbatch --parsable --singularity --output=count.log /shared/count.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := strings.TrimSpace(out)
+	log := func() string {
+		b, _ := os.ReadFile(s.Shared("home/alice/count.log")) //nolint:errcheck // not there yet
+		return string(b)
+	}
+	s.waitFor(t, "the job counts", func() bool { return strings.Contains(log(), "\n6\n") })
+	s.must(t, "ctl", "scontrol requeue "+job)
+	s.waitFor(t, "the job is captured", func() bool {
+		said, _ := s.run(t, "ctl", "squeue -h -j "+job+" -O State,Comment:80")
+		return strings.Contains(said, "PENDING") && strings.Contains(said, "checkpoint 1 at")
+	})
+	s.waitFor(t, "the job runs again and ends", func() bool {
+		_, _ = s.run(t, "ctl", "scontrol update JobId="+job+" StartTime=now")
+		return strings.Contains(log(), "\n40\n")
+	})
+	kept := regexp.MustCompile(`(?m)^\[.*\n`).ReplaceAllString(log(), "") // Slurm's line about the requeue
+	var want strings.Builder
+	for i := 1; i <= 40; i++ {
+		fmt.Fprintln(&want, i)
+	}
+	if kept != want.String() {
+		t.Errorf("the job's log:\n%s", kept)
+	}
+}
+
+func (s *site) waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(300 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// makeMistakes makes on n2 what goes wrong in a first week, asks doctor, mends it and asks again.
+func (s *site) makeMistakes(t *testing.T, line string) {
+	all := "singctl doctor --all"
+	const ok = "2 nodes: 2 ok, 0 with warnings, 0 that fail"
+	setLine := func(line string) func(*testing.T) {
+		return func(t *testing.T) {
+			s.must(t, "n2", "sed -i '/spank_singularity/d' "+plugstack+"; echo '"+line+"' >>"+plugstack)
+		}
+	}
+	shim := regexp.MustCompile(`shim=\S+`).FindString(line)
+	for _, m := range []struct {
+		name       string
+		make, mend func(t *testing.T)
+		code       int
+		want       []string
+	}{
+		{"another key", func(t *testing.T) {
+			s.must(t, "n2", "mv "+keyFile+" /root/key; proxyd key "+keyFile)
+			s.restartProxyd(t, "n2")
+		},
+			func(t *testing.T) { s.must(t, "n2", "mv /root/key "+keyFile); s.restartProxyd(t, "n2") },
+			8, []string{"nodes differ", "FAIL  key", "copy the cluster's key"}},
+		{"no key", func(t *testing.T) { s.must(t, "n2", "mv "+keyFile+" /root/key") }, func(t *testing.T) { s.must(t, "n2", "mv /root/key "+keyFile) },
+			8, []string{"FAIL  key", "proxyd key " + keyFile}},
+		{"another configuration", func(t *testing.T) { s.must(t, "n2", "echo 'keep: 5' >>"+configuration); s.restartProxyd(t, "n2") },
+			func(t *testing.T) { s.must(t, "n2", "sed -i /keep/d "+configuration); s.restartProxyd(t, "n2") },
+			0, []string{"nodes differ", "WARN  configuration", "copy proxyd.yaml"}},
+		{"optinal", setLine(strings.Replace(line, "optional", "optinal", 1)), setLine(line),
+			8, []string{"FAIL  slurm: plugin", "write optional in the place of optinal"}},
+		{"shimm=", setLine(strings.Replace(line, "shim=", "shimm=", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "there is no shimm="}},
+		{"a shim that is not there", setLine(strings.Replace(line, shim, "shim=/usr/lib/shim.so", 1)), setLine(line), 8, []string{"FAIL  slurm: plugin", "no file /usr/lib/shim.so"}},
+		{"no line", func(t *testing.T) { s.must(t, "n2", "sed -i '/spank_singularity/d' "+plugstack) }, setLine(line), 8, []string{"FAIL  slurm: plugin", "no line with it"}},
+		{"a plugin for another Slurm", func(t *testing.T) { s.otherPlugin(t) }, func(t *testing.T) { s.must(t, "n2", "mv /root/plugin "+strings.Fields(line)[1]) },
+			8, []string{"FAIL  slurm: plugin", "is built for Slurm 24.11", "headers of Slurm"}},
+		{"the shared folder is not mounted", func(t *testing.T) { s.must(t, "n2", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity") }, func(t *testing.T) { s.must(t, "n2", "umount -l /shared/singularity") },
+			8, []string{"FAIL  shared folder", "it has no mark of a cluster", "mount the shared file system"}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			m.make(t)
+			s.says(t, "n1", all, m.code, m.want...)
+			m.mend(t)
+			s.says(t, "n1", all, 0, ok) // at once: nothing is remembered
+		})
+	}
+}
+
+// otherPlugin puts a plugin of another release on n2.
+func (s *site) otherPlugin(t *testing.T) {
+	t.Helper()
+	so := s.Shared("other.so")
+	cc := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", so, "-")
+	cc.Stdin = strings.NewReader("const unsigned plugin_version = 0x180b05;\n")
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	path := "/usr/lib/singularity-slurm/spank_singularity.so"
+	s.must(t, "n2", "mv "+path+" /root/plugin; cp /shared/other.so "+path)
+}
+
+// installController starts preemptd where slurmrestd's user may not operate, and follows the page.
+func (s *site) installController(t *testing.T) {
+	if ended := s.start(t, "ctl", "preemptd", "6831"); ended != "" {
+		t.Fatalf("preemptd: %s", ended)
+	}
+	s.says(t, "ctl", "singctl doctor --controller", 8, "controller on ctl: preemptd", "FAIL  slurm: rights", "user slurmrestd", "sacctmgr add user slurmrestd", "ok    nodes               2 proxyds answer")
+	s.says(t, "ctl", "singctl status", 0, "NOT READY: user slurmrestd")
+	s.says(t, "ctl", "curl -sS -o /dev/stdout -w '%{http_code}' http://127.0.0.1:6832/readyz", 0, "rights: not ready", "503")
+	for _, c := range commands(s.page.block(t, "9. The controller", "sacctmgr")) {
+		_, _ = s.run(t, "ctl", strings.NewReplacer("NAME", "slurmrestd").Replace(c)) // the one or the other changes something
+	}
+	s.says(t, "ctl", "singctl doctor --controller", 0, "ok    slurm: rights       slurmrestd, Operator")
+	s.stop(t, "n2", "proxyd")
+	s.says(t, "ctl", "singctl doctor --controller", 0, "WARN  nodes               1 of 2 proxyds do not answer: n2")
+	if ended := s.start(t, "n2", "proxyd daemon", "6830"); ended != "" {
+		t.Fatalf("proxyd: %s", ended)
+	}
+	journal := "/var/lib/singularity-slurm/preemptd.db"
+	s.must(t, "ctl", "rm "+journal+"*")
+	s.waitFor(t, "preemptd writes its journal again", func() bool {
+		_, code := s.run(t, "ctl", "test -s "+journal)
+		return code == 0
+	})
+	s.says(t, "ctl", "cat /run/preemptd.log", 0, "the file was removed while preemptd worked")
+	s.says(t, "ctl", "singctl status", 0, "works")
+	s.stop(t, "ctl", "preemptd")
+}
+
+// raise builds, installs into a folder as the page says, and raises a plain cluster with that.
+func raise(t *testing.T) *site {
+	t.Helper()
+	s := &site{Cluster: mini.Cluster{Program: *mcProgram, Name: *name}, page: readPage(t)}
+	headers, err := filepath.Glob(filepath.Join(*treesIn, "forky-[0-9a-f]*/usr/include/slurm/spank.h"))
+	if err != nil || len(headers) == 0 {
+		t.Fatalf("no root file system of forky in %s: make trees (%v)", *treesIn, err)
+	}
+	tree := t.TempDir()
+	install := commands(s.page.block(t, "2. Build, or make packages", "make install PREFIX"))
+	for _, c := range install {
+		words := strings.Fields(strings.Replace(c, "SPANK_INCLUDE=/usr/include", "SPANK_INCLUDE="+strings.TrimSuffix(headers[0], "/slurm/spank.h"), 1))
+		if len(words) == 1 { // plain make: install builds what it needs
+			continue
+		}
+		cmd := exec.Command(words[0], append(words[1:], "DESTDIR="+tree, "-C", "../..")...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c, err, out)
+		}
+	}
+	_, _ = s.Run(context.Background(), "down") // of a run that was killed
+	t.Cleanup(func() { _, _ = s.Run(context.Background(), "down") })
+	if _, err := s.Run(t.Context(), "up", "--nodes", "2", "--install", tree); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
