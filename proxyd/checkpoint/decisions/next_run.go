@@ -34,6 +34,7 @@ type RunEnd struct {
 // NextRun says how the next run of a job begins.
 type NextRun int
 
+// How a run begins.
 const (
 	Resumes    NextRun = iota // from the newest checkpoint, if there is any
 	BeginsAnew                // if Slurm makes a next run

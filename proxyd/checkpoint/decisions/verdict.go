@@ -9,16 +9,16 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 type Verdict int
 
 const (
-	// ForwardSignal: a cancel, or a signal that a person sent. The program gets the signal, as
+	// ForwardSignal is for a cancel, or a signal that a person sent. The program gets the signal, as
 	// without --singularity.
 	ForwardSignal Verdict = iota
-	// Requeued: Slurm takes the nodes away and runs the job again by itself.
+	// Requeued means that Slurm takes the nodes away and runs the job again by itself.
 	Requeued
-	// Preempted: the job is preempted with grace time. After the checkpoint this daemon requeues
-	// the job.
+	// Preempted means that the job is preempted with grace time. After the checkpoint this daemon
+	// requeues the job.
 	Preempted
-	// TimeLimit: Slurm ends the job at its time limit. After the end this daemon requeues the
-	// job.
+	// TimeLimit means that Slurm ends the job at its time limit. After the end this daemon
+	// requeues the job.
 	TimeLimit
 )
 
@@ -29,8 +29,7 @@ func (v Verdict) String() string {
 
 // DecideVerdict decides what the SIGTERM means, from what squeue shows of the job just after the
 // signal, and from the number of restarts at the start of this run. Observed on Slurm 22.05,
-// 24.11
-// and 26.05:
+// 24.11 and 26.05:
 //
 //	                          State        Reason      Restarts  PreemptTime
 //	scancel                   COMPLETING   None        same
