@@ -28,13 +28,13 @@ type Known struct {
 	Account func(name string) float64
 
 	Action map[int64]string    // what is being done to a job
-	Held   map[int64]Hold      // what an action left it with, if it is held
-	Acted  map[int64]time.Time // when it was last acted upon
+	Held   map[int64]Hold      // what an action left the job with, if the job is held
+	Acted  map[int64]time.Time // when the job was last acted upon
 	Edited map[int64]Edited    // by actions
 }
 
-// Hold is one that an action left a job with: who had asked for it. What a person holds no
-// policy releases, though Slurm knows only that preemptd did it.
+// Hold is a hold that an action left a job with: the user or policy that had asked for the hold. No
+// policy releases what a person holds, though Slurm knows only that preemptd made the hold.
 type Hold struct {
 	Who    string
 	Policy bool
@@ -44,7 +44,8 @@ type Hold struct {
 type Edited struct {
 	jobrequest.Record
 	ByPerson bool // a person asked for the action, and not a policy
-	// SizedByPerson: a person chose its number of nodes and GPUs. No policy changes it then.
+	// SizedByPerson: a person chose its number of nodes and GPUs. Then no policy changes the
+	// number.
 	SizedByPerson bool
 }
 
@@ -58,8 +59,8 @@ func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
 	return !jobrequest.SameHosts(required, j.RequiredNodes) || !jobrequest.SameHosts(excluded, j.ExcludedNodes)
 }
 
-// Build makes a snapshot. It changes nothing that it is given, and the snapshot shares
-// nothing with it that could change.
+// Build makes a snapshot. Build changes no argument, and the snapshot shares nothing with the
+// arguments that could change.
 func Build(seen Seen, k Known) *sdk.Snapshot {
 	s := &sdk.Snapshot{Cluster: seen.Cluster, Number: k.Number, Time: seen.Time, Rules: k.Rules}
 	b := &builder{Snapshot: s, seen: seen, known: k, places: map[string]int32{}}
@@ -94,8 +95,8 @@ func (b *builder) addNodes() {
 	b.held = make([]sdk.GPUSet, len(b.Nodes))
 }
 
-// inOrder is a list in order; it is copied only if it is not. Rows are large, and Slurm's
-// lists are in order as a rule.
+// inOrder returns a list in order, and copies the list only if the list is not in order. Rows are
+// large, and Slurm's lists are in order as a rule.
 func inOrder[T any](all []T, compare func(x, y *T) int) []T {
 	for i := 1; i < len(all); i++ {
 		if compare(&all[i-1], &all[i]) > 0 {
@@ -119,7 +120,7 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 		case "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "REBOOT_ISSUED":
 			return sdk.NodeDown
 		case "DRAIN", "FAIL", "MAINTENANCE", "MAINT", "POWERING_DOWN", "POWER_DOWN", "REBOOT_REQUESTED", "RESERVED":
-			if f != "RESERVED" { // reservations say for whom
+			if f != "RESERVED" { // a reservation's text names its users
 				state = sdk.NodeDraining
 			}
 		}
@@ -127,8 +128,8 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 	return state
 }
 
-// addJobs are made in two passes: which GPUs a job has, Slurm may not say, and then it gets
-// those that no other has.
+// addJobs takes two passes: Slurm may not say which GPUs a job has, and then the job gets GPUs that
+// no other job has.
 func (b *builder) addJobs() {
 	sorted := inOrder(b.seen.Jobs, func(x, y *slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
 	b.Jobs = make([]sdk.Job, 0, len(sorted))
@@ -245,7 +246,7 @@ func (b *builder) holderOf(j *slurmrest.Job) sdk.Holder {
 	return sdk.HeldByUser
 }
 
-// requeuingActions are the actions that hold a job while they are at it.
+// requeuingActions are the actions that hold a job while they run.
 var requeuingActions = map[string]bool{"preempt": true, "migrate": true, "resize": true, "requeue": true}
 
 func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
@@ -263,7 +264,7 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	return p.Obstacle == "", p.Obstacle
 }
 
-// minGPUs is how many GPUs the job may be shrunk to, as its user has said. It cannot grow beyond
+// minGPUs is how many GPUs the job may be shrunk to, by its user's word. A job cannot grow beyond
 // what it asked for: its capsules began with so many devices, and have no use for more.
 func (b *builder) minGPUs(j *slurmrest.Job, wanted int) int {
 	text, _, _ := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
@@ -296,7 +297,7 @@ func (b *builder) newestCheckpoint(label string) sdk.Checkpoint {
 // stoppedPhases are the phases in which the job stands still.
 var stoppedPhases = map[string]bool{"freeze": true, "drain": true, "halt": true, "dump": true, "commit": true}
 
-// nodePlaces is the places of a host list's nodes, of those that there are.
+// nodePlaces returns the places of a host list's nodes, without the nodes that do not exist.
 func (b *builder) nodePlaces(names string) []int32 {
 	var all []int32
 	for _, n := range hostNames(names) {
@@ -308,8 +309,8 @@ func (b *builder) nodePlaces(names string) []int32 {
 	return slices.Compact(all)
 }
 
-// requiredFeatures are those that each node must have. An expression with more than that in it
-// Slurm alone understands.
+// requiredFeatures are the features that each node must have. Only Slurm understands an expression
+// with more than that.
 func requiredFeatures(expression string) []string {
 	if expression == "" || strings.ContainsAny(expression, "|[]()*!") {
 		return nil

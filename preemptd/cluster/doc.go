@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster makes of Slurm and the nodes' proxyds one immutable snapshot per tick.
+// Package cluster makes an immutable snapshot of Slurm and the nodes' proxyds in each tick.
 //
 //	slurmrestd ── jobs (incremental), nodes, each tick; partitions, QOS, reservations, now and then ──┐
 //	proxyd ── checkpoints of all jobs, now and then; is this job protected? once for each run ────────┼─► Build ─► sdk.Snapshot
-//	what the caller knows: actions under way, who was parked, what was asked for, GPU fractions ──────┘
+//	what the caller knows: actions under way, parked jobs, what was asked for, GPU fractions ─────────┘
 //
 // Nothing is asked for each job and tick. Build is arithmetic, without a clock or I/O; what
 // Slurm says that makes no sense is left out rather than passed on.

@@ -13,8 +13,8 @@ import (
 
 // What Slurm writes as text. Nothing here fails: what cannot be read counts as not there.
 
-// gpuRequest reads "gres/gpu:a100:2,gres/nic:1": the number of GPUs, and their kind if it
-// says one.
+// gpuRequest reads "gres/gpu:a100:2,gres/nic:1": the number of GPUs, and their kind if the text
+// names a kind.
 func gpuRequest(tres string) (n int, kind string) {
 	for item := range strings.SplitSeq(tres, ",") {
 		rest, ok := strings.CutPrefix(item, "gres/gpu")
@@ -24,7 +24,7 @@ func gpuRequest(tres string) (n int, kind string) {
 		parts := strings.Split(strings.TrimPrefix(rest, ":"), ":")
 		count, err := strconv.Atoi(parts[len(parts)-1])
 		switch {
-		case err != nil: // "gres/gpu" and "gres/gpu:a100" mean one
+		case err != nil: // "gres/gpu" and "gres/gpu:a100" mean 1
 			n, kind = n+1, parts[len(parts)-1]
 		case len(parts) > 1:
 			n, kind = n+count, parts[0]
@@ -132,7 +132,7 @@ func splitOutside(text string) []string {
 	return append(parts, text[from:])
 }
 
-// hostNames are the names of a host list; none if it is not one.
+// hostNames returns the names of a host list; none if the text is not a host list.
 func hostNames(list string) []string {
 	names, err := slurmrest.Hosts(list)
 	if err != nil {

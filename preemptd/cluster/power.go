@@ -12,7 +12,7 @@ type Power struct {
 }
 
 // addPower estimates what is drawn, for a site that has a cap: a GPU that a job holds works, any
-// other one idles, and a node that is down draws nothing.
+// other GPU idles, and a node that is down draws nothing.
 func (b *builder) addPower() {
 	p := b.known.Power
 	if p.Cap <= 0 {

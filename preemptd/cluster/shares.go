@@ -14,8 +14,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// fillShares fills in what the job holds. It reports whether Slurm says which GPUs; else guess
-// must be called once all that is certain has been given out.
+// fillShares fills in what the job holds, and reports whether Slurm says which GPUs; if not,
+// guessGPUs must be called once all that is certain has been given out.
 func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
 	names := hostNames(j.Nodes)
 	made.Started = j.StartTime
@@ -67,7 +67,7 @@ func evenShare(n, places, i int) int {
 	return max(each, 1)
 }
 
-// guessGPUs gives the job's missing GPUs out of those that nobody has, evenly over its nodes.
+// guessGPUs gives the job's missing GPUs out of the GPUs that no job has, evenly over its nodes.
 func (b *builder) guessGPUs(j *sdk.Job) {
 	missing := j.GPUs
 	for _, s := range j.Shares {
@@ -118,8 +118,8 @@ func (b *builder) addReservations() {
 	}
 }
 
-// far is how long Slurm takes a job without a time limit to last: what begins later, as the reservation by which preemptd shows that
-// it works, keeps nobody off a node.
+// far is how long Slurm takes a job without a time limit to last: what begins later keeps no job
+// off a node. The reservation by which preemptd shows that preemptd works begins later.
 const far = 365 * 24 * time.Hour
 
 func gpuLimit(all []slurmrest.TRES) int {

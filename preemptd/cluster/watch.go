@@ -14,7 +14,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what is asked of Slurm. *slurmrest.Client is one.
+// Slurm is what a Watch asks of Slurm. *slurmrest.Client implements it.
 type Slurm interface {
 	Cluster(ctx context.Context) (slurmrest.ClusterInfo, error)
 	EachJob(ctx context.Context, since time.Time, yield func(*slurmrest.Job) error) (slurmrest.ListInfo, error)
@@ -26,13 +26,13 @@ type Slurm interface {
 
 // Proxyd is what is asked of the nodes' proxyds.
 type Proxyd interface {
-	// Show tells of a running job; it is rpc.ErrNotProtected if it has no capsule.
+	// Show tells of a running job. The error is rpc.ErrNotProtected if the job has no capsule.
 	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
 	// All lists the checkpoints of all jobs, asking any of the nodes.
 	All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
 }
 
-// Seen is what was found out at one moment.
+// Seen is what was found out at a moment.
 type Seen struct {
 	Time         time.Time
 	Cluster      string
@@ -41,7 +41,7 @@ type Seen struct {
 	Partitions   []slurmrest.Partition
 	QOS          []slurmrest.QOS
 	Reservations []slurmrest.Reservation
-	Protected    map[int64]Protection         // of running jobs, as far as it is known
+	Protected    map[int64]Protection         // of running jobs, as far as known
 	Checkpoints  map[string][]*rpc.Checkpoint // by the job's label, oldest first
 }
 
@@ -50,11 +50,11 @@ type Protection struct {
 	Restarts int64 // the run
 	Is       bool
 	Obstacle string // why not
-	GPUs     string // that its user lets it be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
-	early    bool   // it had just begun, and may be protected yet
+	GPUs     string // that the user lets the job be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
+	early    bool   // the job had just begun, and may be protected yet
 }
 
-// Watch looks at a cluster, again and again. It is used by one goroutine.
+// Watch looks at a cluster, again and again. A Watch is used by a single goroutine.
 type Watch struct {
 	Slurm  Slurm
 	Proxyd Proxyd
@@ -67,8 +67,7 @@ type Watch struct {
 	rare  time.Time // when what seldom changes was asked for
 }
 
-// perLook bounds how many jobs proxyd is asked about in one look: after a start, all of
-// them are new.
+// perLook bounds how many jobs proxyd is asked about in a look: after a start, all jobs are new.
 const perLook = 64
 
 // ProxydError is a look at which proxyd did not answer. What was seen is whole but for that.
@@ -149,7 +148,7 @@ func (w *Watch) lookAtNodes(ctx context.Context) error {
 	}
 	qos, err := w.Slurm.QOS(ctx)
 	if errors.Is(err, slurmrest.ErrDatabase) && w.seen.QOS != nil {
-		return nil // slurmdbd is away: Slurm goes on without it, and so do we
+		return nil // slurmdbd is away: Slurm goes on without slurmdbd, and so does preemptd
 	}
 	if err != nil {
 		return fmt.Errorf("qos: %w", err)
@@ -172,8 +171,8 @@ func (w *Watch) lookAtCheckpoints(ctx context.Context) error {
 }
 
 // lookAtProtections asks about the runs that have begun since the last look, and then again about
-// those that had no capsule when they had just begun: Slurm calls a job running before its
-// nodes have made one.
+// runs that had no capsule when they had just begun: Slurm calls a job running before its nodes
+// have made a capsule.
 func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
 	var fresh, early []*slurmrest.Job

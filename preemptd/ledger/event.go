@@ -10,13 +10,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Event is the start of a part of a job's life; it lasts until the job's next event.
+// Event is the start of a part of a job's life; the part lasts until the job's next event.
 type Event struct {
 	Job     sdk.JobID
 	At      time.Time // what is below a millisecond is cut off
-	Run     int       // how often the job was requeued before: orders what happens at one moment
+	Run     int       // how often the job was requeued before: orders what happens at the same moment
 	State   State
-	GPUs    int // that it holds
+	GPUs    int // that the job holds
 	Request int // that its user asked for
 	Account string
 }
@@ -24,16 +24,16 @@ type Event struct {
 // State is what a job does in a part of its life.
 type State uint8
 
-// The states. What happens to one run at one moment happens in this order.
+// The states. What happens to a run at the same moment happens in this order.
 const (
-	Excused State = iota // it could not run even on an empty cluster: held by a person, a dependency, a time
-	Waiting              // it could run, and has no GPUs; also while preemptd holds it
-	Running              // it computes
-	Stopped              // it holds GPUs and stands still: a dump, a restore, suspended
+	Excused State = iota // the job could not run even on an empty cluster: held by a person, a dependency, a time
+	Waiting              // the job could run, and has no GPUs; also while preemptd holds the job
+	Running              // the job computes
+	Stopped              // the job holds GPUs and stands still: a dump, a restore, suspended
 	Ended
 )
 
-// before orders the events of one job.
+// before orders the events of a job.
 func (e *Event) before(o *Event) int {
 	return cmp.Or(
 		cmp.Compare(e.At.UnixMilli(), o.At.UnixMilli()),
@@ -45,7 +45,7 @@ func (e *Event) before(o *Event) int {
 	)
 }
 
-// askedPerMilli and delivered are what the event adds for each millisecond that it lasts.
+// askedPerMilli and delivered are what the event adds for each millisecond.
 func (e *Event) askedPerMilli() int64 {
 	if e.State == Excused || e.State == Ended {
 		return 0

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Ledger holds the events of jobs. It is not safe for concurrent use.
+// Ledger holds the events of jobs. A Ledger is not safe for concurrent use.
 type Ledger struct {
 	window time.Duration
 	jobs   map[sdk.JobID][]Event // in order, no two the same
@@ -36,7 +36,7 @@ func (c Count) Fraction() float64 {
 	return float64(c.Delivered) / float64(c.Asked)
 }
 
-// Add puts events into the ledger. One that is there already changes nothing.
+// Add puts events into the ledger. An event that is there already changes nothing.
 func (l *Ledger) Add(events ...Event) {
 	for _, e := range events {
 		e.At = time.UnixMilli(e.At.UnixMilli()).UTC()
@@ -48,7 +48,7 @@ func (l *Ledger) Add(events ...Event) {
 	}
 }
 
-// Job counts one job over the window that ends now.
+// Job counts a job over the window that ends now.
 func (l *Ledger) Job(id sdk.JobID, now time.Time) Count {
 	var c Count
 	l.eachPart(l.jobs[id], now, func(e *Event, ms int64) { c.addEvent(e, ms) })
@@ -108,7 +108,8 @@ func (l *Ledger) Forget(now time.Time) {
 	}
 }
 
-// Events is what is in the ledger, by job and in order: added to another, it makes the same.
+// Events returns what is in the ledger, by job and in order: added to another ledger, these events
+// make the same ledger.
 func (l *Ledger) Events() []Event {
 	var all []Event
 	for _, events := range l.jobs {

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// MaxAccounts is how many accounts are shown: those that ask for the most GPUs.
+// MaxAccounts is how many accounts are shown: the accounts that ask for the most GPUs.
 const MaxAccounts = 100
 
 var (
@@ -101,7 +101,7 @@ func (a *sheet) addNodes(s *sdk.Snapshot) {
 	a.addValue(gpus, float64(unusable), "unusable")
 }
 
-// tier is the jobs of one.
+// tier is the jobs of a tier.
 type tier struct {
 	states [len(jobStates)]int
 	gpus   int

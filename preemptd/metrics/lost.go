@@ -9,14 +9,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// reason is why GPU time that a job had brought it nothing. The text is its name for people.
+// reason is why a job had GPU time without gain. The text is the reason's name for people.
 type reason string
 
 const (
-	dumped   reason = "dump"    // it stood still while a checkpoint was made, as measured
+	dumped   reason = "dump"    // the job stood still while a checkpoint was made, as measured
 	restored reason = "restore" // until its program went on, as measured
-	stopped  reason = "stopped" // it was suspended, or leaving its nodes
-	redone   reason = "redone"  // it ran, and resumed from a checkpoint before that, or from none
+	stopped  reason = "stopped" // the job was suspended, or leaving its nodes
+	redone   reason = "redone"  // the job ran, and resumed from a checkpoint before that, or from none
 )
 
 var reasons = []reason{dumped, restored, stopped, redone}
@@ -29,7 +29,7 @@ const (
 	blind = 5 * time.Minute
 )
 
-// losses counts GPU time that was lost between one snapshot and the next. It has no clock.
+// losses counts GPU time that was lost between a snapshot and the next. It has no clock.
 type losses struct {
 	at   time.Time // of the last snapshot; zero: there was none
 	jobs map[sdk.JobID]past
@@ -39,13 +39,13 @@ type losses struct {
 type past struct {
 	restarts   int
 	state      sdk.JobState
-	gpus       int       // that it held
-	began, ran time.Time // its last run, as far as it was seen running
+	gpus       int       // that the job held
+	began, ran time.Time // its last run, as far as the job was seen running
 	checkpoint time.Time
 	ended      []run // that are not settled
 }
 
-// run is one that ended in a requeue.
+// run is a run that ended in a requeue.
 type run struct {
 	began, ended time.Time
 	gpus         int

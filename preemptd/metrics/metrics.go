@@ -32,7 +32,7 @@ type Policy struct {
 	Failures map[string]int // by kind
 }
 
-// Metrics is what preemptd counts. It is safe for concurrent use.
+// Metrics is what preemptd counts, safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -80,8 +80,8 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// showZeros shows what has not happened yet: of a series that begins with its first event nobody
-// can tell that it grew.
+// showZeros shows what has not happened yet: no increase can be seen of a series that begins with
+// its first event.
 func (m *Metrics) showZeros(o Options) {
 	for _, result := range []string{"ok", "failed"} {
 		m.ticks.WithLabelValues(result)
@@ -124,7 +124,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// Leads says whether this preemptd works. One that does not knows nothing of the cluster.
+// Leads says whether this preemptd works. A preemptd that does not work knows nothing of the
+// cluster.
 func (m *Metrics) Leads(is bool) {
 	m.leader.Set(0)
 	if is {
@@ -160,7 +161,7 @@ func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	})
 }
 
-// Intent counts what a policy wanted, by what became of it.
+// Intent counts what a policy wanted, by the verdict on the intent.
 func (m *Metrics) Intent(policy string, v sdk.Verb, verdict string) {
 	m.intents.WithLabelValues(policy, v.String(), verdict).Inc()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// now is what is looked up when it is asked for.
+// now is what is looked up at each scrape.
 type now struct{ o Options }
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {

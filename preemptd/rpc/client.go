@@ -17,17 +17,17 @@ import (
 const (
 	// Port is where preemptd listens unless told otherwise.
 	Port = "6831"
-	// Name is whom credentials for preemptd are made for.
+	// Name is the name that credentials for preemptd are made for.
 	Name = "preemptd"
 
 	// A snapshot of a very large cluster goes either way.
 	maxReply = 64 << 20
 
-	// The deadline of calls with one reply whose context has none.
+	// The deadline of calls with a single reply whose context has no deadline.
 	shortDeadline = 30 * time.Second
 )
 
-// Client asks preemptd. It is safe for concurrent use. Errors of its methods are *Error, or
+// Client asks preemptd. A Client is safe for concurrent use. Errors of its methods are *Error, or
 // ctx's.
 type Client struct {
 	address string
@@ -46,7 +46,7 @@ func Dial(address, from string, coder munge.Coder) (*Client, error) {
 	return &Client{address: address, conn: conn, rpc: NewPreemptdClient(conn)}, nil
 }
 
-// Close ends the connection and what is under way on it; actions go on.
+// Close ends the connection and the calls under way; actions go on.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Act has preemptd do something to a job, and returns the action as it begins.
@@ -59,8 +59,8 @@ func (c *Client) Show(ctx context.Context, id int64) (*Action, error) {
 	return callUnary(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
 }
 
-// History lists the newest actions, and what others did, newest first: of a job, which also
-// says how that stands, or with "" of all that the caller may see.
+// History lists the newest actions, and what other programs did, newest first: of a job, with its
+// present state, or with "" of all jobs that the caller may see.
 func (c *Client) History(ctx context.Context, job string, limit int32) (*HistoryReply, error) {
 	return callUnary(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
 }
@@ -96,8 +96,8 @@ func (c *Client) Try(ctx context.Context, req *TryRequest) (*TryReply, error) {
 	return callUnary(ctx, c, c.rpc.Try, req)
 }
 
-// Watch follows an action to its end, and returns how it ended. progress may be nil; it is
-// called from the caller's goroutine. The action goes on when ctx ends.
+// Watch follows an action to its end, and returns the ended action. progress may be nil; Watch
+// calls progress from the caller's goroutine. The action goes on when ctx ends.
 func (c *Client) Watch(ctx context.Context, id int64, progress func(*Action)) (*Action, error) {
 	stream, err := c.rpc.Watch(ctx, &WatchRequest{Id: id})
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Client) Watch(ctx context.Context, id int64, progress func(*Action)) (*
 	}
 }
 
-// callUnary makes a call with one reply.
+// callUnary makes a call with a single reply.
 func callUnary[Q, R any](ctx context.Context, c *Client, f munge.Unary[Q, R], req *Q) (*R, error) {
 	reply, err := munge.Call(ctx, shortDeadline, f, req)
 	if err != nil {

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rpc is the contract of preemptd: what people, through singctl, ask of it over the
-// network. It holds the messages, a client and what a server is made of; the server itself
+// Package rpc is the contract of preemptd: what people, through singctl, ask of preemptd over the
+// network. The package holds the messages, a client and what a server is made of; the server itself
 // is package api. It imports nothing of ours but the credential, proxyd/rpc/munge.
 //
-// Every call carries a munge credential and every reply a seal. A credential names whom it
-// is for: here Name, since a cluster has one preemptd that works, wherever it runs.
+// Every call carries a munge credential and every reply a seal. A credential names its addressee:
+// here Name, since a cluster has a single working preemptd, on any host.
 //
-// Errors keep their kind across the network: errors.Is with the kinds in errors.go says
-// the same on both sides.
+// Errors keep their kind across the network: errors.Is with the kinds in errors.go gives the same
+// answer on both sides.
 package rpc
 
 //go:generate ./generate

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Kinds of errors. A server returns an error that wraps one, and the client's error wraps
-// the same. Those of package kind are proxyd's too.
+// Kinds of errors. A server returns an error that wraps a kind, and the client's error wraps the
+// same kind. The kinds of package kind are proxyd's too.
 var (
 	ErrInvalid  = kind.ErrInvalid
 	ErrNoJob    = kind.ErrNoJob // Slurm knows no such job
@@ -31,7 +31,7 @@ var (
 	ErrSlurm = errors.New("Slurm does not answer") //nolint:staticcheck // a name
 	// ErrUnsupported says that this preemptd does not know the request.
 	ErrUnsupported = errors.New("unsupported")
-	// ErrUnreachable says that no preemptd answered. Only clients make it.
+	// ErrUnreachable says that no preemptd answered. Only clients make this error.
 	ErrUnreachable = errors.New("preemptd does not answer")
 )
 
@@ -53,7 +53,7 @@ var contract = kind.Contract{
 
 // Error is an error with its kind. A client returns nothing else.
 type Error struct {
-	Kind error  // one of those above
+	Kind error  // a kind above
 	Text string // the whole message; "": that of Kind
 	Hint string // what the person may do
 }
@@ -73,7 +73,7 @@ func Errorf(kind error, format string, args ...any) error {
 	return &Error{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Status returns err as a server sends it; nil stays nil, and a status passes unchanged.
+// Status returns err in the form that a server sends; nil stays nil, and a status passes unchanged.
 func Status(err error) error { return contract.Status(err, describeProblem) }
 
 func describeProblem(err error, kindName, text string) kind.Problem {

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// buckets is into how many parts the course of a simulation is cut, at most. As it goes on,
-// two become one.
+// buckets is into how many parts the course of a simulation is cut, at most. As the simulation goes
+// on, two parts become a single part.
 const buckets = 512
 
 // moment is how things stand.
@@ -27,7 +27,7 @@ type course struct {
 	parts []part
 }
 
-// part is the sum of the moments, each times the milliseconds that it lasted.
+// part is the sum of the moments, each times the milliseconds that the moment lasted.
 type part struct {
 	busy    int64
 	waiting [sdk.Tiers]int64
@@ -59,7 +59,7 @@ func (p *part) addMoment(m moment, ms int64) {
 	}
 }
 
-// halveParts makes one part of two.
+// halveParts makes a single part of two.
 func (c *course) halveParts() {
 	n := 0
 	for i := 0; i < len(c.parts); i += 2 {

@@ -38,7 +38,7 @@ func (r *run) askPolicies(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// beginStep begins one step for one job.
+// beginStep begins a step for a job.
 func (r *run) beginStep(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
 	j := r.activeJob(id)
 	then, _ := after.Job(id)
@@ -70,10 +70,10 @@ func (r *run) beginStep(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
 // moveJob has a job go on elsewhere, or with another number of GPUs.
 func (r *run) moveJob(j *job, then *sdk.Job, verb sdk.Verb) {
 	switch {
-	case r.config.Kill: // whoever is moved begins again: nobody would
+	case r.config.Kill: // a moved job would begin again, so no job is moved
 		r.result.Rejected++
 	case len(j.shares) == 0:
-		j.gpus = then.GPUs // it waits, for another size from now on
+		j.gpus = then.GPUs // the job waits, for another size from now on
 	default:
 		j.gpus = then.GPUs
 		c := newClaim(j, then.Shares)
@@ -116,8 +116,8 @@ func newClaim(j *job, shares []sdk.Share) *claim {
 	return c
 }
 
-// layClaim lays claim to a place: what is free of it is kept from now on, and the job starts there
-// when it has all of it.
+// layClaim lays claim to a place: what is free of the place is kept from now on, and the job starts
+// there when it has all of the place.
 func (r *run) layClaim(c *claim) {
 	c.job.claim = c
 	if !r.fillClaim(c) {
@@ -152,7 +152,7 @@ func makeNodes(n, gpus int) []sdk.Node {
 	return nodes
 }
 
-// takeSnapshot is the cluster as preemptd would show it.
+// takeSnapshot returns the cluster as preemptd would show it.
 func (r *run) takeSnapshot() *sdk.Snapshot {
 	r.present = slices.DeleteFunc(r.present, func(j *job) bool { return j.state == sdk.Deferred })
 	s := &sdk.Snapshot{
@@ -170,14 +170,14 @@ func (r *run) takeSnapshot() *sdk.Snapshot {
 	return s
 }
 
-// describeJobs makes what preemptd would show of jobs. It changes nothing but to.
+// describeJobs fills to with what preemptd would show of the jobs, and changes nothing else.
 func (r *run) describeJobs(present []*job, to []sdk.Job) {
 	for i, j := range present {
 		r.describeOne(j, &to[i])
 	}
 }
 
-// describeOne makes d one job as preemptd would show it.
+// describeOne makes d a job as preemptd would show it.
 func (r *run) describeOne(j *job, d *sdk.Job) {
 	count := r.ledger.Job(j.ID, r.timeAt(r.now))
 	*d = sdk.Job{
@@ -209,7 +209,7 @@ func (r *run) describeOne(j *job, d *sdk.Job) {
 	}
 }
 
-// mergeShares is what a job holds and what is kept for it.
+// mergeShares returns what a job holds and what is kept for the job.
 func mergeShares(held, kept []sdk.Share) []sdk.Share {
 	all := slices.Concat(held, slices.DeleteFunc(slices.Clone(kept), func(s sdk.Share) bool { return s.GPUs == 0 }))
 	slices.SortStableFunc(all, func(a, b sdk.Share) int { return cmp.Compare(a.Node, b.Node) })
@@ -224,7 +224,7 @@ func mergeShares(held, kept []sdk.Share) []sdk.Share {
 	return merged
 }
 
-// DefaultRules are those of a cluster whose site says nothing else.
+// DefaultRules are the rules of a cluster whose site says nothing else.
 func DefaultRules(promised [sdk.Tiers]float64) sdk.Rules {
 	return sdk.Rules{Window: time.Hour, Promised: promised, MinRun: time.Minute, CoolDown: 5 * time.Minute}
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulate plays a trace of jobs on a cluster in virtual time. Policies are asked, and
-// their intents tried by package plan, as preemptd does it; between decisions a scheduler like
-// Slurm's starts jobs: by priority and age, with backfill behind the first that has no room.
+// their intents tried by package plan, as by preemptd; between decisions a scheduler like
+// Slurm's starts jobs: by priority and age, with backfill behind the first job that has no room.
 //
 //	trace ─► queue ─► scheduler ─► running ─► done
 //	           ▲                      │

@@ -23,9 +23,9 @@ type Made struct {
 // sizes is how many jobs of a hundred ask for so many GPUs.
 var sizes = []struct{ gpus, percent int }{{1, 52}, {2, 16}, {4, 14}, {8, 12}, {16, 4}, {32, 2}}
 
-// Generate makes a trace as clusters for training have them: many small and short jobs, few
-// large and long ones, more by day than by night, half of those that could be shrunk can be.
-// The same Made gives the same trace.
+// Generate makes a trace as clusters for training have them: many small and short jobs, few large
+// and long jobs, more by day than by night, half of the jobs that could be shrunk can be. The same
+// Made gives the same trace.
 func Generate(m Made) []Job {
 	r := rand.New(rand.NewPCG(m.Seed, 0x7261636b))
 	jobs := make([]Job, m.Jobs)
@@ -35,7 +35,7 @@ func Generate(m Made) []Job {
 		jobs[i].ID = sdk.JobID(i + 1)
 		total += jobs[i].Duration.Seconds() * float64(jobs[i].GPUs)
 	}
-	mean := total / (m.Load * float64(m.Nodes*m.GPUs)) / float64(m.Jobs) // seconds from one job to the next
+	mean := total / (m.Load * float64(m.Nodes*m.GPUs)) / float64(m.Jobs) // seconds from a job to the next
 	at := 0.0
 	for i := range jobs {
 		jobs[i].Submit = time.Duration(1000*at) * time.Millisecond
@@ -45,7 +45,7 @@ func Generate(m Made) []Job {
 	return jobs
 }
 
-// drawJob makes one job, but for its id and when it comes.
+// drawJob makes a job, except its id and its time of submission.
 func drawJob(r *rand.Rand, m Made) Job {
 	gpus, dice := 1, r.IntN(100)
 	for _, s := range sizes {
@@ -57,7 +57,7 @@ func drawJob(r *rand.Rand, m Made) Job {
 	gpus = min(gpus, m.Nodes*m.GPUs)
 	nodes := (gpus + m.GPUs - 1) / m.GPUs
 	gpus -= gpus % nodes
-	// The middle job takes 40 minutes, larger ones more.
+	// The middle job takes 40 minutes, larger jobs more.
 	minutes := math.Exp(math.Log(40)+1.2*r.NormFloat64()) * math.Sqrt(float64(nodes))
 	duration := time.Duration(math.Ceil(60*min(max(minutes, 0.5), 48*60))) * time.Second
 	j := Job{

@@ -3,14 +3,14 @@
 
 package simulate
 
-// A heap is a slice whose first is before all others. Package container/heap would put each
-// into an interface, and here are millions.
+// A heap is a slice whose first element is before all other elements. Package container/heap would
+// put each element into an interface, and a simulation has millions of elements.
 type ordered[T any] interface {
 	*T
 	before(other *T) bool
 }
 
-// heapPush adds one.
+// heapPush adds an element.
 func heapPush[T any, P ordered[T]](h []T, one T) []T {
 	h = append(h, one)
 	for i := len(h) - 1; i > 0; {
@@ -33,7 +33,7 @@ func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
 	return first, h[:last]
 }
 
-// siftDown puts one that may be too late for its place where it belongs.
+// siftDown puts an element that may be too late for its place where the element belongs.
 func siftDown[T any, P ordered[T]](h []T, i int) {
 	for {
 		least := i

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Draw draws results as SVG: how busy the GPUs were and how many jobs waited, over time;
-// then for each tier what it got.
+// Draw draws results as SVG: how busy the GPUs were and how many jobs waited, over time; then what
+// each tier got.
 func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	c := &canvas{}
 	c.addElement(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
@@ -50,7 +50,8 @@ const (
 	left          = 70
 )
 
-// colourOf of the results, in their order: told apart by who sees no red or green, too.
+// colourOf returns the colours of the results, in their order: also people who see no red or green
+// can tell them apart.
 func colourOf(i int) string {
 	return []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"}[i%5]
 }
@@ -68,13 +69,13 @@ type canvas struct{ strings.Builder }
 
 func (c *canvas) addElement(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
-// addText writes plain text, whatever is in it.
+// addText writes plain text, and escapes what is special in XML.
 func (c *canvas) addText(x, y float64, anchor, text string) {
 	escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 	c.addElement(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, escaped)
 }
 
-// frame is where a diagram is, and to what value it goes.
+// frame is the place of a diagram, and the value at its top.
 type frame struct {
 	x, y, w, h float64
 	title      string
@@ -108,7 +109,7 @@ func roundUp(v float64) float64 {
 	return v
 }
 
-// drawLines draws a value over time, one line for each result.
+// drawLines draws a value over time, with a line for each result.
 func (c *canvas) drawLines(f frame, span time.Duration, results []Named, of func(Sample) float64) {
 	c.drawAxes(&f)
 	for i := range 5 {

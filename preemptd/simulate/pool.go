@@ -72,7 +72,7 @@ func (p *pool) takeNodes(nodes, each int) []sdk.Share {
 	return shares
 }
 
-// takeFrom takes GPUs of one node, as many as there are of those asked for.
+// takeFrom takes GPUs of a node: as many as asked for, or all that are free.
 func (p *pool) takeFrom(node int32, gpus int) sdk.GPUSet {
 	set := p.free[node].First(gpus)
 	p.setFree(node, p.free[node]&^set)

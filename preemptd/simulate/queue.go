@@ -14,17 +14,17 @@ import (
 type kind uint8
 
 const (
-	dumped   kind = iota // its checkpoint is made: it leaves its nodes
-	restored             // it computes again
+	dumped   kind = iota // its checkpoint is made: the job leaves its nodes
+	restored             // the job computes again
 	finished
 	tick // policies are asked
-	look // it is time for backfill
+	look // time for backfill
 )
 
 // event is something that will happen, unless the job's turn has changed by then.
 type event struct {
 	at   int64 // milliseconds
-	seq  int64 // orders what happens at one moment
+	seq  int64 // orders what happens at the same moment
 	kind kind
 	job  *job
 	turn int
@@ -67,13 +67,13 @@ const (
 	backfillEvery = 30_000 // milliseconds
 )
 
-// scheduleJobs starts what has room, in order, up to the first that has none; then, now and then,
-// smaller jobs behind it that do not make it later.
+// scheduleJobs starts the jobs that have room, in order, up to the first job without room; then,
+// now and then, smaller jobs behind that job that do not make its start later.
 func (r *run) scheduleJobs() {
 	i := 0
 	for i < len(r.queue) {
 		j := r.queue[i]
-		if j.claim != nil { // its place comes to it
+		if j.claim != nil { // its place comes to the job
 			i++
 			continue
 		}
@@ -106,8 +106,8 @@ type ends struct {
 
 func (e *ends) before(o *ends) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
 
-// shadowTime is when a job can start at the latest, and how many GPUs more than it needs are
-// free then. Few of the many that run must end for that: they are taken off a heap.
+// shadowTime returns when a job can start at the latest, and how many GPUs more than the job needs
+// are free then. Few of the many running jobs must end for that: they are taken off a heap.
 func (r *run) shadowTime(first *job) (at int64, spare int) {
 	r.ends = r.ends[:0]
 	for _, j := range r.running {
@@ -126,7 +126,7 @@ func (r *run) shadowTime(first *job) (at int64, spare int) {
 	return at, free - first.gpus
 }
 
-// backfillJobs starts jobs that end before the first one can start, or leave it enough GPUs then.
+// backfillJobs starts jobs that end before first can start, or that leave first enough GPUs then.
 func (r *run) backfillJobs(first *job, rest []*job) {
 	shadow, spare := r.shadowTime(first)
 	for _, j := range rest {

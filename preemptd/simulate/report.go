@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Named is a result with its name, to be shown beside others.
+// Named is a result with its name, to be shown beside other results.
 type Named struct {
 	Name string
 	*Result

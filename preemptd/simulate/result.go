@@ -31,7 +31,7 @@ type Result struct {
 	tiers    [sdk.Tiers]lives
 }
 
-// lives are those of the jobs of a tier that are done.
+// lives are the lives of a tier's jobs that are done.
 type lives struct {
 	waits, takes []int64 // milliseconds
 	asked, did   int64   // GPU-milliseconds from submission to end, on all GPUs asked for; and of their work
@@ -43,7 +43,7 @@ type TierResult struct {
 	Wait     Spread  // until the first start
 	Complete Spread  // from submission to end
 	Fraction float64 // GPU fraction over their whole lives
-	Stopped  int     // how often one was preempted, moved or resized
+	Stopped  int     // how often a job was preempted, moved or resized
 }
 
 // Spread is how long jobs took.
@@ -102,7 +102,7 @@ func (r *run) makeResult() *Result {
 
 func durationOf(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// spreadOf sorts what it is given. The 95 of 100 that are fastest are not above P95.
+// spreadOf sorts its argument. The 95 of 100 that are fastest are not above P95.
 func spreadOf(ms []int64) Spread {
 	if len(ms) == 0 {
 		return Spread{}

@@ -17,21 +17,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 )
 
-// Config is a cluster, and how it is run.
+// Config is a cluster, and how the cluster is run.
 type Config struct {
 	Nodes int
 	GPUs  int // of each node
 	Rules sdk.Rules
 	Every time.Duration       // policies are asked
-	Tiers map[string]sdk.Tier // of QOS; those that are not in it have the tier of their name
+	Tiers map[string]sdk.Tier // of QOS; a QOS that is not in the map has the tier of its name
 	// Dump and Restore are for how long a job stands still.
 	Dump, Restore time.Duration
-	// Kill is a cluster without capsules: a preempted job loses what it has done, and none can
-	// be moved or resized.
+	// Kill is a cluster without capsules: a preempted job loses what it has done, and no job can be
+	// moved or resized.
 	Kill bool
-	// Policies are asked as preemptd does it. None: nobody is preempted.
+	// Policies are asked as preemptd asks them. None: no job is preempted.
 	Policies []chain.Named
-	// Progress is told now and then how far it is; it may be nil.
+	// Progress is told now and then how far the simulation is; it may be nil.
 	Progress func(Progress)
 }
 
@@ -41,31 +41,31 @@ type Progress struct {
 	At         time.Duration // since the trace began
 }
 
-// job is one job while the trace is played.
+// job is a job while the trace is played.
 type job struct {
 	*Job
 	label  string   // once it is submitted
 	born   sdk.Tier // its tier in the trace
 	qos    string
 	tier   sdk.Tier
-	parks  bool // it will be held when it has left its nodes
+	parks  bool // the job will be held when it has left its nodes
 	state  sdk.JobState
-	gpus   int // that it holds or waits for
+	gpus   int // that the job holds or waits for
 	shares []sdk.Share
 	left   int64 // GPU-milliseconds of work
 	turn   int   // counts what changed, so that older events are known
 	runs   int
 
-	since    int64 // it computes
+	since    int64 // when computing began
 	computes bool
 	started  int64 // this run
 	until    int64 // Slurm believes that this run lasts
 	holding  int   // GPUs
 	first    int64 // the first run; -1: none
-	acted    int64 // when it was last disturbed; -1: never
+	acted    int64 // when the job was last disturbed; -1: never
 	done     int64
 	action   string
-	claim    *claim // the place that it waits for, or goes to when its checkpoint is made
+	claim    *claim // the place that the job waits for, or goes to when its checkpoint is made
 }
 
 // claim is a place that becomes free bit by bit.
@@ -76,7 +76,7 @@ type claim struct {
 	got     []sdk.Share
 }
 
-// run is one trace being played.
+// run is a trace being played.
 type run struct {
 	config  Config
 	now     int64 // milliseconds
@@ -99,7 +99,7 @@ type run struct {
 	alive   int64 // when something ran, or was still to come
 
 	nextBackfill int64
-	looks        bool   // there will be an event for it
+	looks        bool   // there will be an event for backfill
 	ends         []ends // room for backfill to reckon
 	steps        int
 	course       course
@@ -151,7 +151,7 @@ func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 	return r.makeResult(), nil
 }
 
-// allQOS is those that the trace and the configuration name, and one of each tier.
+// allQOS returns the QOS that the trace and the configuration name, and a QOS of each tier.
 func allQOS(c Config, trace []Job) []sdk.QOS {
 	tiers := maps.Clone(c.Tiers)
 	if tiers == nil {
@@ -173,7 +173,7 @@ func allQOS(c Config, trace []Job) []sdk.QOS {
 // workOf is what a job has to do, in GPU-milliseconds.
 func workOf(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
 
-// playMoment plays one moment.
+// playMoment plays a moment.
 func (r *run) playMoment(ctx context.Context) error {
 	when, ok := r.nextMoment()
 	if !ok {
@@ -260,7 +260,7 @@ func (r *run) handleEvent(e event) {
 	}
 }
 
-// startJob gives a job nodes. One that has run before comes back from its checkpoint first.
+// startJob gives a job nodes. A job that has run before comes back from its checkpoint first.
 func (r *run) startJob(j *job, shares []sdk.Share) {
 	j.turn++
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
@@ -286,7 +286,7 @@ func (r *run) computeFromNow(j *job) {
 	r.scheduleEvent(r.now+divideUp(j.left, int64(j.holding)), finished, j)
 }
 
-// stopJob has a running job make its checkpoint, or lose what it has done.
+// stopJob makes a running job begin its checkpoint, or lose what it has done.
 func (r *run) stopJob(j *job, verb sdk.Verb) {
 	r.endComputing(j)
 	j.turn++
@@ -321,7 +321,7 @@ func (r *run) leaveNodes(j *job) {
 	}
 }
 
-// releaseNodes gives a job's nodes back: first to who waits for just these.
+// releaseNodes gives a job's nodes back: first to the jobs that wait for exactly these nodes.
 func (r *run) releaseNodes(j *job) {
 	delete(r.running, j.ID)
 	r.pool.giveBack(j.shares)
@@ -348,7 +348,8 @@ func gpusIn(shares []sdk.Share) int {
 	return n
 }
 
-// plannedTime is how long Slurm believes that a job takes: its limit. Without one it knows.
+// plannedTime is how long Slurm believes that a job takes: its limit; without a limit, the time
+// that is left.
 func (j *job) plannedTime() int64 {
 	if j.Limit > 0 {
 		return j.Limit.Milliseconds()
@@ -358,7 +359,7 @@ func (j *job) plannedTime() int64 {
 
 func divideUp(a, b int64) int64 { return (a + b - 1) / b }
 
-// recordState tells the ledger what the job does from now on, if anybody will ask.
+// recordState tells the ledger what the job does from now on, if there are policies that will ask.
 func (r *run) recordState(j *job, state ledger.State) {
 	if len(r.config.Policies) == 0 {
 		return

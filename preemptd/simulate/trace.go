@@ -18,32 +18,32 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// Job is one job of a trace.
+// Job is a job of a trace.
 type Job struct {
 	ID       sdk.JobID
 	Submit   time.Duration // since the trace began
-	Duration time.Duration // that it takes on all of its GPUs
+	Duration time.Duration // on all of its GPUs
 	GPUs     int
 	Nodes    int
-	MinGPUs  int // it can be shrunk to so many; GPUs if it cannot
+	MinGPUs  int // the job can be shrunk to so many; GPUs if it cannot
 	QOS      string
 	User     string
 	Account  string
 	Limit    time.Duration // of its time; 0: none
-	Rigid    bool          // it is no capsule: it cannot be preempted
+	Rigid    bool          // no capsule: the job cannot be preempted
 }
 
-// A trace in CSV has a line of column names and then one of each job, in any order:
+// A trace in CSV has a line of column names and then a line for each job, in any order:
 //
 //	id       number, unique
 //	submit   seconds since the beginning of the trace
-//	duration seconds that it takes on all of its GPUs
+//	duration seconds on all of the job's GPUs
 //	gpus     of all nodes together
 //	nodes    1 unless said
-//	min_gpus it can be shrunk to so many; gpus unless said
+//	min_gpus the job can be shrunk to so many; gpus unless said
 //	qos user account  texts
 //	limit    seconds
-//	rigid    "true": it cannot be preempted
+//	rigid    "true": the job cannot be preempted
 //
 // The first four must be there. Columns of other names are an error.
 var columns = map[string]func(j *Job, text string) error{
@@ -136,7 +136,7 @@ func readTrace(lines *csv.Reader, check func(names []string) error, job func(nam
 	return sortJobs(jobs)
 }
 
-// sortJobs sorts jobs, and refuses two with one id.
+// sortJobs sorts jobs, and refuses two jobs with the same id.
 func sortJobs(jobs []Job) ([]Job, error) {
 	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.ID, b.ID) })
 	for i := 1; i < len(jobs); i++ {
@@ -184,8 +184,8 @@ func parseSeconds(d *time.Duration, text string) error {
 	return err
 }
 
-// ReadSacct reads what this prints, and skips jobs that never ran or had no GPU, which it
-// counts:
+// ReadSacct reads what the command below prints. It skips and counts jobs that never ran or had no
+// GPU:
 //
 //	sacct -aXP --format=JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,NNodes,QOS,User,Account,TimelimitRaw
 func ReadSacct(r io.Reader) (jobs []Job, skipped int, err error) {
