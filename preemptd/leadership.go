@@ -29,8 +29,8 @@ func (c *controller) showWaiting(holder string) {
 // the lease anyway.
 const giveBack = 3 * time.Second
 
-// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has
-// the lease that Slurm shows as well. Both are kept until the last action has ended.
+// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has the
+// lease that Slurm shows as well. Both leases are kept until the last action has ended.
 func (c *controller) holdLease(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))

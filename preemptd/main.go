@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Preemptd drives Slurm: it watches jobs and nodes, asks its policies what to do, and preempts,
-// moves and resizes jobs, whatever is killed in the middle.
+// Preemptd drives Slurm: the daemon watches jobs and nodes, asks its policies what to do, and
+// preempts, moves and resizes jobs. A kill of any program at any moment loses no job.
 package main
 
 import (

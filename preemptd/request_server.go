@@ -75,7 +75,7 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 		return nil
 	}
 	holds := j.GPUs
-	if j.State == sdk.Waiting || j.State == sdk.Held { // then they are those that it waits for
+	if j.State == sdk.Waiting || j.State == sdk.Held { // then they are the GPUs that the job waits for
 		holds = 0
 	}
 	m := &rpc.Standing{

@@ -23,8 +23,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// webPage is the web page. It listens before anything else does, and shows what preemptd waits
-// for.
+// webPage is the web page. Its socket listens before any other work begins, so that the page shows
+// what preemptd waits for.
 type webPage struct {
 	*web.Server
 	keys   *web.Keys
@@ -121,7 +121,8 @@ func (p *webPage) changeState(change func(*web.State)) {
 	change(&p.now)
 }
 
-// setRole has the page show what preemptd does now, and which other preemptd it waits for.
+// setRole makes the page show what preemptd does now, and which other preemptd has the lease that
+// this preemptd waits for.
 func (p *webPage) setRole(is web.Role, holder string) {
 	if is == web.Waits {
 		p.Forget()

@@ -53,7 +53,7 @@ func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	return intents
 }
 
-// goingNodes says for each node whether it is to be empty; a node that is not has no why.
+// goingNodes says for each node whether the node is to be empty; a node that is not has no why.
 func goingNodes(s *sdk.Snapshot, set settings) []going {
 	nodes := make([]going, len(s.Nodes))
 	for i := range s.Nodes {

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decideOn takes back what was lent if a job waits, and else lends what is idle. It never does
+// decideOn takes back what was lent if a job waits, and else lends what is idle, but never does
 // both: what is lent now must not be asked back with the next snapshot.
 func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
@@ -58,8 +58,8 @@ func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 
 func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
-// takeBack shrinks jobs that have more than they asked for, those of the lowest tier first, until
-// the waiting job has room; or returns nothing if that is not enough.
+// takeBack shrinks jobs that have more than they asked for, of the lowest tier first, until the
+// waiting job has room; or returns nothing if that is not enough.
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {

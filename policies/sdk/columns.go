@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// columns turns rows to columns or back: each column is named once, in wire_tables.go, and the
-// same line does both. The first error stays in err, and nothing is done after it.
+// columns turns rows to columns or back: wire_tables.go names each column once, and the same line
+// serves both directions. The first error stays in err, and nothing is done after an error.
 type columns struct {
 	decoding bool
 	err      error

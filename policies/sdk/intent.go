@@ -16,8 +16,8 @@ type Intent struct {
 	Job    JobID  // the leader, if the job is of a gang
 	Reason string // for people, required: "gives 4 GPUs to premium job 812"
 
-	// For is the job for whose sake this is done; 0: for none. A job of a tier may fall below
-	// what it is promised only for a job of a higher tier that is below its own promise.
+	// For is the job for whose sake this is done; 0: for none. A job of a tier may fall below what
+	// is promised only for a job of a higher tier that is below its own promise.
 	For JobID
 
 	// Where the job goes. Migrate, Resize, Place, Resume. Without places Slurm chooses. All of

@@ -117,7 +117,7 @@ func (r *Room) reservationFor(j *Job, node int32) string {
 	return ""
 }
 
-// matchingGPUs are those of the free GPUs that the job can use.
+// matchingGPUs returns the free GPUs that the job can use.
 func (r *Room) matchingGPUs(j *Job, node int32) GPUSet {
 	free := r.free[node].GPUs
 	if j.Kind == "" || free == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// Policy decides. It gets one call at a time, and must not need what it knew before: its process
-// may be ended and started again between any two calls.
+// Policy decides. A Policy gets a single call at a time, and must not need what it knew before: its
+// process may be ended and started again between any two calls.
 type Policy interface {
 	// Describe returns the policy's name and version. It may be called at any time.
 	Describe() Description
@@ -130,7 +130,7 @@ func (c *Client) Configure(ctx context.Context, settings []byte) error {
 	return err
 }
 
-// Decide asks for intents. The snapshot is encoded, so that it is encoded once for several
+// Decide asks for intents. The snapshot is encoded by the caller: a single time for several
 // policies.
 func (c *Client) Decide(ctx context.Context, pb *policypb.Snapshot) ([]Intent, error) {
 	d, err := c.pb.Decide(ctx, pb, grpc.MaxCallSendMsgSize(maxSnapshot), grpc.MaxCallRecvMsgSize(maxDecision))

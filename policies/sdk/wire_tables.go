@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// allTables are the columns of nodes and of jobs, in both directions: first those that share the
-// table of texts, and at the same time the rest. Large clusters have many.
+// allTables are the columns of nodes and of jobs, in both directions: first the columns that share
+// the table of texts, and at the same time the rest. Large clusters have many rows.
 func (c *columns) allTables(pb *policypb.Snapshot, s *Snapshot) {
 	others := &columns{decoding: c.decoding, base: c.base}
 	done := make(chan struct{})

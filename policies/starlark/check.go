@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// checker finds what would fail when it is run, before it is: attributes that nothing has,
-// texts that an attribute never is, arguments that a verb does not take. What it cannot tell
-// the kind of it lets pass, as long as anything has such an attribute.
+// checker finds what would fail in a run, before the run: attributes that no value has, texts that
+// an attribute never is, arguments that a verb does not take. Where the checker cannot tell the
+// kind of a value, any attribute passes that some kind has.
 type checker struct {
 	kinds map[string]string // of the names that are known here: "job", "(job)" and "[job]" for a tuple and a list of them, "" for anything
 	wrong []mistake
@@ -47,7 +47,7 @@ func (c *checker) addProblem(at syntax.Position, format string, args ...any) {
 	c.wrong = append(c.wrong, mistake{at, fmt.Sprintf(format, args...)})
 }
 
-// inScope runs f where more names are known, and forgets them after it.
+// inScope runs f where more names are known, and forgets these names afterwards.
 func (c *checker) inScope(f func()) {
 	outer := c.kinds
 	c.kinds = make(map[string]string, len(outer))
@@ -60,7 +60,7 @@ func (c *checker) inScope(f func()) {
 
 func (c *checker) checkStatements(all []syntax.Stmt) {
 	for _, s := range all {
-		if d, ok := s.(*syntax.DefStmt); ok { // it may be called above
+		if d, ok := s.(*syntax.DefStmt); ok { // a call may be above the definition
 			c.bindNames(d.Name, "")
 		}
 	}
@@ -80,7 +80,7 @@ func (c *checker) checkStatement(s syntax.Stmt) {
 		}
 		if name, ok := s.LHS.(*syntax.Ident); ok {
 			if was, known := c.kinds[name.Name]; known && was != kind {
-				kind = "" // one or the other
+				kind = "" // both kinds are possible
 			}
 		}
 		c.bindNames(s.LHS, kind)
@@ -100,7 +100,7 @@ func (c *checker) checkStatement(s syntax.Stmt) {
 	}
 }
 
-// checkFunction looks into a function. What is passed to it is known of decide only.
+// checkFunction looks into a function. The kinds of the arguments are known of decide only.
 func (c *checker) checkFunction(s *syntax.DefStmt) {
 	c.inScope(func() {
 		for _, p := range s.Params {
@@ -113,7 +113,7 @@ func (c *checker) checkFunction(s *syntax.DefStmt) {
 	})
 }
 
-// parameterName is the name in one of a function's parameters.
+// parameterName returns the name in a parameter of a function.
 func parameterName(p syntax.Expr) syntax.Expr {
 	switch p := p.(type) {
 	case *syntax.BinaryExpr: // name = default
@@ -145,7 +145,7 @@ func (c *checker) bindNames(to syntax.Expr, kind string) {
 	}
 }
 
-// elementKind is the kind of one of many.
+// elementKind is the kind of an element of a list.
 func elementKind(kind string) string {
 	if strings.HasPrefix(kind, "[") || strings.HasPrefix(kind, "(") {
 		return kind[1 : len(kind)-1]
@@ -161,7 +161,7 @@ func listKind(kind string) string {
 	return ""
 }
 
-// kindOf looks into an expression, and is what it makes, as far as that is known.
+// kindOf looks into an expression, and returns the kind of its value, as far as that is known.
 func (c *checker) kindOf(e syntax.Expr) string {
 	switch e := e.(type) {
 	case *syntax.Ident:

@@ -86,7 +86,7 @@ func (c *checker) compareAll(x syntax.Expr, all []syntax.Expr) {
 	}
 }
 
-// checkComparison checks an attribute against a literal: whether it can ever be that.
+// checkComparison checks whether an attribute can ever have the value of a literal.
 func (c *checker) checkComparison(x, y syntax.Expr) {
 	dot, ok := x.(*syntax.DotExpr)
 	literal, isLiteral := y.(*syntax.Literal)
@@ -123,7 +123,7 @@ func (c *checker) checkVerb(e *syntax.CallExpr, verb sdk.Verb) {
 		plain := strings.TrimSuffix(name, "?")
 		names = append(names, plain)
 		if plain == name {
-			required++ // these come before those that may be left out
+			required++ // these come before the parameters that may be left out
 		}
 	}
 	names = append(names, "for_job")
@@ -132,7 +132,7 @@ func (c *checker) checkVerb(e *syntax.CallExpr, verb sdk.Verb) {
 		switch arg := arg.(type) {
 		case *syntax.UnaryExpr:
 			if arg.Op == syntax.STAR || arg.Op == syntax.STARSTAR {
-				return // nobody knows
+				return // the kind is not known
 			}
 		case *syntax.BinaryExpr:
 			if name, ok := arg.X.(*syntax.Ident); ok && arg.Op == syntax.EQ {

@@ -20,8 +20,8 @@ func (i intent) Freeze()               {}
 func (i intent) Truth() starlark.Bool  { return true }
 func (i intent) Hash() (uint32, error) { return 0, fmt.Errorf("an intent is no key") }
 
-// builtins are the functions that a file has beside Starlark's own: one of each verb. The job
-// is the job itself or its id.
+// builtins are the functions that a file has beside Starlark's own: a function for each verb. The
+// job is the job itself or its id.
 //
 //	preempt(job, reason, for_job = None, park = False)
 //	resume(job, reason, where = [])
@@ -31,7 +31,7 @@ func (i intent) Hash() (uint32, error) { return 0, fmt.Errorf("an intent is no k
 //	requeue(job, reason, qos, park = False)
 //	place(job, reason, where)
 //
-// where is a list of (node, capsules, GPUs), avoid one of names of nodes.
+// where is a list of (node, capsules, GPUs), avoid a list of names of nodes.
 var builtins = func() starlark.StringDict {
 	functions := starlark.StringDict{}
 	for verb := sdk.Preempt; verb <= sdk.Place; verb++ {

@@ -32,7 +32,7 @@ var version = "0.1.0-dev"
 // settings are what a site can change.
 type settings struct {
 	File  string `json:"file"`  // the site's own
-	Steps uint64 `json:"steps"` // that one decision may take
+	Steps uint64 `json:"steps"` // that a decision may take
 }
 
 // site is the policy.
@@ -45,12 +45,12 @@ func newSite() *site {
 	return &site{settings: settings{File: "/etc/singularity-slurm/policies/policy.star", Steps: 100_000_000}}
 }
 
-// Describe says who this is.
+// Describe returns the program's name and version.
 func (s *site) Describe() sdk.Description {
 	return sdk.Description{Name: "starlark", Version: version, Summary: "decides as the site's own policy.star says"}
 }
 
-// Configure takes settings, and reads and checks the file. A site without one decides nothing.
+// Configure takes settings, and reads and checks the file. A site without a file decides nothing.
 func (s *site) Configure(data []byte) error {
 	if err := sdk.Settings(data, &s.settings); err != nil {
 		return err
@@ -84,8 +84,8 @@ func readFile(name string) ([]byte, error) {
 // trial is how long a decision on the sample may take.
 const trial = 5 * time.Second
 
-// loadFile checks the file and runs it once, which defines its functions; then it is tried on a
-// sample, so that what would fail in a decision is said when it is saved.
+// loadFile checks the file and runs it once, which defines its functions; then the file is tried on
+// a sample, so that what would fail in a decision is reported when the file is saved.
 func (s *site) loadFile(text []byte) error {
 	options := &syntax.FileOptions{Set: true, While: false, TopLevelControl: true}
 	file, err := options.Parse(s.settings.File, text, 0)
@@ -110,7 +110,7 @@ func (s *site) loadFile(text []byte) error {
 	if decide.NumParams() != 1 {
 		return fmt.Errorf("%s: decide has one parameter, the cluster, not %d", s.settings.File, decide.NumParams())
 	}
-	globals.Freeze() // one decision leaves nothing for the next
+	globals.Freeze() // a decision leaves nothing for the next
 	was := s.decide
 	s.decide = decide
 	ctx, cancel := context.WithTimeout(context.Background(), trial)
@@ -122,7 +122,7 @@ func (s *site) loadFile(text []byte) error {
 	return nil
 }
 
-// newThread is what runs a piece of the file. What it prints is logged.
+// newThread returns a thread that runs a piece of the file. Printed text is logged.
 func (s *site) newThread() *starlark.Thread {
 	t := &starlark.Thread{Name: "policy", Print: func(_ *starlark.Thread, text string) { fmt.Fprintln(os.Stderr, text) }}
 	t.SetMaxExecutionSteps(s.settings.Steps)
@@ -144,7 +144,7 @@ func (s *site) Decide(ctx context.Context, snapshot *sdk.Snapshot) ([]sdk.Intent
 	return intentsOf(answer)
 }
 
-// withTrace is an error with the lines that led to it.
+// withTrace returns an error with the lines that led to it.
 func withTrace(err error) error {
 	var evaluating *starlark.EvalError
 	if errors.As(err, &evaluating) {

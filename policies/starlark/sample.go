@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// sampleSnapshot is a small cluster in which there is something of everything: a file is tried on it
-// before it comes into force.
+// sampleSnapshot is a small cluster in which there is something of everything: a file is tried on
+// this snapshot before the file comes into force.
 func sampleSnapshot() *sdk.Snapshot {
 	now := time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC)
 	gpus := func() []sdk.GPU {

@@ -26,11 +26,12 @@ type object[T any] struct {
 
 func (o object[T]) String() string        { return o.name }
 func (o object[T]) Type() string          { return o.kind }
-func (o object[T]) Freeze()               {} // it never changes
+func (o object[T]) Freeze()               {} // an object never changes
 func (o object[T]) Truth() starlark.Bool  { return true }
 func (o object[T]) Hash() (uint32, error) { return starlark.String(o.name).Hash() }
 
-// Attr is one attribute; nil if there is none of that name, and the file is told so.
+// Attr returns an attribute; nil if there is none of that name, and Starlark reports that to the
+// file.
 func (o object[T]) Attr(name string) (starlark.Value, error) {
 	if get := o.attributes[name]; get != nil {
 		return get(o.at, o.of), nil
@@ -145,7 +146,7 @@ func frozenList(n int, at func(i int) starlark.Value) starlark.Value {
 
 func secondsOf(d time.Duration) starlark.Value { return starlark.Float(d.Seconds()) }
 
-// secondsSince is how many seconds ago something was; 0 if it never was.
+// secondsSince is how many seconds ago something was; 0 if the time is zero.
 func secondsSince(s *sdk.Snapshot, t time.Time) starlark.Value {
 	if t.IsZero() {
 		return starlark.MakeInt(0)

@@ -28,8 +28,8 @@ func (v *victim) preemptionCost() float64 {
 	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
 }
 
-// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these
-// nodes. For a job that cannot be shrunk it is what the job has.
+// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; the job stays on these nodes.
+// For a job that cannot be shrunk: what the job has.
 func (v *victim) leastGPUs() int {
 	j := v.jobs[0]
 	each := v.gpusPerNode()

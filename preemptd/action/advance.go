@@ -27,7 +27,8 @@ type step struct {
 	within func(Patience) time.Duration
 	// optional steps are passed over if they cannot be done.
 	optional bool
-	// touches: from this step on the job may differ from what it was, and failing means undoing.
+	// touches: from this step on the job may differ from its first state, and failing means
+	// undoing.
 	touches bool
 	// ended: a job that has ended is what the step waits for, or does not mind.
 	ended bool

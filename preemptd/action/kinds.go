@@ -43,7 +43,7 @@ type kind struct {
 	target func(Args, *jobrequest.Request) error
 	// waits: for jobs that do not run; runs: for jobs that run. Neither: for both.
 	waits, runs bool
-	// frees: the action releases a hold, whoever made the hold.
+	// frees: the action releases a hold, of any user or program.
 	frees bool
 }
 
@@ -112,14 +112,14 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 // HoldAfter is what an action that is done left of a hold.
 type HoldAfter int
 
-// What it may be.
+// The values of HoldAfter.
 const (
 	NotHeld    HoldAfter = iota
 	HeldByIt             // the hold is its own
 	HeldBefore           // the job was held already, by another user
 )
 
-// HoldLeftBy says with whose hold an action left the job.
+// HoldLeftBy says with which hold an action left the job.
 func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	var args Args
 	var m memo
@@ -135,8 +135,8 @@ func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	return HeldByIt, nil
 }
 
-// LastHolder returns which of a job's actions, newest first, has left the job with the hold that
-// it has now: actions that found a hold left the hold as it was. It is nil if no action has.
+// LastHolder returns which of a job's actions, newest first, has left the job with its present
+// hold: actions that found a hold left the hold as it was. The result is nil if no action has.
 func LastHolder(history []journal.Action) (*journal.Action, error) {
 	for i := range history {
 		if history[i].State != journal.Done {

@@ -16,7 +16,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Slurm is what actions ask of Slurm. *slurmrest.Client implements it.
+// Slurm is what actions ask of Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
@@ -154,7 +154,7 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 	return w, nil
 }
 
-// memo is what an action must not forget: what the action found, and what it did.
+// memo is what an action must not forget: what the action found, and what the action did.
 type memo struct {
 	Restarts int64  `json:"restarts"`          // of the job when the action checked it
 	Ran      bool   `json:"ran,omitempty"`     // the job ran then
@@ -166,13 +166,13 @@ type memo struct {
 	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
 	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
 
-	Touched  bool `json:"touched,omitempty"`  // from here on the job may differ from what it was
+	Touched  bool `json:"touched,omitempty"`  // from here on the job may differ from its first state
 	Released bool `json:"released,omitempty"` // no hold is ours any more
 
 	Found        jobrequest.Request `json:"found"`            // what the job asked for when it was parked
 	Asked        jobrequest.Request `json:"asked"`            // what its user asked for
 	Editor       jobrequest.Editor  `json:"editor"`           // the user or action that had made Found
-	SizedBy      jobrequest.Editor  `json:"sizedBy,omitzero"` // who had chosen its size
+	SizedBy      jobrequest.Editor  `json:"sizedBy,omitzero"` // the user or action that had chosen its size
 	Target       jobrequest.Request `json:"target"`           // what the job is to ask for
 	Edited       bool               `json:"edited,omitempty"` // and does
 	EditRepeated bool               `json:"again,omitempty"`  // Slurm forgot that, or the release

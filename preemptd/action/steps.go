@@ -124,7 +124,8 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 // maxReason is what proxyd takes.
 const maxReason = 200
 
-// checkpointReason says for what a checkpoint is. Its end tells the checkpoint from others'.
+// checkpointReason says for what a checkpoint is. The mark at its end identifies the action's
+// checkpoint.
 func (w *actionRun) checkpointReason() string {
 	mark := w.checkpointMark()
 	return clipText(w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason-len(mark)) + mark
@@ -332,11 +333,11 @@ func lookStart(_ context.Context, w *actionRun) verdict {
 // slurmctld was killed before it saved the release, and maybe our edits before. Any other hold
 // has another reason.
 func (w *actionRun) releaseForgotten() bool {
-	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // as releases write it
+	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // the form in which releases write the reason
 	return isHeld(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.EditRepeated && strings.Contains(reason, "requeued in held state")
 }
 
-// runsElsewhere reports whether the job runs where it was not to run.
+// runsElsewhere reports whether the job runs on nodes that the action did not name.
 func (w *actionRun) runsElsewhere() bool {
 	for _, n := range jobrequest.HostNames(w.job.Nodes) {
 		if slices.Contains(w.args.Avoid, n) || len(w.args.Nodes) > 0 && !slices.Contains(w.args.Nodes, n) {
@@ -346,8 +347,8 @@ func (w *actionRun) runsElsewhere() bool {
 	return false
 }
 
-// lookRunOn is done when the job runs on: a job that was captured stands still until it is
-// requeued, for 20 s at most. An action that is undone does not requeue the job.
+// lookRunOn is done when the job runs on: a job that was captured stands still until a requeue, for
+// 20 s at most. An action that is undone does not requeue the job.
 func lookRunOn(_ context.Context, w *actionRun) verdict {
 	if w.memo.Checkpoint == "" || w.memo.RanOn || !isRunning(&w.job) || w.job.Restarts != w.memo.Restarts {
 		return verdict{outcome: done}
@@ -361,8 +362,8 @@ func doRunOn(ctx context.Context, w *actionRun) error {
 	return err
 }
 
-// lookUnedit is done when everything that is still as the edit made it is what it was before. A
-// job that runs cannot be edited, and needs no undoing.
+// lookUnedit is done when all that the edit changed, and nothing else has changed since, is as
+// before. A job that runs cannot be edited, and needs no undoing.
 func lookUnedit(_ context.Context, w *actionRun) verdict {
 	if w.job.State.Base == "" {
 		return verdict{wait, "it is " + w.job.State.String()}

@@ -18,7 +18,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// asked are the actions that people ask for; the others are for policies.
+// asked are the actions that people ask for; all other actions are for policies.
 var asked = []string{"preempt", "resume", "migrate", "resize", "hold", "release", "requeue"}
 
 // Act writes what is asked for into the journal, and wakes the loop.
@@ -43,8 +43,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	// The owner of the job is checked first: a user who may not act on the job learns nothing of
-	// it.
+	// The owner of the job is checked first: a user who may not act on the job learns nothing.
 	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the server's side of package rpc: it finds out who sends a request and whether
-// that user may; then the request becomes an action in the journal, which the loop carries out
-// like those of policies. The package does nothing to jobs itself.
+// Package api is the server's side of package rpc. For each request, the package finds out the
+// user, and whether that user may make the request; then the request becomes an action in the
+// journal, which the loop carries out like the actions of policies. The package does nothing to
+// jobs itself.
 //
 //	request         allowed to
 //	───────         ──────────
 //	Act             the job's owner, operators
-//	Show, Watch     the job's owner, the user who requested the action, operators
+//	Show, Watch     the job's owner, the requester of the action, operators
 //	History, Jobs   all users; what belongs to other users is left out
 //	Status          all users; other users' actions are only counted
 //	Snapshot, Try   operators
@@ -19,8 +20,8 @@
 //
 // # What a user may not
 //
-// Preemptd asks Slurm as an operator, for whom Slurm checks less. So preemptd checks itself that
-// owners do not get by preemptd what Slurm would refuse them: more nodes or GPUs than they had
-// asked for at the submission, a QOS that they may not use, or the release of a hold that is
-// another user's.
+// Preemptd asks Slurm as an operator, and Slurm checks less for operators. So preemptd checks
+// itself that owners do not get by preemptd what Slurm would refuse them: more nodes or GPUs than
+// they had asked for at the submission, a QOS that they may not use, or the release of another
+// user's hold.
 package api

@@ -23,7 +23,7 @@ type people struct {
 	operators operators.List
 	programs  Programs
 	cluster   string
-	// ask runs a program: id(1), or one of programs.
+	// ask runs a program: id(1), or a program of programs.
 	ask func(ctx context.Context, program string, args ...string) (string, error)
 
 	lookups singleflight.Group
@@ -138,8 +138,8 @@ func slurmUser(config string) string {
 	return ""
 }
 
-// qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd
-// knows those of other clusters too.
+// qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd knows
+// the QOS of other clusters too.
 func (p *people) qosOf(ctx context.Context, user, account string) ([]string, error) {
 	if p.programs.Sacctmgr == "" {
 		return nil, nil

@@ -71,7 +71,7 @@ func (s *Server) visibleAction(ctx context.Context, what string, id int64) (jour
 func (s *Server) historyFor(ctx context.Context, who caller, name string) (id int64, all bool, err error) {
 	job, err := s.jobFor(ctx, who, "history", name)
 	if errors.Is(err, rpc.ErrNoJob) {
-		ref, _ := slurmrest.ParseRef(name) // job has read it
+		ref, _ := slurmrest.ParseRef(name) // jobFor has parsed the name without an error
 		if ref == slurmrest.JobID(ref.ID) {
 			return ref.ID, who.operator, nil
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// Snapshot returns the last snapshot that policies saw. It contains all jobs, so it is for
-// operators.
+// Snapshot returns the last snapshot that policies saw: for operators, because a snapshot contains
+// all jobs.
 func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.SnapshotReply, error) {
 	err := s.requireOperator(ctx, "policy record")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Journal is what the server needs of the journal. *journal.Journal implements it.
+// Journal is what the server needs of the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Action(ctx context.Context, id int64) (journal.Action, error)
@@ -29,7 +29,7 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Slurm is what the server asks of Slurm. *slurmrest.Client implements it.
+// Slurm is what the server asks of Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
 	Node(ctx context.Context, name string) (slurmrest.Node, error)
@@ -65,14 +65,14 @@ type Options struct {
 	// Slurm would. Both may be nil.
 	Doctor func(context.Context) []*rpc.Finding
 	Rights func(context.Context) error
-	Host   string // this one
+	Host   string // this host
 	// Try asks policies what they would do.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
-	Poll time.Duration // how often the journal is read for who watches; default 500 ms
+	Poll time.Duration // how often the journal is read for watchers; default 500 ms
 	Log  *slog.Logger  // of each caller and request; nil: no log
 }
 
-// Programs are Slurm's own; "": nobody is what only it knows.
+// Programs are Slurm's own; "": what only that program knows is not known.
 type Programs struct {
 	Sacctmgr string // knows admin levels, and which users may use which QOS
 	Scontrol string // knows SlurmUser
@@ -101,7 +101,7 @@ func New(opt Options) *Server {
 
 // Gated returns the gRPC server of preemptd's port. The caller serves and stops it.
 func (s *Server) Gated(coder munge.Coder) *grpc.Server {
-	// A user who watches all jobs of that user at once waits for some of them.
+	// A user may watch all jobs of that user at once; then some of the watches wait.
 	limits := func(c munge.Caller) munge.Limits {
 		l := munge.Limits{Bytes: 64 << 10, Calls: 16}
 		if p, err := s.people.personOf(context.Background(), c.UID); err == nil && p.operator {
@@ -134,7 +134,8 @@ func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenRepl
 	return reply, rpc.Status(err)
 }
 
-// Show implements rpc.PreemptdServer, as all below and those in act.go and watch.go.
+// Show implements rpc.PreemptdServer, as do all methods below and the methods in act.go and
+// watch.go.
 func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, error) {
 	a, err := s.visibleAction(ctx, "show", req.GetId())
 	if err != nil {

@@ -91,9 +91,9 @@ type Log struct {
 }
 
 // Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, and then
-// flags, by key, override it. All mistakes are reported at once. The file need not exist if its
-// name is File: every key has a default. Only root may be able to write the file: it names
-// programs that root runs.
+// flags, by key, override the file. All mistakes are reported at once. A file with the name File
+// need not exist: every key has a default. Only root may be able to write the file, because the
+// file names programs that root runs.
 func Load(file string, environ []string, flags map[string]string) (*Config, error) {
 	text, err := table.ReadFile(file)
 	if err != nil && (!errors.Is(err, os.ErrNotExist) || file != File) {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package doctor says what keeps preemptd from doing its work, and what an administrator does about
-// it. It asks Slurm's own commands and what preemptd's main gives it, and changes nothing.
+// that. The package asks Slurm's own commands and what preemptd's main provides, and changes
+// nothing.
 package doctor
 
 import (
@@ -29,7 +30,7 @@ type Controller struct {
 	Slurmrestd string                                                                            // its address
 	Token      func() (user, token string, err error)                                            // "": none
 	Ping       func(context.Context) error                                                       // asks slurmrestd
-	Run        func(ctx context.Context, program string, args ...string) (out string, err error) // one of Slurm's commands
+	Run        func(ctx context.Context, program string, args ...string) (out string, err error) // runs a command of Slurm's
 	Scontrol   string                                                                            // path; "": none
 	Sacctmgr   string                                                                            // likewise
 	Journal    func(context.Context) error
@@ -81,14 +82,15 @@ func (c *Controller) checkSlurmrestd(ctx context.Context) *rpc.Finding {
 // errRights is wrapped by Rights.
 var errRights = errors.New("may not operate on other users' jobs, so Slurm refuses each action")
 
-// Rights returns an error if the user as whom Slurm sees preemptd's requests may not operate on
-// everybody's jobs. What cannot be found out is no error.
+// Rights returns an error if the user that Slurm takes for the sender of preemptd's requests may
+// not operate on all users' jobs. What cannot be found out is no error.
 func (c *Controller) Rights(ctx context.Context) error {
 	_, err := c.actorRights(ctx)
 	return err
 }
 
-// actorRights returns the user as whom Slurm sees preemptd's requests, and what that user is; "": not known.
+// actorRights returns the user that Slurm takes for the sender of preemptd's requests, and what
+// that user is; "": not known.
 func (c *Controller) actorRights(ctx context.Context) (is string, err error) {
 	actor, err := c.actor()
 	if err != nil || actor == "" {
@@ -178,7 +180,7 @@ func (c *Controller) checkRights(ctx context.Context) *rpc.Finding {
 	is, err := c.actorRights(ctx)
 	switch {
 	case err != nil:
-		actor, _ := c.actor() //nolint:errcheck // it was known a moment ago
+		actor, _ := c.actor() //nolint:errcheck // Rights found out the actor a moment ago
 		return bad(f, rpc.Finding_FAIL, err.Error(), "sacctmgr add user "+actor+" account=root; sacctmgr modify user "+actor+" set adminlevel=Operator")
 	case is == "":
 		return good(f, "not known")

@@ -13,7 +13,8 @@ type Record struct {
 	Asked Request `json:"asked"` // what the job's user had asked for
 	Ours  Request `json:"ours"`  // what the action asked for instead
 	By    Editor  `json:"by"`
-	// SizedBy is who chose the number of nodes and GPUs; Who is empty if no action changed it.
+	// SizedBy is the user or action that chose the number of nodes and GPUs; its Who is empty if no
+	// action changed the number.
 	SizedBy Editor `json:"sizedBy,omitzero"`
 }
 

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobrequest has what a job asks Slurm for, as far as actions of preemptd change it: nodes, GPUs and QOS. It
-// has the edit that makes one request of another, and the edit that takes the first one back. It also has the record
-// of an edited job: what the job's user had asked for.
+// Package jobrequest has what a job asks Slurm for, as far as actions of preemptd change that:
+// nodes, GPUs and QOS. The package has the edit that turns a request into another, and the edit
+// that takes the first edit back. It also has the record of an edited job: what the job's user had
+// asked for.
 package jobrequest
 
 import (
@@ -164,7 +165,7 @@ func (r Request) EditTo(wanted Request) slurmrest.JobUpdate {
 	text(&u.TRESPerJob, r.TRESJob, wanted.TRESJob)
 	number(&u.NodeCount, r.Nodes, wanted.Nodes)
 	number(&u.TasksPerNode, r.PerNode, wanted.PerNode)
-	if u.NodeCount != nil { // or Slurm changes it with the nodes
+	if u.NodeCount != nil { // if not, Slurm changes the number with the nodes
 		u.Tasks = &wanted.Tasks
 		if wanted.Tasks == 0 {
 			u.Tasks = nil

@@ -118,7 +118,7 @@ func acceptsConnections(ctx context.Context, address string) bool {
 	return true
 }
 
-// hostName returns this node's, as Slurm usually names it; "" if there is none.
+// hostName returns this node's name, as Slurm usually names the node; "" if there is none.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -33,7 +33,8 @@ func (a *app) completeNode(cmd *cobra.Command, _ []string, _ string) ([]string, 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeCheckpoints proposes the caller's checkpoints, those that are typed already left out.
+// completeCheckpoints proposes the caller's checkpoints, without the checkpoints that are typed
+// already.
 func (a *app) completeCheckpoints(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	err := a.askAny(cmd.Context(), func(c *rpc.Client) error {

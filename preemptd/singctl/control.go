@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// goesOnError says that nobody knows yet how an action ends, which goes on.
+// goesOnError says that an action goes on, and that its end is not known yet.
 type goesOnError struct {
 	id  int64
 	err error
@@ -40,7 +40,7 @@ func (e *notDoneError) Error() string {
 	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), m.GetState(), orDefault(m.GetProblem(), "no reason was given"))
 }
 
-// actionCommand makes the flags that all actions have, and runs one.
+// actionCommand makes the flags that all actions have, and runs an action.
 func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActRequest, error)) *cobra.Command {
 	var reason string
 	var wait, noWait bool
@@ -72,7 +72,7 @@ func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActReques
 	return c
 }
 
-// followAction shows an action until it has ended, and prints how.
+// followAction shows an action until the action has ended, and prints its result.
 func (a *app) followAction(ctx context.Context, c *control.Client, id int64) error {
 	p := a.newProgress()
 	defer p.endLine()

@@ -21,13 +21,14 @@ type difference struct {
 	groups []sameNodes // the largest first
 }
 
-// sameNodes are the nodes with one fingerprint.
+// sameNodes are the nodes with the same fingerprint.
 type sameNodes struct {
 	fingerprint string
 	nodes       []string
 }
 
-// comparisons has what a difference in a finding means. What it does not have is a warning.
+// comparisons has what a difference in a finding means. A finding that is not in the table is a
+// warning.
 var comparisons = map[string]struct {
 	level rpc.Finding_Level
 	do    string

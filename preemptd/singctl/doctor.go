@@ -58,7 +58,7 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 	return c
 }
 
-// examineController asks preemptd and prints what it lacks.
+// examineController asks preemptd and prints what preemptd lacks.
 func (a doctorCommand) examineController(ctx context.Context) error {
 	return a.askController(ctx, func(c *control.Client) error {
 		reply, err := c.Doctor(ctx)
@@ -84,7 +84,7 @@ func (a doctorCommand) examineController(ctx context.Context) error {
 	})
 }
 
-// examination is what one node answered.
+// examination is the answer of a node.
 type examination struct {
 	reply *rpc.DoctorReply
 	err   error
@@ -127,7 +127,7 @@ func (a doctorCommand) examineOne(ctx context.Context, name string) examination 
 }
 
 func (a doctorCommand) printDoctor(names []string, answers []examination, whole bool) error {
-	worst := map[rpc.Finding_Level]int{} // how many nodes have it as their worst finding
+	worst := map[rpc.Finding_Level]int{} // how many nodes have this level for their worst finding
 	var unanswered []string
 	var nodes []any
 	for i, e := range answers {

@@ -128,7 +128,7 @@ func (s slurm) nodeStates(ctx context.Context, nodes string) ([]nodeState, error
 	return all, nil
 }
 
-// updateNodes changes nodes with the rights of whoever calls.
+// updateNodes changes nodes with the rights of the caller.
 func (s slurm) updateNodes(ctx context.Context, nodes string, changes ...string) error {
 	_, err := s.run(ctx, "scontrol", append([]string{"update", "NodeName=" + nodes}, changes...)...)
 	if err == nil {

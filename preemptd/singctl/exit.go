@@ -15,12 +15,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
-// errFound says that the command did its work and found something wrong, which it has
-// printed.
+// errFound says that the command did its work, found something wrong, and has printed that.
 var errFound = errors.New("problems found")
 
-// exitCode prints an error, with what the person may do, and returns the exit code. This is
-// the one place that turns errors into either.
+// exitCode prints an error, with what the person may do, and returns the exit code. Errors become
+// messages and exit codes only here.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	code, name, hint := 1, "internal", ""
 	var left *leftError

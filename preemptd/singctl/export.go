@@ -52,8 +52,8 @@ appears when all is there. The files hold the memory of the job's programs: they
 	}
 }
 
-// writeExport fills a folder beside dir and renames it when all is there: until then nothing
-// in it is trusted, for the stream's seal comes last.
+// writeExport fills a folder beside dir and renames the folder when all files are there: until then
+// nothing in it is trusted, because the stream's seal comes last.
 func (a exportCommand) writeExport(ctx context.Context, c *rpc.Client, name, dir string) (files, size int64, err error) {
 	partial, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".partial-")
 	if err != nil {
@@ -94,7 +94,7 @@ type exportWriter struct {
 	file  *os.File
 	files int64
 	size  int64 // up to the end of the last piece
-	base  int64 // of size, the files before this one
+	base  int64 // of size, the files before the file at hand
 	limit int64 // size of this file
 }
 
@@ -135,7 +135,7 @@ func (w *exportWriter) beginFile(name string, size int64) error {
 	return f.Truncate(size)
 }
 
-// closeFile ends the file at hand, if there is one.
+// closeFile ends the file at hand, if any.
 func (w *exportWriter) closeFile() error {
 	if w.file == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// helpCommand is cobra's, but that it fails where it has nothing to say.
+// helpCommand is cobra's help command, except that it fails where it has nothing to say.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Say how a command is used",
@@ -26,7 +26,7 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return rpc.Errorf(rpc.ErrInvalid, "unknown command %q%s", strings.Join(args, " "), didYouMean(about, rest[0]))
 			}
-			about.InitDefaultHelpFlag() // else it is not among the flags
+			about.InitDefaultHelpFlag() // without this call the help flag is not among the flags
 			return about.Help()
 		},
 	}
@@ -40,7 +40,7 @@ func refuseShell(cmd *cobra.Command, args []string) error {
 	return rpc.Errorf(rpc.ErrInvalid, "completion %.40q: want %s", args[0], strings.Join(commandNames(cmd), ", "))
 }
 
-// commandNames returns the names of the commands below one that people are shown.
+// commandNames returns the names of the commands below a command, without hidden commands.
 func commandNames(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {

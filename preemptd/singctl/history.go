@@ -71,7 +71,7 @@ a preemption by Slurm, a requeue by hand, a node that failed. Those have no numb
 
 var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}
 
-// lifeRows are actions, and what others did, newest first.
+// lifeRows are actions, and what other programs did, newest first.
 func lifeRows(all *control.HistoryReply) [][]string {
 	type row struct {
 		at    time.Time
@@ -110,7 +110,7 @@ func actionRows(all []*control.Action) [][]string {
 	return rows
 }
 
-// printStanding says how a job does against what it is promised.
+// printStanding prints what a job got, beside what the job is promised.
 func (a *app) printStanding(s *control.Standing) {
 	fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n",
 		safeLine(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())

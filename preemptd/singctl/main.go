@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Singctl is how people ask the daemons: what a node lacks, how a job fares, for work on
-// checkpoints, and to move jobs. It runs as whoever calls it, and munge says so to the daemon.
+// checkpoints, and to move jobs. Singctl runs as its caller, and munge tells the daemon the
+// caller's name.
 package main
 
 import (

@@ -36,8 +36,8 @@ func (a manCommand) build() *cobra.Command {
 	}
 }
 
-// documentedCommands is a command and those below it that people know of. What completes for which
-// shell is on one page.
+// documentedCommands returns a command and the commands below that are not hidden. What completes
+// for which shell is on a single page.
 func documentedCommands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, s := range c.Commands() {
@@ -110,7 +110,7 @@ func roffParagraphs(s string) string {
 	return b.String()
 }
 
-// roffText lets troff read text as it is.
+// roffText escapes text, so that troff reads the text unchanged.
 func roffText(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {

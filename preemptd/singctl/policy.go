@@ -162,7 +162,7 @@ func readBounded(name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// printTried tells what came of policies. One that failed is a problem found.
+// printTried prints the answers of policies. A policy that failed is a problem found.
 func (a policyCommand) printTried(m *control.TryReply) error {
 	var failed error
 	for _, p := range m.GetPolicies() {

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// progress tells a person what goes on: on a terminal a bar in one line that changes, in a
-// log one line for each phase, when it begins. It is used by one goroutine.
+// progress shows a person the progress: on a terminal a bar in a line that changes, in a log a line
+// for each phase, when the phase begins. A progress is used by a single goroutine.
 type progress struct {
 	w        io.Writer
 	quiet    bool
@@ -45,7 +45,7 @@ func (p *progress) showProgress(m *rpc.Progress) {
 	}
 }
 
-// endLine leaves the terminal's line. It may be called twice.
+// endLine leaves the terminal's line, and may be called twice.
 func (p *progress) endLine() {
 	if p.wrote {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -31,7 +31,7 @@ func (a showCommand) build() *cobra.Command {
 			show := func(c *rpc.Client, name string) error {
 				j, err := c.Show(cmd.Context(), name)
 				switch {
-				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // it waits: the controller may know for what
+				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // the job waits: the controller may know for what
 					if told, _ := a.showStanding(cmd.Context(), name, err.Error()); told {
 						return nil
 					}
@@ -62,8 +62,8 @@ func (a showCommand) build() *cobra.Command {
 	}
 }
 
-// showStanding adds what the controller knows of a job, below a line, and reports whether it
-// knew anything; where there is no controller, it does not.
+// showStanding adds what the controller knows of a job, below a line, and reports whether the
+// controller knew anything; where there is no controller, the result is false.
 func (a showCommand) showStanding(ctx context.Context, name, above string) (told bool, err error) {
 	err = a.askController(ctx, func(c *control.Client) error {
 		h, err := c.History(ctx, name, 1)

@@ -18,18 +18,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// slurm is what singctl asks Slurm's own commands. They are there wherever singctl is, and
-// run with the rights of whoever calls.
+// slurm is what singctl asks Slurm's own commands. They are on every node that has singctl, and run
+// with the rights of the caller.
 type slurm struct {
 	// tellSilence is called when slurmctld does not answer; then the command is run again until
-	// it does, or the person interrupts. nil: a silent slurmctld is an error.
+	// slurmctld answers, or the person interrupts. nil: a silent slurmctld is an error.
 	tellSilence func()
 }
 
 // silenceInterval is how long to wait before a silent slurmctld is asked again.
 const silenceInterval = time.Second
 
-// run runs one of Slurm's commands and returns what it prints.
+// run runs a command of Slurm's and returns its output.
 func (s slurm) run(ctx context.Context, program string, args ...string) (string, error) {
 	for {
 		out, err := runCommand(ctx, program, args...)
@@ -82,14 +82,14 @@ func runCommand(ctx context.Context, program string, args ...string) (string, er
 	return "", rpc.Errorf(rpc.ErrInternal, "%s: %s", program, said)
 }
 
-// job is a job as scontrol knows it.
+// job is a job as scontrol prints it.
 type job struct {
 	name string // in our notation
 	node string // that runs the batch script; "" while none does
 }
 
-// findJob looks a job up by what a person typed. One that Slurm has forgotten is returned
-// under that name: it may have checkpoints.
+// findJob looks a job up by what a person typed. A job that Slurm has forgotten is returned under
+// that name, because the job may have checkpoints.
 func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	if err := rpc.CheckJob(typed); err != nil {
 		return job{}, err
@@ -104,8 +104,8 @@ func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	return parseJob(out, typed)
 }
 
-// parseJob reads what scontrol show job --oneliner printed: one line for each task of an
-// array, and for each component of a heterogeneous job.
+// parseJob reads what scontrol show job --oneliner printed: a line for each task of an array, and
+// for each component of a heterogeneous job.
 func parseJob(out, typed string) (job, error) {
 	var lines []string
 	for l := range strings.Lines(out) {
@@ -165,7 +165,7 @@ func fieldOf(line, key string) string {
 	return ""
 }
 
-// node is one that can be asked.
+// node is a node that can be asked.
 type node struct{ name, address string }
 
 // nodeAddress finds how to reach a node.
@@ -191,7 +191,7 @@ func noNode(name string) error {
 	}
 }
 
-// nodeNames returns the names of all nodes; up only: of those that answer slurmctld.
+// nodeNames returns the names of all nodes; up only: of the nodes that answer slurmctld.
 func (s slurm) nodeNames(ctx context.Context, up bool) ([]string, error) {
 	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--format=%N %t")
 	if err != nil {

@@ -27,7 +27,7 @@ func safeText(s string) string {
 	}, s)
 }
 
-// safeLine is safe on one line.
+// safeLine returns safe text without line breaks.
 func safeLine(s string) string { return strings.ReplaceAll(safeText(s), "\n", " ") }
 
 // printTable writes rows in columns. A row that is shorter ends there, and its last cell makes
@@ -53,7 +53,7 @@ func printTable(w io.Writer, rows [][]string) {
 	}
 }
 
-// bytesText writes n in the largest unit that leaves at least one whole.
+// bytesText writes n in the largest unit of which n has at least 1.
 func bytesText(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	f, i := float64(n), 0

@@ -40,8 +40,8 @@ answer it says so, and goes on. With --json it prints what jobs prints, each tim
 	return c
 }
 
-// watchJobs asks again each time: who answers may be another preemptd by then. The first
-// time nobody answering is an error; later it is shown.
+// watchJobs dials again each time: by then another preemptd may answer. The first time, no answer
+// is an error; later, it is shown.
 func (a topCommand) watchJobs(ctx context.Context, every time.Duration, times uint32) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

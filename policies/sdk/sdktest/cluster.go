@@ -62,12 +62,12 @@ func newNode(r *rand.Rand, i, gpus int) sdk.Node {
 	return n
 }
 
-// filler puts jobs on nodes, one node after the other.
+// filler puts jobs on nodes, node by node.
 type filler struct {
 	random   *rand.Rand
 	snapshot *sdk.Snapshot
 	node     int // that is being filled
-	used     int // GPUs of it
+	used     int // GPUs of the node
 	left     int // GPUs to fill
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// CheckDecision fails the test unless the policy answers the snapshot with the intents that
-// want has, as text and in that order, each with a reason. It returns the intents.
+// CheckDecision fails the test unless the policy answers the snapshot with the intents that want
+// has, as text and in that order, each with a reason. CheckDecision returns the intents.
 func CheckDecision[S any](t *testing.T, policy *sdk.Stateless[S], s *sdk.Snapshot, want []string) []sdk.Intent {
 	t.Helper()
 	if err := s.Check(); err != nil {

@@ -23,10 +23,10 @@ import (
 // patience is for an answer, on a machine that is busy with something else.
 const patience = time.Minute
 
-// maxReason is how long a reason is at most: it is for people.
+// maxReason is how long a reason is at most: reasons are for people.
 const maxReason = 1 << 10
 
-// Run runs a policy and holds it to the contract: what it must do whatever it decides.
+// Run runs a policy and holds it to the contract: the rules for every decision.
 func Run(t *testing.T, program string, args ...string) {
 	t.Run("says who it is", func(t *testing.T) {
 		d, err := Start(t, program, args...).Describe(t.Context())
@@ -42,7 +42,7 @@ func Run(t *testing.T, program string, args ...string) {
 	t.Run("answers by the contract, and from the snapshot alone", func(t *testing.T) { compareProcesses(t, program, args) })
 }
 
-// compareProcesses asks two processes the same, one of them in another order.
+// compareProcesses asks two processes the same questions, the second process in another order.
 func compareProcesses(t *testing.T, program string, args []string) {
 	const snapshots = 60
 	one, other := startConfigured(t, program, args), startConfigured(t, program, args)
