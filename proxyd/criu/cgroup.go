@@ -20,7 +20,7 @@ type cgroup string
 
 func (c cgroup) file(name string) string { return filepath.Join(string(c), name) }
 
-// frozen tells whether it was asked to be frozen.
+// frozen tells whether the cgroup was asked to freeze.
 func (c cgroup) frozen() (bool, error) {
 	if c == "" {
 		return false, nil
@@ -32,7 +32,7 @@ func (c cgroup) frozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "1", nil
 }
 
-// freeze freezes it, and returns when every process in it stands, or thaws it.
+// freeze freezes or thaws the cgroup, and returns when every process in it stands, or runs.
 func (c cgroup) freeze(ctx context.Context, on bool) error {
 	word := "0"
 	if on {
@@ -58,7 +58,7 @@ func (c cgroup) freeze(ctx context.Context, on bool) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// The file says by POLLPRI that it has changed since it was read.
+		// The file says by POLLPRI that its content has changed since the last read.
 		_, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, 100)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return os.NewSyscallError("poll", err)
@@ -66,8 +66,8 @@ func (c cgroup) freeze(ctx context.Context, on bool) error {
 	}
 }
 
-// leave moves processes out of c: into the cgroup above it, or, where that one may have
-// none because it hands out controllers, into this process's.
+// leave moves processes out of c: into the cgroup above, or, where that cgroup may have no
+// processes because it hands out controllers, into this process's.
 func (c cgroup) leave(pids ...int) error {
 	above := cgroup(filepath.Dir(string(c)))
 	for _, pid := range pids {
@@ -96,7 +96,7 @@ func (c cgroup) ours() cgroup {
 		}
 		root = up
 	}
-	b, _ := os.ReadFile("/proc/self/cgroup") // entering tells if it is wrong
+	b, _ := os.ReadFile("/proc/self/cgroup") // a wrong path shows when the cgroup is entered
 	for line := range strings.Lines(string(b)) {
 		if path, ok := strings.CutPrefix(line, "0::"); ok {
 			return cgroup(filepath.Join(root, strings.TrimSuffix(path, "\n")))

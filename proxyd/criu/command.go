@@ -32,7 +32,7 @@ func find(name string) (string, error) {
 	return "", &Unsupported{Reason: name + " is not installed", Advice: advice[name]}
 }
 
-// quiet is the environment of what is run. LANG is for the log: it is read by explain.
+// quiet is the environment of what is run. LANG is for the log: explain reads the log.
 var quiet = []string{"PATH=" + strings.Join(folders, ":"), "LANG=C"}
 
 // joinable are the namespaces of a capsule in nsenter's words. init itself is no member
@@ -41,7 +41,7 @@ var joinable = []struct{ option, file string }{
 	{"--mount", "mnt"}, {"--net", "net"}, {"--uts", "uts"}, {"--ipc", "ipc"}, {"--time", "time_for_children"}, {"--pid", "pid"},
 }
 
-// gated makes criu call the gate. It costs some 20 ms.
+// gated makes criu call the gate. The gate costs some 20 ms.
 func gated(args []string) []string { return append(args, "--action-script", gateName) }
 
 // command is criu inside the namespaces of a capsule's init.
@@ -50,15 +50,15 @@ func gated(args []string) []string { return append(args, "--action-script", gate
 // namespace (kernel/time/namespace.c, timens_install).
 type command struct {
 	init     int
-	uid, gid uint32  // real ids; the effective ones are root's
-	as       *rights // whose rights criu has altogether, in the place of uid and gid; nil: root's
+	uid, gid uint32  // real ids; the effective ids are root's
+	as       *rights // all rights of criu, in the place of uid and gid; nil: root's
 	cgroup   *os.File
-	noIPC    bool // it stays out of the capsule's IPC namespace
+	noIPC    bool // criu stays out of the capsule's IPC namespace
 	args     []string
 	files    []*os.File // from descriptor stageFD on
 }
 
-// build returns what to start, and files to close when it has been started.
+// build returns what to start, and the files to close after its start.
 func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 	var paths [3]string
 	for i, name := range []string{"nsenter", "setpriv", "criu"} {
@@ -111,15 +111,15 @@ func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 	if c.cgroup != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(c.cgroup.Fd())
 	}
-	// Whoever has kept the log open is none of ours.
+	// A process that has kept the log open does not belong to this package.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, closing, nil
 }
 
-// common are the options of every operation, without the gate's. Configuration files are the node's business,
-// not this package's. criu is too quiet about what it was doing below -v3. With
-// --ext-unix-sk a datagram socket that sends to a path (/dev/log) is connected to that path
-// again; a stream is refused all the same.
+// common are the options of every operation, without the gate's. Configuration files are the node's
+// business, not this package's. Below -v3, criu does not log enough of its work. With --ext-unix-sk
+// a datagram socket that sends to a path (/dev/log) is connected to that path again; a stream is
+// refused all the same.
 func common(operation string) []string {
 	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
 		"-v3", "--timeout", "30",

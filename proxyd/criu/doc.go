@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package criu dumps and restores one program of a capsule with CRIU. Every image goes
-// to a Sink while CRIU makes it and comes from a Source when CRIU asks for it: there is
-// no second copy of a program's memory, on disk or anywhere else.
+// Package criu dumps and restores a program of a capsule with CRIU. Every image goes to a Sink
+// while CRIU makes it and comes from a Source when CRIU asks for it: there is no second copy of a
+// program's memory, on disk or anywhere else.
 //
-// # Who is who
+// # The processes
 //
 //	caller ── this package ── nsenter ── setpriv ── criu ── the program
 //	              │ ▲                                 │ ▲
 //	              │ └──── streamer socket: image names┘ │
-//	              │  ◄═══ one pipe an image ═══════════►│
+//	              │  ◄═══ a pipe for each image ═══════►│
 //	              └────── gate: "post-dump", "go" ──────┘
 //
 // criu runs inside the capsule's namespaces, where the program is an ordinary process
@@ -29,58 +29,60 @@
 // # Rights
 //
 // A dump runs as root with the job's real ids. A restore runs as the job's user, with the
-// capabilities that make processes and none that overrides permissions (rights.go): what criu
-// opens, makes and removes is at paths that the user can change. What the user owns and could not
-// open again in that way criu is given open (handed.go). A program with System V objects is
-// restored by root, for the kernel lets nobody else set the limits of an IPC namespace.
+// capabilities that make processes and none that overrides permissions (rights.go): the user can
+// change the paths at which criu opens, makes and removes files. Where the user owns a file and
+// could not open it again in the same way, criu is given the open file (handed.go). Root restores a
+// program with System V objects, because the kernel lets only root set the limits of an IPC
+// namespace.
 //
 // # The images folder
 //
-// A tmpfs that is mounted nowhere; criu has it as a descriptor. It holds the socket, the
-// gate's script and criu's statistics, and it is gone with the last process that has it.
+// A tmpfs that is mounted nowhere; criu has it as a descriptor. The folder holds the socket, the
+// gate's script and criu's statistics, and is gone with the last process that has it open.
 //
 // # The gate
 //
-// The pages that criu writes into a pipe are the program's own until they are read: it
-// must not run before the last of them is taken. So criu calls a script when all images
-// are written (post-dump), and the script waits for the word "go". If this process is
-// gone, the script fails at once, and criu lets the program run on. A program whose cgroup
-// was frozen does not run anyway, and needs no gate.
+// The pages that criu writes into a pipe are the program's own until they are read: the program
+// must not run before the last page is taken. So criu calls a script when all images are written
+// (post-dump), and the script waits for the word "go". If this process is gone, the script fails at
+// once, and criu lets the program run on. A program whose cgroup was frozen does not run anyway,
+// and needs no gate.
 //
-// At a restore the script is called when everything is open and mapped (post-restore), and then
-// what processes have is compared with what they had (opened.go); CRIU kills them if this process
-// refuses. It is called again when every thread stands in ptrace (pre-resume), to freeze the cgroup that
-// is to be frozen, give back the input that was not read yet.
+// At a restore criu calls the script when everything is open and mapped (post-restore). Then this
+// package compares what processes have with what they had (opened.go); CRIU kills them if this
+// process refuses. criu calls the script again when every thread stands in ptrace (pre-resume):
+// then this package freezes the cgroup that is to be frozen, and gives back the input that was not
+// read yet.
 //
 // # When something dies
 //
 //	this process    criu's pipes break. A dump is given up and the program runs on, or stays
 //	                frozen if it was; a restore is given up and what there is of the tree is killed
-//	the context     the same, by closing the pipes. Whoever does not end then is killed
+//	the context     the same, by closing the pipes. What does not end then is killed
 //	criu            at a dump, the kernel lets the tasks go, and most go on as if nothing had
-//	                been; one that had CRIU's code in it at that moment may die of it (2 of
+//	                been; a task that had CRIU's code in it at that moment may die (2 of
 //	                some 300 kills). Dump freezes the cgroup again if it was frozen. At a
 //	                restore, Restore kills the half-made tree
 //
 // # Processes without a parent
 //
-// The root of a tree is a steward, to which all orphans fall. CRIU cannot restore those of
+// The root of a tree is a steward, to which all orphans fall. CRIU cannot restore orphans of
 // another session than the root's; reaper.go tells why, and what is done about it.
 //
 // # Limits
 //
-//   - A user can kill criu while it dumps his own program, for its real uid is his.
+//   - A user can kill criu during a dump of the user's own program: criu's real uid is the user's.
 //   - A file with another name that was opened by a name since removed is refused, unless
-//     LinkRemoved has given it the kernel's name: CRIU keeps such a file by a hard link that it
-//     removes again when the program is to run on.
-//   - CRIU freezes a program without a cgroup by ptrace. One that was stopped is dumped as
+//     LinkRemoved has given the file the kernel's name: CRIU keeps such a file by a hard link, and
+//     removes the link when the program is to run on.
+//   - CRIU freezes a program without a cgroup by ptrace. A stopped program is dumped as
 //     stopped and is stopped when restored.
 //   - System V objects are dumped with the whole IPC namespace. A program that was restored
-//     with them has a namespace of its own, and shares none with the capsule's others.
+//     with them has a namespace of its own, and shares none with the capsule's other programs.
 //   - To restore an orphan CRIU needs a PID for a moment, next to the tree's. If another
-//     program of the capsule has it, the restore fails; restored the other way round it works.
+//     program of the capsule has it, the restore fails; in the other order the restores work.
 //   - A connection to a unix socket of another program that this one has not accepted yet
 //     is dumped and cannot be restored.
 //   - inotify cannot be dumped on overlay file systems.
-//   - Processes are restored in a cgroup v2 only; in those of v1 they are where the caller is.
+//   - Processes are restored in a cgroup v2 only; in cgroups of v1 they are where the caller is.
 package criu

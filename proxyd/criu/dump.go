@@ -19,21 +19,21 @@ import (
 // its content is an image.
 const ghostLimit = "1G"
 
-// dumper takes the images of one dump in.
+// dumper takes in the images of a dump.
 type dumper struct {
 	sink Sink
 
-	mu    sync.Mutex // everything below; no call under it blocks
+	mu    sync.Mutex // everything below; no call under mu blocks
 	files []File
 	tree  bytes.Buffer      // a copy of pstreeName
 	cores map[string][]byte // not in sink yet (signals.go)
 }
 
-// Dump captures p, and leaves it as it was: running, or frozen if p.Cgroup was. The
-// images are in sink when it returns nil; that the program has not run since the moment that
-// they show is so only if p.Cgroup was frozen. The caller does not thaw it meanwhile. Dumps of several programs may run side by side.
-// The caller has cut the network (proven: links down, or a table of nftables that drops
-// everything), else connections may end when they are restored.
+// Dump captures p, and leaves p as it was: running, or frozen if p.Cgroup was. The images are in
+// sink when Dump returns nil. Only if p.Cgroup was frozen is it sure that the program has not run
+// since the moment that the images show. The caller does not thaw the cgroup meanwhile. Dumps of
+// several programs may run side by side. The caller has cut the network (proven: links down, or a
+// table of nftables that drops everything), else connections may end when they are restored.
 //
 // An error is an *Error, or an *Unsupported if the host lacks something; what is in sink
 // then is worthless. When ctx ends, Dump gives up and returns soon, but waits for calls
@@ -69,7 +69,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	d := &dumper{sink: sink, cores: map[string][]byte{}}
 	s.carry = d.carry
 	noted := &Image{}
-	if !wasFrozen { // else it does not run before the streams have ended anyway
+	if !wasFrozen { // a frozen program does not run before the streams have ended anyway
 		s.pass = func(int) error {
 			err := s.ended()
 			if err == nil {
@@ -142,7 +142,7 @@ func (d *dumper) take(w io.Writer, st *stream) (int64, error) {
 	}
 	defer st.session.drop(pipe)
 	if st.name == pstreeName {
-		w = io.MultiWriter(w, &d.tree) // only one of this name
+		w = io.MultiWriter(w, &d.tree) // there is only one image of this name
 	}
 	return drain(w, pipe)
 }

@@ -20,7 +20,7 @@ type Error struct {
 	Obstacle string
 	Lines    []string // CRIU's errors, the first is the oldest
 	Log      string   // the end of CRIU's log, for the administrator
-	Err      error    // what broke it off: ctx's, a Sink's, a Source's, or how criu ended
+	Err      error    // what broke the operation off: ctx's, a Sink's, a Source's, or how criu ended
 }
 
 func (e *Error) Error() string {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// obstacles are what CRIU cannot dump or restore, and how its user is told. $1 and $2 are
-// the pattern's; WHO is the process that criu was at. The first rule that matches any of
-// the errors is taken; the most particular come first.
+// obstacles are what CRIU cannot dump or restore, and what its user is told. $1 and $2 are the
+// pattern's groups; WHO is the process that criu was at. The first rule that matches any of the
+// errors is taken; the most particular rules come first.
 var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},

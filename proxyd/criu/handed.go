@@ -19,11 +19,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A user may have a file of the user's open in a way that its permissions forbid by now: git
-// writes to files of mode 0444 that it has made. The owner could change the permissions, so
-// such a file is opened here, and criu is given the descriptor under a name that files.img is
-// made to have in the path's place. The path is walked with the user's rights and without
-// following any link, and only a file that belongs to the user is opened.
+// A user may have a file of the user's open in a way that its permissions forbid by now: git writes
+// to files of mode 0444 that git has made. The owner could change the permissions, so this package
+// opens such a file, and gives criu the descriptor under a name that replaces the path in
+// files.img. The path is walked with the user's rights and without following any link, and only a
+// file that belongs to the user is opened.
 
 // handedFiles are open files for criu, in the order of their descriptors.
 type handedFiles struct {
@@ -33,7 +33,7 @@ type handedFiles struct {
 
 func (h *handedFiles) close() { closeAll(h.files) }
 
-// options are criu's; the first descriptor of these files is the one given.
+// options are criu's; the first descriptor of these files is first.
 func (h *handedFiles) options(first int) []string {
 	var args []string
 	for i, f := range h.files {
@@ -42,8 +42,8 @@ func (h *handedFiles) options(first int) []string {
 	return args
 }
 
-// handFiles opens what criu, with the user's rights, cannot open though it is the user's. nameOf
-// returns the name of a file that has another than in the image.
+// handFiles opens the user's files that criu, with the user's rights, cannot open. nameOf returns
+// the name of a file that has another name than in the image.
 func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEntry) string) (*handedFiles, error) {
 	h := &handedFiles{names: map[uint32]string{}}
 	wanted, err := forbiddenFiles(src)
@@ -60,7 +60,7 @@ func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEnt
 		for i, f := range wanted {
 			how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 			if paths[i], err = unix.Openat2(int(root.Fd()), strings.TrimPrefix(cmp.Or(nameOf(f), f.GetName()), "/"), how); err != nil {
-				paths[i] = -1 // criu will say what is wrong with it
+				paths[i] = -1 // criu will report what is wrong with the file
 			}
 		}
 	}); err != nil {
@@ -79,7 +79,8 @@ func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEnt
 	return h, nil
 }
 
-// open opens a file by its O_PATH descriptor as it was open, if it is the one, and the user's.
+// open opens a file by its O_PATH descriptor as it was open, if the file is the same, and the
+// user's.
 func (h *handedFiles) open(path int, f *regfile.RegFileEntry, as *rights) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
@@ -103,8 +104,8 @@ func (h *handedFiles) open(path int, f *regfile.RegFileEntry, as *rights) error 
 	return nil
 }
 
-// forbiddenFiles returns those regular files of an image that were open in a way that their
-// owner's permissions forbid.
+// forbiddenFiles returns the regular files of an image that were open in a way that their owner's
+// permissions forbid.
 func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	r, err := src.Open(filesName)
 	if err != nil {

@@ -39,16 +39,16 @@ var advice = map[string]string{
 	"setpriv": "install util-linux",
 }
 
-// kerndat is where criu keeps what it has found out about the kernel. With the job's real
-// ids it could not find it out itself.
+// kerndat is where criu keeps what it has found out about the kernel. With the job's real ids criu
+// could not find out.
 const (
 	kerndat     = "/run/" + kerndatName
 	kerndatName = "criu.kdat"
 )
 
 // Check returns the version of the host's CRIU if dumps and restores work here, and
-// leaves behind what they need. The error is an *Unsupported if the host lacks
-// something. It needs root and takes a tenth of a second; call it when the daemon starts.
+// leaves behind what they need. The error is an *Unsupported if the host lacks something. Check
+// needs root and takes a tenth of a second; call Check when the daemon starts.
 func Check(ctx context.Context) (version string, err error) {
 	for _, name := range []string{"nsenter", "setpriv"} {
 		if _, err := find(name); err != nil {
@@ -80,7 +80,7 @@ var known struct {
 	version string
 }
 
-// criuVersion asks criu unless it is the one that was asked before.
+// criuVersion asks criu, unless the same file was asked before.
 func criuVersion(ctx context.Context) (string, error) {
 	path, err := find("criu")
 	if err != nil {
@@ -126,7 +126,7 @@ func criuCheck(ctx context.Context) error {
 	return err
 }
 
-// prepare sees to it that criu knows the kernel, before it runs with other real ids.
+// prepare makes sure that criu knows the kernel, before criu runs with other real ids.
 func prepare(ctx context.Context) error {
 	if _, err := os.Stat(kerndat); err == nil {
 		return nil
@@ -188,7 +188,7 @@ func hostWith(version string) (Host, error) {
 }
 
 // usable are the flags of /proc/cpuinfo that are instructions or registers of programs.
-// The others (mitigations, virtualisation, power) may differ from node to node.
+// Other flags (mitigations, virtualisation, power) may differ from node to node.
 var usable = regexp.MustCompile(`^(mmx.*|3dnow.*|fxsr.*|s?sse.*|avx.*|amx.*|fma4?|f16c|bmi[12]|abm|tbm|xop|popcnt|v?aes|v?pclmulqdq|sha.*|sm[34]|gfni|` +
 	`adx|rdrand|rdseed|movbe|movdir.*|cx8|cx16|cmov|xsave.*|xgetbv1|fsgsbase|rdpid|rdtscp|clflush.*|clwb|cldemote|serialize|waitpkg|` +
 	`pku|lahf_lm|rtm|hle|lwp|mwaitx|cmpccxadd|raoint|prefetchi)$`)
@@ -216,8 +216,8 @@ func cpuFeatures(cpuinfo string) []string {
 	return nil
 }
 
-// Fits returns nil if what was dumped as i can run on h, else an *Unsupported. It can be
-// asked before anything is torn down; libraries are compared by CRIU itself, by build id.
+// Fits returns nil if what was dumped as i can run on h, else an *Unsupported. The caller can ask
+// before anything is torn down; libraries are compared by CRIU itself, by build id.
 func (i *Image) Fits(h Host) error {
 	if i.Host.Arch != h.Arch {
 		return &Unsupported{Reason: fmt.Sprintf("it was dumped on %s, this is %s", i.Host.Arch, h.Arch)}

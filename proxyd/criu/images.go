@@ -75,8 +75,7 @@ func readTree(r io.Reader) ([]Process, error) {
 	return all, err
 }
 
-// unread returns what was in a pipe of the program when it was dumped, named as
-// Program.Stdio names it.
+// unread returns what was in a pipe of the program at the dump, named as Program.Stdio names it.
 func unread(src Source, pipe string) ([]byte, error) {
 	number, ok := strings.CutPrefix(pipe, "pipe:[")
 	if !ok {

@@ -36,7 +36,7 @@ func inspect(members map[int]member, root int) string {
 		dir := fmt.Sprintf("/proc/%d/fd/", m.host)
 		fds, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for _, fd := range fds {
 			link, err := os.Readlink(dir + fd.Name())

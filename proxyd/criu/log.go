@@ -14,12 +14,11 @@ import (
 // complaint is an error line of criu's log, with what criu was doing.
 type complaint struct {
 	text string // without time, place and "Error"
-	pid  int    // the task it was about, 0 if none
+	pid  int    // the task that the line is about, 0 if none
 }
 
-// logbook takes criu's log in, as the Stdout and Stderr of a command. It keeps the
-// errors, the names of the tasks and the end of the text; it is as large at most as its
-// constants say.
+// logbook takes criu's log in, as the Stdout and Stderr of a command. A logbook keeps the errors,
+// the names of the tasks and the end of the text; its size is bounded by its constants.
 type logbook struct {
 	mu         sync.Mutex
 	partial    []byte
@@ -35,12 +34,12 @@ const (
 	maxComplaints = 32
 )
 
-// Write takes any number of lines and parts of lines. It never fails.
+// Write takes any number of lines and parts of lines. Write never fails.
 func (l *logbook) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tail = append(l.tail, b...)
-	if over := len(l.tail) - maxTail; over > maxTail { // seldom, for it copies
+	if over := len(l.tail) - maxTail; over > maxTail { // seldom, because this copies
 		l.tail = append(l.tail[:0], l.tail[over:]...)
 	}
 	for rest := b; ; {
@@ -63,8 +62,8 @@ var (
 	errorLine = regexp.MustCompile(`^(?:\([\d.]+\)\s+)?(?:(\d+): )?Error \([^)]*\): (.*)$`)
 )
 
-// harmless are errors that criu reports of what went well, or that only say that there
-// was another one.
+// harmless are errors that criu reports although all went well, or that only say that there was
+// another error.
 var harmless = []string{
 	"Can't setup RLIMIT_NOFILE for self",
 	"Dumping FAILED.", "Restoring FAILED.",

@@ -19,15 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CRIU opens a file again by its path and compares size and mode. Which file is there by
-// then is the user's choice: a link, in the path or at its end, leads anywhere. So a dump
-// notes of each file that a process has open, mapped, or is in what the kernel says of it, and
-// a restore compares before the processes get the user's rights: until then no other
-// process can reach what they have open.
+// CRIU opens a file again by its path and compares size and mode. Which file is there by then is
+// the user's choice: a link, in the path or at its end, leads anywhere. So a dump notes what the
+// kernel says of each file that a process has open or mapped, and of the folder that the process is
+// in. A restore compares before the processes get the user's rights: until then no other process
+// can reach what they have open.
 
-// Opened is a file that a program has open or mapped, or a folder that it is in.
+// Opened is a file that a program has open or mapped, or a folder that the program is in.
 type Opened struct {
-	// Path is what the kernel calls the file, and has no links in it. One that was removed ends
+	// Path is what the kernel calls the file, without links. The path of a removed file ends
 	// with " (deleted)". A path that is no UTF-8 is quoted as in Go.
 	Path string `json:"path"`
 	UID  uint32 `json:"uid"`
@@ -35,7 +35,8 @@ type Opened struct {
 	Mode uint32 `json:"mode"`           // type and permissions
 	Rdev uint64 `json:"rdev,omitempty"` // of a device
 	// Same is, if not 0, the number, from 1, of the first file in Image.Opened that is this file by
-	// another path. What maps it, or was executed from it, criu restores from one of these paths.
+	// another path. For a process that maps the file, or was executed from it, criu restores from
+	// one of these paths.
 	Same int `json:"same,omitempty"`
 }
 
@@ -48,7 +49,7 @@ type Places struct {
 	Exe         int         `json:"exe"`
 }
 
-// ChangedError says what of a file is not as it was when the program was dumped.
+// ChangedError says what of a file has changed since the dump.
 type ChangedError struct {
 	Path string
 	What string
@@ -67,7 +68,7 @@ func nameless(link string) bool {
 	return slices.ContainsFunc([]string{"/memfd:", "/SYSV", "/[aio]", "/anon_hugepage"}, func(p string) bool { return strings.HasPrefix(link, p) })
 }
 
-// shown is a path as Opened has it.
+// shown is a path as in Opened.
 func shown(link string) string {
 	if utf8.ValidString(link) && !strings.HasPrefix(link, `"`) {
 		return link
@@ -167,7 +168,8 @@ func (s *survey) process(host int) (*Places, error) {
 	return p, nil
 }
 
-// mappedRanges returns a mapping of each file that a process has mapped, as map_files names it.
+// mappedRanges returns a mapping of each file that a process has mapped, with the name in
+// map_files.
 func mappedRanges(maps string) ([]string, error) {
 	b, err := os.ReadFile(maps)
 	if err != nil {
@@ -283,7 +285,7 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 }
 
 // compareAny compares a file that a process has with file number at, which was x, by each of the
-// paths that it had. The error is that of its own.
+// paths that the file had. The error is that of the file's own path.
 func (i *Image) compareAny(at int, x, now Opened) error {
 	err := x.compare(now)
 	if err == nil || x.Path == now.Path {
@@ -360,8 +362,8 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 	return nil
 }
 
-// compare says what of a file is not what it was. What was removed is made again by criu, under
-// some name: it must have none now, and the rest must be as it was.
+// compare says what of a file has changed. criu makes a removed file again, under some name: the
+// file must have no name now, and the rest must be as before.
 func (o Opened) compare(now Opened) error {
 	changed := func(format string, args ...any) error {
 		return &ChangedError{strings.TrimSuffix(o.Path, removed), fmt.Sprintf(format, args...)}
@@ -389,8 +391,8 @@ func (o Opened) compare(now Opened) error {
 	return nil
 }
 
-// changedPath looks for why criu could not open a file: it returns what is first found to have changed
-// of the files that the program had, by their paths, or nil. No link is followed.
+// changedPath looks for why criu could not open a file: it returns the first change found in the
+// files that the program had, by their paths, or nil. No link is followed.
 func (i *Image) changedPath(init int) error {
 	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
 	if err != nil {

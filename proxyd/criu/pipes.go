@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownPipes gives the pipes of restored processes to the job's user, where criu has made them
-// as root: a program that opens one once more by its descriptor, as those do that get /dev/fd/63
-// from a shell's process substitution, is asked for rights. Those of stdio are whose they were.
+// ownPipes gives the pipes of restored processes to the job's user, where criu has made them as
+// root: the kernel checks the rights of a program that opens a pipe once more by its descriptor, as
+// programs do that get /dev/fd/63 from a shell's process substitution. The pipes of stdio keep
+// their owners.
 func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 	var outside []uint64
 	for _, f := range stdio {

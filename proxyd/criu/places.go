@@ -18,9 +18,9 @@ import (
 )
 
 // The connections that a unix socket accepts have its name. CRIU removes the place of every
-// named socket before it binds one there, but does not bind connections (bind_unix_sk in
-// criu/sk-unix.c): the place would be gone if nobody listens there any more. So connections
-// are restored without a name, and what is in the file system stays.
+// named socket before criu binds a socket there, but does not bind connections (bind_unix_sk in
+// criu/sk-unix.c): the place would be gone if no socket listens there any more. So connections are
+// restored without a name, and what is in the file system stays.
 const (
 	filesName  = "files.img"
 	filesMagic = 0x56303138 // criu/include/magic.h
@@ -32,8 +32,9 @@ const (
 	listening   = 10 // TCP_LISTEN
 )
 
-// placed returns an image of open files as it is to be restored, and its size as it was.
-// nameOf says by which name criu is to open a file in the place of the one that it had; "" is that one.
+// placed returns an image of open files as it is to be restored, and the size of the image before.
+// nameOf says by which name criu is to open a file in the place of the name that the file had; ""
+// means that name.
 func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
@@ -56,9 +57,9 @@ func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Rea
 }
 
 // rewritten takes the name from an entry of a connection, and renames a file as nameOf says. early
-// tells that the entry must stand before all others: a unix socket that listens. CRIU looks for
-// the socket to which a connection goes that is not accepted yet among those that it has read
-// (try_resolve_unix_peer), and gives up if it reads the connection first.
+// tells that the entry must stand before all others: a unix socket that listens. For a connection
+// that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
+// (try_resolve_unix_peer), and gives up if the connection is read first.
 func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.

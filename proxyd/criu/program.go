@@ -14,40 +14,40 @@ type Program struct {
 	Init     int    // PID of the capsule's init in the caller's PID namespace; criu runs in its namespaces
 	PID      int    // root of the tree, as the capsule counts; a child of init
 	UID, GID uint32 // the job's user
-	// Groups are the supplementary groups of the root, which Dump notes. At a restore files
-	// are opened with these rights; those given then are for an image without a note.
+	// Groups are the supplementary groups of the root, which Dump notes. At a restore files are
+	// opened with these rights; the groups given to Restore are for an image without a note.
 	Groups []uint32 `json:",omitempty"`
-	// Cgroup is the folder of its cgroup v2, "" if it has none. Only the program may be in
-	// it. At a dump it may be frozen, and is left as it was.
+	// Cgroup is the folder of the program's cgroup v2, "" if there is none. Only the program may be
+	// in the cgroup. At a dump the cgroup may be frozen, and is left as before.
 	Cgroup string
-	// Stdio is what descriptors 0, 1 and 2 were when the program began, or was restored last,
-	// as /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
+	// Stdio is what descriptors 0, 1 and 2 were when the program began, or at the last restore, as
+	// /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
 	Stdio [3]string
-	// Renamed are the files whose names the image has and that have others by now (RenameRemoved).
-	// Only for Restore.
+	// Renamed are the files whose names the image has and that have other names by now
+	// (RenameRemoved). Only for Restore.
 	Renamed map[string]string `json:"-"`
 }
 
-// Sink takes the images of one dump. Create is called concurrently, once for each name;
-// names are CRIU's, plain ones without a slash. An image is complete when its Close
-// returns nil; one that was not written to its end is closed too, and Dump then fails.
+// Sink takes the images of a dump. Create is called concurrently, once for each name; names are
+// CRIU's, plain and without a slash. An image is complete when its Close returns nil; an image that
+// was not written to its end is closed too, and Dump then fails.
 type Sink interface {
 	Create(name string) (io.WriteCloser, error)
 }
 
-// Source gives the images of one dump. Open is called concurrently and may be called
-// again for the same name; its error wraps fs.ErrNotExist if there is no such image.
+// Source gives the images of a dump. Open is called concurrently and may be called again for the
+// same name; its error wraps fs.ErrNotExist if there is no such image.
 type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// Image is what Restore must know of a dump besides the images. It can be kept as JSON.
+// Image is what Restore must know of a dump besides the images. An Image can be kept as JSON.
 type Image struct {
-	Program   Program   `json:"program"` // as it was dumped
+	Program   Program   `json:"program"` // at the dump
 	Host      Host      `json:"host"`    // where
 	Processes []Process `json:"processes"`
 	Files     []File    `json:"files"` // ordered by name
-	// Opened are the files that processes have, by which Restore knows that it is these again.
+	// Opened are the files that processes have, by which Restore recognizes the same files.
 	Opened []Opened `json:"opened,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type Process struct {
 	Name    string `json:"name"` // as ps shows it
 	Threads []int  `json:"threads,omitempty"`
 
-	Places *Places `json:"places,omitempty"` // nil: a zombie, or it was not noted
+	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
 }
 
 // File is an image in a Sink.
@@ -85,13 +85,13 @@ func (i *Image) file(name string) (File, bool) {
 	return i.Files[n], true
 }
 
-// inherited tells whether something of a program's Stdio is none of its files: it is not
-// restored by path but given to it.
+// inherited tells whether something of a program's Stdio is not the program's own file: then the
+// file is given to the program, not restored by path.
 func inherited(stdio string) bool {
 	return strings.HasPrefix(stdio, "pipe:[") || strings.HasPrefix(stdio, "socket:[")
 }
 
-// plainName is one that can be a file's in a folder of images.
+// plainName tells whether a name can be a file's in a folder of images.
 func plainName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }

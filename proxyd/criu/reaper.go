@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A process that lost its parent is a child of the program's root, if that is its
-// subreaper, but of a session in which the root never was. CRIU makes it in that session:
-// as the child of a helper that ends, so that it falls to the root. But it takes the root
-// for PID 1, and makes it a subreaper only at the very end (criu/pstree.c,
-// prepare_pstree_ids; criu/pie/restorer.c, restore_child_subreaper): the process would fall
-// to the capsule's init, and the root would wait for ever for one that has ended already.
+// A process that lost its parent is a child of the program's root, if the root is its subreaper,
+// but of a session in which the root never was. CRIU makes the process in that session: as the
+// child of a helper that ends, so that the process falls to the root. But CRIU takes the root for
+// PID 1, and makes the root a subreaper only at the very end (criu/pstree.c, prepare_pstree_ids;
+// criu/pie/restorer.c, restore_child_subreaper): the process would fall to the capsule's init, and
+// the root would wait for ever for a child that has ended already.
 //
-// So the root is made a subreaper as soon as it is there. Nobody can do that for it; it is
-// stopped where it waits for an image, and made to call prctl itself.
+// So the root is made a subreaper as soon as it exists. No other process can do that for the root:
+// the root is stopped where it waits for an image, and made to call prctl itself.
 
 // adopts tells whether there is such a process.
 func (i *Image) adopts() bool {
@@ -34,7 +34,7 @@ func (i *Image) adopts() bool {
 	return false
 }
 
-// makeReaper makes the root a subreaper if it is there and waits in a system call. done is
+// makeReaper makes the root a subreaper if the root exists and waits in a system call. done is
 // false if it is too early.
 func makeReaper(init, root int) (done bool, err error) {
 	members, err := membersOf(init)
@@ -45,7 +45,7 @@ func makeReaper(init, root int) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	// The one that has asked for the image may just be about to wait for it.
+	// The process that has asked for the image may just be about to wait.
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", m.host))
 		if err != nil {

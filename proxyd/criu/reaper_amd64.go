@@ -24,7 +24,7 @@ const (
 )
 
 // callSubreaper makes a process that is in a system call call
-// prctl(PR_SET_CHILD_SUBREAPER, 1), and go on where it was.
+// prctl(PR_SET_CHILD_SUBREAPER, 1), and go on from there.
 func callSubreaper(pid int) error {
 	done := make(chan error)
 	go func() {
@@ -83,7 +83,7 @@ func inject(pid int) error {
 }
 
 // setAgain puts the registers back so that the interrupted call is begun again, as the
-// kernel does it itself (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
+// kernel itself does (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
 func setAgain(pid int, r unix.PtraceRegs) error {
 	switch -int64(r.Rax) {
 	case eRestartSys, eRestartNoIntr, eRestartNoHand:
@@ -108,7 +108,7 @@ func awaitStop(pid int) error {
 		case !status.Stopped():
 			return errors.New("it has ended")
 		case status.StopSignal() != unix.SIGTRAP:
-			// A signal is on its way; it is delivered, and the stop comes after it.
+			// A signal is on its way and is delivered; the stop comes after the signal.
 			if err := unix.PtraceCont(pid, int(status.StopSignal())); err != nil {
 				return os.NewSyscallError("ptrace cont", err)
 			}

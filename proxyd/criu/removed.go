@@ -26,14 +26,15 @@ import (
 //	dump     LinkRemoved    P (deleted)   beside the other name; packed with it as a hard link
 //	         UnlinkRemoved  at once after the dump
 //	restore  RenameRemoved  P, if nothing has that name, for the kernel appends its word again
-//	         criu           opens it by the name that it is given in the image
+//	         criu           opens the file by the name that the image gives
 //	         UnlinkRemoved  when all programs of the capsule are back
 //
 // CRIU's own --link-remap makes a link of another name, and removes it while the folder is packed.
 
-// LinkRemoved gives the removed files below folders that processes have open, or have mapped, and
-// that have another name the name by which the kernel calls them. The folders are a capsule's own,
-// the processes stand still. It returns the names as the capsule sees them, also with an error.
+// LinkRemoved acts on the removed files below folders that processes have open, or have mapped, and
+// that have another name: it gives each the name by which the kernel calls the file. The folders
+// are a capsule's own, the processes stand still. LinkRemoved returns the names as the capsule sees
+// them, also with an error.
 func LinkRemoved(init int, pids []int, folders []string) (links []string, err error) {
 	for _, pid := range pids {
 		for name, at := range removedOf(pid, folders) {
@@ -64,7 +65,7 @@ func removedOf(pid int, folders []string) map[string]string {
 		}
 	}
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, _ := os.ReadDir(dir) // it has ended: nothing
+	fds, _ := os.ReadDir(dir) // the process has ended: nothing
 	for _, fd := range fds {
 		at := filepath.Join(dir, fd.Name())
 		if name, err := os.Readlink(at); err == nil {
@@ -90,7 +91,7 @@ func removedOf(pid int, folders []string) map[string]string {
 	return found
 }
 
-// unpadded is a span of addresses as map_files has it.
+// unpadded is a span of addresses as in map_files.
 func unpadded(span string) string {
 	from, to, _ := strings.Cut(span, "-")
 	a, errA := strconv.ParseUint(from, 16, 64)
@@ -101,7 +102,8 @@ func unpadded(span string) string {
 	return fmt.Sprintf("%x-%x", a, b)
 }
 
-// linkRemoved gives one file its name, unless nothing else has it: that is CRIU's to keep.
+// linkRemoved gives a file its name, unless something else has that name: then the file is CRIU's
+// to keep.
 func linkRemoved(init int, name, at string) (made bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(at, &st); err != nil || st.Nlink == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -109,7 +111,7 @@ func linkRemoved(init int, name, at string) (made bool, err error) {
 	}
 	dir, err := folderIn(init, filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // CRIU says what it thinks of that
+		return false, nil // CRIU will report the file if it objects
 	}
 	if err != nil {
 		return false, err
@@ -122,8 +124,8 @@ func linkRemoved(init int, name, at string) (made bool, err error) {
 	return err == nil, err
 }
 
-// folderIn opens a folder of a capsule, by no symbolic link: what may be one was put there by the
-// job, and would lead elsewhere.
+// folderIn opens a folder of a capsule, and follows no symbolic link: the job may have put a link
+// there that leads elsewhere.
 func folderIn(init int, path string) (int, error) {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", init), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -135,7 +137,7 @@ func folderIn(init int, path string) (int, error) {
 	})
 }
 
-// UnlinkRemoved takes the names away again. It may be called twice.
+// UnlinkRemoved takes the names away again. UnlinkRemoved may be called twice.
 func UnlinkRemoved(init int, links []string) error {
 	var errs []error
 	for _, name := range links {
@@ -151,9 +153,9 @@ func UnlinkRemoved(init int, links []string) error {
 	return errors.Join(errs...)
 }
 
-// RenameRemoved gives files that were unpacked with such names the names that their programs
-// opened them by. Where something else has that name, the file keeps the kernel's. It returns what
-// each is called now.
+// RenameRemoved gives files that were unpacked with such names the names that their programs opened
+// them by. Where something else has that name, the file keeps the kernel's. RenameRemoved returns
+// the present name of each.
 func RenameRemoved(init int, links []string) (map[string]string, error) {
 	now := map[string]string{}
 	for _, name := range links {

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Programs reserve addresses by mapping them without the right to write: MariaDB does it by
-// the terabyte. The kernel counts them as memory only once they may be written to. CRIU,
-// however, maps them writable first, and then the kernel may refuse more than the node has
-// (vm.overcommit_memory 0 or 2). So these mappings are restored with MAP_NORESERVE.
+// Programs reserve addresses by mapping them without the right to write: MariaDB does so by the
+// terabyte. The kernel counts them as memory only once they may be written to. CRIU, however, maps
+// them writable first, and then the kernel may refuse more than the node has (vm.overcommit_memory
+// 0 or 2). So these mappings are restored with MAP_NORESERVE.
 const (
 	mmPrefix = "mm-"
 	mmMagic  = 0x57492820 // criu/include/magic.h
@@ -27,8 +27,8 @@ const (
 	maxMaps = 64 << 20
 )
 
-// unreserved returns an image of a process's mappings as it is to be restored, and its
-// size as it was.
+// unreserved returns an image of a process's mappings as it is to be restored, and the size of the
+// image before.
 func unreserved(in io.Reader) (*bytes.Reader, int64, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxMaps+1))
 	if err != nil {
@@ -58,5 +58,5 @@ func unreserved(in io.Reader) (*bytes.Reader, int64, error) {
 	return bytes.NewReader(append(out, body...)), int64(len(b)), nil
 }
 
-// isMaps says whether an image is one of a process's mappings.
+// isMaps says whether an image is of a process's mappings.
 func isMaps(name string) bool { return strings.HasPrefix(name, mmPrefix) }

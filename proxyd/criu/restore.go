@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restorer serves the images of one restore.
+// restorer serves the images of a restore.
 type restorer struct {
 	image   *Image
 	source  Source
@@ -28,20 +28,20 @@ type restorer struct {
 	renamed map[string]string // files with another name now than in the image
 }
 
-// Restore makes the program of img again, in the namespaces of p.Init and the cgroup
-// p.Cgroup; the rest of p is img's. When it returns nil, the root is a child of the
-// capsule's init and the program runs, or is frozen if p.Cgroup was frozen.
+// Restore makes the program of img again, in the namespaces of p.Init and the cgroup p.Cgroup; the
+// rest of p is img's. When Restore returns nil, the root is a child of the capsule's init and the
+// program runs, or is frozen if p.Cgroup was frozen.
 //
-// Of stdio, those are needed that img.Program.Stdio names as pipes or sockets: the new
-// ends. The others are opened by path. What the program had not read of its standard
-// input is put before what is in the new pipe. The caller keeps stdio.
+// stdio must have the files that img.Program.Stdio names as pipes or sockets: the new ends. Other
+// files are opened by path. What the program had not read of its standard input is put before what
+// is in the new pipe. The caller keeps stdio.
 //
 // The capsule was made with capsule.Spec.Restore, and LoadLastPID is called after the
 // last Restore in it. Several programs of a capsule may be restored side by side, if
 // their cgroups are different or none is frozen.
 //
-// An error is an *Error, or an *Unsupported; no process of the program is left then. The
-// same ends it when ctx ends, but for calls of src that do not return.
+// An error is an *Error, or an *Unsupported; no process of the program is left then. Restore gives
+// up in the same way when ctx ends, but waits for calls of src that do not return.
 func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src Source) error {
 	root := img.Program.PID
 	fail := func(err error) error { return &Error{Op: "restore", PID: root, Err: err} }
@@ -132,7 +132,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	return nil
 }
 
-// limit has c run with the rights of the program's user, and adds the files that it cannot open with
+// limit has c run with the rights of the program's user, and adds the files that c cannot open with
 // these. groups are the user's if the image does not say.
 func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
 	p := r.image.Program
@@ -177,7 +177,7 @@ func (r *restorer) carry(st *stream) error {
 	default:
 		st.refused.Store(true)
 	}
-	// Until it has its answer, whoever asks waits; criu lets only one ask at a time.
+	// A process that asks waits for the answer; criu lets only one process ask at a time.
 	if r.reaper.Load() {
 		done, err := makeReaper(r.init, r.image.Program.PID)
 		if err != nil {
@@ -208,7 +208,7 @@ func (r *restorer) carry(st *stream) error {
 		n, err = fill(pipe, in, st.name)
 	}
 	if errors.Is(err, unix.EPIPE) {
-		return nil // criu has what it wanted of it
+		return nil // criu has all that it wanted of the image
 	}
 	if err != nil {
 		return err
@@ -227,8 +227,8 @@ func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	return r.renamed[f.GetName()]
 }
 
-// changed returns what makes an image into what criu is given in its place, with the size
-// that it was, or nil: nearly all are restored as they were dumped.
+// changed returns what makes an image into what criu is given in its place, with the size before,
+// or nil: nearly all are restored as they were dumped.
 func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
@@ -239,8 +239,8 @@ func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, e
 	return nil
 }
 
-// freezeAround freezes a cgroup in which the restored processes stand, and criu too; it
-// is moved out, with its script and nsenter.
+// freezeAround freezes a cgroup in which the restored processes stand, and criu too; criu is moved
+// out, with its script and nsenter.
 func (s *session) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
 	members, err := membersOf(init)
 	if err != nil {
@@ -263,8 +263,8 @@ func (i *Image) pids() []int {
 	return all
 }
 
-// sound tells whether i can be a program's image at all: what Restore kills after a
-// failure is what i says it has made.
+// sound tells whether i can be a program's image at all: after a failure Restore kills the
+// processes that i names.
 func (i *Image) sound() error {
 	for n, p := range i.Processes {
 		if p.PID <= 1 || n == 0 && p.PID != i.Program.PID {

@@ -13,15 +13,15 @@ import (
 )
 
 // At a restore criu opens, makes, binds and removes files at paths that the job's user can
-// change: a link of the user's would lead root to a file of anybody's. So criu runs with
-// the user's ids, and keeps of root's capabilities only those that no access to a file
-// depends on. What the user may not open, criu may not open for the user's program.
+// change: a link of the user's would lead root to any file. So criu runs with the user's ids, and
+// keeps of root's capabilities only those on which no access to a file depends. What the user may
+// not open, criu may not open for the user's program.
 //
-// Two rules of CRIU matter here. With CAP_SETUID criu would make itself uid 0 again before
-// it opens files (prepare_userns_creds in criu/namespaces.c), and uid 0 owns root's
-// files whatever its capabilities are: so CAP_SETUID is not kept, and a process with other
-// user ids than the job's cannot be restored. And no capability is taken from the bounding
-// set, which restored processes inherit: programs that are set-user-ID must go on to work.
+// Two rules of CRIU matter here. With CAP_SETUID criu would make itself uid 0 again before opening
+// files (prepare_userns_creds in criu/namespaces.c), and uid 0 owns root's
+// files whatever its capabilities are: so CAP_SETUID is not kept, and a process with other user ids
+// than the job's cannot be restored. And no capability is taken from the bounding set, which
+// restored processes inherit: programs that are set-user-ID must go on to work.
 
 // rights are what criu has at a restore for a user's program.
 type rights struct {
@@ -29,10 +29,10 @@ type rights struct {
 	groups   []uint32
 }
 
-// keptCapabilities are what CRIU needs to make processes again. Those that the kernel asks
-// for before access to files is granted against their owner and mode are missing here:
-// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_MKNOD,
-// CAP_LINUX_IMMUTABLE, CAP_LEASE, CAP_MAC_OVERRIDE, CAP_SETFCAP; and CAP_SETUID.
+// keptCapabilities are what CRIU needs to make processes again. The capabilities that let a process
+// access files against owner and mode are missing here: CAP_CHOWN, CAP_DAC_OVERRIDE,
+// CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_MKNOD, CAP_LINUX_IMMUTABLE, CAP_LEASE,
+// CAP_MAC_OVERRIDE, CAP_SETFCAP; and CAP_SETUID.
 var keptCapabilities = []int{
 	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_BROADCAST,
 	unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_IPC_LOCK, unix.CAP_IPC_OWNER, unix.CAP_SYS_CHROOT,

@@ -17,12 +17,12 @@ import (
 // to where they belong.
 //
 // A segment can be written again when as many bytes as the pipe has room for have been
-// lent after it: then it has been read. Every segment but the last is full, so a pipe of n
-// bytes, which is room for n/4096 pages, never holds more than those of n bytes.
+// lent after it: then it has been read. Every segment but the last is full, so a pipe of n bytes,
+// which is room for n/4096 pages, never holds pages of more than n bytes.
 const segment = 256 << 10
 
-// lends tells whether an image may be lent. criu reads memory with read(2); what it
-// splices into a file could be the file's pages.
+// lends tells whether an image may be lent. criu reads memory with read(2); what is spliced into a
+// file could be the file's pages.
 func lends(name string) bool { return strings.HasPrefix(name, "pages-") }
 
 // lend moves all of from into a pipe.

@@ -17,19 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long criu may take to end by itself when its pipes are broken. At a dump it has
-// tasks to put right; after a restore there is nothing to keep, and it has been seen to
-// hang.
+// How long criu may take to end by itself when its pipes are broken. At a dump criu has tasks to
+// put right; after a restore there is nothing to keep, and criu has been seen to hang.
 const (
 	grace        = 20 * time.Second
 	restoreGrace = time.Second
 )
 
-// session is one run of criu.
+// session is a run of criu.
 //
-//	run          one goroutine, the caller's: a loop over criu's socket, the gate and its end
+//	run          a goroutine, the caller's: a loop over criu's socket, the gate and its end
 //	streams      a goroutine for each image
-//	mu           err, pipes, conn. No call under it blocks
+//	mu           err, pipes, conn. No call under mu blocks
 type session struct {
 	stage *stage
 	log   logbook
@@ -43,7 +42,7 @@ type session struct {
 	wake    int // an eventfd: broken was set
 	conn    int // criu's connection, -1 before and after
 	pidfd   int // of nsenter
-	criu    int // pidfd of criu itself; -1 until it has connected
+	criu    int // pidfd of criu itself; -1 before the connection
 	criuPID int
 	nsenter int // PID
 	hear    hearing
@@ -54,7 +53,7 @@ type session struct {
 	broken  chan struct{} // closed when err is set
 	mu      sync.Mutex
 	err     error
-	pipes   map[*os.File]bool // those to break
+	pipes   map[*os.File]bool // pipes to break
 }
 
 // newSession prepares a run of criu as root, or with the rights of as.
@@ -88,7 +87,7 @@ func (s *session) fail(err error) {
 	s.err = err
 	close(s.broken)
 	for p := range s.pipes {
-		p.Close() // wakes who is in it
+		p.Close() // wakes a goroutine that reads or writes
 	}
 	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // cannot fail: 1 is far from the maximum
 }
@@ -123,7 +122,7 @@ func (s *session) drop(f *os.File) {
 	f.Close()
 }
 
-// run runs criu to its end. The error is that of s if it was broken, else criu's own: an
+// run runs criu to its end. The error is that of s if s was broken, else criu's own: an
 // *exec.ExitError.
 func (s *session) run(ctx context.Context, c command) error {
 	c.files = append(append([]*os.File{}, s.stage.child...), c.files...)
@@ -159,7 +158,7 @@ func (s *session) run(ctx context.Context, c command) error {
 	return s.failure()
 }
 
-// loop serves criu until it has ended.
+// loop serves criu until criu has ended.
 func (s *session) loop() {
 	const near, ask, wake, end = 0, 1, 2, 3
 	var killAt time.Time
@@ -184,8 +183,8 @@ func (s *session) loop() {
 			return
 		case n == 0:
 			s.kill()
-			killAt = time.Now().Add(s.grace) // it is in a system call that cannot be killed: wait on
-		// criu's requests come before what it says at the gate, and before its end.
+			killAt = time.Now().Add(s.grace) // criu is in a system call that cannot be killed: wait on
+		// criu's requests come before its words at the gate, and before its end.
 		case fds[near].Revents != 0:
 			s.receive()
 		case fds[wake].Revents != 0:
@@ -226,7 +225,7 @@ func (s *session) hangUp() {
 // kill ends criu, or what is not criu yet.
 func (s *session) kill() {
 	if s.criu >= 0 {
-		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // it may have ended
+		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // criu may have ended
 		return
 	}
 	for _, pid := range childrenOf(s.nsenter) {
@@ -269,7 +268,7 @@ func (s *session) receive() {
 func (s *session) accept() {
 	conn, _, err := unix.Accept4(s.stage.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {
-		return // it has gone again
+		return // criu has gone again
 	}
 	closeFD(&s.stage.listener)
 	s.setConn(conn)
@@ -366,8 +365,8 @@ func (s *session) reply(b []byte) error {
 	return os.NewSyscallError("sendto", unix.Sendto(s.conn, b, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, nil))
 }
 
-// setConn closes criu's connection, or sets it. Only the loop calls it, so it may read
-// conn without the lock.
+// setConn closes criu's connection, or sets it. Only the loop calls setConn, which so may read conn
+// without the lock.
 func (s *session) setConn(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,9 +24,9 @@ import (
 )
 
 // CRIU notes which signals wait for a process, then writes its memory, then notes its timers. The signal of
-// a timer that goes off in between is in no image, and nor is what somebody outside has sent meanwhile.
-// So the images with signals and timers, one for each thread, are kept back until criu is done;
-// where the program has stood still all the time, what waits by then is added to them.
+// a timer that goes off in between is in no image, nor is a signal sent meanwhile from outside. So
+// the images with signals and timers, one for each thread, are kept back until criu is done; where
+// the program has stood still all the time, signals that wait by then are added to them.
 const (
 	corePrefix = "core-"
 	coreMagic  = 0x55053847 // criu/include/magic.h
@@ -36,12 +36,12 @@ const (
 	sigevThreadID     = 4
 )
 
-// isCore says whether an image is one of a thread's state.
+// isCore says whether an image is of a thread's state.
 func isCore(name string) bool { return strings.HasPrefix(name, corePrefix) }
 
 func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
 
-// waiting is a set of signals each: those for one thread, and for its whole process.
+// waiting is two sets of signals: for a thread, and for its whole process.
 type waiting struct{ own, shared uint64 }
 
 // waitingOf returns for which threads of a process something waits, by their ids in the capsule. A process that is gone has none.
@@ -163,8 +163,8 @@ func bit(s unix.Signal) uint64 {
 	return 1 << (s - 1)
 }
 
-// infoOf says what came with a signal: who sent it was a timer that is over, if there is one. It
-// is nil where a timer was noted that is still to send it.
+// infoOf says what came with a signal: the sender was a timer that is over, if there is one. The
+// result is nil where a timer was noted that is still to send the signal.
 func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 	var over *timer.PosixTimerEntry
 	for _, t := range timers.GetPosix() {

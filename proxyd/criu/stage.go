@@ -19,12 +19,12 @@ const (
 	firstFree = 6
 )
 
-// stage is criu's images folder and the near ends of the gate. It is for one operation.
+// stage is criu's images folder and the near ends of the gate. A stage is for one operation.
 type stage struct {
 	folder   int // of a tmpfs that is mounted nowhere
 	listener int // the streamer socket, as named by capture or serve
 	ask      int // what the gate's script says
-	answer   int // what it waits for
+	answer   int // the answer that the gate waits for
 
 	child []*os.File // stageFD, askFD, goFD; closed when criu has started
 }
@@ -35,12 +35,12 @@ const (
 	serveSocket   = "streamer-serve.sock"
 )
 
-// gate is called by criu at each turn. It runs as root with the job's real ids, and so
-// with -p, or it would become the job's user and could not open criu's descriptors. By way
+// gate is called by criu at each turn. The script runs as root with the job's real ids, and so with
+// -p: otherwise the shell would become the job's user and could not open criu's descriptors. By way
 // of /proc: criu closes all descriptors of its scripts. $PPID is criu.
 //
-// A restore needs a PID for each call and one for criu, which must be none of those that
-// are restored, by whomever: so it begins to count anew.
+// A restore needs a PID for each call and one for criu. These must differ from the PIDs of all
+// processes that are being restored in the capsule: so the script begins to count anew.
 const gate = `#!/bin/sh -p
 case $CRTOOLS_SCRIPT_ACTION in
 pre-restore) echo 1 >/proc/sys/kernel/ns_last_pid; exit ;;
@@ -113,7 +113,7 @@ func (s *stage) make(socket string) error {
 }
 
 // giveTo makes the folder, the socket and the gate usable for a criu with a user's rights.
-// Nobody else comes to them: they have no name, and the kernel lets no process of the user's
+// No other process comes to them: they have no name, and the kernel lets no process of the user's
 // look into another that has more capabilities.
 func (s *stage) giveTo(socket string, as *rights) error {
 	uid, gid := int(as.uid), int(as.gid)
@@ -151,8 +151,8 @@ func detachedTmpfs() (int, error) {
 	return folder, os.NewSyscallError("fsmount", err)
 }
 
-// path reaches a name of the folder from this process. It is short enough for a socket's
-// address, wherever the caller keeps his files.
+// path reaches a name of the folder from this process. The path is short enough for a socket's
+// address, wherever the caller keeps files.
 func (s *stage) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
 
 func (s *stage) writeGate() error {
@@ -178,7 +178,7 @@ func (s *stage) close() {
 	}
 }
 
-// closeFD closes *fd unless it is -1, and makes it -1.
+// closeFD closes *fd unless *fd is -1, and sets *fd to -1.
 func closeFD(fd *int) {
 	if *fd >= 0 {
 		unix.Close(*fd)

@@ -66,7 +66,7 @@ func inherit(was [3]string, now [3]*os.File) (args []string, files []*os.File, e
 }
 
 // giveBack puts what a program had not read yet before what is in its new input. CRIU
-// does not do it for a pipe that it did not make.
+// does not do so for a pipe that CRIU did not make.
 func giveBack(old []byte, stdin *os.File) error {
 	if len(old) == 0 {
 		return nil

@@ -20,7 +20,7 @@ import (
 type stream struct {
 	name    string
 	session *session
-	pipe    chan int    // its descriptor from criu; closed when it will not come
+	pipe    chan int    // its descriptor from criu; closed when none will come
 	refused atomic.Bool // criu was told that there is no such image
 }
 
@@ -40,7 +40,7 @@ func (s *session) begin(name string) *stream {
 		if err := s.carry(st); err != nil {
 			s.fail(fmt.Errorf("image %s: %w", name, err))
 		}
-		select { // one that came too late
+		select { // a descriptor that came too late
 		case fd, ok := <-st.pipe:
 			if ok {
 				unix.Close(fd)
@@ -51,7 +51,7 @@ func (s *session) begin(name string) *stream {
 	return st
 }
 
-// file waits for the pipe. The caller gives it back to session.drop.
+// file waits for the pipe. The caller gives the file back to session.drop.
 func (st *stream) file() (*os.File, error) {
 	select {
 	case fd, ok := <-st.pipe:

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usesSysV tells whether there is a System V object where the program looks for them: in
-// the capsule's IPC namespace, or in one of its own, which it has since it was restored
-// with such objects.
+// usesSysV tells whether there is a System V object where the program looks for them: in the
+// capsule's IPC namespace, or in a namespace of the program's own, which a program has since a
+// restore with such objects.
 //
-// CRIU dumps an IPC namespace as a whole, and only one that it is not in itself. So
-// criu joins the capsule's if there is nothing in it, and else stays out.
+// CRIU dumps an IPC namespace as a whole, and only a namespace that CRIU is not in itself. So criu
+// joins the capsule's if that is empty, and else stays out.
 func usesSysV(p Program) (bool, error) {
 	members, err := membersOf(p.Init)
 	if err != nil {
@@ -60,7 +60,7 @@ func anySysV(path string) (found bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// A thread that has left its program's namespaces runs nothing else: it ends with
+		// A thread that has left its program's namespaces runs nothing else: the thread ends with
 		// this goroutine.
 		runtime.LockOSThread()
 		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWIPC); err != nil {
@@ -73,7 +73,7 @@ func anySysV(path string) (found bool, err error) {
 			if err != nil {
 				return
 			}
-			if bytes.Count(b, []byte("\n")) > 1 { // one is the heading
+			if bytes.Count(b, []byte("\n")) > 1 { // the first line is the heading
 				found = true
 				return
 			}

@@ -20,22 +20,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A program with System V objects is restored by root. What root opens in a wrong place is found
-// by Image.compare; what root makes there is made. So such a program may have what CRIU makes
-// again, removed files and places of sockets, only where nobody can change paths meanwhile: in the
-// capsule's private folders, while no other program of the capsule is there, and on a path without
-// links: the private folders have what the user left in them, links to the user's folders too.
+// A program with System V objects is restored by root. If root opens something in a wrong place,
+// Image.compare finds it; what root makes there is made. So what CRIU makes again, removed files
+// and places of sockets, is allowed to such a program only where no process can change paths
+// meanwhile: in the capsule's private folders, while no other program of the capsule is there, and
+// on a path without links: the private folders have what the user left in them, links to the user's
+// folders too.
 
 const (
 	remapName  = "remap-fpath.img"
 	remapMagic = 0x59133954 // criu/include/magic.h
 )
 
-// privateFolders are a capsule's own; on the node nobody but root comes to them.
+// privateFolders are a capsule's own; on the node only root comes to them.
 var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
 
-// mayMakeAsRoot returns an error unless what CRIU makes again is in private folders, and nobody is
-// there to change them.
+// mayMakeAsRoot returns an error unless what CRIU makes again is in private folders, and no process
+// is there to change them.
 func (i *Image) mayMakeAsRoot(init int, src Source) error {
 	made, err := madeAgain(src)
 	if err != nil || len(made) == 0 {
@@ -58,8 +59,8 @@ func (i *Image) mayMakeAsRoot(init int, src Source) error {
 	return nil
 }
 
-// inPrivateFolder tells whether what is made at a path comes into a private folder. A socket has
-// the path that its program gave to bind(2), which may have links and ".." in it.
+// inPrivateFolder tells whether what is made at a path comes into a private folder. The path of a
+// socket is what the program gave to bind(2), which may have links and ".." in it.
 func inPrivateFolder(root *os.File, name string) bool {
 	in := func(dir string) bool { return strings.HasPrefix(name, dir) }
 	if path.Clean(name) != name || !slices.ContainsFunc(privateFolders, in) {

@@ -23,8 +23,7 @@ type member struct {
 	zombie bool
 }
 
-// membersOf returns the processes in the PID namespace of a capsule's init, by their PIDs
-// in it.
+// membersOf returns the processes in the PID namespace of a capsule's init, by their PIDs there.
 func membersOf(init int) (map[int]member, error) {
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", init))
 	if err != nil {
@@ -55,7 +54,7 @@ func membersOf(init int) (map[int]member, error) {
 	return members, nil
 }
 
-// readMember reads a process's status. ok is false if it is gone.
+// readMember reads a process's status. ok is false if the process is gone.
 func readMember(host int) (m member, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", host))
 	if err != nil {
@@ -98,8 +97,8 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// sweep kills the processes of a capsule that have one of the given PIDs in it, with
-// what descends from them, and returns when they are gone and reaped.
+// sweep kills the processes of a capsule that have one of the given PIDs there, with what descends
+// from them, and returns when they are gone and reaped.
 func sweep(ctx context.Context, init int, pids []int) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -129,15 +128,15 @@ func sweep(ctx context.Context, init int, pids []int) error {
 func (m member) kill() {
 	fd, err := unix.PidfdOpen(m.host, 0)
 	if err != nil {
-		return // it has ended
+		return // the process has ended
 	}
 	defer unix.Close(fd)
 	if again, ok := readMember(m.host); ok && again.pid == m.pid {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may have ended
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // the process may have ended
 	}
 }
 
-// descendants returns those of pids and everything below them.
+// descendants returns the members with these pids and everything below them.
 func descendants(members map[int]member, pids []int) []member {
 	byHost := map[int]member{}
 	for _, m := range members {

@@ -18,8 +18,8 @@ import (
 //	us:   length,                   ImgStreamerReplyEntry     restore only: is there one?
 //	criu: one byte, with a pipe's descriptor                  restore: only if there is
 //
-// hearing takes it apart. It is pure: what was received is put in, requests and
-// descriptors come out.
+// hearing takes the stream apart and is pure: what was received goes in, requests and descriptors
+// come out.
 type hearing struct {
 	bytes []byte
 	fds   []int
@@ -35,7 +35,7 @@ func (h *hearing) put(b []byte, fds []int) {
 
 var errGarbled = errors.New("criu's streamer socket: not understood")
 
-// name takes the next request off. ok is false if it is not whole yet.
+// name takes the next request off. ok is false if the request is not whole yet.
 func (h *hearing) name() (name string, ok bool, err error) {
 	if len(h.bytes) < 4 {
 		return "", false, nil
@@ -58,8 +58,8 @@ func (h *hearing) name() (name string, ok bool, err error) {
 	return m.GetFilename(), true, nil
 }
 
-// pipe takes the next descriptor off with its byte, for the caller to close. ok is
-// false if it has not come yet.
+// pipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
+// descriptor has not come yet.
 func (h *hearing) pipe() (fd int, ok bool, err error) {
 	if len(h.bytes) == 0 {
 		return -1, false, nil
