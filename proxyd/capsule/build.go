@@ -19,7 +19,7 @@ import (
 
 // The time namespace that a process gives to its children belongs to a thread, and only the first
 // thread's can be set and seen from outside. So the first process of a capsule stays on the
-// thread that it starts with; the other lives of a main do not.
+// thread that it starts with; other uses of the program do not.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Arg {
 		runtime.LockOSThread()

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// Capsule is a capsule that runs, or ran until a moment ago. It is safe for concurrent use. After
-// the capsule's end, methods return an error that wraps ErrStale.
+// Capsule is a capsule that runs, or ran until a moment ago. A Capsule is safe for concurrent use.
+// After the capsule's end, methods return an error that wraps ErrStale.
 type Capsule struct {
 	dir    string
 	rec    record
@@ -88,7 +88,7 @@ var namespaces = []string{"mnt", "net", "uts", "ipc", "time_for_children", "pid"
 
 // Namespaces opens the capsule's namespaces: mount, network, UTS, IPC, time and PID, to be joined
 // in this order. The caller closes them; an open namespace outlives the capsule. Without time
-// namespaces in the kernel, that one is missing.
+// namespaces in the kernel, the time namespace is missing.
 func (c *Capsule) Namespaces() ([]*os.File, error) {
 	var files []*os.File
 	for _, kind := range namespaces {
@@ -224,10 +224,10 @@ func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error)
 	return files, err
 }
 
-// Restored joins a restored program to the warden that waits for it. pid and first are as they
-// were when the program was captured; the steward must be init's child, and in Program.Cgroup if
-// there is one. The restore must be run from that cgroup, with CRIU's manage-cgroups=ignore:
-// otherwise CRIU creates the cgroup in which the program was dumped.
+// Restored joins a restored program to the warden that waits for the program. pid and first are the
+// values at the capture; the steward must be init's child, and in Program.Cgroup if there is one.
+// The restore must be run from that cgroup, with CRIU's manage-cgroups=ignore: otherwise CRIU
+// creates the cgroup in which the program was dumped.
 func (c *Capsule) Restored(ctx context.Context, program string, pid, first int) error {
 	return c.orderInit(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
 }
@@ -238,15 +238,15 @@ func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal
 	return c.orderInit(ctx, request{Op: opSignal, Name: program, Signal: sig})
 }
 
-// LastPID returns the newest PID of the capsule. Save it at a capture.
+// LastPID returns the newest PID of the capsule. Save the number at a capture.
 func (c *Capsule) LastPID(ctx context.Context) (int, error) {
 	got, _, err := c.callInit(ctx, request{Op: opLastPID})
 	return got.LastPID, err
 }
 
 // LoadLastPID makes the capsule's PIDs continue after pid. In a capsule made with Spec.Restore,
-// call it after the last restore, not before: the restorer needs PIDs that differ from those of
-// the restored programs. If restores need many PIDs, a call with 0 before each makes the PIDs
+// call it after the last restore, not before: the restorer needs PIDs that differ from the PIDs
+// of the restored programs. If restores need many PIDs, a call with 0 before each makes the PIDs
 // start again.
 func (c *Capsule) LoadLastPID(ctx context.Context, pid int) error {
 	return c.orderInit(ctx, request{Op: opSetPID, LastPID: pid})
@@ -261,9 +261,9 @@ func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
 	return *got.Clocks, nil
 }
 
-// Watch calls f with events of the programs, one at a time, starting with a Present or Waiting
-// event for each existing program. It returns ctx's error, an error wrapping ErrStale at the
-// capsule's end, or another error if init has closed the connection: then events were lost, and
+// Watch calls f with events of the programs, with one call at a time, starting with a Present or
+// Waiting event for each existing program. It returns ctx's error, an error wrapping ErrStale at
+// the capsule's end, or another error if init has closed the connection: then events were lost, and
 // Watch can be called again. f must not block for long.
 func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
 	s, err := localsock.Dial(filepath.Join(c.dir, controlName))
@@ -300,7 +300,7 @@ func (c *Capsule) Wait(ctx context.Context) error {
 }
 
 // Kill ends the capsule: after nil, every process in it is dead. Its folder stays. The wardens of
-// its programs then end by themselves, as after SIGKILL. It may be called twice.
+// its programs then end by themselves, as after SIGKILL. Kill may be called twice.
 func (c *Capsule) Kill(ctx context.Context) error {
 	// The death of a PID namespace's first process is complete only when all other processes are
 	// gone.

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownCgroups is the mount point of the hierarchy on a node that has not mounted it elsewhere.
+// ownCgroups is the mount point of the hierarchy on a node that has not mounted the hierarchy
+// elsewhere.
 const ownCgroups = "/run/singularity-slurm/cgroup"
 
-// CgroupRoot returns the mount point of the node's cgroup v2 hierarchy, for Spec.Cgroups. On a
-// node with v1 only, it mounts the hierarchy at /run/singularity-slurm/cgroup and leaves it
-// there: without controllers it changes nothing for v1. It needs root. It may be called again;
-// two first calls must not run at once.
+// CgroupRoot returns the mount point of the node's cgroup v2 hierarchy, for Spec.Cgroups. On a node
+// with v1 only, CgroupRoot mounts the hierarchy at /run/singularity-slurm/cgroup and leaves it
+// there: without controllers the mount changes nothing for v1. CgroupRoot needs root and may be
+// called again; two first calls must not run at once.
 func CgroupRoot(ctx context.Context) (string, error) {
 	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", ownCgroups} {
 		if usableCgroups(path) == nil {

@@ -20,8 +20,8 @@ import (
 )
 
 // The maker and init exchange JSON, one packet each way over the SOCK_SEQPACKET socket "control",
-// one connection per request. Fields are only ever added: init may be of an older build than its
-// maker.
+// with a connection for each request. Fields are only ever added: init may be of an older build
+// than its maker.
 //
 //	maker                                       init
 //	─────                                       ────
@@ -33,8 +33,8 @@ import (
 //	                                            does not read
 const (
 	opHello    = "hello"    // → ID
-	opPrograms = "programs" // Name → Programs after it in order, More
-	opEnded    = "ended"    // Name → Ended after it in order, More
+	opPrograms = "programs" // Name → Programs after Name in order, More
+	opEnded    = "ended"    // Name → Ended after Name in order, More
 	opForget   = "forget"   // Names
 	opOpen     = "open"     // Name → pidfd of the program's steward
 	opStdio    = "stdio"    // Name → descriptors 0, 1 and 2 of the waiting warden
@@ -49,14 +49,14 @@ const (
 	opWatch    = "watch"    // → Events
 )
 
-// maxPacket fits into a socket's buffer, and holds pageSize and one item more: a program with
-// four paths of PATH_MAX, each byte of which JSON encodes as six.
+// maxPacket fits into a socket's buffer, and holds pageSize and another item: a program with four
+// paths of PATH_MAX, each byte of which JSON encodes as six.
 const (
 	maxPacket = 160 << 10
 	pageSize  = 48 << 10
 )
 
-// countFitting returns how many of all fit into a packet, at least one if there is any.
+// countFitting returns how many of all fit into a packet, at least 1 if there is any.
 func countFitting[T any](all []T) int {
 	size := 0
 	for i, item := range all {

@@ -5,7 +5,7 @@
 // time namespaces, a host name, private /tmp, /var/tmp, /dev/shm and /dev/pts, and a
 // first process of its own that outlives the daemon that made it.
 //
-// # Who is who
+// # The processes
 //
 //	maker      the process that calls Make or Adopt: the node's proxyd. kill -9 does a capsule nothing
 //	init       PID 1 of the capsule, root; Init is its life
@@ -22,32 +22,32 @@
 // # The sockets
 //
 // Wardens reach init by an abstract socket in the capsule's network namespace; message.go
-// draws what is said. Users in the capsule can connect to it too. Whoever has a PID in
-// the capsule's PID namespace is no warden, and its connection is closed before a byte of
-// it was read; of a warden the uid must be the owner's or root's.
+// draws what is said. Users in the capsule can connect to it too. A process with a PID in the
+// capsule's PID namespace is no warden, and its connection is closed before a byte is read; of a
+// warden the uid must be the owner's or root's.
 //
-// A warden also shows init a pidfd of itself, from outside of the capsule's PID namespace.
-// Init, which keeps the maker's /proc open for that, looks up there who that is and in
-// which cgroup.
+// A warden also shows init a pidfd of itself, from outside of the capsule's PID namespace. Init,
+// which keeps the maker's /proc open for that, looks up there which process that is, and its
+// cgroup.
 //
 // The maker reaches init by a socket in the capsule's folder, which only root may enter;
 // control.go draws what is said.
 //
 // # Cgroups
 //
-// Each program has a v2 cgroup of its own below the one that its warden is in. Without
-// controllers it costs nothing and works beside v1; with them, Slurm's limits and
-// accounting hold, for it is within the task's. It is made when the warden comes, before
-// the program runs a single instruction or is restored, and is gone before the warden
-// hears of the end, so that Slurm finds its own as it left them:
+// Each program has a v2 cgroup of its own below its warden's cgroup. Without controllers the cgroup
+// costs nothing and works beside v1; with them, Slurm's limits and accounting hold, because the
+// cgroup is within the task's. The cgroup is made when the warden comes, before the program runs a
+// single instruction or is restored, and is gone before the warden hears of the end, so that Slurm
+// finds its own cgroup unchanged:
 //
 //	steward ends ─► cgroup.kill ─► populated 0 ─► rmdir ─► STATUS ─► warden ends ─► Slurm's rmdir
 //
-// It is root's, so nobody leaves it: what is killed is all of a program, whatever has
-// become of its parents, sessions and users. And it is what Freeze freezes.
+// The cgroup is root's, so no process of a user can leave it: what is killed is all of a program,
+// whatever has become of its parents, sessions and users. And the cgroup is what Freeze freezes.
 //
 //	<task's cgroup>/                  the warden
-//	  sing-<capsule's ID>-<program>/  steward, program; or who restores them
+//	  sing-<capsule's ID>-<program>/  steward, program; or the processes that restore them
 //
 // # Mount points
 //
@@ -55,28 +55,28 @@
 //
 // # A capsule's folder
 //
-//	capsule.json   who the first process is; written before that process is let go
+//	capsule.json   which process is the first; written before that process is let go
 //	control        the socket
 //	init.log       what init had to complain about
 //	hosts          seen as /etc/hosts
-//	tmp, var-tmp   seen as /tmp and /var/tmp; what is in them before Make, the capsule finds there
+//	tmp, var-tmp   seen as /tmp and /var/tmp; the capsule sees what is there before Make
 //
 // # Locks
 //
-// In init, one:
+// In init:
 //
-//	server.mu          the table, the connections, and reaping: who is registered cannot
+//	server.mu          the table, the connections, and reaping: a registered process cannot
 //	                   have been reaped, so its PID is its own. No call under it waits for
-//	                   another process; the longest is the move into a cgroup, 10 ms
+//	                   another process; the longest step is the move into a cgroup, 10 ms
 //
 // In the maker none: a Capsule does not change.
 //
 // # Limits
 //
-//   - Where programs have no cgroups (no v2 in the kernel, or none before 5.14): a user can kill
-//     his own stewards. What was below one falls to init, and of that only the session of the
-//     program's first process is found and killed; the rest lives until the capsule goes. And a
-//     process that changed its user (sudo) outlives its program, unless the warden was killed.
+//   - Where programs have no cgroups (no v2 in the kernel, or a kernel before 5.14): a user can kill
+//     the user's own stewards. What was below a steward falls to init, and of that only the session
+//     of the program's first process is found and killed; the rest lives until the capsule goes.
+//     And a process that changed its user (sudo) outlives its program, unless the warden was killed.
 //   - When init is killed, the programs' cgroups stay until Kill, Remove or Discard.
 //   - A process that waits for a dead file server cannot be frozen, and is killed when that
 //     comes back; until then its warden waits, as slurmstepd would.

@@ -67,8 +67,8 @@ func readRecord(dir string) (record, error) {
 	return r, nil
 }
 
-// writeRecord replaces the record atomically. It does not sync, because the record is useless after a
-// reboot.
+// writeRecord replaces the record atomically. There is no sync, because the record is useless after
+// a reboot.
 func (r record) writeRecord(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -128,9 +128,8 @@ func prepareFolder(dir string) error {
 	return nil
 }
 
-// listenControl creates the control socket. A peer on it may do everything, so access is
-// protected three times: by the folder's mode, by the socket's mode, and by init's check of the
-// peer.
+// listenControl creates the control socket. A peer may do everything, so access is protected three
+// times: by the folder's mode, by the socket's mode, and by init's check of the peer.
 func listenControl(dir string) (*os.File, error) {
 	l, err := localsock.Listen(filepath.Join(dir, controlName), 0o600)
 	if err != nil {

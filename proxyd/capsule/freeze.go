@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ErrNoCgroup means that a program cannot be frozen, because it has no cgroup of its own:
-// Spec.Cgroups was "", or the kernel refused (init.log has the reason).
+// ErrNoCgroup means that a program cannot be frozen, for lack of a cgroup of its own: Spec.Cgroups
+// was "", or the kernel refused (init.log has the reason).
 var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupported)
 
 // Freeze freezes programs, or all running programs if none is named, and returns when none of

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the folder of a program's cgroup. It lies below the warden's, so that Slurm's limits
-// and accounting apply, and belongs to root, so that no other user can leave it.
+// group is the folder of a program's cgroup. The folder lies below the warden's, so that Slurm's
+// limits and accounting apply, and belongs to root, so that a process of another user cannot leave.
 type group string
 
 // makeGroup makes the folder name below parent.
@@ -35,7 +35,7 @@ func makeGroup(parent, name string) (group, error) {
 
 func (g group) filePath(name string) string { return filepath.Join(string(g), name) }
 
-// writeFile writes to one of the group's files. The error isGone if the group has been removed.
+// writeFile writes to a file of the group. The error isGone if the group has been removed.
 func (g group) writeFile(file, value string) error {
 	f, err := os.OpenFile(g.filePath(file), os.O_WRONLY, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// admitWarden checks a new connection. A process of the capsule has a PID here; a warden has
-// none, because it is in a PID namespace above. Nothing is read before that check.
+// admitWarden checks a new connection. A process of the capsule has a PID here; a warden has none,
+// because it is in a PID namespace above. Nothing is read before that check.
 func (s *server) admitWarden(c *net.UnixConn) {
 	cred, err := localsock.PeerCredentials(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != s.owner && cred.Uid != 0 {
@@ -81,7 +81,7 @@ func (s *server) refuseWarden(w *warden, why error) {
 	}
 }
 
-// obeyWarden carries out one message. On success it keeps the files or has closed them.
+// obeyWarden carries out a message. On success obeyWarden keeps the files or has closed them.
 func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) error {
 	want := map[uint32]int{kindStart: 2, kindRestore: 4, kindSignal: 0}[m.kind]
 	if len(files) != want {
@@ -104,8 +104,9 @@ func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) err
 	return err
 }
 
-// startProgram registers a program. On success it closes the files, which are pidfds: the steward is a
-// child of init, so its PID is not reused until reap has told the table. Caller holds s.mu.
+// startProgram registers a program. On success startProgram closes the files, which are pidfds: the
+// steward is a child of init, so its PID is not reused until reap has told the table. Caller holds
+// s.mu.
 func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	pid, err := (&pidfd{files[0]}).pidHere()
 	if err != nil {
@@ -133,8 +134,8 @@ func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (
 	return all, err
 }
 
-// restoreProgram registers a waiting warden. On success it keeps descriptors 0, 1 and 2 and closes the
-// pidfd. Caller holds s.mu.
+// restoreProgram registers a waiting warden. On success restoreProgram keeps descriptors 0, 1 and 2
+// and closes the pidfd. Caller holds s.mu.
 func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	wardenPID, parent, err := s.lookAtWarden(files[3], w.uid)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // PIDs of restored programs.
 const firstPID = 301
 
-// Init runs a capsule's first process. A main calls it if its first argument is Arg, with the
+// Init runs a capsule's first process. A main calls Init if its first argument is Arg, with the
 // remaining arguments, and exits with its result; Init returns only if the capsule could not be
 // built or the maker died before that.
 func Init([]string) int {

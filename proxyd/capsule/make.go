@@ -23,9 +23,9 @@ const Arg = "capsule-init"
 
 // Spec describes a capsule to be made.
 type Spec struct {
-	Dir      string           // the capsule's folder, absolute; created if missing. It must have no other contents
+	Dir      string           // the capsule's folder, absolute; created if missing. It must be empty otherwise
 	Hostname string           // as `hostname` shows it
-	Owner    uint32           // uid whose wardens init accepts, besides root's
+	Owner    uint32           // the uid of wardens that init accepts, besides root's
 	Hosts    []byte           // contents of /etc/hosts; nil: the node's
 	Binds    []Bind           // applied in this order
 	Cgroups  string           // the node's cgroup v2 hierarchy, see CgroupRoot; "": programs have no cgroups of their own
@@ -34,8 +34,8 @@ type Spec struct {
 	Restore  bool             // programs will be restored: keep PIDs above 300 free for them; call LoadLastPID afterwards
 	Hold     []syscall.Signal // signals requested by a warden that become an Asked event, until the maker sends them or has not watched for 10 s
 
-	// Network, if set, puts eth0 into the network namespace of the process pid. It is called when
-	// the capsule is built, before any program can run in it.
+	// Network, if set, puts eth0 into the network namespace of the process pid. Network is called
+	// when the capsule is built, before any program can run in it.
 	Network func(pid int) error `json:"-"`
 }
 
@@ -58,7 +58,7 @@ type Clocks struct{ Monotonic, Boottime time.Duration }
 
 // Descriptors of a starting init, after 0, 1 and 2.
 const (
-	orderFD   = 3 // from the maker: an order and later a second one, as JSON
+	orderFD   = 3 // from the maker: an order and later a second order, as JSON
 	answerFD  = 4 // to the maker: an answer to each
 	controlFD = 5 // the control socket, listening
 	procFD    = 6 // O_PATH, the maker's /proc
@@ -100,9 +100,9 @@ var making = []struct {
 	{"go", (*maker).letGo},
 }
 
-// Make makes a capsule and returns when programs can be started in it. It needs root and
-// CAP_SYS_ADMIN. The capsule outlives the process that made it: Adopt finds it again. Under
-// systemd that requires KillMode=process, because init is in the maker's cgroup.
+// Make makes a capsule and returns when programs can be started in it. Make needs root and
+// CAP_SYS_ADMIN. The capsule outlives the process that made it: Adopt finds the capsule again.
+// Under systemd that requires KillMode=process, because init is in the maker's cgroup.
 //
 // The error wraps ErrExists if s.Dir has a capsule already.
 func Make(ctx context.Context, s Spec) (*Capsule, error) {

@@ -18,9 +18,9 @@ import (
 )
 
 // lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said
-// is a pidfd sent by the warden. It must name a process of the same user that has joined this
-// capsule's mounts from outside of its PID namespace: a lying user can only name another of the
-// user's own wardens in the same capsule, whose cgroup also belongs to the job.
+// is a pidfd sent by the warden. The pidfd must name a process of the same user that has joined
+// this capsule's mounts from outside of its PID namespace: a lying user can only name another of
+// the user's own wardens in the same capsule; the cgroup of that warden also belongs to the job.
 func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
 	// The fdinfo of this process's own descriptor has PIDs as the /proc in which it is read.
@@ -76,7 +76,7 @@ func (s *server) readProc(path string) ([]byte, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	b := make([]byte, 16<<10) // the kernel generates the file as it is read
+	b := make([]byte, 16<<10) // the kernel generates the file at each read
 	n, err := f.Read(b)
 	return b[:n], err
 }
@@ -90,10 +90,10 @@ func (s *server) linkInProc(path string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// makeGroup creates the cgroup of a program below that of its warden, with pids in it, and
-// returns its folder. A program also runs without a cgroup, but cannot be frozen; so an error is
-// logged, and "" returned. Caller holds s.mu, for milliseconds: the kernel waits for every
-// processor when the first process after a while is moved.
+// makeGroup creates the cgroup of a program below its warden's, with pids in it, and returns its
+// folder. A program also runs without a cgroup, but cannot be frozen; so an error is logged, and ""
+// returned. Caller holds s.mu, for milliseconds: the kernel waits for every processor when the
+// first process after a while is moved.
 func (s *server) makeGroup(parent, name string, pids ...int) string {
 	if s.cgroups == "" || parent == "" {
 		return ""

@@ -17,14 +17,14 @@ import (
 //	──────                                       ────
 //	start name, first, pidfd of the steward,
 //	pidfd of itself ───────────────────────────► is it a child of mine, of that user?
-//	                                             puts it into a cgroup of its own
+//	                                             puts it into its own cgroup
 //	                                        ◄──  goAhead | refused errno
 //	signal number ─────────────────────────────► sends it to all of the program's processes
 //	                                        ◄──  status, when the cgroup is gone
 //
 //	of a program that is being captured:    ◄──  captured
 //	                                        ◄──  status, when the maker says so
-//	of one that is restored:
+//	of a program that is restored:
 //	restore name, fds 0 1 2, pidfd of itself ──► keeps them for the maker
 //	                                        ◄──  goAhead, pidfd of the steward
 //
@@ -44,13 +44,13 @@ const (
 	wardenSocket   = "singularity-slurm" // after a NUL byte
 	messageVersion = 1
 	messageSize    = 64
-	nameSize       = 48 // with at least one NUL
+	nameSize       = 48 // with at least a NUL
 	maxMessageFDs  = 4
 )
 
 var errMessage = errors.New("not a warden's message")
 
-// message is one packet in either direction.
+// message is a packet in either direction.
 type message struct {
 	kind  uint32
 	value int32  // kindSignal: the signal's number; kindStatus: the status; kindRefused: errno; else 0

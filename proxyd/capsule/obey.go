@@ -27,7 +27,7 @@ func (s *server) admitMaker(c *net.UnixConn) {
 	go s.answerMaker(c)
 }
 
-// answerMaker answers one request, or serves a watcher.
+// answerMaker answers a request, or serves a watcher.
 func (s *server) answerMaker(c *net.UnixConn) {
 	watching := false
 	defer func() {
@@ -174,7 +174,7 @@ func (s *server) openStdio(name string) ([]*os.File, error) {
 	return duplicateFiles(s.peers[e.warden].stdio)
 }
 
-// joinRestored checks a restored program as start checks a new one. Caller holds s.mu.
+// joinRestored checks a restored program as start checks a new program. Caller holds s.mu.
 func (s *server) joinRestored(ask request) (effects, error) {
 	e, err := s.table.findAwaited(ask.Name)
 	if err != nil {

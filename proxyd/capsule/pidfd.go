@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// pidfd is a process, by descriptor, so that a reused PID cannot be mistaken for it.
+// pidfd is a process, by descriptor, so that a reused PID causes no mistake.
 type pidfd struct{ f *os.File }
 
 // openPidfd returns an error wrapping ESRCH if there is no such process.
@@ -73,8 +73,8 @@ func (p *pidfd) wait(ctx context.Context) error {
 	return err
 }
 
-// pidHere returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH if
-// it has none there.
+// pidHere returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH
+// if there is none.
 func (p *pidfd) pidHere() (int, error) {
 	pid := 0
 	err := p.withFD(func(fd int) error {

@@ -16,9 +16,9 @@ import (
 
 // places makes mount points that the node does not have, for the capsule only: nothing
 // is made on the node, where slurmd may be about to make the same path, or another
-// capsule about to remove it. The innermost folder that is there is covered with a tmpfs
-// which shows the same entries, each mounted on itself, and what was missing besides.
-// Later entries of that folder are not seen in the capsule.
+// capsule about to remove it. The innermost existing folder is covered with a tmpfs which shows the
+// same entries, each mounted on itself, and what was missing besides. Later entries of that folder
+// are not seen in the capsule.
 //
 // The map holds the mounts that are the capsule's own, by their IDs: there what is
 // missing is simply made.
@@ -58,7 +58,7 @@ func (p places) makeRoom(b Bind, folder bool) error {
 	return nil
 }
 
-// makePart makes a folder or an empty file, in place of an existing one.
+// makePart makes a folder or an empty file, in place of an existing entry.
 func (p places) makePart(path string, folder bool) error {
 	parent := filepath.Dir(path)
 	id, err := mountID(parent)
@@ -96,7 +96,8 @@ func makeEntry(path string, folder bool) error {
 	return f.Close()
 }
 
-// coverFolder mounts a tmpfs on a folder which shows all that is in it but the entry without.
+// coverFolder mounts a tmpfs on a folder which shows all entries of the folder but the entry
+// without.
 func (p places) coverFolder(folder, without string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(folder, &st); err != nil {

@@ -135,7 +135,7 @@ func descendantsOf(all []process, isRoot func(process) bool) []process {
 }
 
 // signalProcess sends sig to p if that is still the process that was seen. It returns a pidfd of
-// it, nil if it has ended.
+// the process, nil if the process has ended.
 func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	fd, err := openPidfd(p.pid)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -144,7 +144,7 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The pidfd is fixed; it must be the process that was seen.
+	// The pidfd is fixed; it must be of the process that was seen.
 	if !p.stillThere() {
 		fd.close()
 		return nil, nil
@@ -178,8 +178,8 @@ func signalProgram(steward int, sig unix.Signal) error {
 // its steward, which adopts orphans meanwhile, until nothing is left; then the steward. Without a
 // steward: the session of the program's first process and its descendants.
 //
-// A killed process cannot fork any more, so each round leaves fewer. Between rounds it waits for
-// the deaths of the previous round.
+// A killed process cannot fork any more, so each round leaves fewer. Between rounds killProgram
+// waits for the deaths of the previous round.
 func killProgram(k kill) error {
 	if k.cgroup != "" {
 		if err := group(k.cgroup).killProcesses(); !isGone(err) {

@@ -14,20 +14,20 @@ type Program struct {
 	Name      string             // given by the warden, unique in the capsule
 	PID       int                // of the steward, in the capsule: the root of what CRIU dumps
 	First     int                // of the program's first process, in the capsule; also its session
-	HostPID   int                // of the steward, in the caller's PID namespace; 0 if it has ended. Set by Programs only
+	HostPID   int                // of the steward, in the caller's PID namespace; 0 after its end. Set by Programs only
 	UID       uint32             // of the warden
 	Warden    bool               // the warden is there
 	WardenPID int                // in the PID namespace of the capsule's maker; 0 if the warden is gone
 	Waiting   bool               // to be restored: there is a warden and nothing else; PID and First are 0
 	Captured  bool               // marked: its end, and its warden's, have no consequences
 	Ended     bool               // only of a captured program; other programs are forgotten at their end
-	Status    syscall.WaitStatus // how it ended
+	Status    syscall.WaitStatus // how the program ended
 	Frozen    bool               // by Freeze, or about to be. Set by Programs only
 	Cgroup    string             // folder of the cgroup, the same in the capsule and on the node; "" if there is none
 
 	// Stdio are the links of descriptors 0, 1 and 2 at the program's start, as in /proc/PID/fd:
-	// "pipe:[123]", a path, or "" for a closed one. For a waiting or restored program: those of
-	// the warden.
+	// "pipe:[123]", a path, or "" for a closed descriptor. For a waiting or restored program: the
+	// descriptors of the warden.
 	Stdio [3]string
 }
 
@@ -41,11 +41,11 @@ const (
 	Waiting  Kind = "waiting"  // a warden waits for the restore of a program of this name; its Cgroup exists
 	Left     Kind = "left"     // the warden is gone; unless the program is captured, it is being killed. For a waiting program, also the cgroup is gone
 	Captured Kind = "captured" // a captured program has ended, and its cgroup is gone
-	Ended    Kind = "ended"    // has ended, its cgroup is gone, and Status was sent to its warden if there was one
+	Ended    Kind = "ended"    // has ended, its cgroup is gone, and Status was sent to the warden if there was a warden
 	Asked    Kind = "asked"    // the warden requested a Signal which init withholds (Spec.Hold)
 )
 
-// Event is a change of one program.
+// Event is a change of a program.
 type Event struct {
 	Kind    Kind
 	Program Program

@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// maxPeers bounds the connections of wardens, including silent ones.
+// maxPeers bounds the connections of wardens, including silent connections.
 const maxPeers = 2 * maxPrograms
 
 // server is init after the capsule is built. id, owner and the listeners do not change.
@@ -57,7 +57,7 @@ func (s *server) startServing(children <-chan os.Signal) {
 	}()
 }
 
-// acceptAll admits or drops each connection. One descriptor is kept in reserve: without a free
+// acceptAll admits or drops each connection. A descriptor is kept in reserve: without a free
 // descriptor a connection could not even be dropped, and accept would return at once for ever.
 func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 	reserve, err := os.Open(os.DevNull)
@@ -129,8 +129,8 @@ func logError(what string, do func() error) {
 	}
 }
 
-// sendToWarden sends a message to a warden. It closes the connection of a warden that does not read: the
-// socket has space for all messages of a connection. Caller holds s.mu.
+// sendToWarden sends a message to a warden. sendToWarden closes the connection of a warden that
+// does not read: the socket has space for all messages of a connection. Caller holds s.mu.
 func (s *server) sendToWarden(e say) {
 	w := s.peers[e.to]
 	if w == nil {

@@ -20,7 +20,7 @@ type (
 		what message
 		with int // PID whose pidfd is sent along, or 0
 	}
-	kill struct { // a program, by its cgroup if it has one; pid is 0 when its steward has ended
+	kill struct { // a program, by its cgroup if there is one; pid is 0 when its steward has ended
 		pid, first int
 		cgroup     string
 	}
@@ -58,8 +58,9 @@ const (
 	swept
 )
 
-// table knows the programs of a capsule and decides about them. It acts only through the effects
-// that its methods return for the caller to carry out. It is not safe for concurrent use.
+// table knows the programs of a capsule and decides about them. A table acts only through the
+// effects that its methods return for the caller to carry out. A table is not safe for concurrent
+// use.
 type table struct {
 	hold   []syscall.Signal
 	byName map[string]*entry
@@ -71,8 +72,8 @@ func newTable(hold []syscall.Signal) *table {
 	return &table{hold: hold, byName: map[string]*entry{}, ended: map[string]syscall.WaitStatus{}}
 }
 
-// admit returns why a warden may not have a program of that name whose steward is pid, or nil.
-// pid is 0 for a program that is to be restored.
+// admit returns why a warden may not have a program of that name with steward pid, or nil. pid is 0
+// for a program that is to be restored.
 func (t *table) admit(c conn, name string, pid int) error {
 	refuse := func(errno syscall.Errno, reason string) error { return &RefusedError{name, errno, reason} }
 	switch {
@@ -206,7 +207,7 @@ func (t *table) rememberStatus(name string, status syscall.WaitStatus) {
 	t.order = append(t.order, name)
 }
 
-// endedAfter returns endings in the order of names: those after last that fit into a packet.
+// endedAfter returns endings in the order of names: the endings after last that fit into a packet.
 func (t *table) endedAfter(last string) (some []ending, more bool) {
 	for name, status := range t.ended {
 		if name > last {
@@ -314,7 +315,7 @@ func (t *table) releaseCaptured(name string, status syscall.WaitStatus) (effects
 	return t.forgetProgram(e), nil
 }
 
-// forceSignal kills a program by the maker's order, or sends a signal to it.
+// forceSignal kills a program by the maker's order, or sends the program a signal.
 func (t *table) forceSignal(name string, sig syscall.Signal) (effects, error) {
 	e, err := t.find(name)
 	switch {
