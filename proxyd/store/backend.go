@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Errors that a Backend wraps, besides fs.ErrNotExist, fs.ErrExist and those of ctx. An error for
+// Errors that a Backend wraps, besides fs.ErrNotExist, fs.ErrExist and errors of ctx. An error for
 // lack of space wraps syscall.ENOSPC or syscall.EDQUOT.
 var (
 	// ErrNotEmpty means that a folder to be removed is not empty.
@@ -48,7 +48,7 @@ type Backend interface {
 	// that. Folders must exist, else fs.ErrNotExist. After an error some of the files may exist.
 	// What a killed Put leaves lies in tmp/.
 	Put(ctx context.Context, files ...File) error
-	// Get returns the bytes of a file of at most limit bytes, else ErrForeign. It uses buf's
+	// Get returns the bytes of a file of at most limit bytes, else ErrForeign. Get uses buf's
 	// storage if that is large enough.
 	Get(ctx context.Context, name string, limit int, buf []byte) ([]byte, error)
 	// Stat describes a file or folder.
@@ -56,12 +56,12 @@ type Backend interface {
 	// List calls f with each name in dir, in no order, until f returns an error, which List
 	// returns. Names that are added or removed meanwhile may be missing.
 	List(ctx context.Context, dir string, f func(name string) error) error
-	// Move renames a file. At every moment at least one of the names exists. It never replaces a
-	// file: fs.ErrExist. If from, or the folder of to, is missing: fs.ErrNotExist.
+	// Move renames a file. At every moment at least one name exists. Move never replaces a file:
+	// fs.ErrExist. If from, or the folder of to, is missing: fs.ErrNotExist.
 	Move(ctx context.Context, from, to string) error
 	// Remove removes a file or an empty folder, else ErrNotEmpty. A move or put into the folder
-	// before the removal prevents it; a later move or put into the folder fails, even if it began
-	// earlier.
+	// before the removal prevents the removal; a later move or put into the folder fails, even if
+	// begun earlier.
 	Remove(ctx context.Context, name string) error
 	// Mkdir creates a folder, durably. If the folder exists: fs.ErrExist.
 	Mkdir(ctx context.Context, dir string) error

@@ -17,7 +17,7 @@ type Base struct {
 	m *Manifest
 }
 
-// Base opens a checkpoint for taking over streams; it need not be closed. A missing checkpoint,
+// Base opens a checkpoint for taking over streams; a Base need not be closed. A missing checkpoint,
 // also a deleted one, is fs.ErrNotExist.
 func (w *Writer) Base(ctx context.Context, id ID) (*Base, error) {
 	if err := w.Err(); err != nil {
@@ -30,7 +30,7 @@ func (w *Writer) Base(ctx context.Context, id ID) (*Base, error) {
 	return &Base{w, m}, nil
 }
 
-// Manifest returns the checkpoint's manifest. It must not be changed.
+// Manifest returns the checkpoint's manifest. The caller must not change the manifest.
 func (b *Base) Manifest() *Manifest { return b.m }
 
 // Carry makes a stream of the checkpoint a stream of this Writer's node, with the effect of
@@ -63,13 +63,13 @@ func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) 
 	return s.carryFrom(info, n)
 }
 
-// carryFrom ends a new stream as one that is in the store.
+// carryFrom ends a new stream as a stream that is in the store.
 func (s *Stream) carryFrom(old *StreamInfo, n Stats) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size, s.data, s.recipe = old.Size, old.Data, old.Recipe
 	info := StreamInfo{StreamID: s.id, Size: old.Size, Data: old.Data, Pieces: old.Pieces}
-	if len(old.Pieces) == 0 { // the manifest may have no space for it this time
+	if len(old.Pieces) == 0 { // the manifest may have no space for the recipe this time
 		if info, s.failed = s.lastPiece(); s.failed != nil {
 			return s.failed
 		}

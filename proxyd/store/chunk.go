@@ -16,7 +16,7 @@ import (
 // plain bytes, which the chunk's name and every recipe state, decides.
 //
 //	0   4  magic "SSC1"
-//	4   1  codec: 0 plain, 1 zstd (one frame; read, no longer written), 2 S2 (one block)
+//	4   1  codec: 0 plain, 1 zstd (a single frame; read, no longer written), 2 S2 (a single block)
 //	5   3  zero
 //	8   4  length of the plain bytes, little endian, 1 to MaxChunk
 //	12  4  length of the payload, to the end of the file
@@ -86,9 +86,9 @@ func newDecoder() (*zstd.Decoder, error) {
 // storage if that has packedMax(len(plain)) bytes, or is plain itself.
 //
 // S2 takes a third to a half of the time of zstd's fastest level without entropy coding of
-// literals, which was used before. It makes memory of training jobs 0 to 24 % larger, and the
-// most compressible data, a heap of small objects, half as large again or more, which is then a
-// quarter of the plain length. S2 itself skips most of the incompressible data.
+// literals, which was used before. S2 makes memory of training jobs 0 to 24 % larger, and the most
+// compressible data, a heap of small objects, half as large again or more, which is then a quarter
+// of the plain length. S2 itself skips most of the incompressible data.
 func encodeChunk(scratch, plain []byte) (head [chunkHeader]byte, payload []byte) {
 	h := chunkHeaderFields{codecPlain, len(plain), len(plain)}
 	payload = plain
@@ -131,8 +131,8 @@ func decodeChunk(dst, file []byte, h Hash, n int, dec *zstd.Decoder) ([]byte, er
 	return plain, nil
 }
 
-// unpackPayload returns the plain bytes of payload, in dst's storage if that is large enough. It
-// produces at most MaxChunk bytes.
+// unpackPayload returns the plain bytes of payload, in dst's storage if that is large enough.
+// unpackPayload produces at most MaxChunk bytes.
 func unpackPayload(dst, payload []byte, head chunkHeaderFields, dec *zstd.Decoder) ([]byte, error) {
 	switch head.codec {
 	case codecS2:

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Chunks are short, and making a file durable is expensive, so they are put in batches. While one
+// Chunks are short, and making a file durable is expensive, so they are put in batches. While a
 // batch is on its way, the next is filled.
 const (
 	batchSize  = 4 << 20 // bytes of chunk files
 	batchFiles = 512     // chunk files
-	maxBatches = 3       // batches of one Writer, full or being filled
+	maxBatches = 3       // batches of a Writer, full or being filled
 )
 
-// chunkBatches collects a Writer's chunk files. It is safe for concurrent use.
+// chunkBatches collects a Writer's chunk files. A chunkBatches is safe for concurrent use.
 type chunkBatches struct {
 	w    *Writer
 	free chan *chunkBatch // empty batches; at most maxBatches exist
@@ -40,8 +40,8 @@ func newBatches(w *Writer) *chunkBatches {
 	return c
 }
 
-// addChunk copies a chunk's file into the current batch. It waits while too many batches are on their
-// way.
+// addChunk copies a chunk's file into the current batch. addChunk waits while too many batches are
+// on their way.
 func (c *chunkBatches) addChunk(h Hash, parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {

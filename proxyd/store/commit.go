@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Part is what one node wrote; the leader adds it to the manifest. It may travel as JSON.
+// Part is what a node wrote; the leader adds it to the manifest. A Part may travel as JSON.
 type Part struct {
 	ID      ID           `json:"id"`
 	Streams []StreamInfo `json:"streams"`
@@ -114,7 +114,7 @@ func (w *Writer) makeManifest(meta []byte, parts []Part) (*Manifest, error) {
 }
 
 // publishManifest is the commit: the manifest moves out of the lease's folder. The move fails if other
-// processes have declared this one dead.
+// processes have declared this process dead.
 func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	file, err := sealManifest(m, w.st.key)
 	if err != nil {
@@ -160,8 +160,8 @@ func (w *Writer) isPublished(ctx context.Context, name string, file []byte) bool
 	return err == nil && bytes.Equal(there, file)
 }
 
-// Abort ends the Writer without a checkpoint. It may be called at any time, and runs to its end
-// even if ctx is done. After Commit it does nothing. Chunks that were put stay until they are
+// Abort ends the Writer without a checkpoint. Abort may be called at any time, and runs to its end
+// even if ctx is done. After Commit, Abort does nothing. Chunks that were put stay until they are
 // collected. Calls in progress return ErrAborted.
 func (w *Writer) Abort(ctx context.Context) error {
 	w.fail(ErrAborted)

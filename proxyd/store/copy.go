@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Copy copies a checkpoint from one store to another, chunk by chunk, skips chunks that exist
-// there, and commits the manifest last, sealed with the key of to. After an error another Copy
-// continues, unless a collection ran in between. If the checkpoint exists already: fs.ErrExist.
-// progress counts data bytes.
+// Copy copies a checkpoint from a store to another, chunk by chunk, skips chunks that exist there,
+// and commits the manifest last, sealed with the key of to. After an error another Copy continues,
+// unless a collection ran in between. If the checkpoint exists already: fs.ErrExist. progress
+// counts data bytes.
 func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error {
 	r, err := from.Open(ctx, id)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *checkpointCopier) queueStream(ctx context.Context, info *StreamInfo, qu
 	})
 }
 
-// copyChunk verifies one chunk's file and copies it as it is.
+// copyChunk verifies a chunk's file and copies it unchanged.
 func (c *checkpointCopier) copyChunk(ctx context.Context, h Hash, n int) error {
 	here, err := c.w.isStored(h)
 	if here || err != nil {

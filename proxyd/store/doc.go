@@ -8,41 +8,41 @@
 // # Layout
 //
 //	format                            "singularity-slurm store 1\n"
-//	chunks/<2 hex>/<64 hex>           one chunk, named by the BLAKE3-256 of its plain bytes
-//	manifests/<cluster>/<job>/<n>     one checkpoint, sealed with the cluster's key
+//	chunks/<2 hex>/<64 hex>           a chunk, named by the BLAKE3-256 of its plain bytes
+//	manifests/<cluster>/<job>/<n>     a checkpoint, sealed with the cluster's key
 //	deleted/<name>                    a manifest that Delete took away; readers may still need it
 //	leases/<gen>-<kind>-<id>/         an upload, a restore or a reservation in progress
 //	generations/<gen>/                the highest is the current generation
-//	gc/                               held by the one collector
-//	sweep/<id>/                       where a collector puts what it takes from chunks/ and deleted/
+//	gc/                               held by the collector
+//	sweep/<id>/                       where a collector puts the entries of chunks/ and deleted/
 //	trash/<gen>-<id>/                 out of sight of writers since the end of that generation
-//	tmp/                              files that no one sees yet
+//	tmp/                              files that are not visible yet
 //
 // docs/formats.md describes the bytes.
 //
 // # One name per chunk
 //
-// A chunk's name in chunks/ is the only index: all nodes share it, it is exact at every
-// moment, and there is no second copy that could disagree. Ranks that dump the same pages
-// on several nodes store them once without knowing of each other, and a collection is a
-// rename and an unlink.
+// A chunk's name in chunks/ is the only index: all nodes share it, the index is exact at every
+// moment, and there is no second copy that could disagree. Ranks that dump the same pages on
+// several nodes store them once without knowing of each other, and a collection is a rename and an
+// unlink.
 //
-// Its bytes, however, need not be a file of their own. A file per chunk of 64 KiB reached
-// a tenth of what cp does on ext4, most of it spent on inodes and flushes, and would cost
+// The bytes of a chunk, however, need not be a file of their own. A file per chunk of 64 KiB
+// reached a tenth of what cp does on ext4, most of it spent on inodes and flushes, and would cost
 // NFS five round trips. So a Writer puts chunks in batches (chunk_batch.go), and package posix
-// writes each batch as one file, a pack, to which the chunks' names are hard links. The
-// file system counts the references. A pack of which less than half is still used is
-// copied together by the next collection. Against packs with an index of their own: the
-// index would have to be merged between nodes, or ranks that dump at the same moment would
-// not see each other's chunks; and collecting would need a rewrite under a lock.
+// writes each batch as a single file, a pack, to which the chunks' names are hard links. The file
+// system counts the references. A pack of which less than half is still used is copied together by
+// the next collection. Against packs with an index of their own: the index would have to be merged
+// between nodes, or ranks that dump at the same moment would not see each other's chunks; and
+// collecting would need a rewrite under a lock.
 //
 // # Collection
 //
-// A collector never deletes what it finds unused: it first takes it out of sight, and
-// deletes when everybody who may have seen it has finished. No clock of any node is
+// A collector never deletes an unused object at once: the collector first takes the object out of
+// sight, and deletes when every process that may have seen it has finished. No clock of any node is
 // compared with another's.
 //
-//	writer                                   collector (one; holds gc/)
+//	writer                                   collector (the only; holds gc/)
 //	──────                                   ─────────
 //	g := current generation                  move deleted manifests to trash/g; g+1 begins
 //	make leases/g-upload-…                   live := leases
@@ -54,20 +54,19 @@
 //
 // A trash of generation g is settled when every live lease is of a later generation. A
 // lease of a later generation was made after the move: its owner cannot have seen the
-// chunk in chunks/, so it has put it again. An owner of an earlier lease that did see it
-// has either committed, and then its manifest is read before the decision and the chunk
-// goes back, or it never will. Readers find a chunk in trash/ as well, so a committed
-// checkpoint is whole at every moment. fate.go holds the decisions, and its test walks
-// every interleaving.
+// chunk in chunks/, so the owner has put the chunk again. An owner of an earlier lease that did see
+// it has either committed, and then its manifest is read before the decision and the chunk goes
+// back, or will never commit. Readers find a chunk in trash/ as well, so a committed checkpoint is
+// whole at every moment. fate.go holds the decisions, and its test walks every interleaving.
 //
 // # The dead
 //
-// A lease's owner writes a count into it every few seconds. Who watches that count stand
-// still for Options.Lapse on its own clock may take the owner for dead. This can be
-// wrong (a suspended machine, a partition), so death is a fence and not only a guess: the
-// lease's folder is emptied and removed, and a commit is a move out of that very folder.
-// It is therefore either before the fence, and its manifest is seen, or it fails with
-// ErrFenced. A collector is fenced likewise through its folder in sweep/.
+// A lease's owner writes a count into the lease every few seconds. A process that sees no change of
+// the count for Options.Lapse, on its own clock, may take the owner for dead. This can be wrong (a
+// suspended machine, a partition), so death is a fence and not only a guess: the lease's folder is
+// emptied and removed, and a commit is a move out of that very folder. The commit is therefore
+// either before the fence, and its manifest is seen, or fails with ErrFenced. A collector is fenced
+// likewise through its folder in sweep/.
 //
 // # Locks
 //

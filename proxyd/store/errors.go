@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// What errors of this package wrap; see also those of Backend.
+// What errors of this package wrap; see also the errors of Backend.
 var (
 	// ErrDamaged matches every *DamagedError.
 	ErrDamaged = errors.New("damaged")
@@ -19,7 +19,7 @@ var (
 	// ErrPlace means that a manifest lies in the place of another manifest.
 	ErrPlace = errors.New("manifest lies in the place of another")
 	// ErrFenced means that other processes have declared this lease's owner dead; its chunks may
-	// be collected, and it can no longer commit.
+	// be collected, and its owner can no longer commit.
 	ErrFenced = errors.New("lease lost: taken for dead")
 	// ErrClosed means that a Writer, Stream, Reader or Reservation has ended.
 	ErrClosed = errors.New("closed")
@@ -42,8 +42,8 @@ func (e *DamagedError) Error() string { return e.Object + ": " + e.Reason }
 // Is makes errors.Is(err, ErrDamaged) true.
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
-// RefusedError means that a manifest or key must not be trusted. It wraps ErrMAC, ErrPlace or
-// ErrForeign.
+// RefusedError means that a manifest or key must not be trusted. A RefusedError wraps ErrMAC,
+// ErrPlace or ErrForeign.
 type RefusedError struct {
 	Object string // "manifest mini/812/3", "key /etc/…"
 	Why    error
@@ -57,7 +57,7 @@ func (e *RefusedError) Unwrap() error { return e.Why }
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// SpaceError means that a reservation does not fit. It wraps nothing: the caller decides.
+// SpaceError means that a reservation does not fit. A SpaceError wraps nothing: the caller decides.
 type SpaceError struct {
 	Free     uint64 // free bytes of the file system
 	Reserved uint64 // of these, reserved by other processes
@@ -69,7 +69,7 @@ func (e *SpaceError) Error() string {
 	return fmt.Sprintf("%s free, %s needed", formatSize(free), formatSize(e.Need))
 }
 
-// formatSize writes n in the largest unit that leaves at least one whole.
+// formatSize writes n in the largest unit of which n has at least 1.
 func formatSize(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0

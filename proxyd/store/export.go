@@ -82,7 +82,7 @@ func exportManifest(m *Manifest, root *os.Root) error {
 	return errors.Join(err, f.Close())
 }
 
-// exportStream writes one stream and makes it durable.
+// exportStream writes a stream and makes the file durable.
 func exportStream(r *Reader, id StreamID, f *os.File) error {
 	s, err := r.Stream(id)
 	if err != nil {

@@ -43,7 +43,7 @@ type Spared struct {
 	Until         time.Time // a collection that begins then would delete all of them
 }
 
-// GC deletes what no checkpoint needs. It is safe while dumps, restores, deletes and other
+// GC deletes what no checkpoint needs. GC is safe while dumps, restores, deletes and other
 // collections run on any node, and may be killed at any time; the next collection continues. If
 // another collector is alive: ErrBusy. A checkpoint that cannot be read may need any chunk: until
 // it is deleted, GC deletes old checkpoints as usual, but no chunks. A dry run changes nothing.
@@ -76,7 +76,7 @@ func (c *collector) nameDamaged() {
 	slices.SortFunc(c.report.Damaged, func(a, b Summary) int { return compareIDs(a.ID, b.ID) })
 }
 
-// collector is one collection.
+// collector is a collection.
 type collector struct {
 	s        *Store
 	policy   Policy
@@ -135,14 +135,14 @@ func (c *collector) becomeCollector(ctx context.Context) (release func(), err er
 		c.now = info.ModTime
 	}
 	go l.sendHeartbeats(beating, func(error) {})
-	release = func() { _ = l.releaseLease(ctx) } // otherwise the next collector finds it dead
+	release = func() { _ = l.releaseLease(ctx) } // otherwise the next collector finds a dead lease
 	if err != nil {
 		release()
 	}
 	return release, err
 }
 
-// replaceDeadCollector takes the collector's place from a dead one.
+// replaceDeadCollector takes the collector's place from a dead collector.
 func (c *collector) replaceDeadCollector(ctx context.Context) error {
 	_, dead, err := c.s.readHeartbeat(ctx, collectorDir, collectorDir+"/beat")
 	if err != nil {

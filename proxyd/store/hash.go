@@ -12,8 +12,8 @@ import (
 
 // Hash is the BLAKE3-256 of a chunk's plain bytes, and the chunk's name.
 //
-// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on one core,
-// and never starts goroutines: the Writer decides about cores.
+// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on a single
+// core, and never starts goroutines: the Writer decides about cores.
 type Hash [32]byte
 
 // hashOf names plain bytes.
@@ -35,8 +35,8 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseHash is the inverse of String; upper case is not accepted, because one chunk has
-// one name.
+// parseHash is the inverse of String; upper case is not accepted, because a chunk has a single
+// name.
 func parseHash(s string) (h Hash, ok bool) {
 	if len(s) != hex.EncodedLen(len(h)) {
 		return h, false

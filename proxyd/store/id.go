@@ -27,8 +27,8 @@ type ID struct {
 	Number uint32 `json:"number"`
 }
 
-// String returns "mini/812", "mini/812_3", "mini/812+1" or "mini/812_3+1". It is also
-// the checkpoint's place below manifests/.
+// String returns "mini/812", "mini/812_3", "mini/812+1" or "mini/812_3+1", which is also the
+// checkpoint's place below manifests/.
 func (j JobID) String() string {
 	s := j.Cluster + "/" + strconv.FormatUint(uint64(j.Job), 10)
 	if j.ArrayTask != None {
@@ -60,7 +60,7 @@ func (j JobID) check() error {
 	return nil
 }
 
-// ParseID is the inverse of ID.String; it accepts no other spelling.
+// ParseID is the inverse of ID.String; ParseID accepts no other spelling.
 func ParseID(s string) (ID, error) {
 	m := idSyntax.FindStringSubmatch(s)
 	if m == nil {
@@ -100,14 +100,14 @@ func parseOptional(s string) (int, error) {
 	return int(n), err
 }
 
-// StreamID names one stream of a checkpoint.
+// StreamID names a stream of a checkpoint.
 type StreamID struct {
 	Node string `json:"node"` // logical node of the job: host name at its first start
 	Rank int    `json:"rank"` // None for a stream that belongs to the node as a whole
 	Name string `json:"name"` // slash-separated: "812.0/pages-1.img"
 }
 
-// String returns "n1/3/pages-1.img", or "n1/node/…" where there is no rank. It is the
+// String returns "n1/3/pages-1.img", or "n1/node/…" where there is no rank, which is also the
 // stream's place in an export.
 func (s StreamID) String() string {
 	rank := "node"

@@ -54,7 +54,7 @@ func (c *collector) judgeTrash(ctx context.Context) error {
 	return c.judgeChunks(ctx, things, live)
 }
 
-// listTrash lists all of it.
+// listTrash lists the whole trash.
 func (c *collector) listTrash(ctx context.Context) ([]trashedObject, error) {
 	folders, err := c.s.listNames(ctx, trashDir)
 	if err != nil {
@@ -86,7 +86,8 @@ func (c *collector) listTrash(ctx context.Context) ([]trashedObject, error) {
 	return things, nil
 }
 
-// judgeManifests deletes durably: a chunk must not be deleted before the manifest that used it.
+// judgeManifests deletes durably: a chunk must not be deleted before the manifest that used the
+// chunk.
 func (c *collector) judgeManifests(ctx context.Context, things []trashedObject, live []generationNumber) error {
 	folders := make(map[string]bool)
 	for _, t := range things {

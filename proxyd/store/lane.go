@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// runLane processes chunks one after the other, until there are no more or the Writer fails. It
-// holds a core while it hashes and compresses, and releases the core while it waits for the file
-// system.
+// runLane processes chunks one after the other, until there are no more or the Writer fails. The
+// lane holds a core during hashing and compression, and releases the core while waiting for the
+// file system.
 func (w *Writer) runLane() {
 	var scratch []byte
 	for {
@@ -42,7 +42,7 @@ func (w *Writer) nextChunk() (chunkTask, bool) {
 	}
 }
 
-// storeChunk puts one chunk into a batch, unless the store has it. It returns the memory for
+// storeChunk puts a chunk into a batch, unless the store has it. storeChunk returns the memory for
 // compressing the next chunk.
 func (w *Writer) storeChunk(j chunkTask, scratch []byte) ([]byte, error) {
 	if err := w.waitForCore(); err != nil {
@@ -151,7 +151,7 @@ func (w *Writer) usedFolders() []string {
 	return dirs
 }
 
-// submitChunk hands buf to a lane, which frees it.
+// submitChunk hands buf to a lane, which frees buf.
 func (w *Writer) submitChunk(buf []byte, runs []run, kind taskKind) (*chunkSlot, error) {
 	j := chunkTask{buf, &chunkSlot{runs: runs, size: len(buf), done: make(chan struct{})}, kind}
 	select {

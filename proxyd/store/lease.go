@@ -38,7 +38,7 @@ type lease struct {
 }
 
 // acquireLease registers a lease under the current generation. onLost is called once, from another
-// goroutine, if other processes declare this one dead.
+// goroutine, if other processes declare this process dead.
 func (s *Store) acquireLease(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
 	g, err := s.currentGeneration(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) currentGeneration(ctx context.Context) (generationNumber, error)
 }
 
 // sendHeartbeats writes beats until the lease is released or lost. A beat that fails otherwise is repeated
-// at the next one: the folder may come back before the lease expires.
+// at the next beat: the folder may come back before the lease expires.
 func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	defer close(l.ended)
 	tick := time.NewTicker(l.st.opt.Beat)
@@ -152,8 +152,8 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 	return nil
 }
 
-// removeFolder removes a folder of files, also while other processes put files into it. After
-// nil, no move out of the folder or into it can succeed any more: this is the fence.
+// removeFolder removes a folder of files, also while other processes put files there. After nil, no
+// move out of the folder or into it can succeed any more: this is the fence.
 func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	const rounds = 1000
 	for range rounds {
@@ -184,7 +184,7 @@ type heldLease struct {
 }
 
 // liveLeases returns the leases whose owners are not known to be dead, and fences the rest. A name
-// that is no lease is an error: it might belong to a later version.
+// that is no lease is an error: the name might belong to a later version.
 func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 	names, err := s.listNames(ctx, leasesDir)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Store) readHeartbeat(ctx context.Context, folder, file string) (b heart
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("%s: %w", folder, err)
 	}
-	// No beat, or one of another version: still a lease, until it stops changing.
+	// No beat, or a beat of another version: still a lease, until the bytes stop changing.
 	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
 		return b, true, nil
 	}

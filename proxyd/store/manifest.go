@@ -23,7 +23,7 @@ type Manifest struct {
 	Meta    []byte       `json:"meta"` // the caller's
 }
 
-// StreamInfo is one stream of a checkpoint. Its recipe is either in Recipe or in chunks.
+// StreamInfo is a stream of a checkpoint. Its recipe is either in Recipe or in chunks.
 type StreamInfo struct {
 	StreamID
 	Size   int64   `json:"size"`

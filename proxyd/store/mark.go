@@ -63,15 +63,15 @@ type manifestMarker struct {
 	pieces map[Hash]bool // of recipes
 	skip   map[ID]bool   // of a dry run: treated as deleted
 
-	damaged map[ID]error // committed ones that cannot be read
+	damaged map[ID]error // committed manifests that cannot be read
 }
 
 func newMarker(s *Store) *manifestMarker {
 	return &manifestMarker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
 }
 
-// markManifests reads every manifest that is new, wherever it is. A manifest moves from manifests/ to
-// deleted/ to trash/; each folder is read to its end before the next is listed, so that no
+// markManifests reads every manifest that is new, in any folder. A manifest moves from manifests/
+// to deleted/ to trash/; each folder is read to its end before the next is listed, so that no
 // manifest is missed on its way.
 func (k *manifestMarker) markManifests(ctx context.Context) error {
 	if err := k.markListed(ctx, k.listCommitted); err != nil {
@@ -92,7 +92,7 @@ func (k *manifestMarker) markManifests(ctx context.Context) error {
 	return nil
 }
 
-// eachManifest calls f with manifests; committed ones must be readable.
+// eachManifest calls f with manifests; committed manifests must be readable.
 type eachManifest func(ctx context.Context, f func(name string, id ID, committed bool)) error
 
 // markListed marks what list finds, several at once, and waits for the end.
@@ -130,7 +130,7 @@ func (k *manifestMarker) deletedIn(folder string) eachManifest {
 	}
 }
 
-// markManifest marks what one manifest uses. The needs of an unreadable committed manifest are
+// markManifest marks what a manifest uses. The needs of an unreadable committed manifest are
 // unknown; an unreadable deleted manifest needs nothing.
 func (k *manifestMarker) markManifest(ctx context.Context, name string, id ID, committed bool) error {
 	err := k.readManifest(ctx, name, id)
@@ -159,7 +159,7 @@ func (k *manifestMarker) hasDoubt() bool {
 	return len(k.damaged) > 0
 }
 
-// isGone tells whether the manifest is missing, and not a chunk of it.
+// isGone tells whether the manifest is missing, and not a chunk of the manifest.
 func (k *manifestMarker) isGone(ctx context.Context, name string) bool {
 	_, err := k.s.be.Stat(ctx, name)
 	return errors.Is(err, fs.ErrNotExist)
@@ -190,7 +190,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 	return nil
 }
 
-// markStream marks what one stream uses. A stream with exactly the same pieces need not be read
+// markStream marks what a stream uses. A stream with exactly the same pieces need not be read
 // again.
 func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error {
 	pieces := make([]Hash, len(info.Pieces))

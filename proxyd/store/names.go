@@ -37,9 +37,9 @@ func manifestFolder(j JobID) string { return manifestsDir + "/" + j.String() }
 
 func manifestName(id ID) string { return manifestsDir + "/" + id.String() }
 
-// trashName returns the name of a folder below trash/. Each is filled once, by one collector: a
-// name in it never changes its meaning, so a collector can remove later what it listed and
-// decided about.
+// trashName returns the name of a folder below trash/. Each is filled once, by a single collector:
+// a name in it never changes its meaning, so a collector can remove later what was listed and
+// decided.
 func trashName(g generationNumber, unique string) string { return g.String() + "-" + unique }
 
 func parseTrash(s string) (generationNumber, bool) {
@@ -48,7 +48,7 @@ func parseTrash(s string) (generationNumber, bool) {
 }
 
 // deletedName is a manifest's name out of sight; unique distinguishes two manifests that had the
-// same place one after the other. It differs from all names of chunks.
+// same place one after the other. The name differs from all names of chunks.
 func deletedName(id ID, unique string) string {
 	return strings.ReplaceAll(id.String(), "/", ",") + "," + unique
 }

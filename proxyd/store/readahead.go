@@ -18,8 +18,8 @@ var errNoStream = fmt.Errorf("no such stream: %w", fs.ErrNotExist)
 // at most readAhead × 2 MiB.
 const readAhead = 6
 
-// StreamReader reads a stream sequentially. It returns only verified bytes. It is not safe for
-// concurrent use, except for Close.
+// StreamReader reads a stream sequentially. A StreamReader returns only verified bytes, and is not
+// safe for concurrent use, except for Close.
 type StreamReader struct {
 	r    *Reader
 	info *StreamInfo
@@ -29,7 +29,7 @@ type StreamReader struct {
 	queue chan *segmentFetch // in order; closed after the last
 	bufs  chan *fetchBuffer  // limits what is fetched
 	tasks sync.WaitGroup
-	last  error // why the queue ended; valid once it is closed
+	last  error // why the queue ended; valid once the queue is closed
 
 	now   *segmentFetch // being read
 	runs  []run         // of now, what is left
@@ -39,7 +39,7 @@ type StreamReader struct {
 	err   error
 }
 
-// fetchBuffer is the memory that one chunk is fetched with.
+// fetchBuffer is the memory for fetching a chunk.
 type fetchBuffer struct{ plain, file []byte }
 
 // segmentFetch is a segment whose data arrives.
@@ -142,7 +142,7 @@ func (s *StreamReader) withStream(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.r.m.ID, s.info.StreamID, err)
 }
 
-// Read reads some of the stream. At its end it returns io.EOF; any other error stays.
+// Read reads some of the stream. At the stream's end Read returns io.EOF; any other error stays.
 func (s *StreamReader) Read(p []byte) (int, error) {
 	if len(p) == 0 || s.err != nil {
 		return 0, s.err
@@ -191,7 +191,7 @@ func (s *StreamReader) WriteTo(w io.Writer) (total int64, err error) {
 	return total, s.err
 }
 
-// Close stops reading and frees the memory. It may be called twice.
+// Close stops reading and frees the memory. Close may be called twice.
 func (s *StreamReader) Close() error {
 	s.end(ErrClosed)
 	s.tasks.Wait()

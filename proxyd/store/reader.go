@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Reader reads one checkpoint. While it is open, the checkpoint's chunks stay, even if the
-// checkpoint is deleted. Its methods may be called concurrently. It must be closed, else its
+// Reader reads a checkpoint. While the Reader is open, the checkpoint's chunks stay, even if the
+// checkpoint is deleted. Its methods may be called concurrently. A Reader must be closed, else its
 // lease lives as long as the process.
 type Reader struct {
 	st    *Store
@@ -41,7 +41,7 @@ func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
 	return r, nil
 }
 
-// Manifest returns the checkpoint's manifest. It must not be changed.
+// Manifest returns the checkpoint's manifest. The caller must not change the manifest.
 func (r *Reader) Manifest() *Manifest { return r.m }
 
 // Stream begins to read a stream; each call is independent. The error for an unknown stream wraps
@@ -57,8 +57,8 @@ func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
 	return newStreamReader(r, info), nil
 }
 
-// Close ends the Reader; streams that are still being read fail with ErrClosed. It may be
-// called twice.
+// Close ends the Reader; streams that are still being read fail with ErrClosed. Close may be called
+// twice.
 func (r *Reader) Close() error {
 	r.end(ErrClosed)
 	return r.lease.releaseLease(context.WithoutCancel(r.ctx))

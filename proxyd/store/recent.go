@@ -5,7 +5,7 @@ package store
 
 import "sync"
 
-// recentChunks remembers the chunks of one Writer, at least the last recentSize and at most twice as
+// recentChunks remembers the chunks of a Writer, at least the last recentSize and at most twice as
 // many. A forgotten chunk costs a look at the file system.
 type recentChunks struct {
 	mu        sync.Mutex
@@ -17,7 +17,7 @@ const recentSize = 32 << 10
 func newRecent() *recentChunks { return &recentChunks{now: make(map[Hash]struct{})} }
 
 // claim claims h, and tells whether h was claimed before. The first claimant of a chunk stores
-// it; later ones need not wait: if the first fails, the whole Writer fails.
+// it; later claimants need not wait: if the first fails, the whole Writer fails.
 func (r *recentChunks) claim(h Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

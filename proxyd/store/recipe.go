@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// A recipe says how a stream is made: zeros, and data that comes from chunks. It is a
+// A recipe says how a stream is made: zeros, and data that comes from chunks. A recipe is a
 // sequence of segments:
 //
-//	0x01  hash[32]  n  n × (zeros, data)            one chunk
+//	0x01  hash[32]  n  n × (zeros, data)            a chunk
 //	0x02  n  n × (zeros, data)  bytes               the same, with the bytes in place of a hash
 //	0x03  zeros                                     zeros only
 //
@@ -29,26 +29,26 @@ const (
 // run is some zero bytes and then some bytes of data.
 type run struct{ zeros, data uint64 }
 
-// maxRuns bounds a segment's pairs: one a page, and what a short page adds.
+// maxRuns bounds a segment's pairs: a pair for each page, and what a short page adds.
 const maxRuns = MaxChunk/pageSize + 2
 
 // maxStream bounds a stream, so that sums over a recipe cannot overflow.
 const maxStream = 1 << 60
 
-// segment is one parsed piece of a recipe.
+// segment is a parsed piece of a recipe.
 type segment struct {
 	kind   byte
 	hash   Hash   // segmentChunk
 	bytes  []byte // segmentInline: its data, in the recipe's storage
 	runs   []run  // but segmentZeros
 	zeros  uint64 // segmentZeros
-	length uint64 // of the stream's bytes that it stands for
+	length uint64 // of the stream's bytes that the segment stands for
 	data   int    // of these, data
 }
 
 var errRecipe = errors.New("recipe is malformed")
 
-// appendChunk appends a segment of one chunk.
+// appendChunk appends a segment of a chunk.
 func appendChunk(b []byte, h Hash, runs []run) []byte {
 	b = append(b, segmentChunk)
 	b = append(b, h[:]...)
@@ -75,8 +75,7 @@ func appendRuns(b []byte, runs []run) []byte {
 	return b
 }
 
-// nextSegment parses the first segment of b, which is not empty, and returns what
-// follows it.
+// nextSegment parses the first segment of b, which is not empty, and returns the rest.
 func nextSegment(b []byte) (segment, []byte, error) {
 	s := segment{kind: b[0]}
 	var err error

@@ -17,8 +17,8 @@ type Retention struct {
 	// Ended tells whether a job is over. Of such a job all checkpoints older than Age are
 	// deleted, also the newest. nil: no job is over.
 	Ended func(JobID) bool
-	// Needs tells whether a checkpoint of a job that is not over is the Base of one that is not
-	// written yet. Such a checkpoint stays, and counts. nil: none.
+	// Needs tells whether a checkpoint of a job that is not over is the Base of a checkpoint that
+	// is not written yet. Such a checkpoint stays, and counts. nil: none.
 	Needs func(ID) bool
 }
 

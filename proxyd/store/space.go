@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Reservation is reserved space in the store. It is a lease and expires with its owner.
+// Reservation is reserved space in the store. A Reservation is a lease and expires with its owner.
 type Reservation struct {
 	lease *lease
 	mu    sync.Mutex
@@ -20,9 +20,9 @@ type Reservation struct {
 }
 
 // Reserve reserves n bytes of the space that is free and not reserved by other leases. Without
-// enough space the error is a *SpaceError. A reservation is visible before it is checked, so two
-// that fit only one at a time are never both granted; in that case both wait for a random time
-// and try again.
+// enough space the error is a *SpaceError. A reservation is visible before it is checked. So if two
+// reservations fit only one at a time, both are never granted; in that case both wait for a random
+// time and try again.
 func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservation, error) {
 	const tries = 4
 	for try := 1; ; try++ {
@@ -76,7 +76,7 @@ func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
 }
 
 // markUsed tells that n of the reserved bytes are used; other processes learn that with the next beat.
-// It accepts nil.
+// r may be nil.
 func (r *Reservation) markUsed(n uint64) {
 	if r == nil {
 		return
@@ -87,5 +87,5 @@ func (r *Reservation) markUsed(n uint64) {
 	r.lease.setBytes(r.left)
 }
 
-// Release releases the rest, even if ctx is done. It may be called twice.
+// Release releases the rest, even if ctx is done. Release may be called twice.
 func (r *Reservation) Release(ctx context.Context) error { return r.lease.releaseLease(ctx) }

@@ -28,8 +28,8 @@ type splitLevel struct {
 
 // levels makes chunks short at the beginning of a stream and long far into it. A changed page
 // costs its whole chunk, which matters for a shell of 2 MiB; a chunk costs round trips and names,
-// which matters for a process of 8 GiB. A boundary of a higher level is one of every lower level,
-// so pages that move across a level's end are split at the same places again.
+// which matters for a process of 8 GiB. A boundary of a higher level is a boundary of every lower
+// level, so pages that move across a level's end are split at the same places again.
 var levels = []splitLevel{
 	{until: 4 << 20, min: 8 << 10, max: 64 << 10, bits: 2},     // ~24 KiB
 	{until: 128 << 20, min: 32 << 10, max: 128 << 10, bits: 3}, // ~64 KiB
@@ -37,8 +37,8 @@ var levels = []splitLevel{
 	{until: 1<<63 - 1, min: 128 << 10, max: MaxChunk, bits: 6}, // ~384 KiB
 }
 
-// blockLevel is the rule for streams of blocks: one for all of them, so that a block's chunks do
-// not depend on where it is.
+// blockLevel is the rule for streams of blocks: the same for all of them, so that a block's chunks
+// do not depend on the block's place.
 var blockLevel = levels[2]
 
 // levelAt returns the rule for a chunk that begins at offset.
@@ -69,8 +69,8 @@ func (l splitLevel) endsChunk(n int, page []byte) bool {
 	return n+pageSize > l.max || bits.TrailingZeros64(pageHash(page)) >= l.bits
 }
 
-// pageHash mixes a page quickly. Only the choice of boundaries depends on it. The four lanes keep
-// a core's multiplier busy.
+// pageHash mixes a page quickly. Only the choice of boundaries depends on pageHash. The four lanes
+// keep a core's multiplier busy.
 func pageHash(p []byte) uint64 {
 	const k = 0x9e3779b97f4a7c15
 	a, b, c, d := uint64(len(p)), uint64(1), uint64(2), uint64(3)

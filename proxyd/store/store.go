@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Workers is how many cores hash and compress, over all Writers; 0: all.
 	Workers int
-	// Lanes is the number of chunks of one Writer that are processed at once, some of which wait
-	// for the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
+	// Lanes is the number of chunks of a Writer that are processed at once, some of which wait for
+	// the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
 	Lanes int
 	// Beat is the interval of a lease's heartbeat; 0: 10 s.
 	Beat time.Duration
@@ -61,8 +61,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Progress gets the amount of work done, and the total or 0. It is called from one goroutine at a
-// time, often, and must not block.
+// Progress gets the amount of work done, and the total or 0. Progress is called from one goroutine
+// at a time, often, and must not block.
 type Progress func(done, total int64)
 
 // Store is a store on a Backend. All methods may be called concurrently, by any number of
@@ -71,14 +71,14 @@ type Store struct {
 	be    Backend
 	key   Key
 	opt   Options
-	cores chan struct{} // one for each core that is free
+	cores chan struct{} // a value for each core that is free
 	dec   *zstd.Decoder
 	watch *leaseWatch
 
 	closed sync.Once
 }
 
-// Open opens the store in be, or creates one in an empty be. A store of another version is
+// Open opens the store in be, or creates a store in an empty be. A store of another version is
 // ErrFormat. The backend must stay usable until Close, which does not close it.
 func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error) {
 	if !key.set {
@@ -100,7 +100,7 @@ func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error)
 	return s, nil
 }
 
-// Close releases memory. Writers and Readers must have ended. It may be called twice.
+// Close releases memory. Writers and Readers must have ended. Close may be called twice.
 func (s *Store) Close() {
 	s.closed.Do(s.dec.Close)
 }
@@ -132,7 +132,7 @@ func prepareFolders(ctx context.Context, be Backend) error {
 	return be.Sync(ctx, ".")
 }
 
-// ensureFolder makes one folder if it is not there.
+// ensureFolder makes a folder if it is missing.
 func ensureFolder(ctx context.Context, be Backend, dir string) error {
 	if err := be.Mkdir(ctx, dir); !errors.Is(err, fs.ErrExist) {
 		return err
@@ -140,7 +140,7 @@ func ensureFolder(ctx context.Context, be Backend, dir string) error {
 	return nil
 }
 
-// ensureFolders makes a folder and those above it.
+// ensureFolders makes a folder and its parents.
 func ensureFolders(ctx context.Context, be Backend, dir string) error {
 	err := ensureFolder(ctx, be, dir)
 	if !errors.Is(err, fs.ErrNotExist) || dir == "." {

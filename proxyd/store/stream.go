@@ -24,7 +24,7 @@ type Stream struct {
 
 	buf     []byte // data of the next chunk; nil when there is none
 	tape    runTape
-	level   splitLevel   // of the next chunk, once it has begun
+	level   splitLevel   // of the next chunk, once that has begun
 	size    int64        // all bytes
 	data    int64        // of these, not zero
 	inline  int64        // of these, in the recipe
@@ -37,8 +37,7 @@ type Stream struct {
 // maxInline is the most data of a stream that is kept in its recipe.
 const maxInline = pageSize
 
-// Write appends to the stream. It does not keep p. After an error, nothing more can be
-// written.
+// Write appends to the stream. Write does not keep p. After an error, nothing more can be written.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +79,7 @@ func (s *Stream) splitPages(p []byte) error {
 	return nil
 }
 
-// addPage takes one page, which only at the end of the stream may be short.
+// addPage takes a page, which only at the end of the stream may be short.
 func (s *Stream) addPage(page []byte) error {
 	if s.block > 0 && s.size%s.block == 0 {
 		if err := s.cutChunk(); err != nil {
@@ -168,8 +167,8 @@ func (s *Stream) endPiece() error {
 	return nil
 }
 
-// Close ends the stream. It is durable when the Writer commits. A second Close returns nil if the
-// first did. A Stream that failed cannot be closed: its Writer has failed.
+// Close ends the stream. The stream is durable when the Writer commits. A second Close returns nil
+// if the first did. A Stream that failed cannot be closed: its Writer has failed.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +223,7 @@ func (s *Stream) lastChunk() error {
 	return s.cutChunk()
 }
 
-// lastPiece returns the finished stream with its recipe, short ones as they are.
+// lastPiece returns the finished stream with its recipe, short recipes as they are.
 func (s *Stream) lastPiece() (StreamInfo, error) {
 	info := StreamInfo{StreamID: s.id, Size: s.size, Data: s.data}
 	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.takeInline(len(s.recipe)) {

@@ -19,7 +19,7 @@ const collectMoves = 16
 func (c *collector) folder() string { return sweepDir + "/" + c.id }
 
 // takeOver creates this collector's sweep folder and moves the contents of other collectors'
-// sweep folders into it. Those are then removed: if one of their owners is alive after all, its
+// sweep folders into it. The other folders are then removed: if an owner is alive after all, its
 // next move fails.
 func (c *collector) takeOver(ctx context.Context) error {
 	if err := c.s.be.Mkdir(ctx, c.folder()); err != nil {
@@ -57,7 +57,7 @@ func (c *collector) moveFolder(ctx context.Context, dir string) error {
 	}
 }
 
-// moveAll moves the chunks of one folder to another.
+// moveAll moves the chunks of a folder to another.
 func (c *collector) moveAll(ctx context.Context, from, to string) error {
 	names, err := c.s.listNames(ctx, from)
 	if err != nil {
@@ -129,8 +129,8 @@ func (c *collector) sweepUnused(ctx context.Context) error {
 	return nil
 }
 
-// eachUnused calls f for the chunks of a folder that may be swept. It does not read chunks that
-// are used.
+// eachUnused calls f for the chunks of a folder that may be swept. eachUnused does not read chunks
+// that are used.
 func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Info) error) error {
 	return c.s.be.List(ctx, dir, func(name string) error {
 		h, ok := parseHash(name)
@@ -162,7 +162,7 @@ func (c *collector) countSpared(info Info, left time.Duration) {
 	}
 }
 
-// chunkAge uses the clock of the file system; a dry run has not written to it.
+// chunkAge uses the clock of the file system; a dry run has written nothing there.
 func (c *collector) chunkAge(info Info) time.Duration {
 	if c.now.IsZero() {
 		return c.s.opt.Now().Sub(info.ModTime)
@@ -218,8 +218,8 @@ func (c *collector) moveToTrash(ctx context.Context, from string) error {
 }
 
 // oldGenerations is the number of ended generations that stay, so that a process that lists them
-// while some are removed still sees the current one. oldTmp is the age from which a file in tmp/
-// is removed; if its writer is alive after all, the writer fails.
+// while some are removed still sees the current generation. oldTmp is the age from which a file in
+// tmp/ is removed; if its writer is alive after all, the writer fails.
 const (
 	oldGenerations = 16
 	oldTmp         = 24 * time.Hour
@@ -286,7 +286,7 @@ func (c *collector) oldFiles(ctx context.Context) ([]string, error) {
 	return old, err
 }
 
-// each16 calls f for each name, collectMoves at a time, until one fails.
+// each16 calls f for each name, collectMoves at a time, until a call fails.
 func each16(ctx context.Context, names []string, f func(context.Context, string) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(collectMoves)

@@ -50,7 +50,7 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	return v.report, nil
 }
 
-// listCheckpoints finds the checkpoints. A missing one was deleted just now.
+// listCheckpoints finds the checkpoints. A missing checkpoint was deleted just now.
 func (v *verifier) listCheckpoints(ctx context.Context, ids []ID) ([]Summary, error) {
 	if ids == nil {
 		return v.s.List(ctx, nil)
@@ -86,8 +86,8 @@ func (v *verifier) addProblem(err error) {
 	v.report.Problems = append(v.report.Problems, err)
 }
 
-// verifyCheckpoint verifies one checkpoint. It returns errors that do not concern the store's content,
-// such as ctx's.
+// verifyCheckpoint verifies a checkpoint. It returns errors that do not concern the store's
+// content, such as ctx's.
 func (v *verifier) verifyCheckpoint(ctx context.Context, id ID) error {
 	r, err := v.s.Open(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) { // running jobs delete their older checkpoints

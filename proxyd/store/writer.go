@@ -21,10 +21,10 @@ type Upload struct {
 	Pace func(ctx context.Context, n int) error
 }
 
-// Writer writes one node's streams of one checkpoint. Streams may be created and written
-// concurrently. The first error of any kind, also ENOSPC, is the Writer's failure: every later
-// call returns it, and only Abort may be called. A Writer must end with Commit, Finish or Abort,
-// else its lease lives as long as the process.
+// Writer writes a node's streams of a checkpoint. Streams may be created and written concurrently.
+// The first error of any kind, also ENOSPC, is the Writer's failure: every later call returns it,
+// and only Abort may be called. A Writer must end with Commit, Finish or Abort, else its lease
+// lives as long as the process.
 //
 // The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join,
 // writes, and gives the Part that Finish returns back to the leader, which commits them all. The
@@ -80,8 +80,8 @@ type chunkSlot struct {
 // inlineBudget bounds the bytes that a Writer's short streams and recipes add to the manifest.
 const inlineBudget = 8 << 20
 
-// Create begins a checkpoint. ctx bounds all of it: when ctx is done, the Writer fails. If the
-// checkpoint exists: fs.ErrExist.
+// Create begins a checkpoint. ctx bounds the whole upload: when ctx is done, the Writer fails. If
+// the checkpoint exists: fs.ErrExist.
 func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	if err := up.check(); err != nil {
 		return nil, err
@@ -102,11 +102,11 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
 }
 
-// Ticket is what another node needs to join an upload. It is no secret, but must come from the
-// leader.
+// Ticket is what another node needs to join an upload. A Ticket is no secret, but must come from
+// the leader.
 type Ticket string
 
-// Ticket returns this upload's ticket, valid until it ends.
+// Ticket returns this upload's ticket, valid until the upload's end.
 func (w *Writer) Ticket() Ticket { return Ticket(w.lease.String()) }
 
 // Join begins another node's share of the leader's checkpoint. When the leader's upload
@@ -159,8 +159,8 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	return w
 }
 
-// startLanes starts the lanes, when nothing can fail any more. Buffers get memory when a stream needs
-// it, and keep it.
+// startLanes starts the lanes, when nothing can fail any more. Buffers get memory when a stream
+// needs them, and keep it.
 func (w *Writer) startLanes() {
 	for range cap(w.free) {
 		w.free <- nil

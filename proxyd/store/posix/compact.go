@@ -15,12 +15,11 @@ import (
 
 var _ store.Compacter = (*Backend)(nil)
 
-// Compact copies what is left of packs that lost more than half of their names into new
-// packs, and so frees the old ones. Replacing a chunk by its copy disturbs nobody: the
-// content is the same, and who has the old one open keeps it. It may be stopped at any
-// time.
+// Compact copies what is left of packs that lost more than half of their names into new packs, and
+// so frees the old packs. Replacing a chunk by its copy disturbs no reader: the content is the
+// same, and a process that has the old file open keeps it. Compact may be stopped at any time.
 func (b *Backend) Compact(ctx context.Context, dirs []string) error {
-	sparse := make(map[uint64]bool) // packs by inode: is much of it dead?
+	sparse := make(map[uint64]bool) // packs by inode: is much of the pack dead?
 	load := batch{b: b}
 	for _, dir := range dirs {
 		err := b.List(ctx, dir, func(n string) error {
@@ -41,7 +40,7 @@ func (b *Backend) Compact(ctx context.Context, dirs []string) error {
 	return load.put(ctx)
 }
 
-// mostlyDead says whether a name is one of less than half of those that its pack had.
+// mostlyDead says whether the pack of a name has lost more than half of its names.
 func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
 	var st unix.Stat_t
 	err := b.inFolderOf(ctx, "stat", name, func(dir int, base string) error {

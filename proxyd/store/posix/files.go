@@ -15,12 +15,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// putsAtOnce is how many files of one Put, or folders of one Sync, are in flight: on NFS
-// each waits for the server.
+// putsAtOnce is how many files of a Put, or folders of a Sync, are in flight: on NFS each waits for
+// the server.
 const putsAtOnce = 8
 
-// Put writes to tmp/, makes what it wrote durable, and then visible. Files that are named
-// by hashes go into one pack.
+// Put writes to tmp/, makes the files durable, and then visible. Files that are named by hashes go
+// into a single pack.
 func (b *Backend) Put(ctx context.Context, files ...store.File) error {
 	if head := packHeader(files); head != nil {
 		return b.putPack(ctx, head, files)
@@ -28,7 +28,7 @@ func (b *Backend) Put(ctx context.Context, files ...store.File) error {
 	return forEach(len(files), func(i int) error { return b.putFile(ctx, files[i]) })
 }
 
-// temporaryName returns a name in tmp/ that no one else uses.
+// temporaryName returns a name in tmp/ that is not in use.
 func (b *Backend) temporaryName() string {
 	return "tmp/" + b.id + "-" + strconv.FormatUint(b.n.Add(1), 36)
 }
@@ -150,7 +150,7 @@ func (b *Backend) writeDurably(ctx context.Context, tmp string, parts ...[]byte)
 	return nil
 }
 
-// writeParts writes them one after the other, many with one call.
+// writeParts writes parts one after the other, many with one call.
 func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 	const most = 256 // fewer than the kernel's 1024
 	for len(parts) > 0 {
@@ -169,7 +169,7 @@ func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 	return nil
 }
 
-// skipBytes drops the first n bytes of parts, and what is empty then. It changes parts.
+// skipBytes drops the first n bytes of parts, and what is empty then. parts is changed.
 func skipBytes(parts [][]byte, n int) [][]byte {
 	for len(parts) > 0 && n >= len(parts[0]) {
 		n -= len(parts[0])

@@ -18,7 +18,7 @@ import (
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// openFile opens a name below the root; the caller closes it.
+// openFile opens a name below the root; the caller closes fd.
 func (b *Backend) openFile(name string, flags uint64) (fd int, err error) {
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath}
 	err = retryInterrupted(func() error {
@@ -31,7 +31,7 @@ func (b *Backend) openFile(name string, flags uint64) (fd int, err error) {
 	return fd, err
 }
 
-// openParent opens the folder of a name; the caller closes it.
+// openParent opens the folder of a name; the caller closes fd.
 func (b *Backend) openParent(name string) (fd int, base string, err error) {
 	dir, base := path.Split(name)
 	fd, err = b.openFile(path.Clean("./"+dir), unix.O_PATH|unix.O_DIRECTORY)
@@ -51,8 +51,8 @@ func (b *Backend) inFolderOf(ctx context.Context, op, name string, f func(dir in
 	return pathError(op, name, retryInterrupted(func() error { return f(dir, base) }))
 }
 
-// Stat describes a name; it does not follow links. A Writer asks for each new chunk, which
-// is not there: the name is opened itself, so that this takes one call and not three.
+// Stat describes a name and follows no links. A Writer asks for each new chunk, which is not there:
+// Stat opens the name itself, which takes one call and not three.
 func (b *Backend) Stat(ctx context.Context, name string) (info store.Info, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return info, err
@@ -73,7 +73,7 @@ func (b *Backend) Stat(ctx context.Context, name string) (info store.Info, err e
 	return info, nil
 }
 
-// Mkdir makes a folder with mode 0700 and makes it durable.
+// Mkdir makes a durable folder with mode 0700.
 func (b *Backend) Mkdir(ctx context.Context, name string) error {
 	err := b.inFolderOf(ctx, "mkdir", name, func(dir int, base string) error {
 		return unix.Mkdirat(dir, base, 0o700)
@@ -116,12 +116,12 @@ func linkAndUnlink(olddir int, old string, newdir int, new string) error {
 	}
 	err := unix.Unlinkat(olddir, old, 0)
 	if errors.Is(err, unix.ENOENT) {
-		err = nil // as if it had been moved, then removed by others at its old name
+		err = nil // as if the file had been moved, then removed by other processes at its old name
 	}
 	return err
 }
 
-// List calls f with the names in a folder. Opening it makes NFS ask the server.
+// List calls f with the names in a folder. Opening the folder makes NFS ask the server.
 func (b *Backend) List(ctx context.Context, name string, f func(string) error) error {
 	fd, err := b.openFile(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -161,8 +161,8 @@ func (b *Backend) Sync(ctx context.Context, names ...string) error {
 	})
 }
 
-// Refresh opens the folder: close-to-open consistency makes NFS ask the server whether it
-// has changed, and forget the names that it remembers if so.
+// Refresh opens the folder: close-to-open consistency makes NFS ask the server whether the folder
+// has changed, and then forget the names that NFS remembers.
 func (b *Backend) Refresh(ctx context.Context, name string) error {
 	return b.inFolder(ctx, "refresh", name, func(int) error { return nil })
 }

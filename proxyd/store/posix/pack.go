@@ -15,12 +15,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A file of its own for every chunk is slow where it is made: an inode, a flush and
-// several round trips each. So the chunks of one Put share an inode, the pack, and each
-// name in chunks/ is a hard link to it. A name is still all there is to know of a chunk:
-// it appears, moves and goes as if it were a file, by link, rename and unlink, and the
-// file system frees the pack with its last name. Nobody keeps an index or counts
-// references.
+// A file of its own for every chunk is slow to make: an inode, a flush and several round trips
+// each. So the chunks of a Put share an inode, the pack, and each name in chunks/ is a hard link to
+// it. A name is still all there is to know of a chunk: the name appears, moves and goes as if the
+// chunk were a file, by link, rename and unlink, and the file system frees the pack with its last
+// name. There is no index, and no count of references.
 //
 //	0        4    magic "SSP1"
 //	4        4    n, little endian, 1 to maxPack
@@ -34,13 +33,13 @@ const (
 	packName  = 32
 )
 
-// entry is where one file is in a pack.
+// entry is where a file is in a pack.
 type entry struct {
 	name           [packName]byte
 	offset, length uint32
 }
 
-// packableName returns the name of a file that may be in a pack: one that is named by a hash.
+// packableName returns the name of a file that may be in a pack, because a hash names it.
 func packableName(name string) (id [packName]byte, ok bool) {
 	base := path.Base(name)
 	if len(base) != hex.EncodedLen(packName) {

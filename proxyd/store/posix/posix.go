@@ -3,10 +3,10 @@
 
 // Package posix keeps a store in a folder: of a local disk, NFS or Lustre.
 //
-// The folder belongs to root alone. Nothing below it is opened by a path that anyone
-// else could bend: each name is resolved from the folder's descriptor by openat2, which
-// refuses symbolic links and "..", and each file that is read must be a regular one of
-// our own, with mode 0600. So the folders above may be writable by users.
+// The folder belongs to root alone. Nothing below it is opened by a path that another user could
+// bend: each name is resolved from the folder's descriptor by openat2, which refuses symbolic links
+// and "..", and each file that is read must be a regular file of our own, with mode 0600. So the
+// folders above may be writable by users.
 //
 // NFS must be mounted without nocto (close-to-open consistency is what Sync relies on)
 // and exported with no_root_squash to the nodes.
@@ -28,7 +28,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Backend is a folder. It is safe for concurrent use until Close.
+// Backend is a folder. A Backend is safe for concurrent use until Close.
 type Backend struct {
 	path string
 	root int
@@ -40,8 +40,8 @@ type Backend struct {
 var _ store.Backend = (*Backend)(nil)
 
 // Open opens the folder at path, which must exist, contain no symbolic link, belong to
-// the caller's effective user (root, in a daemon) and have no permission for anyone else:
-// else the error wraps store.ErrForeign. Close closes it.
+// the caller's effective user (root, in a daemon) and have no permission for other users: else the
+// error wraps store.ErrForeign. Close closes the folder.
 func Open(path string) (*Backend, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func Open(path string) (*Backend, error) {
 	return b, nil
 }
 
-// Create makes the folder at path with mode 0700 if it is not there, and opens it.
+// Create makes the folder at path with mode 0700 if there is none, and opens it.
 func Create(path string) (*Backend, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("store: %w", err)
@@ -86,7 +86,7 @@ func (b *Backend) checkRoot() error {
 	return nil
 }
 
-// Close closes the folder. No method may be called during it or after.
+// Close closes the folder. No method may be called during Close or after.
 func (b *Backend) Close() error { return unix.Close(b.root) }
 
 // Path returns the folder's absolute path.

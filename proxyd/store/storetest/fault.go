@@ -19,13 +19,13 @@ type Cut int
 
 // The ways a step can end.
 const (
-	Before Cut = iota // nothing of it happened
-	After             // all of it happened, but nobody was told
-	Torn              // of a put, half of the files, and in tmp/ half of one; else as Before
+	Before Cut = iota // nothing of the step happened
+	After             // the whole step happened, but the caller was not told
+	Torn              // of a put, half of the files, and in tmp/ half of a file; else as Before
 )
 
-// Fault passes calls on to a Backend, counts those that change something, and crashes at
-// one of them: from then on everything fails. It is safe for concurrent use.
+// Fault passes calls on to a Backend, counts the calls that change something, and crashes at one of
+// them: from then on everything fails. A Fault is safe for concurrent use.
 type Fault struct {
 	store.Backend
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func NewFault(b store.Backend, at int, cut Cut) *Fault {
 	return &Fault{Backend: b, at: at, cut: cut, err: ErrCrashed, stays: true}
 }
 
-// NewError returns a Fault of which one step fails with err, and later ones do not.
+// NewError returns a Fault of which a single step fails with err, and later steps do not.
 func NewError(b store.Backend, at int, err error) *Fault {
 	return &Fault{Backend: b, at: at, err: err}
 }
@@ -53,7 +53,7 @@ func (f *Fault) Steps() int {
 	return f.steps
 }
 
-// step carries out one change, or crashes.
+// step carries out a change, or crashes.
 func (f *Fault) step(change, torn func() error) error {
 	f.mu.Lock()
 	f.steps++

@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Mem is a Backend in memory that knows which names a power cut would undo. It is safe
-// for concurrent use.
+// Mem is a Backend in memory that knows which names a power cut would undo. A Mem is safe for
+// concurrent use.
 type Mem struct {
 	mu    sync.Mutex
 	files map[string]*file
@@ -41,12 +41,12 @@ type change struct {
 	undo func()
 }
 
-// NewMem returns an empty Mem with as much space as one could want.
+// NewMem returns an empty Mem with space without bound.
 func NewMem() *Mem {
 	return &Mem{files: map[string]*file{}, dirs: map[string]map[string]bool{".": {}}, free: 1 << 50, clock: time.Unix(1e9, 0)}
 }
 
-// SetFree says how many bytes Free returns; puts do not change it.
+// SetFree says how many bytes Free returns; puts do not change that number.
 func (m *Mem) SetFree(n uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *Mem) PowerCut() {
 	m.log = nil
 }
 
-// Files returns the contents of all files whose names begin with prefix.
+// Files returns the contents of all files with names that begin with prefix.
 func (m *Mem) Files(prefix string) map[string][]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *Mem) into(ctx context.Context, op, name string) error {
 	return nil
 }
 
-// set changes what a name stands for and notes how to undo it.
+// set changes what a name stands for and notes how to undo that.
 func (m *Mem) set(name string, f *file) {
 	old := m.files[name]
 	m.put(name, f)
@@ -244,7 +244,7 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// mkdir makes a folder, if it is not there and the one above is.
+// mkdir makes a folder, if it is missing and its parent exists.
 func (m *Mem) mkdir(dir string) {
 	if above := m.dirs[path.Dir(dir)]; above != nil && m.dirs[dir] == nil {
 		m.dirs[dir] = map[string]bool{}

@@ -39,7 +39,7 @@ func newPage(r *rand.Rand, kind int) []byte {
 	p := make([]byte, PageSize)
 	switch {
 	case kind < 15: // zeros
-	case kind < 50: // structs: pointers into one heap, small numbers, flags
+	case kind < 50: // structs: pointers into a heap, small numbers, flags
 		base := 0x7f0000000000 | r.Uint64N(1<<24)<<12
 		for i := 0; i < PageSize; i += 32 {
 			binary.LittleEndian.PutUint64(p[i:], base+r.Uint64N(1<<12)*16)
@@ -77,7 +77,7 @@ func (im Image) Bytes() []byte {
 	return b
 }
 
-// Touch returns im with k random pages changed a little, as an idle job leaves it.
+// Touch returns im with k random pages changed a little, as by an idle job.
 func (im Image) Touch(seed uint64, k int) Image {
 	r := rand.New(rand.NewPCG(seed, 3))
 	out := append(Image(nil), im...)

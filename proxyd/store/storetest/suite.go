@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Run checks a Backend against the contract of store.Backend; open returns an empty one.
+// Run checks a Backend against the contract of store.Backend; open returns an empty Backend.
 func Run(t *testing.T, open func(t *testing.T) store.Backend) {
 	tests := []struct {
 		name string
@@ -180,7 +180,7 @@ func testRemove(t *testing.T, b store.Backend) {
 	wantErr(t, b.Remove(t.Context(), "a"), fs.ErrNotExist)
 }
 
-// testFence lets moves and puts into a folder, and moves out of it, race with its removal:
+// testFence lets moves and puts into a folder, and moves out of the folder, race with its removal:
 // what succeeded was seen by the removal, and afterwards nothing succeeds.
 func testFence(t *testing.T, b store.Backend) {
 	ctx := t.Context()
