@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command minicluster raises a real Slurm cluster of many hosts on one machine and
-// takes it away again without a trace.
+// Command minicluster raises a real Slurm cluster of many hosts on a single machine and takes the
+// cluster away again without a trace.
 package main
 
 import (
@@ -41,7 +41,7 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// parts are the other lives of this program: it starts itself again as the first process of a
+// parts are the other lives of this program, which starts itself again as the first process of a
 // cluster, of a host, and of a root file system's build.
 var parts = map[string]func(args []string) int{
 	keeper.Arg:        func([]string) int { return exitCode(keeper.Main()) },
@@ -61,8 +61,8 @@ func main() {
 	os.Exit(exitCode(rootCommand().Execute()))
 }
 
-// heededSignals returns those signals that the caller did not tell us to ignore, as nohup does:
-// to ask for an ignored signal would undo that.
+// heededSignals returns the signals that the caller did not tell us to ignore, as nohup does: to
+// ask for an ignored signal would undo that.
 func heededSignals(all ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(all, signal.Ignored)
 }

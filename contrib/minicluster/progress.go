@@ -18,7 +18,7 @@ import (
 )
 
 // progress tells a user what goes on: on a terminal in a single line that changes, in a log in
-// lines of its own, not more than one in two seconds.
+// separate lines, at most a line in two seconds.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -56,7 +56,7 @@ func (p *progress) repeatLine() {
 	}
 }
 
-// showLine shows line, or drops it if another line was shown a moment ago.
+// showLine shows line, or drops the line if another was shown a moment ago.
 func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *progress) drawLine() {
 	}
 }
 
-// endLine leaves the terminal's line. It may be called twice.
+// endLine leaves the terminal's line, and may be called twice.
 func (p *progress) endLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func fetchCUDA(ctx context.Context) (string, error) {
 		return "", err
 	}
 	fetch := exec.CommandContext(ctx, filepath.Join(source, "contrib", "cuda-software", "fetch"))
-	fetch.Stderr = os.Stderr // how far it is
+	fetch.Stderr = os.Stderr // shows the progress
 	out, err := fetch.Output()
 	if err != nil {
 		return "", fmt.Errorf("--with-torch-cuda: %w", err)

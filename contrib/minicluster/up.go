@@ -186,8 +186,8 @@ func roomFor(dir string) error {
 	return nil
 }
 
-// heldTree returns a root file system and what keeps it from being removed. Between the two, a
-// newer tree may have taken its place: then that tree is returned.
+// heldTree returns a root file system and the hold that keeps the tree from being removed. Before
+// the hold, a newer tree may take its place: then heldTree returns the newer tree.
 func heldTree(ctx context.Context, o rootfs.Options) (tree string, hold *os.File, err error) {
 	for {
 		if tree, err = rootfs.Ensure(ctx, o); err != nil {

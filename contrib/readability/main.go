@@ -102,7 +102,7 @@ func rows(sum *measure.Counts, packages map[string]*measure.Counts) []row {
 		row{rowExamples, fmt.Sprint(sum.Examples)})
 }
 
-// printPackages prints one line for each package.
+// printPackages prints a line for each package.
 func printPackages(w io.Writer, packages map[string]*measure.Counts) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "package\tfiles\tlines\tp50\tp99\tmax\tone-word names\tlength\twho\tit\tone\tnobody\tlargest type")

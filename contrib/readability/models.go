@@ -16,7 +16,7 @@ const (
 	rowExamples   = "runnable Examples"
 )
 
-// model is a code base to compare with, at one commit.
+// model is a code base to compare with, at a certain commit.
 type model struct {
 	name   string
 	counts map[string]string // by row

@@ -109,9 +109,9 @@ func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 	return a, nil
 }
 
-// Save writes the action, and text as a line of its history. A new step's time begins now; Ended
-// is set when the state is final. The error is ErrStale if the action in the journal is not as
-// this one was read. After an error the action is as before the call.
+// Save writes the action, and text as a line of its history. A new step's time begins now; Ended is
+// set when the state is final. The error is ErrStale if the action in the journal has changed since
+// a was read. After an error the action is as before the call.
 func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 	now := j.now()
 	next := *a

@@ -11,8 +11,8 @@
 // The reservations are of one node, for one minute, in ten years. They keep no job from anything
 // (unlimited is a year to Slurm), and other people's reservations are not touched: ours have that
 // form of name. The names say everything, since REST shows no comments, and Slurm 22.05 has none.
-// No name is ever used by two preemptds, so that none can delete, or edit, another's by mistake;
-// REST would edit an existing reservation where it should refuse to create it.
+// No name is ever used by two preemptds, so that no preemptd can delete, or edit, another's by
+// mistake; REST would edit an existing reservation where REST should refuse to create it.
 //
 //	waiting preemptd                 working preemptd, every beat
 //	look ───── no lease: make ours; look again: only ours? then we work

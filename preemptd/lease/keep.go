@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Keep answers questions until ctx ends, or the lease is lost: then it returns ErrLost. failed is
+// Keep answers questions until ctx ends, or the lease is lost: then Keep returns ErrLost. failed is
 // called when Slurm does not answer, once for each outage.
 func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 	if l.isDisabled() {
@@ -77,7 +77,7 @@ func (l *Lease) setHeld(have bool, at time.Duration) {
 	l.change = make(chan struct{})
 }
 
-// Sure waits until it is certain that no other preemptd works, and none will for a while. It
+// Sure waits until it is certain that no other preemptd works, and none will for a while. Sure
 // returns ErrLost if another may, or ctx's error.
 func (l *Lease) Sure(ctx context.Context) error {
 	for {

@@ -30,7 +30,7 @@ const (
 // ErrLost says that this process does not have the lease, or not any more.
 var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
 
-// Slurm is what the lease asks of Slurm. *slurmrest.Client implements it.
+// Slurm is what the lease asks of Slurm. *slurmrest.Client is a Slurm.
 type Slurm interface {
 	Nodes(ctx context.Context) ([]slurmrest.Node, error)
 	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
@@ -55,8 +55,8 @@ type Lease struct {
 	change chan struct{} // closed when these change
 }
 
-// New makes the lease of a host's journal, whose id is eight hexadecimal digits. New sends no
-// request.
+// New makes the lease of a host's journal; the id of the journal is eight hexadecimal digits. New
+// sends no request.
 func New(slurm Slurm, host, id string) *Lease {
 	me := foreign.ReplaceAllString(host, "-") + ":" + id
 	return &Lease{slurm: slurm, me: me, clock: sinceBoot, change: make(chan struct{})}

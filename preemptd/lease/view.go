@@ -21,8 +21,8 @@ var foreign = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 type view struct {
 	mine  bool     // our lease is there
 	asked bool     // our question is there
-	works []string // other preemptds whose lease is there
-	asks  []string // other preemptds whose question is there
+	works []string // other preemptds with a lease
+	asks  []string // other preemptds with a question
 }
 
 func viewOf(all []slurmrest.Reservation, me string) view {
@@ -59,7 +59,7 @@ const (
 // memory is what a waiting preemptd knows from earlier looks.
 type memory struct {
 	asked time.Duration // since when the question has been there unanswered; 0: not known
-	whom  []string      // the preemptds whose lease was there then
+	whom  []string      // the preemptds that had a lease then
 	seen  time.Duration // when another's lease was seen last; 0: never
 }
 

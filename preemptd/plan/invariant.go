@@ -16,7 +16,7 @@ type Invariant string
 const (
 	Sense       Invariant = "sense"       // the intent says what to do, and why
 	Known       Invariant = "known"       // the job is there
-	Once        Invariant = "once"        // one intent for a job
+	Once        Invariant = "once"        // a single intent for a job
 	Idle        Invariant = "idle"        // nothing is being done to the job already
 	Gang        Invariant = "gang"        // components of a job stay together: the leader is named, and means all
 	State       Invariant = "state"       // only what runs is preempted, only what waits is placed, …
@@ -27,10 +27,10 @@ const (
 	Whole       Invariant = "whole"       // every capsule has a place, and every node gives the same number of GPUs
 	Change      Invariant = "change"      // something becomes different
 	MinRun      Invariant = "min-run"     // a job that has just started is left alone
-	CoolDown    Invariant = "cool-down"   // so is one that was just moved
+	CoolDown    Invariant = "cool-down"   // so is a job that was just moved
 	Guarantee   Invariant = "guarantee"   // what a tier is promised is kept
 	Room        Invariant = "room"        // nodes are up and there for the job, and nothing is given out twice
-	QOS         Invariant = "qos"         // it exists
+	QOS         Invariant = "qos"         // the QOS exists
 	Limit       Invariant = "limit"       // of an account or a QOS is kept
 )
 

@@ -5,7 +5,7 @@ package plan
 
 import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
 
-// limits counts the GPUs that accounts and QOS hold, of those that have a limit.
+// limits counts the GPUs that accounts and QOS with a limit hold.
 type limits struct {
 	account, qos map[string]*limit
 }

@@ -78,8 +78,8 @@ func (t *trial) mustBeSettled(j *sdk.Job) *broken {
 }
 
 // mustKeepPromise says whether the job keeps what its tier promises if it now stands still for a
-// dump and a restore. It may be broken only for the sake of a job of a higher tier whose own
-// promise is broken.
+// dump and a restore. The promise may be broken only for the sake of a job of a higher tier with a
+// broken promise of its own.
 func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 	var cost time.Duration
 	if j.Holds() {

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// verb is what one verb needs and does. check looks at each job of the gang; apply changes
-// the trial, or says why it cannot and changes nothing.
+// verb is what a verb needs and does. check looks at each job of the gang; apply changes the trial,
+// or says why it cannot and changes nothing.
 type verb struct {
 	check func(t *trial, j *sdk.Job, i sdk.Intent) *broken
 	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken
@@ -98,7 +98,7 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 		return b
 	}
 	if i.GPUs > j.GPUs {
-		return t.mustBeSettled(j) // more can only help what it was promised
+		return t.mustBeSettled(j) // more GPUs can only help what the job was promised
 	}
 	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
@@ -205,7 +205,7 @@ func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
 	return nil
 }
 
-// sharesFor is where a job would stand, what it holds now being free.
+// sharesFor returns where a job would be, if what the job holds now were free.
 func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
 	avoid := make([]int32, 0, len(i.Avoid))
 	for _, name := range i.Avoid {

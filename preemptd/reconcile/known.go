@@ -48,7 +48,7 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 			k.Held[holder.Job] = cluster.Hold{Who: holder.Who, Policy: strings.HasPrefix(holder.Who, byPolicy)}
 		}
 	}
-	// What failed counts too: it is not tried again at once, on the same job.
+	// Failed actions count too: the same job is not tried again at once.
 	if k.Acted, err = l.Journal.Tried(ctx); err != nil {
 		return k, err
 	}

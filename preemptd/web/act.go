@@ -118,8 +118,8 @@ func (s *Server) callerOf(r *http.Request) (uid uint32, until time.Time, err err
 	return s.opt.Keys.Check(token)
 }
 
-// fromHere reports whether the request came to this machine's loopback address: then it was not
-// on a network in plain text, whatever it came through before.
+// fromHere reports whether the request came to this machine's loopback address: then the request
+// was not on a network in plain text, unless an earlier hop was.
 func fromHere(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

@@ -88,7 +88,8 @@ func LoadCertificate(cert, key string) (*Certificate, error) {
 	return c, err
 }
 
-// getCertificate is tls.Config.GetCertificate. A new certificate that cannot be read leaves the old one.
+// getCertificate is tls.Config.GetCertificate. A new certificate that cannot be read leaves the old
+// certificate in use.
 func (c *Certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

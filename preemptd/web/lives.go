@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// lives is what jobs did, as far as it was seen since this preemptd began to work.
+// lives is what jobs did, as far as seen since this preemptd began to work.
 type lives struct {
 	jobs map[sdk.JobID]*life
 }

@@ -20,7 +20,7 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Journal is what the page reads of the journal. *journal.Journal implements it.
+// Journal is what the page reads of the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
@@ -28,8 +28,8 @@ type Journal interface {
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
-// Requests carries out people's requests, as the user that munge.CallerOf returns. *api.Server
-// implements it.
+// Requests carries out people's requests, as the user that munge.CallerOf returns. *api.Server is a
+// Requests.
 type Requests interface {
 	Who(ctx context.Context) (name string, operator bool, err error)
 	Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error)
@@ -51,7 +51,7 @@ const (
 // State is how preemptd is now.
 type State struct {
 	Role     Role
-	Holder   string // the preemptd for which this one waits; "": none
+	Holder   string // the preemptd for which this preemptd waits; "": none
 	Cluster  string // "": not known yet
 	Interval time.Duration
 	Policies func() []*rpc.Policy        // nil: they are not there yet
@@ -112,8 +112,8 @@ func (s *Server) Tell(t Tick) {
 	s.lives.noteJobs(t.Snapshot)
 }
 
-// Forget has the page show nothing before the next tick: another preemptd works, and what this
-// preemptd saw will be old when it works again.
+// Forget makes the page show nothing before the next tick: another preemptd works, and what this
+// preemptd saw will be old when this preemptd works again.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type policyJSON struct {
 	Running  bool   `json:"running"`
 	Failures int32  `json:"failures"`
 	Problem  string `json:"problem,omitempty"`
-	Until    int64  `json:"until"` // it rests
+	Until    int64  `json:"until"` // the policy rests
 }
 
 // totalsJSON counts the cluster.

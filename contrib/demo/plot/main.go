@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Plot draws the losses of two trainings over each other, and below them which jobs had which
-// GPUs, and when. The undisturbed one may have made more steps. It exits with 1 if a loss of the other, or the hash of the
-// parameters behind it, is another one.
+// Plot draws the losses of two trainings over each other, and below them which jobs had which GPUs,
+// and when. The undisturbed training may have made more steps. Plot exits with 1 if a loss of the
+// disturbed training, or the hash of the parameters behind the loss, differs.
 //
 //	plot UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png
 //
-// A line of losses is "step loss time hash". One of runs is what sacct prints of a run:
-// "job|start|end|nodes|allocated TRES"; one of marks is "seconds text". All times are seconds since 1970.
+// A line of losses is "step loss time hash"; a line of runs is what sacct prints of a run:
+// "job|start|end|nodes|allocated TRES"; a line of marks is "seconds text". All times are seconds
+// since 1970.
 package main
 
 import (
@@ -139,7 +140,7 @@ func readRuns(path string) ([]run, error) {
 		var err, errEnd error
 		r.start, err = strconv.ParseFloat(f[1], 64)
 		r.end, errEnd = strconv.ParseFloat(f[2], 64)
-		if err != nil || errEnd != nil { // it never ran
+		if err != nil || errEnd != nil { // the job never ran
 			return nil
 		}
 		for t := range strings.SplitSeq(f[4], ",") {
@@ -235,7 +236,8 @@ func curve(img *image.RGBA, points []point, x func(int) int, y func(float64) int
 	}
 }
 
-// timeline draws a band for each job: its runs, as high as its share of the GPUs that it ever had.
+// timeline draws a band for each job: its runs, as high as its share of the most GPUs that the job
+// had.
 func timeline(img *image.RGBA, runs []run, marks []mark) {
 	first, last := runs[0].start, runs[0].end
 	most := map[string]int{}

@@ -20,8 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/passwd"
 )
 
-// namespaces are those of a host. All are joined by a single setns, which takes care of their
-// order.
+// namespaces are the namespaces of a host. A single setns joins all, and takes care of their order.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
 // Exit codes that a shell gives for a command it could not run.

@@ -44,7 +44,7 @@ func readSpec() (Spec, error) {
 }
 
 // reapOrphans collects every child that has ended: as PID 1, this process inherits each process
-// whose own parent is gone.
+// that has lost its own parent.
 func reapOrphans() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -44,8 +44,8 @@ var recipes = []recipe{
 	// an answer says that it will stay.
 	{name: "slurmctld", on: hostIsCtl, user: "slurm", dir: "slurm",
 		argv: []string{"slurmctld", "-D", "-i"}, ready: listensOn(6817), check: []string{"sinfo", "-h"}},
-	// Two of them, because a slurmrestd acts for all its callers by a single credential: munge
-	// for those it knows by their socket, or their own token.
+	// Two, because a slurmrestd acts for all its callers by a single credential: munge for the
+	// callers that it knows by their socket, or their own token.
 	{name: "slurmrestd", on: hostIsCtl, user: "slurmrestd", dir: "slurmrestd",
 		argv: []string{"slurmrestd", "-a", "rest_auth/local", "unix:/run/slurmrestd/slurmrestd.sock"}, ready: listensAt("/run/slurmrestd/slurmrestd.sock")},
 	{name: "slurmrestd-jwt", on: hostIsCtl, user: "slurmrestd", env: []string{"SLURM_JWT=daemon"},

@@ -126,8 +126,8 @@ func hasEnded(pidfd int) bool {
 	return err == nil && n > 0
 }
 
-// startDaemons starts those daemons that do not run, in order, each when the daemon before is
-// ready. before may hold a daemon back; after is called for each that is ready.
+// startDaemons starts the daemons that do not run, in order, each when the daemon before is ready.
+// before may hold a daemon back; after is called for each daemon that is ready.
 func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, after func(*daemon)) error {
 	for _, d := range m.daemons {
 		if d.done || d.isRunning() {

@@ -24,16 +24,15 @@ const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // on a host that is not Debian.
 var ErrNoMirror = errors.New("no Debian mirror found in the host's apt configuration: name one with --mirror")
 
-// source is where packages come from: one archive, and what apt must be told to
-// reach it. It may hold a password and goes into files only root reads.
+// source is where packages come from: an archive, and what apt must be told to reach the archive. A
+// source may hold a password and goes into files that only root reads.
 type source struct {
 	aptSource
 	options []string // lines of apt.conf
 }
 
-// findSource takes the archive from mirror or, without one, from the host's apt
-// configuration, and the way there (proxies, certificates) from the latter in
-// either case.
+// findSource takes the archive from mirror or, without mirror, from the host's apt configuration,
+// and the way there (proxies, certificates) from the host's apt configuration in either case.
 func findSource(ctx context.Context, mirror string) (source, error) {
 	dump, err := exec.CommandContext(ctx, "apt-config", "dump").Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -96,8 +95,8 @@ func (s source) sourcesList(suite, keyFile string) string {
 	return fmt.Sprintf("deb [%s] %s %s main\n", strings.Join(options, " "), s.URI, suite)
 }
 
-// readSources reads all of apt's lists below root. A file it may not read or
-// that is not there counts as empty.
+// readSources reads all of apt's lists below root. A file that is missing or may not be read counts
+// as empty.
 func readSources(root fs.FS) []aptSource {
 	read := func(name string) string {
 		b, _ := fs.ReadFile(root, name)
@@ -148,7 +147,7 @@ func releaseOf(root fs.FS) string {
 	return ""
 }
 
-// setting is one line of "apt-config dump". A list's entries end in "::".
+// setting is a line of "apt-config dump". A list's entries end in "::".
 type setting struct{ name, value string }
 
 // parseDump reads lines of the form: name "value";

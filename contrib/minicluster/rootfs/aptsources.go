@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// aptSource is one repository of apt's configuration: one URI, one suite.
+// aptSource is a repository of apt's configuration: a single URI and suite.
 type aptSource struct {
 	URI        string
 	Suite      string
@@ -20,8 +20,8 @@ type aptSource struct {
 	Trusted    bool     // apt is told not to ask for a signature
 }
 
-// parseOneLine reads a sources.list: "deb [options] URI suite component…". What
-// it cannot read it leaves out, as apt's own complaint is clearer than ours.
+// parseOneLine reads a sources.list: "deb [options] URI suite component…". Lines that cannot be
+// read are left out, because apt's own complaint is clearer than ours.
 func parseOneLine(text string) []aptSource {
 	var out []aptSource
 	for line := range strings.Lines(text) {
@@ -101,8 +101,8 @@ func parseDeb822(text string) []aptSource {
 	return out
 }
 
-// parseStanzas splits deb822 text into maps from lower-case field name to value. In a
-// field that goes on, each line is kept apart, a lone dot being an empty one.
+// parseStanzas splits deb822 text into maps from lower-case field name to value. In a field that
+// goes on, each line is kept apart, and a lone dot is an empty line.
 func parseStanzas(text string) []map[string]string {
 	var out []map[string]string
 	cur, last := map[string]string{}, ""
@@ -178,8 +178,8 @@ func scoreSource(s aptSource, all []aptSource) int {
 
 func isDebianKey(path string) bool { return strings.Contains(path, "/debian-archive-") }
 
-// isReleaseSuite reports whether suite is the release itself, by its codename or
-// by one of the names that move from release to release.
+// isReleaseSuite reports whether suite is the release itself, by its codename or by a name that
+// moves from release to release.
 func isReleaseSuite(suite, release string) bool {
 	if suite == "" || strings.Contains(suite, "/") {
 		return false

@@ -28,8 +28,8 @@ func (e *MissingToolError) Error() string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", e.Tool, e.Package)
 }
 
-// BuildError is a build that failed. Its text is one line with apt's own reason;
-// the file Log has everything.
+// BuildError is a build that failed. Its text is a line with apt's own reason; the file Log has
+// everything.
 type BuildError struct {
 	Variant string
 	Reason  string
@@ -49,7 +49,7 @@ func findTool() (string, error) {
 	return path, nil
 }
 
-// buildJob is one build, all decisions taken.
+// buildJob is a build, all decisions taken.
 type buildJob struct {
 	cache  string
 	dir    string // the finished tree's name
@@ -60,8 +60,8 @@ type buildJob struct {
 	report *reporter
 }
 
-// buildTree makes the tree in a folder of its own and gives it its name at the very
-// end. Whatever happens, the folder is gone when it returns.
+// buildTree makes the tree in a folder of its own and gives the tree its name at the very end.
+// Whatever happens, the folder is gone when buildTree returns.
 func buildTree(ctx context.Context, j buildJob) (err error) {
 	work, err := os.MkdirTemp(j.cache, buildingPrefix+j.recipe.variantName()+".")
 	if err != nil {
@@ -83,7 +83,7 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 	if !isDir(root) {
 		return j.buildFailed(transcript{complaint: "mmdebstrap made no tree"}, nil)
 	}
-	// Root's alone: the tree has set-user-ID programs that nobody will ever update.
+	// Root's alone: the tree has set-user-ID programs that get no updates.
 	// A cluster does not mind, its root folder is that of a layer above.
 	if err := os.Chmod(root, 0o700); err != nil {
 		return err
@@ -91,9 +91,9 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 	return os.Rename(root, j.dir)
 }
 
-// prepareBuild writes what mmdebstrap reads into work and returns its arguments.
-// Mirrors and proxies may hold passwords: they go into files (work is 0700), not
-// onto a command line that anyone can read.
+// prepareBuild writes what mmdebstrap reads into work and returns the arguments. Mirrors and
+// proxies may hold passwords: they go into files (work is 0700), not onto a command line that all
+// users can read.
 func (j buildJob) prepareBuild(work string) ([]string, error) {
 	r := j.recipe
 	in := func(name string) string { return filepath.Join(work, name) }
@@ -112,7 +112,7 @@ func (j buildJob) prepareBuild(work string) ([]string, error) {
 			return nil, err
 		}
 	}
-	// apt reads as user _apt, who must get through to the tree and the key.
+	// apt reads as user _apt, and that user must get through to the tree and the key.
 	if err := os.Chmod(work, 0o711); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (j buildJob) prepareBuild(work string) ([]string, error) {
 	return append(args, r.suite.Name, in("root"), in("sources.list")), nil
 }
 
-// runBuilder starts the builder, follows what it says and waits for its end.
+// runBuilder starts the builder, follows its output and waits for its end.
 func (j buildJob) runBuilder(ctx context.Context, work string, args []string) error {
 	log, err := os.OpenFile(j.logPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -175,9 +175,9 @@ func (j buildJob) buildFailed(t transcript, err error) error {
 
 func (j buildJob) logPath() string { return filepath.Join(j.cache, j.recipe.variantName()+".log") }
 
-// builderCommand is this program again, as first process of namespaces of its
-// own and in a session of its own: a terminal's Ctrl-C is for the parent alone.
-// The lock goes with it, so that it is free only when both are gone.
+// builderCommand is this program again, as first process of namespaces of its own and in a session
+// of its own: a terminal's Ctrl-C is for the parent alone. Both processes have the lock, so that it
+// is free only when both are gone.
 func builderCommand(work string, args []string, out, lifeline, lock *os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append([]string{BuilderArg}, args...)...)
 	cmd.Dir = work
@@ -197,9 +197,9 @@ type transcript struct {
 	noSpace   bool
 }
 
-// followBuilder copies the builder's output to log and feeds the reporter, until every
-// process of the build has closed it. A log that cannot be written (the disk may
-// be full) does not stop a build.
+// followBuilder copies the builder's output to log and feeds the reporter, until every process of
+// the build has closed the output. A log that cannot be written (the disk may be full) does not
+// stop a build.
 func followBuilder(said io.Reader, log io.Writer, report *reporter) transcript {
 	var t transcript
 	var p parser
@@ -237,7 +237,7 @@ func (t *transcript) addLine(s string) {
 	}
 }
 
-// failureReason puts the end of a failed build into one line.
+// failureReason returns the end of a failed build in a single line.
 func (t *transcript) failureReason(err error) string {
 	switch {
 	case t.complaint != "":
@@ -248,8 +248,8 @@ func (t *transcript) failureReason(err error) string {
 	return err.Error()
 }
 
-// describeError names the cache folder in what the system said about it, and turns a
-// full disk, at whatever step it was met, into a *SpaceError.
+// describeError names the cache folder in the system's error, and turns a full disk, at any step,
+// into a *SpaceError.
 func describeError(cache string, r recipe, err error) error {
 	var be *BuildError
 	if errors.Is(err, unix.ENOSPC) || errors.As(err, &be) && be.noSpace {

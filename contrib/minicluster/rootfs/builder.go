@@ -29,9 +29,9 @@ const (
 //		os.Exit(rootfs.Main(os.Args[2:]))
 //	}
 //
-// args is the command that builds. Main runs it in the current folder, says on
-// standard output what goes wrong, and returns the exit code. It is meant for
-// the first process of a new PID and mount namespace and refuses to be another.
+// args is the command that builds. Main runs the command in the current folder, writes to standard
+// output what goes wrong, and returns the exit code. Main is meant for the first process of a new
+// PID and mount namespace and refuses to run in any other process.
 func Main(args []string) int {
 	if os.Getpid() != 1 || len(args) == 0 {
 		fmt.Fprintln(os.Stdout, "E: the builder is started by rootfs.Ensure only")
@@ -66,7 +66,7 @@ func watchLifeline(gone chan<- struct{}) {
 	}
 }
 
-// superviseBuilder runs the command until it or the parent ends, and returns its exit
+// superviseBuilder runs the command until the command or the parent ends, and returns its exit
 // code. Other processes may be left.
 func superviseBuilder(args []string, gone <-chan struct{}) (int, error) {
 	if err := ownMounts(); err != nil {
@@ -121,8 +121,8 @@ func buildEnv(environ []string) []string {
 	return env
 }
 
-// reapChildren waits for every child, as the first process of a namespace must, and
-// sends how the one called pid ended. It returns when no child is left.
+// reapChildren waits for every child, as the first process of a namespace must, and sends the exit
+// of the child pid. reapChildren returns when no child is left.
 func reapChildren(pid int, ended chan<- unix.WaitStatus) {
 	for {
 		var ws unix.WaitStatus
@@ -137,9 +137,9 @@ func reapChildren(pid int, ended chan<- unix.WaitStatus) {
 	}
 }
 
-// killAll ends every other process of the namespace and returns when they are
-// gone. The kernel would do the same when we end, but only after it has closed
-// our files, and the lock must not be free while somebody still writes.
+// killAll ends every other process of the namespace and returns when they are gone. The kernel
+// would do the same when we end, but only after it has closed our files, and the lock must not be
+// free while another process still writes.
 func killAll() {
 	for {
 		err := unix.Kill(-1, syscall.SIGKILL)

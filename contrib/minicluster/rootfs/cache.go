@@ -22,10 +22,9 @@ const buildingPrefix = "building-"
 // has no wait that a context could end.
 const lockPoll = 100 * time.Millisecond
 
-// Hold marks the tree at dir as in use until the returned file, and every copy
-// of it that other processes inherited, is closed: no Ensure removes it
-// meanwhile. Any number may hold a tree. A tree that has been removed since
-// Ensure returned it is fs.ErrNotExist: call Ensure again.
+// Hold marks the tree at dir as in use until the returned file, and every copy of the file that
+// other processes inherited, is closed: no Ensure removes the tree meanwhile. Any number may hold a
+// tree. A tree that has been removed since Ensure returned is fs.ErrNotExist: call Ensure again.
 func Hold(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -46,7 +45,7 @@ func Hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// lockVariant takes the variant's lock, waiting as long as ctx lets it.
+// lockVariant takes the variant's lock, waiting until ctx ends.
 func lockVariant(ctx context.Context, cache, variant string, report *reporter) (*os.File, error) {
 	path := filepath.Join(cache, variant+".lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -72,7 +71,7 @@ func lockVariant(ctx context.Context, cache, variant string, report *reporter) (
 	}
 }
 
-// tryLock takes f's exclusive lock if it is free.
+// tryLock takes f's exclusive lock if the lock is free.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
@@ -105,8 +104,8 @@ func removePartials(cache, variant string, report *reporter) error {
 	return nil
 }
 
-// sweepPartials does the same for a caller that has its tree and will not wait for the
-// lock; usually it looks and finds nothing. What it cannot do is left.
+// sweepPartials does the same for a caller that has its tree and will not wait for the lock;
+// usually there is nothing to remove. What sweepPartials cannot remove is left.
 func sweepPartials(cache, variant string) {
 	if len(listPartials(cache, variant)) == 0 {
 		return
@@ -123,9 +122,8 @@ func sweepPartials(cache, variant string) {
 	}
 }
 
-// removeOldTrees removes the variant's trees of other recipes, except those in
-// use. One that resists costs space, not the new tree. The caller holds the
-// variant's lock.
+// removeOldTrees removes the variant's trees of other recipes, except trees in use. A tree that
+// resists costs space, not the new tree. The caller holds the variant's lock.
 func removeOldTrees(cache string, r recipe) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {
@@ -135,8 +133,8 @@ func removeOldTrees(cache string, r recipe) {
 	}
 }
 
-// removeTree removes one tree unless it is held. It gets a partial's name first:
-// nobody finds a tree half removed, and a later Ensure finishes what is cut short.
+// removeTree removes a tree unless the tree is held. The tree gets a partial's name first: no
+// Ensure finds a tree half removed, and a later Ensure finishes what is cut short.
 func removeTree(cache, variant, name string) error {
 	dir := filepath.Join(cache, name)
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)

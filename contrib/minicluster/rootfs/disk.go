@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SpaceError is a cache folder too small for the build, found before it starts
-// or, with Full set, in the middle.
+// SpaceError is a cache folder too small for the build, found before the build starts or, with Full
+// set, in the middle.
 type SpaceError struct {
 	Dir     string
 	Variant string
@@ -31,8 +31,8 @@ func (e *SpaceError) Error() string {
 	return fmt.Sprintf("cache %s: %s free, %s", e.Dir, humanBytes(e.Free), need)
 }
 
-// neededSpace is what a build takes at its peak: the tree, the packages it is unpacked
-// from and the package lists, measured and rounded up.
+// neededSpace is what a build takes at its peak: the tree, the packages from which the tree is
+// unpacked, and the package lists, measured and rounded up.
 func (r recipe) neededSpace() (bytes, inodes uint64) {
 	switch {
 	case r.corpus:
@@ -52,8 +52,8 @@ func checkSpace(dir string, r recipe) error {
 	return spaceSuffices(dir, r, st)
 }
 
-// spaceSuffices decides on what statfs said. A file system without a fixed number of
-// inodes (btrfs) says it has none at all.
+// spaceSuffices decides by the result of statfs. A file system without a fixed number of inodes
+// (btrfs) reports no inodes at all.
 func spaceSuffices(dir string, r recipe, st unix.Statfs_t) error {
 	bytes, inodes := r.neededSpace()
 	free := st.Bavail * uint64(st.Bsize)

@@ -36,7 +36,7 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%s %d/%d %s", p.Stage, p.Done, p.Total, p.Unit)
 }
 
-// stages are mmdebstrap's own words for what it does next, and ours.
+// stages are mmdebstrap's words for its next stage, and ours.
 var stages = []struct{ info, stage string }{
 	{"running apt-get update", "fetching package lists"},
 	{"downloading packages with apt", "downloading essential packages"},
@@ -53,13 +53,13 @@ var newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
 type parser struct {
 	cur       Progress
 	essential bool
-	total     int // packages of this half: the essential ones, then the rest
+	total     int // packages of this half: the essential packages, then the rest
 	fetched   int
 	unpacked  int
 	setUp     int
 }
 
-// parseLine takes one line and reports whether it changed anything.
+// parseLine takes a line and reports whether the line changed anything.
 func (p *parser) parseLine(s string) (Progress, bool) {
 	switch {
 	case strings.HasPrefix(s, "I: "):
@@ -78,7 +78,7 @@ func (p *parser) parseLine(s string) (Progress, bool) {
 	return p.cur, false
 }
 
-// parseInfo takes one of mmdebstrap's own lines.
+// parseInfo takes a line of mmdebstrap's own.
 func (p *parser) parseInfo(s string) (Progress, bool) {
 	for _, st := range stages {
 		if !strings.HasPrefix(s, st.info) {
@@ -94,8 +94,8 @@ func (p *parser) parseInfo(s string) (Progress, bool) {
 	return p.cur, false
 }
 
-// countLine takes a line about one package. Before a total is known, the lines are
-// about package lists.
+// countLine takes a line about a single package. Before a total is known, the lines are about
+// package lists.
 func (p *parser) countLine(verb string, n *int) (Progress, bool) {
 	if p.total == 0 {
 		return p.cur, false
@@ -109,8 +109,8 @@ func (p *parser) countLine(verb string, n *int) (Progress, bool) {
 	return p.cur, true
 }
 
-// reporter hands Progress to the caller: what is new at once, and the same again
-// every period, so that a clock runs on the screen. It is safe for concurrent use.
+// reporter hands Progress to the caller: what is new at once, and the same again every period, so
+// that a clock runs on the screen. A reporter is safe for concurrent use.
 type reporter struct {
 	tell  func(Progress)
 	began time.Time
@@ -145,7 +145,7 @@ func (r *reporter) repeatEvery(period time.Duration) {
 	}
 }
 
-// setState makes p the state and tells it if it differs from the last.
+// setState makes p the state and calls tell if p differs from the last state.
 func (r *reporter) setState(p Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *reporter) sendState() {
 	r.tell(p)
 }
 
-// stopReporting returns when the last call of tell has. It must be called once.
+// stopReporting returns when the last call of tell has returned, and must be called once.
 func (r *reporter) stopReporting() {
 	close(r.quit)
 	r.done.Wait()

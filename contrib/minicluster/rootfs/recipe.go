@@ -40,7 +40,7 @@ var packages = []string{
 // torchPackages are what Options.Torch adds.
 var torchPackages = []string{"python3-torch", "python3-numpy"}
 
-// corpusPackages are what Options.Corpus adds to those: the programs that
+// corpusPackages are what Options.Corpus adds to the recipe's packages: the programs that
 // tests/corpus runs, as Debian packages them.
 var corpusPackages = []string{
 	// compilers and interpreters
@@ -81,8 +81,8 @@ var dpkgOptions = []string{
 	"path-exclude=/usr/bin/mariadb-tzinfo-to-sql",
 }
 
-// recipe is everything that decides what a tree contains. Where packages come
-// from (mirror, proxy) does not, and is no part of it.
+// recipe is everything that decides what a tree contains. The place of packages (mirror, proxy)
+// does not decide that, and is no part of a recipe.
 type recipe struct {
 	suite     Suite
 	torch     bool
@@ -127,7 +127,7 @@ func (r recipe) variantName() string {
 	return r.suite.Name
 }
 
-// recipeHash tells recipes of one variant apart.
+// recipeHash tells recipes of a variant apart.
 func (r recipe) recipeHash() string {
 	h := sha256.New()
 	for _, part := range [][]string{
@@ -152,7 +152,7 @@ func isTreeOf(variant, name string) bool {
 	return err == nil
 }
 
-// aptOptions are the recipe's own; those of the host are added to them.
+// aptOptions are the recipe's own options; the host's options are added.
 func (r recipe) aptOptions() []string {
 	o := []string{`APT::Install-Recommends "false"`}
 	if r.suite.expired {

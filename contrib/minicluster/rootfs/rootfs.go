@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rootfs builds the Debian trees that test clusters run in, once per
-// suite, and keeps them in a cache folder.
+// Package rootfs builds the Debian trees that test clusters run in, a tree per suite, and keeps the
+// trees in a cache folder.
 //
 // The cache folder holds, per variant ("forky", "forky-torch", "forky-corpus"):
 //
 //	forky-0123456789ab/   a finished tree, named after its recipe; never changed again
-//	forky.lock            held (flock) by whoever builds, removes or replaces a tree of the variant
+//	forky.lock            held (flock) by the process that builds, removes or replaces a tree of the variant
 //	forky.log             what mmdebstrap said the last time
-//	building-forky.*/     a build under way, or what a killed one left; Ensure removes the latter
+//	building-forky.*/     a build under way, or the rest of a killed build; Ensure removes the rest
 //
-// A tree is a lower layer for overlays and must not be written. A cluster that
-// uses one keeps it with Hold: the lock lies on the tree's folder itself.
+// A tree is a lower layer for overlays and must not be written. A cluster that uses a tree keeps
+// the tree with Hold: the lock lies on the tree's folder itself.
 //
 // # Lock order
 //
@@ -21,11 +21,11 @@
 //
 // # The builder
 //
-// The build runs in a process of its own: this program again (/proc/self/exe)
-// with BuilderArg as its first argument, as first process of a new PID and mount
-// namespace. It reads a pipe whose other end only the parent has, and ends when
-// the parent does, however that came; with it the kernel ends every process of
-// the build and every mount they made. See Main for what the program must do.
+// The build runs in a process of its own: this program again (/proc/self/exe) with BuilderArg as
+// its first argument, as first process of a new PID and mount namespace. The process reads a pipe
+// whose other end only the parent has, and ends when the parent ends, for any reason; with the
+// process the kernel ends every process of the build and every mount that they made. See Main for
+// what the program must do.
 package rootfs
 
 import (
@@ -40,8 +40,8 @@ import (
 // DefaultCacheDir is where trees are kept unless Options says otherwise.
 const DefaultCacheDir = "/var/cache/minicluster"
 
-// ErrNotRoot is returned when a tree must be built and the caller is not root.
-// A finished tree is found by anyone.
+// ErrNotRoot is returned when a tree must be built and the caller is not root. All users can find a
+// finished tree.
 var ErrNotRoot = errors.New("building a root file system needs root")
 
 // Options says which tree is wanted.
@@ -49,30 +49,29 @@ type Options struct {
 	Suite    Suite
 	Torch    bool   // with PyTorch
 	Corpus   bool   // with PyTorch and the programs that tests/corpus runs; only where Suite.Corpus
-	CacheDir string // "" is DefaultCacheDir; made when it is missing
-	Mirror   string // URI of a Debian archive; "" is the one that the host's apt uses
+	CacheDir string // "" is DefaultCacheDir; made when missing
+	Mirror   string // URI of a Debian archive; "" is the archive that the host's apt uses
 
-	// Progress, if set, is told how far a build is: at every change and at
-	// least once a second. It is called from one goroutine at a time and never
-	// after Ensure has returned. It is not called when the tree is there already.
+	// Progress, if set, is told how far a build is: at every change and at least once a second. The
+	// calls come from a single goroutine at a time and never after Ensure has returned. Progress is
+	// not called when the tree is there already.
 	Progress func(Progress)
 
 	// skipSpaceCheck lets tests run out of space in the middle.
 	skipSpaceCheck bool
 }
 
-// Ensure returns the folder of the tree that o asks for and builds it if it is
-// missing, which needs root, a network and half a minute to two. When the tree
-// is there, Ensure returns at once and starts nothing.
+// Ensure returns the folder of the tree that o asks for. A missing tree is built, which needs root,
+// a network and half a minute to two. When the tree is there, Ensure returns at once and starts
+// nothing.
 //
-// Any number of processes may call it at once: one builds, the others wait and
-// say so through Progress. Cancelling ctx ends a build or a wait promptly.
+// Any number of processes may call Ensure at once: a single process builds, all others wait and
+// report that through Progress. Cancelling ctx ends a build or a wait promptly.
 //
-// When it fails, or is killed at whatever moment, no process and no mount is
-// left; a killed one leaves a partial folder, which the next Ensure removes.
-// Errors are one line. Those worth telling apart are *UnknownSuiteError, *NoCorpusError,
-// ErrNotRoot, *MissingToolError, *SpaceError, *BuildError, ErrNoMirror and
-// ctx's own.
+// When Ensure fails, or is killed at any moment, no process and no mount is left; a killed process
+// leaves a partial folder, which the next Ensure removes. Errors are a single line. Errors worth
+// telling apart are *UnknownSuiteError, *NoCorpusError, ErrNotRoot, *MissingToolError, *SpaceError,
+// *BuildError, ErrNoMirror and ctx's own.
 func Ensure(ctx context.Context, o Options) (dir string, err error) {
 	s, err := Lookup(o.Suite.Name)
 	if err != nil {

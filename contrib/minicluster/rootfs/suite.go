@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// Suite is a Debian release that a cluster can run, and what it brings. The
-// values of Suites and Lookup are the only useful ones.
+// Suite is a Debian release that a cluster can run, and what the release brings. Only the values of
+// Suites and Lookup are useful.
 type Suite struct {
 	Name  string // "forky"
 	Slurm string // "26.05"
-	Torch string // PyTorch's version where Options.Torch asks for it: "2.14"
+	Torch string // PyTorch's version where Options.Torch asks for PyTorch: "2.14"
 	// CRIU is the version installed, "" where the suite's own does not work on
 	// the kernels in use: bookworm's 3.17 fails on today's vDSO.
 	CRIU string
-	// Corpus says that Options.Corpus can be had: the suite has all those packages.
+	// Corpus says that Options.Corpus can be had: the suite has all these packages.
 	Corpus bool
-	// Singularity says that singularity-slurm runs on it: its CRIU is one that proxyd starts with.
+	// Singularity says that singularity-slurm runs on the suite: proxyd starts with the suite's
+	// CRIU.
 	Singularity bool
 
 	// expired says that the suite's Release file may be past its Valid-Until,
@@ -47,8 +48,8 @@ func Lookup(name string) (Suite, error) {
 	return Suite{}, &UnknownSuiteError{Name: name}
 }
 
-// UnknownSuiteError is a suite name that is not in the table. Its text lists
-// those that are.
+// UnknownSuiteError is a suite name that is not in the table. Its text lists the names in the
+// table.
 type UnknownSuiteError struct{ Name string }
 
 func (e *UnknownSuiteError) Error() string {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurmconf turns the description of a cluster into the files that its
-// hosts need. It reads and writes nothing itself.
+// Package slurmconf turns the description of a cluster into the files that its hosts need. The
+// package reads and writes no files.
 package slurmconf
 
 import (
@@ -27,7 +27,7 @@ type Cluster struct {
 	Controller bool
 }
 
-// File is one file of every host.
+// File is a file of every host.
 type File struct {
 	Path  string // relative to the host's root
 	Owner string // user and group of that name; "" is root
@@ -38,8 +38,8 @@ type File struct {
 // Ctl is the name of the host that holds the controller and the database.
 const Ctl = "ctl"
 
-// prefix begins every address. The network exists in namespaces only, so that each
-// cluster can have the same one.
+// prefix begins every address. The network exists in namespaces only, so that each cluster can have
+// the same prefix.
 const prefix = "10.77.0."
 
 // Hosts lists the hosts in order, ctl first.
@@ -62,7 +62,7 @@ func (c Cluster) NodeList() string {
 	return fmt.Sprintf("n[1-%d]", c.Nodes)
 }
 
-// GPUFiles is Slurm's notation for the device files of one node.
+// GPUFiles is Slurm's notation for the device files of a node.
 func (c Cluster) GPUFiles() string {
 	if c.GPUs == 1 {
 		return "/dev/sgpu0"

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state is where a named cluster lives on the host's disk, and who owns
-// that place. A cluster runs exactly as long as its lock is held: the lock is an
-// flock on an open file that `up` hands to the keeper, so the kernel lets go of
-// it when the last of them dies, however that happens.
+// Package state is the place of a named cluster on the host's disk, and the owner of that place. A
+// cluster runs exactly as long as its lock is held: the lock is an flock on an open file that `up`
+// hands to the keeper, so the kernel lets go of the lock when the last process with the file dies,
+// for any reason.
 //
 //	/var/lib/minicluster/
 //	  NAME.lock       flock: held while the cluster is raised or runs; holds the keeper's PID
