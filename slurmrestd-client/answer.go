@@ -16,7 +16,7 @@ type answer struct {
 	Cluster    string
 	Errors     []complaint
 	Warnings   []complaint
-	Results    []complaint // of an update, signal or requeue: one per job
+	Results    []complaint // of an update, signal or requeue: a complaint per job
 	LastUpdate time.Time   // v0.0.40 on
 	JobID      int64       // of a submission
 	Message    string      // of the site's job_submit plugin
@@ -70,7 +70,7 @@ func complaintsField(at func(*answer) *[]complaint) field[answer] {
 	return read
 }
 
-// slurmField is where an answer says who speaks; v0.0.38 spells it "Slurm".
+// slurmField is where an answer names its sender; v0.0.38 spells the field "Slurm".
 var slurmField = group(table[answer]{
 	"release": textField(func(a *answer) *string { return &a.Release }),
 	"cluster": textField(func(a *answer) *string { return &a.Cluster }),
@@ -87,8 +87,8 @@ var answerFields = table[answer]{
 	"job_submit_user_msg": textField(func(a *answer) *string { return &a.Message }),
 }
 
-// readSubmitted reads the id of a submission. v0.0.40's updates have a member of
-// the same name that holds a text like "12_3"; nobody reads that one.
+// readSubmitted reads the id of a submission. v0.0.40's updates have a member of the same name that
+// holds a text like "12_3"; the client does not read that member.
 func readSubmitted(s *scanner, a *answer) {
 	if s.peek() == '"' {
 		s.skipString()
@@ -118,8 +118,8 @@ func decode(body io.Reader, l limits, fields table[answer]) (answer, error) {
 	return a, s.done()
 }
 
-// failure turns what the server complained of into an error, or nil. A result with
-// number 0 is one that went well.
+// failure turns what the server complained of into an error, or nil. A result with number 0 is a
+// success.
 func (a *answer) failure(c *call, status int) error {
 	all := slices.Concat(a.Errors, failed(a.Results))
 	if len(all) == 0 {
@@ -143,7 +143,7 @@ func failed(results []complaint) []complaint {
 	return bad
 }
 
-// errorOf makes the error for one complaint.
+// errorOf makes the error for a complaint.
 func (c *call) errorOf(status int, one complaint) *Error {
 	e := &Error{
 		Method: c.method, Path: c.path, Subject: c.subject, Status: status,
@@ -152,9 +152,9 @@ func (c *call) errorOf(status int, one complaint) *Error {
 	return e.means()
 }
 
-// refusal reads the body of an answer that is not 200. When that is no answer of
-// Slurm's (a proxy's page, the router's one line of text), it is quoted. slurm
-// reports whether it was one.
+// refusal reads the body of an answer that is not 200. A body that is no answer of Slurm's (a
+// proxy's page, the router's single line of text) is quoted. slurm reports whether the body was an
+// answer of Slurm's.
 func (c *call) refusal(status int, body io.Reader, l limits) (err error, slurm bool) {
 	l.body = min(l.body, maxRefusal)
 	head := &firstBytes{src: body}
@@ -175,7 +175,7 @@ func (c *call) refusal(status int, body io.Reader, l limits) (err error, slurm b
 // maxRefusal bounds what is read of an answer that is not 200.
 const maxRefusal = 1 << 20
 
-// firstBytes remembers the head of what is read through it.
+// firstBytes remembers the head of what is read through its reader.
 type firstBytes struct {
 	src  io.Reader
 	kept []byte
@@ -189,7 +189,7 @@ func (f *firstBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// warnings joins the server's warnings, one line each.
+// warnings joins the server's warnings, each on a line of its own.
 func (a *answer) warnings() []string {
 	var all []string
 	for _, w := range a.Warnings {

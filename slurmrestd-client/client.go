@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// Config says how to reach slurmrestd and as whom. Only Address is needed; a zero
-// field has the default that it names.
+// Config says how to reach slurmrestd, and the user of the requests. Only Address is needed; a zero
+// field has the default that its comment names.
 type Config struct {
 	// Address is "unix:/run/slurmrestd/slurmrestd.sock", "http://host:6820",
 	// "https://host:6820" or "tcp://host:6820" (the same as http).
 	Address string
-	// Token authenticates each request (rest_auth/jwt). Without one, the server
-	// must know us by the socket (rest_auth/local), so it must be a unix socket.
+	// Token authenticates each request (rest_auth/jwt). Without a token, the server must know us by
+	// the socket (rest_auth/local), so Address must be a unix socket.
 	Token TokenProvider
-	// AsUser is the user on whose behalf requests are made. Slurm allows it to
-	// root over the socket and to tokens of root or SlurmUser.
+	// AsUser is the user on whose behalf requests are made. Slurm allows AsUser to root over the
+	// socket and to tokens of root or SlurmUser.
 	AsUser string
 	// Versions limits the versions of the REST API that are tried; nil: all.
 	Versions []string
@@ -41,27 +41,27 @@ type Config struct {
 	// effect then.
 	Transport http.RoundTripper
 
-	// MaxBody bounds the bytes of one answer; default 8 GiB. MaxRecord bounds the
-	// memory that one job, node or other record may take; default 4 MiB.
+	// MaxBody bounds the bytes of an answer; default 8 GiB. MaxRecord bounds the memory that a
+	// single job, node or other record may take; default 4 MiB.
 	MaxBody   int64
 	MaxRecord int64
 
 	// Scontrol is the way to do what the negotiated version cannot; nil: there is
 	// none. See ExecScontrol.
 	Scontrol Scontrol
-	// RequeueExit is the site's RequeueExit= of slurm.conf, 1 to 255; 0: it has
-	// none. RequeueSignal asks a job to exit with it; default "USR2". See Requeue.
+	// RequeueExit is the site's RequeueExit= of slurm.conf, 1 to 255; 0: the site has none.
+	// RequeueSignal asks a job to exit with RequeueExit; default "USR2". See Requeue.
 	RequeueExit   int
 	RequeueSignal string
 
-	// ClockSkew is how far the clocks of this host and of slurmctld may differ; it
-	// matters to incremental lists over v0.0.38. Default 5 s.
+	// ClockSkew is how far the clocks of this host and of slurmctld may differ; only incremental
+	// lists over v0.0.38 depend on ClockSkew. Default 5 s.
 	ClockSkew time.Duration
 	// Now replaces time.Now.
 	Now func() time.Time
 
-	// Observe is called after each request, with what came of it; nil: nobody is
-	// told. It must be quick, and safe for concurrent use.
+	// Observe is called after each request, with its result; nil: no call. Observe must be quick,
+	// and safe for concurrent use.
 	Observe func(Exchange)
 }
 
@@ -73,8 +73,8 @@ const (
 	defaultSignal    = "USR2" // USR1 is taken by NCCL and by training frameworks
 )
 
-// Client speaks to one slurmrestd. It is safe for concurrent use. It holds idle
-// connections until Close.
+// Client speaks to a slurmrestd. A Client is safe for concurrent use, and holds idle connections
+// until Close.
 type Client struct {
 	cfg    Config
 	base   url.URL
@@ -87,8 +87,8 @@ type Client struct {
 	scontrolProbe scontrolProbe
 }
 
-// New returns a client. It checks the configuration and does not touch the network:
-// the first request negotiates the version. Its error names the field.
+// New returns a client. New checks the configuration and does not touch the network: the first
+// request negotiates the version. Its error names the field.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, fmt.Errorf("slurmrest: %w", err)
@@ -116,7 +116,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close drops idle connections. The client may still be used after it.
+// Close drops idle connections. The client may still be used afterwards.
 func (c *Client) Close() {
 	c.reads.CloseIdleConnections()
 	c.writes.CloseIdleConnections()
@@ -152,7 +152,7 @@ func orDefault[T comparable](value *T, otherwise T) {
 	}
 }
 
-// parseAddress returns the base of all URLs, and the socket's path if it is one.
+// parseAddress returns the base of all URLs, and the path of a unix socket or "".
 func parseAddress(address string) (base url.URL, socket string, err error) {
 	const want = `want "unix:/path", "http://host:port" or "https://host:port"`
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -189,9 +189,9 @@ func (cfg *Config) httpClient(socket string, keep bool) *http.Client {
 	}
 }
 
-// transport dials the socket or the host. Requests that change something get a
-// connection of their own (keep is false): on a kept one, the server's closing it
-// could not be told from its dying half way through the request.
+// transport dials the socket or the host. Requests that change something get a connection of their
+// own (keep is false): on a kept connection, a close by the server could not be told from the
+// server's end half way through the request.
 func (cfg *Config) transport(socket string, keep bool) *http.Transport {
 	dial := cfg.Dial
 	if dial == nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Version returns the version of the REST API that the client speaks, negotiating
-// it if need be. It may differ the next time: a server can be upgraded beneath us.
+// Version returns the version of the REST API that the client speaks, negotiating the version if
+// need be. The next result may differ: a server can be upgraded beneath us.
 func (c *Client) Version(ctx context.Context) (string, error) {
 	p, err := c.peer(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (c *Client) ping(ctx context.Context) (answer, []Controller, error) {
 	return a, all, err
 }
 
-// Cluster says whom we speak to. Over v0.0.38 the name is slurmdbd's, if that has
-// only one cluster; a slurmdbd that does not answer makes it empty, not an error.
+// Cluster describes the cluster behind the server. Over v0.0.38 the name is slurmdbd's, if slurmdbd
+// has only a single cluster; a slurmdbd that does not answer makes the name empty, not an error.
 func (c *Client) Cluster(ctx context.Context) (ClusterInfo, error) {
 	a, controllers, err := c.ping(ctx)
 	if err != nil {
@@ -83,15 +83,15 @@ func (c *Client) Reservations(ctx context.Context) ([]Reservation, error) {
 	return list(ctx, c, "reservations", pathOf, func(*peer) table[Reservation] { return reservationFields })
 }
 
-// QOS lists the qualities of service, by name. It needs slurmdbd.
+// QOS lists the qualities of service, by name; slurmdbd must answer.
 func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 	all, err := list(ctx, c, "qos", dbPathOf, func(*peer) table[QOS] { return qosFields })
 	slices.SortFunc(all, func(a, b QOS) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
 }
 
-// list asks for everything of one kind. The name is the path's, the records' and,
-// in capitals, that of v0.0.38's QOS.
+// list asks for all records of a kind. The name is the path's, the records' and, in capitals, the
+// name of v0.0.38's QOS.
 func list[T any](ctx context.Context, c *Client, name string, path func(dialect, ...string) string,
 	fields func(*peer) table[T]) ([]T, error) {
 	var all []T

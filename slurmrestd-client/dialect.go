@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The versions of the REST API that the client speaks. Every Slurm release from
-// 22.05 to 26.05 serves at least one; v0.0.39 is left out on purpose, because each
-// release that serves it also serves a neighbour with fewer faults.
+// The versions of the REST API that the client speaks. Every Slurm release from 22.05 to 26.05
+// serves at least one version of these; v0.0.39 is left out on purpose, because each release that
+// serves v0.0.39 also serves a neighbour with fewer faults.
 const (
 	V0038 = "v0.0.38" // Slurm 22.05, 23.02, 23.11
 	V0040 = "v0.0.40" // 23.11 to 25.05
@@ -24,8 +24,8 @@ var dialects = []dialect{
 	v0045{modern{V0045}}, v0042{modern{V0042}}, v0040{modern{V0040}}, v0038{},
 }
 
-// A dialect is one version of the API: what its records look like and how it wants
-// to be asked. Dialects hold no state.
+// A dialect is a version of the API: what its records look like and how its requests must be
+// written. Dialects hold no state.
 type dialect interface {
 	version() string
 	can() abilities
@@ -40,17 +40,17 @@ type dialect interface {
 	nodeUpdate(NodeUpdate) draft
 }
 
-// seconds is an instant as most versions want it.
+// seconds writes an instant in the form of most versions.
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// utsSeconds is an instant where Slurm's parse_time reads it: to that, bare digits
-// are a date like MMDDYY.
+// utsSeconds writes an instant where Slurm's parse_time reads the text: parse_time takes bare
+// digits for a date like MMDDYY.
 func utsSeconds(t time.Time) string { return "uts" + seconds(t) }
 
 // body is a request's JSON object.
 type body map[string]any
 
-// draft is a body, or why the version cannot say what it should.
+// draft is a body, or why the version cannot express the request.
 type draft struct {
 	body body
 	err  error
@@ -58,7 +58,7 @@ type draft struct {
 
 // abilities are what a version has and another lacks.
 type abilities struct {
-	lastUpdate bool // a list says when it was made, to be fed back
+	lastUpdate bool // a list has the time when the list was made, to be fed back
 	signalTo   bool // a signal may go to the batch shell or the steps only
 	signalSaid bool // a signal that no job got is an error
 	updateTask bool // an update may name "12_3"
@@ -77,14 +77,14 @@ func put[T any](b body, name string, value *T) {
 	}
 }
 
-// putText adds a member unless it is empty.
+// putText adds a text member unless the text is empty.
 func putText(b body, name, value string) {
 	if value != "" {
 		b[name] = value
 	}
 }
 
-// putCount adds a member unless it is 0.
+// putCount adds a number member unless the number is 0.
 func putCount(b body, name string, value int64) {
 	if value != 0 {
 		b[name] = value

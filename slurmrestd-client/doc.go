@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurmrest speaks to slurmrestd, Slurm's REST server, of every release from
-// 22.05 to 26.05, in one neutral model. It imports only the standard library, and
-// it does not log, read the environment or exit.
+// Package slurmrest speaks to slurmrestd, Slurm's REST server, of every release from 22.05 to
+// 26.05, in one neutral model. The package imports only the standard library, and does not log,
+// read the environment or exit.
 //
 //	c, err := slurmrest.New(slurmrest.Config{Address: "unix:/run/slurmrestd/slurmrestd.sock"})
 //	…
@@ -11,48 +11,47 @@
 //
 // # Which version
 //
-// Slurm changes its REST API with every release and serves three or four versions
-// at a time. The client knows four (V0038 … V0045; of any release at least one is
-// served), pings them from the newest to the oldest before its first request, and
-// keeps what it found. When the server answers a path with the router's 404, it was
-// replaced by another release: the client pings again and repeats the request,
-// which is safe, since the router refuses before anything is done. A 401 ends the
-// negotiation, since a server that does not know us answers it to every version.
+// Slurm changes its REST API with every release and serves three or four versions at a time. The
+// client knows four (V0038 … V0045; any release serves at least one of the four), pings them from
+// the newest to the oldest before its first request, and keeps the version found. When the server
+// answers a path with the router's 404, the server was replaced by another release: the client
+// pings again and repeats the request, which is safe, since the router refuses before anything is
+// done. A 401 ends the negotiation, since a server that does not know us answers 401 to every
+// version.
 //
-// What versions disagree on is in the dialects, a file each. What one of them
-// cannot do is an UnsupportedError that says what would bring it.
+// What versions disagree on is in the dialects, a file each. What a version cannot do is an
+// UnsupportedError that says what would bring the feature.
 //
 // # Who asks
 //
-// Over TCP, a token (Config.Token) is sent with each request and read again for each
-// one. Over a unix socket without a token, slurmrestd takes root, or the user that
-// it runs as, and asks slurmctld as the latter: give that user the rights of an
-// operator. Config.AsUser needs a token of root's or SlurmUser's; munge, which the
-// socket implies, knows no other user than the one who signs.
+// Over TCP, a token (Config.Token) is sent with each request and read again for each request. Over
+// a unix socket without a token, slurmrestd takes root, or the user that slurmrestd runs as, and
+// asks slurmctld as its own user: give that user the rights of an operator. Config.AsUser needs a
+// token of root's or SlurmUser's; munge, which the socket implies, knows no other user than the
+// signer.
 //
-// slurmrestd passes a token on without a look at it. An expired one is found out by
-// slurmctld or slurmdbd, and the client asks the one when the other's refusal does
-// not say so; either way the error is ErrAuth.
+// slurmrestd passes a token on without a look inside. slurmctld or slurmdbd finds out an expired
+// token. If the refusal of the daemon that was asked does not say so, the client asks the other
+// daemon; either way the error is ErrAuth.
 //
 // # What goes wrong
 //
-// errors.Is compares with the meanings in errors.go, which come from Slurm's error
-// numbers by one table; errors.As with *Error has the number and Slurm's own text.
-// The HTTP status decides nothing: releases answer 200, 422, 500 or 404 to the same
-// refusal, and an answer of 200 that lists errors is an error.
+// errors.Is compares with the meanings in errors.go, which come from Slurm's error numbers by a
+// single table; errors.As with *Error has the number and Slurm's own text. The HTTP status decides
+// nothing: releases answer 200, 422, 500 or 404 to the same refusal, and an answer of 200 that
+// lists errors is an error.
 //
-// A request that changes nothing is sent up to three times when its connection
-// breaks or Slurm calls the refusal transient. A request that changes something is
-// sent once, on a connection of its own. If its answer is lost, the error is
-// ErrUncertain: look before asking again.
+// A request that changes nothing is sent up to three times when its connection breaks or Slurm
+// calls the refusal transient. A request that changes something is sent a single time, on a
+// connection of its own. If its answer is lost, the error is ErrUncertain: look before asking
+// again.
 //
 // # Lists by update time
 //
-// EachJob takes the time of an earlier list (ListInfo.Next) and says "nothing
-// changed" (ListInfo.Changed) if slurmctld does. Otherwise the list is whole: there
-// are no deltas. From v0.0.40 on, Next is the server's own time; over v0.0.38 it is
-// this host's clock before the request, less Config.ClockSkew, so that a change is
-// rather reported twice than missed.
+// EachJob takes the time of an earlier list (ListInfo.Next) and says "nothing changed"
+// (ListInfo.Changed) if slurmctld does. If something changed, the list is whole: there are no
+// deltas. From v0.0.40 on, Next is the server's own time; over v0.0.38, Next is this host's clock
+// before the request, less Config.ClockSkew, so that a change is rather reported twice than missed.
 //
 // A list is read job by job through a window of 64 KiB. Config.MaxBody and
 // Config.MaxRecord bound what a server can make the client read and keep.
@@ -66,7 +65,7 @@
 //	exit-code  a signal; the job's own wrapper exits   Config.RequeueExit, and
 //	           with the site's RequeueExit=            RequeueExit= in slurm.conf
 //
-// RequeueRoutes says of each whether it is there, and why not. The last one is
-// asynchronous: the job has been asked, and WaitRequeued waits until it is back. A
-// job whose script does not know the protocol dies of the signal.
+// RequeueRoutes says of each route whether this cluster has the route, and if not, why. The
+// exit-code route is asynchronous: the job has been asked, and WaitRequeued waits until the job is
+// back. A job whose script does not know the protocol dies of the signal.
 package slurmrest

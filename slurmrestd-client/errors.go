@@ -49,17 +49,17 @@ var (
 var (
 	// ErrUnreachable is a server that could not be reached: nothing was done.
 	ErrUnreachable = errors.New("slurmrestd cannot be reached")
-	// ErrUncertain is a connection that was lost, to slurmrestd or behind it, after
-	// a request that changes something was sent: it may have been done. Look
-	// before asking again.
+	// ErrUncertain is a connection that was lost, to slurmrestd or behind slurmrestd, after a
+	// request that changes something was sent: the change may have been made. Look before asking
+	// again.
 	ErrUncertain = errors.New("may have been done")
 	// ErrUnsupported is what every *UnsupportedError is.
 	ErrUnsupported = errors.New("unsupported")
 )
 
-// meanings is the one table from Slurm's error numbers to ours. retryable means
-// that the same request may succeed a moment later. text is how scontrol says it,
-// which has no numbers.
+// meanings is the only table from Slurm's error numbers to ours. retryable means that the same
+// request may succeed a moment later. text is how scontrol writes the error, because scontrol has
+// no numbers.
 var meanings = []struct {
 	number    int
 	is        error
@@ -68,8 +68,8 @@ var meanings = []struct {
 	status    int  // of HTTP, which alone has this meaning; 0: any
 	text      string
 }{
-	// A slurmctld that ends while it answers: it failed, and what came was no answer.
-	// 22.05 says -1 of everything, with status 200.
+	// A slurmctld that ends while slurmctld answers: the request failed, and what came was no
+	// answer. 22.05 gives -1 for every failure, with status 200.
 	{number: -1, status: http.StatusInternalServerError, is: ErrController, retryable: true, uncertain: true},
 	{number: 1000, is: ErrController, retryable: true, uncertain: true, text: "Unexpected message received"},
 	{number: 1007, is: ErrAuth, text: "Protocol authentication error"},
@@ -82,7 +82,7 @@ var meanings = []struct {
 	{number: 2000, is: ErrInvalidPartition, text: "Invalid partition name specified"},
 	{number: 2002, is: ErrAccessDenied, text: "Access/permission denied"},
 	{number: 2006, is: ErrNodeCount, text: "Node count specification invalid"},
-	{number: 2010, is: ErrAccessDenied, text: "Invalid user id"}, // somebody else's job
+	{number: 2010, is: ErrAccessDenied, text: "Invalid user id"}, // another user's job
 	{number: 2014, is: ErrNodeConfig, text: "Requested node configuration is not available"},
 	{number: 2017, is: ErrInvalidJobID, text: "Invalid job id specified"},
 	{number: 2018, is: ErrInvalidNodeName, text: "Invalid node name specified"},
@@ -103,7 +103,7 @@ var meanings = []struct {
 	{number: 2066, is: ErrInvalidQOS, text: "Invalid qos specification"},
 	{number: 2072, is: ErrInvalidGRES, text: "Invalid generic resource (gres) specification"},
 	{number: 2073, is: ErrJobNotPending, text: "Job is no longer pending execution"},
-	{number: 2083, is: ErrJobNotPending}, // it has started
+	{number: 2083, is: ErrJobNotPending}, // the job has started
 	{number: 2084, is: ErrJobFinished, text: "Job has already finished"},
 	{number: 2085, is: ErrJobNotRunning, text: "Job is not running"},
 	{number: 2103, is: ErrBusy, retryable: true, text: "Job update not available right now, the DB index is being set"},
@@ -121,15 +121,15 @@ var meanings = []struct {
 	{number: 9009, is: ErrInvalidRequest},
 }
 
-// Error is what Slurm answered instead of what was asked for. errors.Is finds what
-// it means; Unwrap has the others of an answer that listed several.
+// Error is Slurm's answer where the request was not carried out. errors.Is finds the meaning;
+// Unwrap has the further errors of an answer that listed several.
 type Error struct {
 	Method, Path string // of the request; or "scontrol" and its arguments
 	Subject      string // "job 12_3", "node n1", "nodes"
 	Status       int    // of HTTP; 200 is possible, 0 is scontrol's
-	Number       int    // of Slurm; 0 when it gave none
+	Number       int    // of Slurm; 0 when the answer had none
 	Text         string // Slurm's text for the number
-	Description  string // what it was doing
+	Description  string // what Slurm was doing
 	Source       string // the function that said so
 	Retryable    bool   // the same request may succeed a moment later
 
@@ -198,8 +198,8 @@ func (e *Error) means() *Error {
 	return e
 }
 
-// Retryable reports whether the same request may succeed a moment later because
-// Slurm said so. It is false for ErrUncertain.
+// Retryable reports whether the same request may succeed a moment later because Slurm said so.
+// ErrUncertain is not retryable.
 func Retryable(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Retryable

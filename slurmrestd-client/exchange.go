@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Exchange is one request and what came of it, for those who count.
+// Exchange is a request and its result, for callers that count.
 type Exchange struct {
 	Method string
-	// Endpoint is what kind of thing was asked about: "jobs", "job", "slurmdb/qos". It
-	// has no names and numbers in it, so there are few.
+	// Endpoint is what kind of thing was asked about: "jobs", "job", "slurmdb/qos". It contains no
+	// names and numbers, so there are few endpoints.
 	Endpoint string
 	Took     time.Duration // until the whole answer was read
 	// Err is what the answer said, or why there is none. ErrNoChange is an answer as good

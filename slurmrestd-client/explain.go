@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	numberUnspecified = -1   // SLURM_ERROR: 22.05 says it of whatever failed
+	numberUnspecified = -1   // SLURM_ERROR: 22.05 gives this number for every failure
 	numberDatabase    = 7000 // ESLURM_DB_CONNECTION
 	numberBadToken    = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
 )
 
-// explain finds out whether an error that says nothing of the token is the token's.
-// slurmrestd passes tokens on without a look, and what comes back depends on who was
-// asked: slurmctld's refusal is "Unspecified error" over v0.0.38, and slurmdbd's is
-// "Unable to connect to database" since v0.0.40. The other of the two says it
-// plainly, so it is asked once.
+// explain finds out whether an error that says nothing of the token is the token's. slurmrestd
+// passes tokens on without a look, and what comes back depends on the daemon that was asked:
+// slurmctld's refusal is "Unspecified error" over v0.0.38, and slurmdbd's is "Unable to connect to
+// database" since v0.0.40. The other daemon reports the token plainly, so explain asks that daemon
+// a single time.
 func (c *Client) explain(ctx context.Context, p *peer, err error) error {
 	var e *Error
 	if c.cfg.Token == nil || !errors.As(err, &e) {

@@ -12,9 +12,9 @@ import (
 // maxHosts bounds what an expression may stand for, as Slurm itself does.
 const maxHosts = 1 << 16
 
-// Hosts returns the names that a host list expression stands for, in its order:
-// "a,n[01-03,7]x" is a, n01x, n02x, n03x, n7x. One with several brackets counts through
-// the last first. Its error says what was wrong.
+// Hosts returns the names that a host list expression stands for, in its order: "a,n[01-03,7]x" is
+// a, n01x, n02x, n03x, n7x. An expression with several brackets counts through the last bracket
+// first. The error says what was wrong.
 func Hosts(expression string) ([]string, error) {
 	var names []string
 	for _, part := range splitHosts(expression) {

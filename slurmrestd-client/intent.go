@@ -17,11 +17,11 @@ import (
 type JobSubmit struct {
 	Script string // begins with #!; of a heterogeneous job, the first component's only
 	Name   string
-	// Environment of the script. Slurm refuses an empty one, so the client sends
-	// a PATH then. Nothing is taken from this process.
+	// Environment of the script. Slurm refuses an empty environment, so the client sends a PATH
+	// then. Nothing is taken from this process.
 	Environment map[string]string
-	// SpankEnvironment is what SPANK plugins would have set for prolog and epilog.
-	// v0.0.38 cannot carry it.
+	// SpankEnvironment is what SPANK plugins would have set for prolog and epilog. v0.0.38 has no
+	// such field.
 	SpankEnvironment map[string]string
 	WorkDir          string
 
@@ -105,12 +105,12 @@ func (j JobSubmit) nodes() string {
 	return fmt.Sprint(j.MinNodes)
 }
 
-// JobUpdate is an edit of a job. A nil field is left as it is; a text that points
-// to "" is cleared. The fields stand in the order in which slurmctld applies them.
-// It stops at the first that it refuses and keeps what it did before: so send a
-// hold first and alone, then the edit, then the release, and read the job again.
+// JobUpdate is an edit of a job. A nil field is left as it is; a text that points to "" is cleared.
+// The fields stand in the order in which slurmctld applies them. slurmctld stops at the first field
+// that it refuses and keeps what it did before: so send a hold first and alone, then the edit, then
+// the release, and read the job again.
 //
-// Unless it says otherwise, a field needs a pending job (State.Editable).
+// Unless its comment says otherwise, a field needs a pending job (State.Editable).
 type JobUpdate struct {
 	Partition     *string
 	QOS           *string
@@ -130,9 +130,9 @@ type JobUpdate struct {
 	NodeCount     *int64
 	Tasks         *int64
 	TasksPerNode  *int64  // operators only
-	TimeLimit     *Limit  // a running job too; raising it is for operators
-	Requeue       *bool   // whether it may be requeued; any job
-	Priority      *int64  // more than 0; raising it is for operators
+	TimeLimit     *Limit  // a running job too; only operators may raise the limit
+	Requeue       *bool   // whether the job may be requeued; any job
+	Priority      *int64  // more than 0; only operators may raise the priority
 	Hold          *bool   // false releases; any unfinished job
 	Dependency    *string //
 	// BeginTime is the earliest start. A time that is zero or has passed means as
@@ -170,10 +170,10 @@ func (u JobUpdate) check() error {
 	return u.TimeLimit.check("time limit")
 }
 
-// NodeUpdate is an edit of a node. A nil field is left as it is.
+// NodeUpdate is an edit of a node. A nil field changes nothing.
 type NodeUpdate struct {
 	State   *string // "DRAIN", "RESUME", "DOWN", "UNDRAIN", …
-	Reason  *string // Slurm wants one with DRAIN and DOWN
+	Reason  *string // Slurm wants a reason with DRAIN and DOWN
 	Comment *string
 	Weight  *int64
 }

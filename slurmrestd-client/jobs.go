@@ -17,11 +17,11 @@ import (
 type Submitted struct {
 	ID       int64    // of the job, the array or the leader
 	Message  string   // of the site's job_submit plugin
-	Warnings []string // why it will not start at once, for one
+	Warnings []string // for example why the job will not start at once
 }
 
-// Submit submits a batch job as the user that the requests are made as. It is never
-// sent twice: after ErrUncertain, look for the job by its name or comment.
+// Submit submits a batch job as the user that the requests are made as. A submission is never sent
+// twice: after ErrUncertain, look for the job by its name or comment.
 func (c *Client) Submit(ctx context.Context, job JobSubmit) (Submitted, error) {
 	return c.submit(ctx, job.Script, []JobSubmit{job}, "job")
 }
@@ -39,7 +39,7 @@ func (c *Client) SubmitHet(ctx context.Context, components []JobSubmit) (Submitt
 	return c.submit(ctx, components[0].Script, components, "jobs")
 }
 
-// submit sends components under key, which is "job" for the only one.
+// submit sends components under key, which is "job" for a single component.
 func (c *Client) submit(ctx context.Context, script string, components []JobSubmit, key string) (Submitted, error) {
 	if err := components[0].check(); err != nil {
 		return Submitted{}, err
@@ -84,13 +84,13 @@ func submitted(a answer, err error) (Submitted, error) {
 	return done, nil
 }
 
-// Update edits a job. Slurm applies the fields in the order of JobUpdate and stops
-// at the first that it refuses, having applied those before. Sending the same
-// update again is harmless, except that a Hold or Release may meet one that
-// somebody else made in between; the client leaves that to the caller.
+// Update edits a job. Slurm applies the fields in the order of JobUpdate and stops at the first
+// that is refused, with all fields before applied. Sending the same update again is harmless,
+// except that a Hold or Release may meet a hold or release that another user made in between; the
+// client leaves that to the caller.
 //
-// An array's id edits all of its tasks that can be edited. "12_3" is a task; from
-// v0.0.40 on it must have started or been edited before, else UnsupportedError.
+// An array's id edits all of its tasks that can be edited. "12_3" is a task; from v0.0.40 on the
+// task must have started or been edited before, else UnsupportedError.
 func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
 	if err := ref.check(); err != nil {
 		return err
@@ -120,11 +120,10 @@ func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
 	return err
 }
 
-// revocation is how long a job must wait after a requeue before it may start. The
-// requeue revokes its credential on the nodes, and slurmd takes a new one only if it
-// was made in a later second; a job that starts sooner is "Job credential revoked",
-// and FAILED for good. Slurm's own delay after a requeue covers this; a begin time
-// of now takes that away.
+// revocation is how long a job must wait after a requeue before the job may start. The requeue
+// revokes its credential on the nodes, and slurmd takes a new credential only if it was made in a
+// later second; a job that starts sooner is "Job credential revoked", and FAILED for good. Slurm's
+// own delay after a requeue covers this; a begin time of now takes that away.
 const revocation = 2 * time.Second
 
 // afterRevocation waits until a job that was just requeued may start. A requeue sets
@@ -148,9 +147,8 @@ func (c *Client) afterRevocation(ctx context.Context, ref Ref) error {
 	return wrap("job "+ref.String(), c.sleep(ctx, min(wait, revocation)))
 }
 
-// falseAlarm reports whether an error is 22.05's way to say that an array was
-// updated: it takes the list of outcomes for a list of failures. A failure has a
-// number.
+// falseAlarm reports whether an error is 22.05's way to say that an array was updated: 22.05 takes
+// the list of outcomes for a list of failures. A failure has a number.
 func falseAlarm(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusOK && e.Number == 0 && len(e.others) == 0 &&
@@ -192,8 +190,8 @@ func wrap(subject string, err error) error {
 	return fmt.Errorf("%s: %w", subject, err)
 }
 
-// Hold keeps a pending job from starting, and a running one from starting again
-// after a requeue. Held by an operator, only an operator can release it.
+// Hold keeps a pending job from starting, and a running job from starting again after a requeue.
+// Only an operator can release the hold of an operator.
 func (c *Client) Hold(ctx context.Context, ref Ref) error {
 	hold := true
 	return c.Update(ctx, ref, JobUpdate{Hold: &hold})
@@ -216,8 +214,8 @@ type SignalTo string
 
 // The targets of a signal.
 const (
-	// SignalJob is the batch step's process group: the script's shell, what it
-	// runs in the foreground, and thereby the srun that passes signals on.
+	// SignalJob is the batch step's process group: the script's shell, its foreground programs, and
+	// thereby the srun that passes signals on.
 	SignalJob SignalTo = ""
 	// SignalShell is the script's shell alone. Not over v0.0.38.
 	SignalShell SignalTo = "BATCH_JOB"
@@ -225,8 +223,8 @@ const (
 	SignalSteps SignalTo = "FULL_STEPS_ONLY"
 )
 
-// Signal sends a signal, "USR2" or "12", to a job, a task or a component. Slurm
-// counts a job that is already over as signalled. It is never sent twice.
+// Signal sends a signal, "USR2" or "12", to a job, a task or a component. Slurm counts a job that
+// is already over as signalled. A signal is never sent twice.
 func (c *Client) Signal(ctx context.Context, ref Ref, signal string, to SignalTo) error {
 	if !signalName(signal) {
 		return fmt.Errorf("job %s: signal %q: want a name like USR2 or a number", ref, clip(signal, 40))
@@ -234,8 +232,8 @@ func (c *Client) Signal(ctx context.Context, ref Ref, signal string, to SignalTo
 	return c.delete(ctx, ref, strings.ToUpper(signal), to)
 }
 
-// Cancel ends a job for good: it is not requeued. Cancelling a job that is over is
-// not an error.
+// Cancel ends a job for good: the job is not requeued. Cancelling a job that is over is not an
+// error.
 func (c *Client) Cancel(ctx context.Context, ref Ref) error {
 	err := c.delete(ctx, ref, "KILL", SignalJob)
 	if errors.Is(err, ErrAlreadyDone) || errors.Is(err, ErrJobFinished) {
@@ -274,7 +272,7 @@ func (c *Client) delete(ctx context.Context, ref Ref, signal string, to SignalTo
 	return err
 }
 
-// signalName reports whether a text may name a signal; whether it does, Slurm says.
+// signalName reports whether a text may name a signal. Slurm decides whether the signal exists.
 func signalName(text string) bool {
 	if text == "" || len(text) > 12 {
 		return false

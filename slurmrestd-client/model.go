@@ -5,13 +5,12 @@ package slurmrest
 
 import "time"
 
-// The neutral model: what a Slurm cluster is, whatever version of the REST API
-// described it. Times are zero where Slurm has none. Texts are as Slurm has them,
-// except that TRES requests are spelled "gres/gpu:2" always (releases before 23.11
-// say "gres:gpu:2"). The types are plain values: copy them freely.
+// The neutral model: what a Slurm cluster is, in any version of the REST API. Times are zero where
+// Slurm has none. Texts are as Slurm has them, except that TRES requests are spelled "gres/gpu:2"
+// always (releases before 23.11 say "gres:gpu:2"). The types are plain values: copy them freely.
 
-// Job is one job record. An array that has not started is one record for all of
-// its pending tasks (Array.Tasks names them); each started task has its own.
+// Job is a job record. An array that has not started is a single record for all of its pending
+// tasks (Array.Tasks names them); each started task has its own record.
 type Job struct {
 	ID         int64 // unique in the cluster; an array's task has its own
 	Array      Array
@@ -29,14 +28,14 @@ type Job struct {
 	Reservation string
 
 	State             State
-	Reason            string // why it is pending or failed: "Priority", "JobHeldUser"
+	Reason            string // why the job is pending or failed: "Priority", "JobHeldUser"
 	ReasonDetail      string
 	Comment           string
 	AdminComment      string
 	SystemComment     string
 	Priority          Number
 	Held              bool
-	Restarts          int64 // times it was requeued
+	Restarts          int64 // number of requeues
 	Requeueable       bool
 	Batch             bool // has a batch script; only such a job can be requeued
 	ExitCode          ExitCode
@@ -47,7 +46,7 @@ type Job struct {
 	Nodes          string // allocated, as a host list expression
 	RequiredNodes  string
 	ExcludedNodes  string
-	ScheduledNodes string // where it is planned to start, if it is
+	ScheduledNodes string // where the job is planned to start, if it is
 	BatchHost      string
 	FailedNode     string
 	NodeCount      Number // allocated, or the least requested
@@ -66,16 +65,16 @@ type Job struct {
 	TRESPerTask   string
 	TRESRequested string   // "cpu=2,mem=1G,node=1,billing=2"
 	TRESAllocated string   // likewise, "" until started
-	GRESDetail    []string // "gpu:2(IDX:0-1)", one per allocated node
+	GRESDetail    []string // "gpu:2(IDX:0-1)", a text per allocated node
 
 	TimeLimit   Limit
 	TimeMinimum Limit
 
-	SubmitTime      time.Time // of the last requeue, once there was one
-	EligibleTime    time.Time // before this it does not start (begin_time)
+	SubmitTime      time.Time // of the last requeue, if any
+	EligibleTime    time.Time // the job does not start before (begin_time)
 	StartTime       time.Time // expected, while pending
-	EndTime         time.Time // expected, until it is over
-	PreemptTime     time.Time // when it was told that it will be preempted
+	EndTime         time.Time // expected, until the job is over
+	PreemptTime     time.Time // when the job was told that it will be preempted
 	PreemptableTime time.Time
 	SuspendTime     time.Time
 	ResizeTime      time.Time
@@ -87,14 +86,14 @@ type Job struct {
 	StdErr  string
 }
 
-// Array is a job's place in a job array. The zero value means: not in one.
+// Array is a job's place in a job array. The zero value means: not in an array.
 type Array struct {
 	JobID int64  // the array's own id
 	Task  Number // unset in the record of the tasks that have not started
 	Tasks string // those tasks: "2-5,9"
 }
 
-// Het is a job's place in a heterogeneous job. The zero value means: not in one.
+// Het is a job's place in a heterogeneous job. The zero value means: not in a heterogeneous job.
 type Het struct {
 	JobID  int64  // the leader's id
 	Offset int64  // which component; the leader is 0
@@ -104,7 +103,7 @@ type Het struct {
 // Federation is where a federated job lives. All are empty elsewhere.
 type Federation struct {
 	Origin         string
-	SiblingsActive string // clusters that run it, separated by commas
+	SiblingsActive string // clusters that run the job, separated by commas
 	SiblingsViable string // clusters that could
 }
 
@@ -115,20 +114,20 @@ type ExitCode struct {
 	Signal int64 // 0 unless a signal ended it
 }
 
-// NodeLayout is what a job has on one node.
+// NodeLayout is what a job has on a node.
 type NodeLayout struct {
 	Node   string
 	CPUs   int64
 	Memory int64 // MiB
 }
 
-// Node is one node.
+// Node is a node.
 type Node struct {
 	Name            string
 	Hostname        string
 	Address         string
 	State           NodeState
-	Reason          string // why it is drained or down
+	Reason          string // why the node is drained or down
 	ReasonBy        string
 	ReasonTime      time.Time
 	Comment         string
@@ -170,10 +169,10 @@ func (n NodeState) Has(flag string) bool {
 	return false
 }
 
-// Draining reports whether the node takes no new job because it was drained.
+// Draining reports whether the node takes no new job because of a drain.
 func (n NodeState) Draining() bool { return n.Has("DRAIN") }
 
-// Partition is one partition.
+// Partition is a partition.
 type Partition struct {
 	Name           string
 	State          string // "UP", "DOWN", "DRAIN", "INACTIVE"
@@ -194,7 +193,7 @@ type Partition struct {
 	PreemptMode    []string // empty where the server does not say (before v0.0.43, other than v0.0.38)
 }
 
-// QOS is one quality of service.
+// QOS is a quality of service.
 type QOS struct {
 	Name          string
 	ID            int64
@@ -202,7 +201,7 @@ type QOS struct {
 	Priority      Number
 	Flags         []string
 	GraceTime     time.Duration
-	Preempts      []string // QOS whose jobs it may preempt
+	Preempts      []string // QOS whose jobs may be preempted by jobs of this QOS
 	PreemptMode   []string
 	PreemptExempt Limit // a job is safe from preemption for so long
 	MaxWallPerJob Limit
@@ -212,7 +211,7 @@ type QOS struct {
 	MinTRESPerJob []TRES
 }
 
-// TRES is a count of one trackable resource.
+// TRES is a count of a trackable resource.
 type TRES struct {
 	Type  string // "cpu", "mem", "gres", …
 	Name  string // "gpu", where the type has names
@@ -220,7 +219,7 @@ type TRES struct {
 	Count int64
 }
 
-// Reservation is one advance reservation.
+// Reservation is an advance reservation.
 type Reservation struct {
 	Name      string
 	Start     time.Time
@@ -267,16 +266,16 @@ type Diag struct {
 	BackfilledJobs    int64
 }
 
-// Controller is one slurmctld.
+// Controller is a slurmctld.
 type Controller struct {
 	Host    string
 	Primary bool
 	Up      bool
 	Latency time.Duration // 0 where the server does not say
-	Problem string        // why it is not up; "" where the server does not say
+	Problem string        // why the controller is not up; "" where the server does not say
 }
 
-// ClusterInfo is whom the client speaks to.
+// ClusterInfo describes the cluster behind the server.
 type ClusterInfo struct {
 	Name        string // "" where the server does not say (v0.0.38 without slurmdbd)
 	Release     string // of Slurm: "26.05.3"

@@ -75,7 +75,7 @@ func readPartitionState(s *scanner, p *Partition) {
 	}
 }
 
-// count is a number as a version with {"set","infinite","number"} wants it.
+// count writes a number for versions with {"set","infinite","number"}.
 func count(n int64) body { return body{"set": true, "infinite": false, "number": n} }
 
 // minutes is a limit likewise.

@@ -13,13 +13,13 @@ import (
 	"sync/atomic"
 )
 
-// negotiation finds the newest version that both sides speak, once, and again when
-// the server no longer knows it. Readers take no lock; one goroutine probes at a
-// time, and those who wait for it can give up with their context.
+// negotiation finds the newest version that both sides speak, and finds a version again when the
+// server no longer knows the first. Readers take no lock; a single goroutine probes at a time, and
+// goroutines that wait for the probe can give up with their context.
 type negotiation struct {
 	offers  []dialect // newest first
 	current atomic.Pointer[peer]
-	probing chan struct{} // holds one token
+	probing chan struct{} // holds a single token
 }
 
 // peer is what was found.
@@ -60,7 +60,7 @@ func spoken(all []dialect) []string {
 	return names
 }
 
-// peer returns whom we speak to, probing if nobody did.
+// peer returns the server's version, and probes if no version is known.
 func (c *Client) peer(ctx context.Context) (*peer, error) {
 	n := c.server
 	if p := n.current.Load(); p != nil {
@@ -85,12 +85,12 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	return p, nil
 }
 
-// forget makes the next request probe again, unless someone already did.
+// forget makes the next request probe again, unless another request already did.
 func (n *negotiation) forget(stale *peer) { n.current.CompareAndSwap(stale, nil) }
 
-// probe pings each version, newest first. 404 means that the server does not serve
-// it; anything else that Slurm says means that it does. (22.05 checks the token
-// before the path, so that a bad one is 401 for every version.)
+// probe pings each version, newest first. 404 means that the server does not serve the version; any
+// other answer of Slurm's means that the server does. (22.05 checks the token before the path, so
+// that a bad token is 401 for every version.)
 func (c *Client) probe(ctx context.Context) (*peer, error) {
 	for _, d := range c.server.offers {
 		a, err := c.try(ctx, getCall(d, "ping", "ping", ""), answerFields)
@@ -113,12 +113,12 @@ func (c *Client) probe(ctx context.Context) (*peer, error) {
 	}
 }
 
-// errUnknownVersion is what a 404 of the router's is, as opposed to one of Slurm's
-// about a job. Nothing was done.
+// errUnknownVersion is a 404 of the router's, as opposed to Slurm's 404 about a job. Nothing was
+// done.
 var errUnknownVersion = errors.New("the server does not serve this path")
 
-// unknownVersion reports whether an answer is the router's: a path that it does not
-// know. Slurm's own 404s carry errors[].
+// unknownVersion reports whether an answer is the router's: a path that the router does not know.
+// Slurm's own 404s carry errors[].
 func unknownVersion(status int, slurm bool) bool {
 	return status == http.StatusNotFound && !slurm
 }

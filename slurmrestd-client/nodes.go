@@ -14,7 +14,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return list(ctx, c, "nodes", pathOf, func(p *peer) table[Node] { return p.nodes() })
 }
 
-// Node returns one node. It is ErrInvalidNodeName if there is none.
+// Node returns a node. The error is ErrInvalidNodeName if there is no such node.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	if err := checkNodeName(name); err != nil {
 		return Node{}, err
@@ -39,8 +39,8 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return all[0], nil
 }
 
-// UpdateNode edits one node, as an operator. v0.0.38 cannot; Config.Scontrol does it
-// then, or the error is an UnsupportedError.
+// UpdateNode edits a node, as an operator. v0.0.38 cannot edit nodes: then Config.Scontrol does, or
+// the error is an UnsupportedError.
 func (c *Client) UpdateNode(ctx context.Context, name string, edit NodeUpdate) error {
 	if err := checkNodeName(name); err != nil {
 		return err
@@ -76,8 +76,7 @@ func (c *Client) ResumeNode(ctx context.Context, name string) error {
 	return c.UpdateNode(ctx, name, NodeUpdate{State: &state})
 }
 
-// checkNodeName refuses what no single node can be called; a host list expression
-// is one such thing.
+// checkNodeName refuses what is no name of a single node, such as a host list expression.
 func checkNodeName(name string) error {
 	if name == "" || len(name) > 255 || strings.Trim(name, ".") == "" || strings.ContainsFunc(name, notHostByte) {
 		return fmt.Errorf("node %q: %w", clip(name, 40), ErrInvalidNodeName)

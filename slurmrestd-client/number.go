@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Number is a count of Slurm's that may be unset or without bound. v0.0.38 writes
-// it as an integer or null, later versions as {"set","infinite","number"}; both
-// read the same here. The zero value is unset.
+// Number is a count of Slurm's that may be unset or without bound. v0.0.38 writes an integer or
+// null, later versions {"set","infinite","number"}; both read the same here. The zero value is
+// unset.
 type Number struct {
 	Value    int64 // 0 unless Set and not Infinite
 	Set      bool  // false: Slurm has no value here
@@ -40,9 +40,8 @@ func (n Number) String() string {
 	return strconv.FormatInt(n.Value, 10)
 }
 
-// Limit is a limit on time. Slurm counts most of them in minutes and some in
-// seconds; a Limit has no such trap. The zero value is unset: the default of
-// whoever decides.
+// Limit is a limit on time. Slurm counts most limits in minutes and some in seconds; a Limit has no
+// such trap. The zero value is unset: Slurm's default applies.
 type Limit struct {
 	Duration time.Duration // 0 unless Set and not Infinite
 	Set      bool
@@ -66,8 +65,8 @@ func (l Limit) String() string {
 	return l.Duration.String()
 }
 
-// minutes is the limit as Slurm's requests want it: whole minutes, rounded up, so
-// that a job never gets less than was asked for.
+// minutes returns the limit in the form of Slurm's requests: whole minutes, rounded up, so that a
+// job never gets less than was asked for.
 func (l Limit) minutes() int64 {
 	return int64((l.Duration + time.Minute - 1) / time.Minute)
 }

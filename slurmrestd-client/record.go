@@ -5,15 +5,15 @@ package slurmrest
 
 import "time"
 
-// A table says which members of an object are read, and into what. Members that
-// it does not name are skipped, so a newer server's fields do no harm. A dialect
-// is, for the most part, a set of tables.
+// A table says which members of an object are read, and into what. Members that are not in the
+// table are skipped, so a newer server's fields do no harm. A dialect is, for the most part, a set
+// of tables.
 type table[T any] map[string]field[T]
 
-// field reads one member's value into t. It consumes exactly one value.
+// field reads a member's value into t. A field consumes exactly that value.
 type field[T any] func(s *scanner, t *T)
 
-// read reads one object. A null leaves t as it is.
+// read reads an object. A null does not change t.
 func (fields table[T]) read(s *scanner, t *T) {
 	for s.begin('{'); s.next('}'); {
 		if read, wanted := fields[string(s.key())]; wanted {
@@ -35,8 +35,8 @@ func (fields table[T]) with(more table[T]) table[T] {
 	return all
 }
 
-// each reads an array of objects, each into a new T, and hands them on. When yield
-// returns an error, reading stops with it.
+// each reads an array of objects, each into a new T, and hands them on. When yield returns an
+// error, each stops with that error.
 func each[T any](s *scanner, fields table[T], yield func(*T) error) {
 	for s.begin('['); s.next(']'); {
 		var t T
@@ -90,8 +90,7 @@ func limitField[T any](unit time.Duration, at func(*T) *Limit) field[T] {
 // group is for an object whose members belong to the same T: "nodes":{"total":2}.
 func group[T any](fields table[T]) field[T] { return fields.read }
 
-// either is for a member that is an object in one release and a plain value in
-// another.
+// either is for a member that is an object in some releases and a plain value in other releases.
 func either[T any](object table[T], plain field[T]) field[T] {
 	return func(s *scanner, t *T) {
 		if s.peek() == '{' {

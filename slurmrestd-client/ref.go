@@ -25,13 +25,13 @@ type Ref struct {
 	Index int64 // of the task or component
 }
 
-// JobID names a job by its id. Every record has one, array tasks included.
+// JobID names a job by its id. Every record has an id, array tasks included.
 func JobID(id int64) Ref { return Ref{ID: id} }
 
-// TaskOf names one task of an array.
+// TaskOf names a task of an array.
 func TaskOf(array, task int64) Ref { return Ref{ID: array, kind: '_', Index: task} }
 
-// ComponentOf names one component of a heterogeneous job.
+// ComponentOf names a component of a heterogeneous job.
 func ComponentOf(leader, offset int64) Ref { return Ref{ID: leader, kind: '+', Index: offset} }
 
 // ParseRef reads what String writes. Its error says what was wrong.
@@ -66,7 +66,7 @@ func parseDigits(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// String writes the reference as Slurm's commands want it.
+// String writes the reference in the form of Slurm's commands.
 func (r Ref) String() string {
 	if r.kind == 0 {
 		return strconv.FormatInt(r.ID, 10)
@@ -80,7 +80,7 @@ func (r Ref) IsTask() bool { return r.kind == '_' }
 // IsComponent reports whether r names a component of a heterogeneous job.
 func (r Ref) IsComponent() bool { return r.kind == '+' }
 
-// check refuses what no cluster has, before it is asked.
+// check refuses a reference that no cluster has, before any request.
 func (r Ref) check() error {
 	if r.ID < 1 || r.ID >= 1<<32-2 || r.Index < 0 || r.Index > maxIndex {
 		return fmt.Errorf("job %s: %w", r, ErrInvalidJobID)

@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// call is one request to come.
+// call is a request to come.
 type call struct {
 	method  string
 	path    string     // unescaped, from the root
 	query   url.Values // may be nil
 	body    any        // sent as JSON; nil: none
 	subject string     // of errors: "job 12"
-	safe    bool       // changes nothing, so it may be sent again
+	safe    bool       // changes nothing, so the request may be sent again
 }
 
 // getCall asks for a path below the version's root and changes nothing.
@@ -49,14 +49,14 @@ func dbPathOf(d dialect, elem ...string) string {
 	return "/slurmdb/" + d.version() + "/" + strings.Join(elem, "/")
 }
 
-// operation is something to be done whatever the version: it may be built again for
-// another one.
+// operation is something to be done in any version: an operation may be built again for another
+// version.
 type operation struct {
 	build func(*peer) (*call, error)
 	// fields are what is read of the answer; nil: the envelope only.
 	fields func(*peer) table[answer]
-	// begun reports that part of an answer has been handed on, so that it cannot
-	// be asked for again; nil: never.
+	// begun reports that part of an answer has been handed on, so that the request cannot be
+	// repeated; nil: never.
 	begun func() bool
 }
 
@@ -66,9 +66,9 @@ const (
 	lostBackoff  = 50 * time.Millisecond
 )
 
-// do carries an operation out. It negotiates first, and again when the server no
-// longer knows the version; it repeats safe requests on a lost connection and on
-// what Slurm calls transient, with growing pauses.
+// do carries an operation out: do negotiates first, and again when the server no longer knows the
+// version. do repeats safe requests on a lost connection and on what Slurm calls transient, with
+// growing pauses.
 func (c *Client) do(ctx context.Context, op operation) (answer, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -124,14 +124,14 @@ func transient(err error) bool {
 	return Retryable(err) || lost(err)
 }
 
-// lost reports whether a connection broke, as kept ones do when the server closes
-// them just then. A refused connection is not one: nobody listens.
+// lost reports whether a connection broke, as kept connections do when the server closes them just
+// then. A refused connection is not lost: no server listens.
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrMalformed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// try sends one request once, reads the answer, and tells the observer.
+// try sends a request a single time, reads the answer, and tells the observer.
 func (c *Client) try(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	if c.cfg.Observe == nil {
 		return c.exchange(ctx, request, fields)
@@ -193,7 +193,7 @@ func (c *Client) request(ctx context.Context, request *call, sent *atomic.Bool) 
 	return req, c.authenticate(ctx, req)
 }
 
-// authenticate adds who asks, as whom.
+// authenticate adds the token and the user.
 func (c *Client) authenticate(ctx context.Context, req *http.Request) error {
 	user := ""
 	if c.cfg.Token != nil {
@@ -219,7 +219,7 @@ func (c *Client) read(request *call, resp *http.Response, fields table[answer]) 
 	case http.StatusOK:
 		a, err := decode(resp.Body, c.limits, fields)
 		if err != nil && !request.safe {
-			err = fmt.Errorf("%w: %w", ErrUncertain, err) // it was accepted, but as what?
+			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request was accepted, but as what?
 		}
 		if err != nil {
 			return a, fmt.Errorf("%s: %w", request.name(), err)

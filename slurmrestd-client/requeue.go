@@ -11,24 +11,23 @@ import (
 	"time"
 )
 
-// Route is a way to requeue a job. A job that was requeued keeps its id and starts
-// again from its script; how it is told to end differs.
+// Route is a way to requeue a job. A job that was requeued keeps its id and starts again from its
+// script; routes differ in how they end the job.
 type Route string
 
 // The routes, best first.
 const (
-	// RouteAny is the first of the others that this cluster has.
+	// RouteAny is the first of the routes below that this cluster has.
 	RouteAny Route = ""
 	// RouteREST is POST jobs/requeue, from v0.0.45 (Slurm 26.05) on.
 	RouteREST Route = "rest"
 	// RouteScontrol is "scontrol requeue", which does the same on any release.
 	RouteScontrol Route = "scontrol"
-	// RouteExitCode asks the job to exit with the site's RequeueExit=: the client
-	// sends Config.RequeueSignal, the batch script's own process answers it by
-	// exiting with Config.RequeueExit, and slurmctld requeues the job. That takes
-	// as long as the job takes. A script that does not play along may die of the
-	// signal instead, and the job with it; one that has not begun to run yet may
-	// never get it.
+	// RouteExitCode asks the job to exit with the site's RequeueExit=: the client sends
+	// Config.RequeueSignal, the batch script's own process answers by exiting with
+	// Config.RequeueExit, and slurmctld requeues the job. That takes as long as the job takes. A
+	// script that does not play along may die of the signal instead, and the job with it; a script
+	// that has not begun to run yet may never get the signal.
 	RouteExitCode Route = "exit-code"
 )
 
@@ -37,8 +36,8 @@ var routes = []Route{RouteREST, RouteScontrol, RouteExitCode}
 // RouteStatus is whether this cluster has a route.
 type RouteStatus struct {
 	Route Route
-	// Err is nil if the route can be taken. It is an UnsupportedError if not, and
-	// any other error if that could not be found out.
+	// Err is nil if the route can be taken: an UnsupportedError if not, and any other error if that
+	// could not be found out.
 	Err error
 }
 
@@ -51,7 +50,7 @@ func (r RouteStatus) String() string {
 
 // RequeueOptions say how to requeue. The zero value is what scontrol requeue does.
 type RequeueOptions struct {
-	Hold       bool  // hold the job, so that it can be edited before it starts again
+	Hold       bool  // hold the job, so that the job can be edited before its next start
 	Incomplete bool  // leave a job alone that is not running; not an error then
 	Via        Route // RouteAny picks the best
 }
@@ -59,20 +58,20 @@ type RequeueOptions struct {
 // Requeued says what was done.
 type Requeued struct {
 	Route Route
-	// Why says why this route and not a better one.
+	// Why says why this route and not a better route.
 	Why string
-	// Async is true when the job has been asked and will be requeued when it has
-	// done what it does before that. See WaitRequeued.
+	// Async is true when the job has been asked and will be requeued after its own last work. See
+	// WaitRequeued.
 	Async bool
 }
 
 // Requeue ends a job's run and queues it again, as its owner, an operator or a
 // coordinator. Of an array's id, all tasks; of a heterogeneous job, name the leader.
 //
-// It is ErrJobPending for a job that is pending anyway, ErrDisabled for one that was
-// submitted with --no-requeue, ErrBatchOnly for one without a batch script, and an
-// UnsupportedError if this cluster has no route. It is never sent twice: after
-// ErrUncertain, compare the job's Restarts.
+// The error is ErrJobPending for a job that is pending anyway, ErrDisabled for a job that was
+// submitted with --no-requeue, ErrBatchOnly for a job without a batch script, and an
+// UnsupportedError if this cluster has no route. A requeue is never sent twice: after ErrUncertain,
+// compare the job's Restarts.
 func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (Requeued, error) {
 	if err := ref.check(); err != nil {
 		return Requeued{}, err
@@ -98,8 +97,8 @@ func (c *Client) RequeueHold(ctx context.Context, ref Ref) (Requeued, error) {
 	return c.Requeue(ctx, ref, RequeueOptions{Hold: true})
 }
 
-// RequeueRoutes returns every route, best first, with whether it can be taken here
-// and why not. What it finds out about this host's scontrol is kept.
+// RequeueRoutes returns every route, best first, with whether the route can be taken here, and if
+// not, why. What is found out about this host's scontrol is kept.
 func (c *Client) RequeueRoutes(ctx context.Context) []RouteStatus {
 	all := make([]RouteStatus, len(routes))
 	for i, route := range routes {
@@ -162,8 +161,8 @@ func because(not []error) string {
 	return strings.Join(reasons, "; ")
 }
 
-// requeueREST uses the POST form: the other one is a GET that changes something,
-// which anything between us and the server might repeat.
+// requeueREST uses the POST form: the other form is a GET that changes something, and anything
+// between us and the server might repeat a GET.
 func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) error {
 	flags := []string{}
 	if opt.Hold {
@@ -173,7 +172,7 @@ func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) e
 		flags = append(flags, "Incomplete")
 	}
 	_, err := c.do(ctx, operation{build: func(p *peer) (*call, error) {
-		if !p.can().requeue { // renegotiated to an older one
+		if !p.can().requeue { // renegotiated to an older version
 			return nil, noAbility(p, "requeue over REST", V0045)
 		}
 		request := body{"flags": flags, "jobs": []string{ref.String()}}
@@ -206,7 +205,7 @@ func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) e
 		}
 		return fmt.Errorf("job %s: %w", ref, err)
 	}
-	// A running job may be held; the hold stays when it is requeued.
+	// A running job may be held; the hold stays after the requeue.
 	if opt.Hold {
 		if err := c.Hold(ctx, job.Ref()); err != nil {
 			return err
@@ -219,7 +218,7 @@ func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) e
 	return errors.Join(err, wrap("undo", c.Release(ctx, job.Ref(), time.Time{})))
 }
 
-// exitRefuses returns the error that Slurm has for a job which it does not requeue.
+// exitRefuses returns the error that Slurm has for a job that Slurm does not requeue.
 func exitRefuses(j *Job) error {
 	switch {
 	case j.State.Has(Completing):
@@ -241,10 +240,9 @@ func exitRefuses(j *Job) error {
 // waitInterval is how often WaitRequeued looks.
 const waitInterval = 250 * time.Millisecond
 
-// WaitRequeued waits until the job has been restarted more often than restarts says
-// and has left its nodes, and returns it as it is then: pending, or running again.
-// It ends with the context, with what the last look found, or when the job ends
-// for good (ErrJobFinished).
+// WaitRequeued waits until the job has been restarted more often than restarts says and has left
+// its nodes, and returns the job in its state then: pending, or running again. The wait ends with
+// the context, with what the last look found, or when the job ends for good (ErrJobFinished).
 func (c *Client) WaitRequeued(ctx context.Context, ref Ref, restarts int64) (Job, error) {
 	for {
 		job, err := c.Job(ctx, ref)

@@ -18,7 +18,7 @@ type NewReservation struct {
 	Start    time.Time
 	Duration time.Duration // in whole minutes
 	Nodes    []string      // just these
-	Users    []string      // who may use it
+	Users    []string      // that may use the reservation
 	Flags    []string      // "IGNORE_JOBS"
 	Comment  string        // left out where reservations have none (v0.0.38)
 }
@@ -33,9 +33,9 @@ func checkReservation(name string) error {
 	return nil
 }
 
-// CreateReservation makes a reservation, as an operator. Versions before v0.0.45 cannot;
-// Config.Scontrol does it then, or the error is an UnsupportedError. Do not count on what
-// becomes of a name that is taken: scontrol refuses it, REST edits what is there.
+// CreateReservation makes a reservation, as an operator. Versions before v0.0.45 cannot: then
+// Config.Scontrol does, or the error is an UnsupportedError. Do not use a name that is taken:
+// scontrol refuses the name, REST edits the existing reservation.
 func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error {
 	if err := checkReservation(r.Name); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error 
 	})
 }
 
-// DeleteReservation deletes a reservation, as an operator. It is ErrNoReservation if
-// there is none of that name.
+// DeleteReservation deletes a reservation, as an operator. The error is ErrNoReservation if there
+// is none of that name.
 func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	if err := checkReservation(name); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	}, func(*peer) []string { return []string{"delete", "Reservation=" + name} })
 }
 
-// reserve asks slurmrestd where it can, and scontrol where not.
+// reserve asks slurmrestd where slurmrestd can, and scontrol where not.
 func (c *Client) reserve(ctx context.Context, subject string, ask func(*peer) *call, args func(*peer) []string) error {
 	p, err := c.peer(ctx)
 	if err != nil {

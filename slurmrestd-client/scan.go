@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// ErrMalformed is what every answer that is not the JSON it should be is.
+// ErrMalformed is the error for every answer that is not the expected JSON.
 var ErrMalformed = errors.New("malformed answer")
 
 // ErrTooLarge is what every answer over a limit of Config is.
@@ -22,16 +22,16 @@ const (
 	maxKey   = 256      // bytes of a key
 )
 
-// scanner reads one JSON text from a stream, through a window of fixed size. It
-// exists because encoding/json holds a whole value at a time and spends most of
-// its time on the hundred fields of a job that nobody asked for: here such a field
-// is checked and skipped without an allocation (docs/performance.md has figures).
+// scanner reads a JSON text from a stream, through a window of fixed size. The reason for a scanner
+// of our own: encoding/json holds a whole value at a time and spends most of its time on the
+// hundred fields of a job that are not used. The scanner checks and skips such a field without an
+// allocation (docs/performance.md has figures).
 //
-// It accepts what RFC 8259 accepts, except that it does not look at the encoding
-// of text it skips. The first error stays (err), and every call after it returns a
-// zero value and consumes nothing, so that callers check once, at the end.
+// A scanner accepts what RFC 8259 accepts, except that the encoding of skipped text is not checked.
+// The first error stays (err), and every call afterwards returns a zero value and consumes nothing,
+// so that callers check a single time, at the end.
 //
-// A scanner is for one goroutine and one text.
+// A scanner is for a single goroutine and a single text.
 type scanner struct {
 	src  io.Reader
 	buf  []byte // buf[r:w] is read and not consumed
@@ -39,22 +39,22 @@ type scanner struct {
 	err  error
 
 	depth int  // open objects and arrays
-	fresh bool // the innermost one has had no member yet
+	fresh bool // the innermost object or array has had no member yet
 	null  bool // begin found a null
 
 	limits limits
 	total  int64 // bytes read
 	held   int64 // bytes of text kept for the current record
 
-	scratch []byte            // a string with escapes, or one that spans windows
+	scratch []byte            // a string with escapes, or that spans windows
 	digits  [maxToken]byte    // the current number
-	names   map[string]string // short texts seen before: one allocation each
+	names   map[string]string // short texts seen before: a single allocation each
 }
 
-// limits bound what one answer may cost.
+// limits bound what an answer may cost.
 type limits struct {
 	body   int64 // bytes on the wire
-	record int64 // bytes of memory for one record
+	record int64 // bytes of memory for a record
 }
 
 func newScanner(src io.Reader, l limits) *scanner {
@@ -83,8 +83,8 @@ func (s *scanner) tooLarge(what string, limit int64) {
 	s.r, s.w = 0, 0
 }
 
-// fill reads more into an empty window. It reports false at the end of the text
-// (which is an error, since only done asks for the end) and after an error.
+// fill reads more into an empty window. fill reports false at the end of the text (which is an
+// error, since only done asks for the end) and after an error.
 func (s *scanner) fill() bool {
 	if s.err != nil {
 		return false
@@ -113,8 +113,7 @@ func (s *scanner) fill() bool {
 	return false
 }
 
-// peek skips white space and returns the next byte without consuming it; 0 after
-// an error.
+// peek skips white space and returns the next byte without consuming that byte; 0 after an error.
 func (s *scanner) peek() byte {
 	for {
 		for i, c := range s.buf[s.r:s.w] {
@@ -158,8 +157,8 @@ func (s *scanner) expect(c byte) {
 	s.r++
 }
 
-// begin opens an object ('{') or array ('['). A null will do instead and has no
-// member: Slurm writes it for many empty ones. next must follow.
+// begin opens an object ('{') or array ('['). A null will do instead and has no member: Slurm
+// writes null for many empty objects and arrays. next must follow.
 func (s *scanner) begin(open byte) {
 	if s.peek() == 'n' {
 		s.literal("null")
@@ -226,7 +225,7 @@ func (s *scanner) literal(word string) {
 	}
 }
 
-// skip consumes one value of any kind, checking it and keeping nothing.
+// skip consumes a value of any kind, checks the value and keeps nothing.
 func (s *scanner) skip() {
 	switch c := s.peek(); c {
 	case '"':

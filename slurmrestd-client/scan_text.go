@@ -34,8 +34,8 @@ func plain(b []byte) int {
 	return len(b)
 }
 
-// str reads a string of at most limit bytes. The bytes are good until the next
-// call. what names it in the error.
+// str reads a string of at most limit bytes. The bytes are good until the next call. what names the
+// string in the error.
 func (s *scanner) str(limit int64, what string) []byte {
 	s.expect('"')
 	n := plain(s.buf[s.r:s.w])
@@ -75,7 +75,7 @@ func (s *scanner) longStr(limit int64, what string) []byte {
 	return nil
 }
 
-// skipString consumes a string that nobody wants.
+// skipString consumes a string that is not used.
 func (s *scanner) skipString() {
 	s.expect('"')
 	for s.err == nil {
@@ -118,15 +118,15 @@ func (s *scanner) escape() rune {
 	}
 }
 
-// unicode reads the digits of a \u escape, and of the second one of a pair. Half a
-// pair becomes U+FFFD, as in encoding/json.
+// unicode reads the digits of a \u escape, and of the second escape of a pair. Half a pair becomes
+// U+FFFD, as in encoding/json.
 func (s *scanner) unicode() rune {
 	r := s.hex4()
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
-	// A second escape may follow. Whatever follows instead is left alone, so the
-	// look-ahead must not need more than one byte at a time.
+	// A second escape may follow. Anything else that follows is left alone, so the look-ahead must
+	// not need more than a byte at a time.
 	if s.r == s.w {
 		s.fill()
 	}
@@ -161,8 +161,8 @@ func (s *scanner) hex4() rune {
 	return r
 }
 
-// keep makes a text outlive the window. Short ones are shared within one answer:
-// a list of jobs names the same users, partitions and nodes again and again.
+// keep makes a text outlive the window. Short texts are shared within an answer: a list of jobs
+// names the same users, partitions and nodes again and again.
 func (s *scanner) keep(b []byte) string {
 	if len(b) == 0 {
 		return ""

@@ -19,8 +19,7 @@ const (
 	noValue64  = "18446744073709551614"
 )
 
-// token consumes one JSON number and returns its characters, good until the next
-// call.
+// token consumes a JSON number and returns its characters, good until the next call.
 func (s *scanner) token() []byte {
 	s.peek()
 	n := 0
@@ -89,8 +88,8 @@ func validNumber(b []byte) bool {
 	return len(b) == 0
 }
 
-// number reads a Number in any shape that a Slurm release has written it:
-// null, 7, 7.5, "7", "Infinity", "", {"set":true,"infinite":false,"number":7}.
+// number reads a Number in any shape that a Slurm release has written: null, 7, 7.5, "7",
+// "Infinity", "", {"set":true,"infinite":false,"number":7}.
 func (s *scanner) number() Number {
 	switch c := s.peek(); c {
 	case 'n':
@@ -235,8 +234,8 @@ func (s *scanner) texts() []string {
 
 const stringSize = 16 // bytes of a string header
 
-// hostlist reads names of nodes, as one host list expression. A list of strings is
-// joined by commas.
+// hostlist reads names of nodes, as a single host list expression. A list of strings is joined by
+// commas.
 func (s *scanner) hostlist() string {
 	if s.peek() != '[' {
 		return s.text()

@@ -15,10 +15,9 @@ import (
 	"time"
 )
 
-// Scontrol runs Slurm's own scontrol. Run returns its standard output. When it ran
-// and failed, the error is or wraps a *ScontrolError. When there is none to run, it
-// is or wraps exec.ErrNotFound or fs.ErrNotExist. It must be safe for concurrent
-// use.
+// Scontrol runs Slurm's own scontrol. Run returns its standard output. When scontrol ran and
+// failed, the error is or wraps a *ScontrolError. When there is no scontrol, the error is or wraps
+// exec.ErrNotFound or fs.ErrNotExist. A Scontrol must be safe for concurrent use.
 type Scontrol interface {
 	Run(ctx context.Context, args ...string) (stdout []byte, err error)
 }
@@ -26,15 +25,15 @@ type Scontrol interface {
 // ScontrolError is an scontrol that failed.
 type ScontrolError struct {
 	Exit   int
-	Output string // both of its outputs, one after the other
+	Output string // both of its outputs, standard output first
 }
 
 func (e *ScontrolError) Error() string {
 	return fmt.Sprintf("%s (exit %d)", printable(e.Output, 300), e.Exit)
 }
 
-// ExecScontrol executes scontrol on this host. It needs munge, or SLURM_JWT= among
-// Env. The zero value is usable.
+// ExecScontrol executes scontrol on this host, which needs munge, or SLURM_JWT= among Env. The zero
+// value is usable.
 type ExecScontrol struct {
 	Path string   // default /usr/bin/scontrol
 	Env  []string // "NAME=value"; nothing is taken from this process
@@ -66,8 +65,8 @@ func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.kept.Bytes(), nil
 }
 
-// head keeps the first maxScontrol bytes that are written to it. (It does not embed
-// the buffer, whose ReadFrom would take everything.)
+// head keeps the first maxScontrol bytes of what is written. (head does not embed the buffer,
+// because the buffer's ReadFrom would take everything.)
 type head struct{ kept bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
@@ -76,8 +75,8 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scontrol runs it for a subject, and gives its complaint the meaning that the same
-// words have in an answer of slurmrestd.
+// scontrol runs scontrol for a subject, and gives its complaint the meaning that the same words
+// have in an answer of slurmrestd.
 func (c *Client) scontrol(ctx context.Context, subject string, args ...string) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -106,7 +105,7 @@ func scontrolMeans(e *Error) error {
 	return e.means()
 }
 
-// scontrolProbe keeps what was found out about scontrol, once it is certain.
+// scontrolProbe keeps what was found out about scontrol, when that is certain.
 type scontrolProbe struct {
 	mu    sync.Mutex
 	known bool

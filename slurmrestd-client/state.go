@@ -5,9 +5,9 @@ package slurmrest
 
 import "strings"
 
-// BaseState is what a job is doing, one of the constants below. It is empty where
-// the server hides it: v0.0.38 reports a completing job as "COMPLETING" only, and
-// whether it will be pending again or is over cannot be told.
+// BaseState is what a job is doing: a constant below. The base is empty where the server hides it:
+// v0.0.38 reports a completing job as "COMPLETING" only, and whether the job will be pending again
+// or is over cannot be told.
 type BaseState string
 
 // The base states, spelled as Slurm does.
@@ -103,8 +103,7 @@ type State struct {
 // Has reports whether all of the flags are set.
 func (s State) Has(f StateFlags) bool { return s.Flags&f == f }
 
-// Finished reports whether the job is over and its nodes are free. It is false
-// where the base is hidden.
+// Finished reports whether the job is over and its nodes are free: false where the base is hidden.
 func (s State) Finished() bool {
 	switch s.Base {
 	case "", Pending, Running, Suspended:
@@ -113,8 +112,8 @@ func (s State) Finished() bool {
 	return !s.Has(Completing)
 }
 
-// Editable reports whether Slurm accepts edits that it allows for pending jobs
-// only. A job that was requeued and is still completing counts as pending.
+// Editable reports whether Slurm accepts edits that are allowed for pending jobs only. A job that
+// was requeued and is still completing counts as pending.
 func (s State) Editable() bool { return s.Base == Pending }
 
 // String names base and flags as "PENDING+COMPLETING". A hidden base is left out.
@@ -131,7 +130,7 @@ func (s State) String() string {
 	return strings.Join(parts, "+")
 }
 
-// add takes one name of the server's into the state.
+// add takes a name of the server's into the state.
 func (s *State) add(name []byte) {
 	if base, ok := baseByName[string(name)]; ok {
 		s.Base = base
@@ -144,8 +143,8 @@ func (s *State) add(name []byte) {
 	s.Flags |= UnknownFlag
 }
 
-// impliedBase is the base behind a flag that v0.0.38 reports instead of it. Only
-// flags that Slurm sets on one base are listed; Completing and BeingRequeued are not.
+// impliedBase is the base behind a flag that v0.0.38 reports instead of the base. Only flags that
+// Slurm sets on a single base are listed; Completing and BeingRequeued are not.
 var impliedBase = map[StateFlags]BaseState{
 	Configuring:        Running,
 	Resizing:           Running,
@@ -155,7 +154,7 @@ var impliedBase = map[StateFlags]BaseState{
 	ReservationDeleted: Pending,
 }
 
-// unhide fills in the base where the one flag that v0.0.38 shows implies it.
+// unhide fills in the base where the only flag that v0.0.38 shows implies the base.
 func (s *State) unhide() {
 	if s.Base == "" {
 		s.Base = impliedBase[s.Flags]

@@ -23,9 +23,9 @@ type ListInfo struct {
 	Count int
 }
 
-// EachJob lists all jobs, handing each to yield as soon as it is read; the list as
-// a whole is never in memory. The Job is yield's to keep. An error from yield ends
-// the list and is returned as it is.
+// EachJob lists all jobs, and hands each to yield as soon as the job is read; the list as a whole
+// is never in memory. The Job is yield's to keep. An error from yield ends the list and is returned
+// unchanged.
 //
 // since is ListInfo.Next of an earlier list, or zero for all. "Nothing changed" is
 // not an error: see ListInfo.
@@ -65,10 +65,10 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 	return info, nil
 }
 
-// next is the time that loses nothing when it is asked about. A server that says
-// when its list was made is asked about that time: slurmctld answers "no change"
-// only if that is more than a second after the last change. v0.0.38 does not say,
-// so it is our own clock before the request, less what the clocks may differ.
+// next is the time to ask about next, so that no change is missed. A server that reports when its
+// list was made is asked about that time: slurmctld answers "no change" only if that is more than a
+// second after the last change. v0.0.38 does not report a time: then the time is our own clock
+// before the request, less what the clocks may differ.
 func (c *Client) next(a answer, started time.Time) time.Time {
 	if !a.LastUpdate.IsZero() {
 		return a.LastUpdate
@@ -89,9 +89,9 @@ func (c *Client) ListJobs(ctx context.Context, since time.Time) ([]Job, ListInfo
 	return all, info, nil
 }
 
-// JobRecords returns every record that Slurm has under a reference's id: of an array
-// or one of its tasks, all tasks; of a heterogeneous job or one of its components,
-// all components. It is ErrInvalidJobID if there is none.
+// JobRecords returns every record that Slurm has under a reference's id: of an array or a task of
+// an array, all tasks; of a heterogeneous job or a component, all components. The error is
+// ErrInvalidJobID if there is no record.
 func (c *Client) JobRecords(ctx context.Context, ref Ref) ([]Job, error) {
 	all, _, err := c.jobRecords(ctx, ref)
 	return all, err
@@ -132,9 +132,9 @@ func collect[T any](all *[]T) func(*T) error {
 	}
 }
 
-// Job returns the one record that ref names. A task that has not started has no
-// record of its own: it is then the record of all tasks that have not (Array.Task
-// is unset). It is ErrInvalidJobID if there is none.
+// Job returns the only record that ref names. A task that has not started has no record of its own:
+// then the result is the record of all tasks that have not started (Array.Task is unset). The error
+// is ErrInvalidJobID if there is no record.
 func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
 	all, err := c.JobRecords(ctx, ref)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
 			}
 		}
 	}
-	// An array's own id, when its last record has another one.
+	// An array's own id, when its last record has another id.
 	if ref.kind == 0 && (all[0].Array.JobID == ref.ID || all[0].Het.JobID == ref.ID) {
 		return all[0], nil
 	}

@@ -12,19 +12,18 @@ import (
 	"strings"
 )
 
-// TokenProvider returns the user and the JSON web token to present with one
-// request. It is asked again for every request, so that a token may be replaced
-// while the client lives. It must be safe for concurrent use and should return
-// before ctx is done.
+// TokenProvider returns the user and the JSON web token to present with a request. It is asked
+// again for every request, so that a token may be replaced while the client lives. A TokenProvider
+// must be safe for concurrent use and should return before ctx is done.
 type TokenProvider func(ctx context.Context) (user, token string, err error)
 
 // maxTokenFile bounds a token file; real tokens have some hundred bytes.
 const maxTokenFile = 64 << 10
 
-// TokenFile returns a provider that reads the token from a file each time. The file
-// holds what "scontrol token" prints, with or without its SLURM_JWT= in front.
-// Writing a new token to another file and renaming it over this one is safe at any
-// time. user may be empty from Slurm 23.02 on; 22.05 requires it.
+// TokenFile returns a provider that reads the token from a file each time. The file holds what
+// "scontrol token" prints, with or without the SLURM_JWT= in front. Writing a new token to another
+// file and renaming that file to the name of the first is safe at any time. user may be empty from
+// Slurm 23.02 on; 22.05 requires a user.
 func TokenFile(path, user string) TokenProvider {
 	return func(context.Context) (string, string, error) {
 		token, err := readToken(path)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// v0038 is the version of 22.05. Its answers are written by hand in Slurm's C: a
-// number that is not set is null, a state is one word in which a flag hides the
-// base. Its requests go through sbatch's option parser: names and spellings are
-// those of options, values may be texts, and what sbatch cannot say cannot be said.
+// v0038 is the version of 22.05. Its answers are written by hand in Slurm's C: a number that is not
+// set is null, a state is a single word in which a flag hides the base. Its requests go through
+// sbatch's option parser: names and spellings are those of options, values may be texts, and what
+// sbatch cannot express cannot be expressed here.
 type v0038 struct{}
 
 func (v0038) version() string              { return V0038 }
@@ -23,7 +23,7 @@ func (v0038) nodes() table[Node]           { return v0038Nodes }
 func (v0038) partitions() table[Partition] { return v0038Partitions }
 
 var v0038Jobs = jobFields.with(table[Job]{
-	// There is no "hold" in a record: a priority of 0 is one.
+	// There is no "hold" in a record: a priority of 0 is a hold.
 	"priority": func(s *scanner, j *Job) {
 		j.Priority = s.number()
 		j.Held = j.Priority == Num(0)
@@ -32,7 +32,7 @@ var v0038Jobs = jobFields.with(table[Job]{
 	"time_minimum": limitField(time.Minute, func(j *Job) *Limit { return &j.TimeMinimum }),
 })
 
-// nullIsUnlimited reads a limit in minutes whose null means that there is none.
+// nullIsUnlimited reads a limit in minutes: null means that there is none.
 func nullIsUnlimited[T any](at func(*T) *Limit) field[T] {
 	return func(s *scanner, t *T) {
 		n := s.number()
@@ -69,7 +69,7 @@ var v0038Partitions = table[Partition]{
 	"preemption_mode":       textsField(func(p *Partition) *[]string { return &p.PreemptMode }),
 }
 
-// minusOneNumber reads a number whose -1 means that there is no bound.
+// minusOneNumber reads a number: -1 means that there is no bound.
 func minusOneNumber[T any](at func(*T) *Number) field[T] {
 	return func(s *scanner, t *T) {
 		n := s.number()
@@ -127,8 +127,8 @@ func (d v0038) jobUpdate(u JobUpdate, now time.Time) draft {
 	return draft{b, d.putTRES(b, u.TRESPerJob, u.TRESPerNode, u.TRESPerTask)}
 }
 
-// v0038Requeue is the key that says whether a job may be requeued. Its value is not
-// looked at: {"requeue":false} would switch it on.
+// v0038Requeue is the key that says whether a job may be requeued. Slurm ignores the value:
+// {"requeue":false} would switch requeueing on.
 func v0038Requeue(allowed bool) string {
 	if allowed {
 		return "requeue"

@@ -5,10 +5,9 @@ package slurmrest
 
 import "time"
 
-// v0040 is the first version without the hand-written code of the older ones. It
-// still reports a job's resources flat, as v0.0.38 does, reads instants in a query
-// with sbatch's parser, and answers a signal to a job that does not exist with
-// success.
+// v0040 is the first version without the hand-written code of the older versions. Like v0.0.38, it
+// reports a job's resources flat; it reads instants in a query with sbatch's parser, and answers a
+// signal to a job that does not exist with success.
 type v0040 struct{ modern }
 
 func (v0040) since(t time.Time) string { return utsSeconds(t) }

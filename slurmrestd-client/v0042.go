@@ -3,6 +3,6 @@
 
 package slurmrest
 
-// v0042 nests a job's resources and says whether a controller responds as a
-// boolean. It is the newest that 24.11 and the oldest that 26.05 serves.
+// v0042 nests a job's resources and says whether a controller responds as a boolean. v0042 is the
+// newest version that 24.11 serves and the oldest that 26.05 serves.
 type v0042 struct{ modern }
