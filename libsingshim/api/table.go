@@ -11,7 +11,7 @@ const (
 	Driver Lib = "driver"
 	NCCL   Lib = "nccl"
 	NVML   Lib = "nvml"
-	LibC   Lib = "libc" // whose interceptors are not generated
+	LibC   Lib = "libc" // with interceptors that are not generated
 )
 
 // Kind says how a call is carried out; see the package's comment.
@@ -80,7 +80,7 @@ type Type struct {
 	Fields []Field
 }
 
-// Field is a member of a struct, placed as C places it.
+// Field is a member of a struct, placed by C's rules.
 type Field struct {
 	Name   string
 	Type   *Type

@@ -23,7 +23,7 @@ var failing = map[api.Lib]failures{
 	api.NVML:   {3, 2, 20, 15},
 }
 
-// successCondition is the condition under which a call has made what it makes, in C and in Go. NCCL may be in progress.
+// successCondition is the condition under which a call has succeeded, in C and in Go. NCCL may be in progress.
 func successCondition(c *api.Call, r string) string {
 	if c.Area.Lib == api.NCCL {
 		return fmt.Sprintf("%s == 0 || %s == 7", r, r)
@@ -149,7 +149,7 @@ func spacedType(c string) string {
 	return c + " "
 }
 
-// cParameter is an argument as C has it.
+// cParameter is an argument in the form of C.
 func cParameter(a api.Arg) string {
 	c := a.Type.C
 	pointer := a.Dir == api.Out || a.Dir == api.InOut || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In
@@ -198,7 +198,7 @@ func messagePrototype(c *api.Call) string {
 		strings.Join(append([]string{"uint32_t per_thread"}, cParameters(c)...), ", "))
 }
 
-// isMissed tells whether the exported function only says that it is not covered.
+// isMissed tells whether the exported function only reports that the call is not covered.
 func isMissed(t *api.Table, c *api.Call) bool {
 	if c.Kind == api.Same {
 		return isMissed(t, t.Call(c.Via[0]))

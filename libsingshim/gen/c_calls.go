@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// cCalls is gen_calls.c: a function for each message, and the exported ones that send them.
+// cCalls is gen_calls.c: a function for each message, and the exported functions that send them.
 func cCalls(t *api.Table) []byte {
 	w := newFile()
 	w.line("")
@@ -35,7 +35,7 @@ func cCalls(t *api.Table) []byte {
 	return w.Bytes()
 }
 
-// writeExported writes the public function, and the one for per-thread default streams.
+// writeExported writes the public function, and the function for per-thread default streams.
 func writeExported(w *text, c *api.Call, sends string) {
 	w.line("")
 	w.line("%s", cPrototype(c, "sing_"+c.Symbol))
@@ -59,7 +59,7 @@ func writeExported(w *text, c *api.Call, sends string) {
 	w.line("SING_PUBLIC(%s);", symbol)
 }
 
-// writeProfiled writes the second name of one of NCCL's.
+// writeProfiled writes the second name of an NCCL function.
 func writeProfiled(w *text, c *api.Call) {
 	symbol := c.ProfiledSymbol()
 	if symbol == "" {
@@ -105,7 +105,8 @@ func argumentNames(c *api.Call, stream string) []string {
 	return all
 }
 
-// sender writes the function that sends one message. Names that end in _ are its own: arguments have none.
+// sender writes the function that sends a message. Names that end in _ are the sender's own: arguments have no
+// such names.
 type sender struct {
 	*text
 	c    *api.Call
@@ -188,7 +189,7 @@ func (s *sender) smallSize() string {
 	return "SING_SMALL"
 }
 
-// lengthIn is what the message has at least, and whether it may have more.
+// lengthIn is the smallest length of the message, and whether the message may be longer.
 func (s *sender) lengthIn() (n int, variable bool) {
 	for _, a := range s.c.Args {
 		switch {
@@ -292,7 +293,7 @@ func (s *sender) addLength(to, more, longest string) {
 	s.line("\t\t\treturn %d;", s.fail.invalid)
 }
 
-// packArgument puts one argument into the message.
+// packArgument puts an argument into the message.
 func (s *sender) packArgument(a api.Arg) {
 	n := a.Name
 	switch {

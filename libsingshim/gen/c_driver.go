@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// driverCalls are what the cuda backend calls of the real driver. What not every driver has that can be used at all is
-// optional: without it one feature is refused.
+// driverCalls are what the cuda backend calls of the real driver. What is missing in some usable drivers is
+// optional: without an optional call a feature is refused.
 var driverCalls = []struct {
 	symbol   string
 	optional bool
@@ -41,8 +41,8 @@ var driverCalls = []struct {
 	{symbol: "cuGraphInstantiateWithFlags", optional: true}, {symbol: "cuGraphLaunch", optional: true}, {symbol: "cuGraphExecDestroy", optional: true},
 }
 
-// cDriver is gen_driver.h: the calls as pointers that are found at run time, each behind a function that first makes the
-// context current which it is for.
+// cDriver is gen_driver.h: the calls as pointers that are found at run time, each behind a function that first
+// makes the context of the call current.
 func cDriver(t *api.Table) ([]byte, error) {
 	var calls []*api.Call
 	for _, d := range driverCalls {

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// pool is a C string of many texts; equal ones are there once.
+// pool is a C string of many texts; equal texts are there once.
 type pool struct {
 	at   map[string]int
 	all  []string

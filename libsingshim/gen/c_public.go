@@ -11,7 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// publicVersion is the release of CUDA whose header ours is like: a name means the newest function that it had under it.
+// publicVersion is the release of CUDA that our header is like: a name means the newest function under that
+// name in the release.
 const publicVersion = 12000
 
 // header is what a public header of a library is called, and how its types and enumerations begin.
@@ -21,14 +22,14 @@ type header struct {
 	prefix []string
 }
 
-// The last takes what no other one wants.
+// The last header takes what no other header takes.
 var headers = []header{
 	{api.NCCL, "nccl", []string{"nccl"}},
 	{api.NVML, "nvml", []string{"nvml", "NVML"}},
 	{api.Driver, "cuda", []string{""}},
 }
 
-// headerOf is whose header has a type. What begins with sing is between the shim and the server.
+// headerOf names the header that has a type. Types that begin with sing are between the shim and the server.
 func headerOf(c string) string {
 	if strings.HasPrefix(c, "sing") {
 		return ""
@@ -46,8 +47,8 @@ func headerOf(c string) string {
 // byHand are the structs that a program needs to know better than the table does: they hold unions.
 var byHand = []string{"CUlaunchAttributeValue", "CUlaunchAttribute", "CUstreamBatchMemOpParams"}
 
-// cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of one library
-// under their public names. Pointers are void where the table does not say to what.
+// cPublic is a header that programs of ours are compiled with: types, numbers and prototypes of a library under
+// their public names. Pointers are void where the table does not say to what.
 func cPublic(t *api.Table, h header) []byte {
 	w := newFile()
 	guard := "GEN_" + strings.ToUpper(h.name) + "_H"
@@ -117,7 +118,7 @@ func cPublic(t *api.Table, h header) []byte {
 	return w.Bytes()
 }
 
-// publicTypes are those of arguments of public calls, and of what these are made of.
+// publicTypes are the types of arguments of public calls, and the types of their members.
 func publicTypes(t *api.Table) map[*api.Type]bool {
 	all := map[*api.Type]bool{}
 	var add func(x *api.Type)
@@ -147,7 +148,7 @@ func writeRenames(w *text, t *api.Table) {
 		if e.PerThread || e.Version > publicVersion {
 			continue
 		}
-		// The one with a list of affinities has a name of its own in every header.
+		// The function with a list of affinities has a name of its own in every header.
 		if e.Symbol == "cuCtxCreate_v3" {
 			continue
 		}
@@ -192,8 +193,8 @@ func cHandle(w *text, x *api.Type) {
 	}
 }
 
-// publicParameter is an argument as a program hands it over. What may point to anything takes a pointer to anything,
-// const too: the table does not say which of them are.
+// publicParameter is an argument as a program hands it over. An argument that may point to anything takes a
+// pointer to anything, const too: the table does not say which arguments are const.
 func publicParameter(a api.Arg, lib api.Lib) string {
 	c := cParameter(a)
 	pointer := strings.TrimSuffix(c, a.Name)

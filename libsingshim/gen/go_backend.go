@@ -36,7 +36,7 @@ func goSignature(c *api.Call) string {
 	return fmt.Sprintf("%s(%s) (%s)", goMethod(c), strings.Join(params, ", "), strings.Join(results, ", "))
 }
 
-// goBackend is gen_backend.go: the interface, by areas, and what supports nothing of it.
+// goBackend is gen_backend.go: the interface, by areas, and a backend that supports no call.
 func goBackend(t *api.Table) ([]byte, error) {
 	w := newFile()
 	w.line("")

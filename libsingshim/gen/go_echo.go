@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// goEcho is gen_echo_test.go: a backend that says what reached it and what it answered, in the words of
+// goEcho is gen_echo_test.go: a backend that reports its arguments and its answers, in the words of
 // gen_roundtrip.c.
 func goEcho(t *api.Table) ([]byte, error) {
 	w := newFile()

@@ -69,7 +69,7 @@ func writeServe(w *text, c *api.Call) {
 		w.line("\t\treturn r")
 		w.line("\t}")
 	}
-	// As the shim takes it: arrays first, for the counts that they are measured by come out too.
+	// In the order of the shim: arrays first, because the counts that give their lengths come out too.
 	for _, arrays := range []bool{true, false} {
 		for _, a := range c.Args {
 			if isAnswered(a) && a.Count.IsArray() == arrays {

@@ -106,7 +106,7 @@ func goTypes(t *api.Table) ([]byte, error) {
 	return w.goSource()
 }
 
-// goConstant is the Go name of a constant that shouts, or of one that does not.
+// goConstant is the Go name of a C constant, in capitals or not.
 func goConstant(name string) string {
 	if strings.ToUpper(name) == name {
 		name = strings.ToLower(name)
@@ -180,7 +180,7 @@ func writePadding(w *text, n int) {
 	}
 }
 
-// getterOf is the function that reads one element from bytes.
+// getterOf is the function that reads an element from bytes.
 func getterOf(t *api.Type) string {
 	switch {
 	case t.Struct:

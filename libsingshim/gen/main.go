@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Gen makes files out of the table of calls, libsingshim/api: the shim's C, the device server's
-// dispatch, the replay rules, docs/coverage.md, and the tests that go round all of them. Its
-// output depends on the table alone and is kept in the tree; a test fails when it is stale.
+// Gen makes files out of the table of calls, libsingshim/api: the shim's C, the device server's dispatch, the
+// replay rules, docs/coverage.md, and the tests that go round all of them. The output depends on the table
+// alone and is kept in the tree; a test fails when the output is stale.
 package main
 
 import (

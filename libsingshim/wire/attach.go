@@ -32,8 +32,8 @@ const (
 // ErrNoAsk is what Receive says of a peer that is no shim.
 var ErrNoAsk = errors.New("not what a shim asks")
 
-// A Newcomer is a process that asks for a ring. The server answers by Welcome or Refuse, and
-// closes it.
+// A Newcomer is a process that asks for a ring. The server answers by Welcome or Refuse, and closes the
+// Newcomer.
 type Newcomer struct {
 	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone,
 	// or has executed another program, or has closed what it should not have. A server that takes

@@ -53,9 +53,8 @@ type far struct {
 	address, room uint64
 }
 
-// Open reads a message of process p. Open uses room for arguments, and returns it, perhaps
-// longer. An error says that the process wrote what no shim writes, or that its memory could not
-// be read.
+// Open reads a message of process p. Open uses room for arguments, and returns room, perhaps longer. An error
+// says that the process wrote what no shim writes, or that its memory could not be read.
 func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if len(m.Args) < contextSize {
 		return nil, room, hostileError("operation %#x with %d bytes", m.Op, len(m.Args))

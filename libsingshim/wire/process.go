@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the memory of the process at the other end, by its id as the server sees that
-// process. Large arguments are copied directly: once, and not by way of the ring. The caller
-// makes sure that the id still means that process, and that the server may access it: the same
-// user, and where ptrace is restricted to children, the process has allowed it (PR_SET_PTRACER).
+// Process is the memory of the process at the other end, by the id under which the server sees that process.
+// Large arguments are copied directly: once, and not by way of the ring. The caller makes sure that the id
+// still means that process, and that the server may access its memory: the same user, and where ptrace is
+// restricted to children, the process has allowed it (PR_SET_PTRACER).
 type Process int
 
 // Read copies what is at address to dst; less than the whole is an error.

@@ -178,7 +178,7 @@ func (r *Ring) enterMapping() bool {
 
 func (r *Ring) leaveMapping() {
 	if r.users.Add(-1) == 0 {
-		// Nothing was written that anybody would miss.
+		// No data is lost.
 		_ = r.mem.unmap()
 		r.file.Close()
 	}

@@ -28,7 +28,7 @@ type reader struct {
 // process writes nonsense: then the ring is closed and the error is a *HostileError. Serve may be
 // called once.
 //
-// A handler must not wait for anything that another message brings: it keeps the Call and answers
+// A handler must not wait for anything that another message brings: such a handler keeps the Call and answers
 // later.
 func (r *Ring) Serve(handle func(*Message)) error {
 	if !r.enterMapping() {

@@ -99,7 +99,7 @@ func (r *Ring) checkGates(order uint64) error {
 // chainOf returns the units from the latest message to the first.
 func (r *Ring) chainOf(unit uint32) ([]uint32, error) {
 	units := r.units[:0]
-	var mark uint32 // a unit: a walk that meets it again goes round
+	var mark uint32 // a unit: a walk that meets the mark again goes round
 	for unit != 0 {
 		if unit < firstUnit || unit >= firstUnit+maxUnits {
 			return nil, hostileError("a message at unit %d, where no lane is", unit)

@@ -11,7 +11,7 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// submit adds a pending job, or the components of a heterogeneous one.
+// submit adds a pending job, or the components of a heterogeneous job.
 func (s *Server) submit(q question) (object, *refusal) {
 	request, no := parse(q.raw)
 	if no != nil {
@@ -45,7 +45,7 @@ func (s *Server) submit(q question) (object, *refusal) {
 	return object{"job_id": leader, "step_id": "batch", "job_submit_user_msg": ""}, nil
 }
 
-// update edits a job as slurmctld does: row by row, until one is refused.
+// update edits a job as slurmctld does: row by row, until a row is refused.
 func (s *Server) update(q question) (object, *refusal) {
 	ref, no := refOf(q.rest)
 	if no != nil {
@@ -75,7 +75,7 @@ func (s *Server) update(q question) (object, *refusal) {
 	return q.updated(job), nil
 }
 
-// edit is one row of what an update can change.
+// edit is a row of what an update can change.
 type edit struct {
 	key     string
 	pending bool // refused unless the job is pending

@@ -11,8 +11,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// AddJob adds a job and returns its id, which is made up unless the job has one. A
-// job without a state is pending.
+// AddJob adds a job and returns its id, which is made up unless the job has an id. A job without a state is
+// pending.
 func (s *Server) AddJob(job slurmrest.Job) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) add(job slurmrest.Job) int64 {
 	return job.ID
 }
 
-// Job returns a copy of a job as it is now.
+// Job returns a copy of a job in its present state.
 func (s *Server) Job(id int64) (slurmrest.Job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Server) Job(id int64) (slurmrest.Job, bool) {
 	return *job, true
 }
 
-// EditJob changes a job in any way. It panics if there is none.
+// EditJob changes a job in any way, and panics if there is no such job.
 func (s *Server) EditJob(id int64, edit func(*slurmrest.Job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) EndJob(id int64, state slurmrest.BaseState, exit slurmrest.Exit
 	})
 }
 
-// RemoveJob makes slurmctld forget a job, as it does MinJobAge after the end.
+// RemoveJob makes slurmctld forget a job, as happens MinJobAge after the end.
 func (s *Server) RemoveJob(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *Server) OnSignal(react func(id int64, signal string)) {
 	s.onSignal = react
 }
 
-// ExitRequeue is what slurmctld does when a job exits with RequeueExit=: it is
-// pending again, held if its priority was 0.
+// ExitRequeue is what slurmctld does when a job exits with RequeueExit=: the job is pending again, held if its
+// priority was 0.
 func (s *Server) ExitRequeue(id int64) {
 	s.EditJob(id, func(j *slurmrest.Job) { requeue(j, false) })
 }
@@ -152,7 +152,7 @@ func requeue(j *slurmrest.Job, hold bool) {
 	}
 }
 
-// AddNode adds a node; one without a state is idle.
+// AddNode adds a node; a node without a state is idle.
 func (s *Server) AddNode(node slurmrest.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Server) AddNode(node slurmrest.Node) {
 	s.nodes = append(s.nodes, node)
 }
 
-// Node returns a node as it is now.
+// Node returns a node in its present state.
 func (s *Server) Node(name string) (slurmrest.Node, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

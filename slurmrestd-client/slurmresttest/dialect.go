@@ -12,15 +12,15 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// dialect is how one version of the API speaks. It is written from Slurm's side and
-// shares nothing with the client's.
+// dialect is how a version of the API speaks. The dialects are written from Slurm's side and share nothing with
+// the client's.
 type dialect interface {
 	envelope(s *Server, result object) object
 	complaints(*refusal) []any
 	since(text string) (unix int64, ok bool) // what update_time says
 	badToken(db bool) *refusal
 	unknownNode() object
-	signalled(unknown slurmrest.Ref) object // a signal; to nobody, if unknown is set
+	signalled(unknown slurmrest.Ref) object // a signal; to no job, if unknown is set
 	status(*refusal) int                    // of HTTP, for an error
 	noChange() int                          // of HTTP
 
@@ -78,7 +78,7 @@ func numberOf(value any) slurmrest.Number {
 	return slurmrest.Number{}
 }
 
-// unix is an instant as Slurm writes it.
+// unix is an instant in Slurm's form.
 func unix(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -115,7 +115,7 @@ func common(j *slurmrest.Job) object {
 		"batch_host": j.BatchHost, "tres_req_str": j.TRESRequested, "tres_alloc_str": j.TRESAllocated,
 		"gres_detail": orEmpty(j.GRESDetail), "current_working_directory": j.WorkDir,
 		"standard_input": j.StdIn, "standard_output": j.StdOut, "standard_error": j.StdErr,
-		"licenses": "", "wckey": "", "mcs_label": "", // nobody reads these
+		"licenses": "", "wckey": "", "mcs_label": "", // no client reads these
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Fault is a failure to order. It applies to requests whose method and path match,
-// Times times, before anything else is looked at.
+// Fault is a failure to order. A Fault applies to requests whose method and path match, Times times, before
+// anything else is looked at.
 type Fault struct {
 	Method string // "" is any
 	Path   string // part of the path; "" is any
@@ -21,7 +21,7 @@ type Fault struct {
 	Drop   bool          // the connection is closed without an answer
 	Cut    int           // the connection is closed after so many bytes of the answer's body
 	Slow   time.Duration // the answer comes later, but does come
-	Status int           // HTTP status, with Body as it is
+	Status int           // HTTP status, with Body unchanged
 	Slurm  int           // number of a Slurm error, in errors[] of a 200
 	Body   string        // of Status
 	After  bool          // with Drop: only after the request has been carried out
@@ -53,8 +53,7 @@ func (s *Server) takeFault(r *http.Request) (Fault, bool) {
 	return Fault{}, false
 }
 
-// inflict carries a fault out. It reports whether the request is still to be
-// answered, and on what.
+// inflict carries a fault out, and reports whether the request is still to be answered, and on what.
 func (s *Server) inflict(f Fault, w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	switch {
 	case f.Drop && !f.After:

@@ -260,7 +260,7 @@ func (modern) qosRecord(q slurmrest.QOS) object {
 	return qosOf(q, func(n slurmrest.Number) any { return num(n) })
 }
 
-// qosOf is a QOS, whose numbers are written in one way or the other.
+// qosOf is a QOS; write decides how numbers are written.
 func qosOf(q slurmrest.QOS, write func(slurmrest.Number) any) object {
 	return object{
 		"name": q.Name, "id": q.ID, "description": q.Description, "priority": write(q.Priority),
@@ -307,7 +307,7 @@ func (d modern) diag(s *Server) object {
 	return o
 }
 
-// diagOf is the statistics, whose times are written in one way or the other.
+// diagOf is the statistics; the caller decides how times are written.
 func diagOf(s *Server, write func(time.Time) any) object {
 	o := object{"req_time": write(s.now()), "req_time_start": write(s.now()), "bf_active": false}
 	for _, name := range []string{

@@ -186,7 +186,7 @@ func (old) jobList(_ *Server, jobs []*slurmrest.Job) object {
 	return object{"jobs": list}
 }
 
-// oldState is one word: a flag hides the base, the first of Slurm's order wins.
+// oldState is a single word: a flag hides the base, the first of Slurm's order wins.
 func oldState(state slurmrest.State) string {
 	names := stateNames(state)
 	return names[min(1, len(names)-1)]
@@ -250,7 +250,7 @@ func (old) node(n slurmrest.Node) object {
 	}
 }
 
-// minusOne is a number whose absence of a bound is -1.
+// minusOne is a number; -1 means that there is no bound.
 func minusOne(n slurmrest.Number) any {
 	if n.Infinite {
 		return -1

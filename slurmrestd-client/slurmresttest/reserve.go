@@ -11,14 +11,14 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Reservations returns those that there are.
+// Reservations returns all reservations.
 func (s *Server) Reservations() []slurmrest.Reservation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.reservations)
 }
 
-// reserve makes a reservation, or edits the one of that name, as slurmrestd does.
+// reserve makes a reservation, or edits the reservation of that name, as slurmrestd does.
 func (s *Server) reserve(q question) (object, *refusal) {
 	fields, no := parse(q.raw)
 	if no != nil {

@@ -72,7 +72,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.route(w, r, raw)
 }
 
-// route checks who asks and for which version, in the order of slurmrestd.
+// route checks the token and the version, in the order of slurmrestd.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, raw []byte) {
 	token := r.Header.Get("X-SLURM-USER-TOKEN")
 	d := s.dialectOf(r)
@@ -82,7 +82,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, raw []byte) {
 	case d == nil:
 		plain(w, http.StatusNotFound, noSuchURL)
 	case token != s.opt.Token && !strings.Contains(r.URL.Path, "/ping"):
-		// slurmrestd does not look at the token; who is asked behind it does.
+		// slurmrestd does not look at the token; the daemon that slurmrestd asks does.
 		no := d.badToken(strings.HasPrefix(r.URL.Path, "/slurmdb/"))
 		s.write(w, d.status(no), d.envelope(s, object{"errors": d.complaints(no)}))
 	default:
@@ -100,7 +100,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// dialectOf returns the dialect of the path's version, or nil if it is not served.
+// dialectOf returns the dialect of the path's version, or nil if the version is not served.
 func (s *Server) dialectOf(r *http.Request) dialect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Server) dialectOf(r *http.Request) dialect {
 	return modern{version: parts[2]}
 }
 
-// answer does what is asked, all of it under the lock, and then lets a job react.
+// answer carries out the request, under the lock, and then lets a job react.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, raw []byte) {
 	s.mu.Lock()
 	result, refused, found := s.handle(r, d, raw)
@@ -144,8 +144,8 @@ type question struct {
 	raw  []byte   // the body
 }
 
-// handlers is the routing table: method, slurm or slurmdb, kind, and what follows it
-// unless that is an id. They are called with s.mu held.
+// handlers is the routing table: method, slurm or slurmdb, kind, and what follows the kind unless that is an
+// id. The handlers are called with s.mu held.
 var handlers = map[string]func(*Server, question) (object, *refusal){
 	"GET slurm ping":          func(_ *Server, q question) (object, *refusal) { return q.ping(), nil },
 	"GET slurm diag":          func(s *Server, q question) (object, *refusal) { return object{"statistics": q.diag(s)}, nil },
@@ -176,7 +176,7 @@ var handlers = map[string]func(*Server, question) (object, *refusal){
 	},
 }
 
-// handle finds the handler and calls it. Caller holds s.mu.
+// handle finds the handler and calls the handler. Caller holds s.mu.
 func (s *Server) handle(r *http.Request, d dialect, raw []byte) (result object, no *refusal, found bool) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	what := r.Method + " " + path[0] + " " + path[2]
@@ -252,7 +252,7 @@ func refOf(rest []string) (slurmrest.Ref, *refusal) {
 	return ref, nil
 }
 
-// findJob returns the one job that a reference names.
+// findJob returns the only job that a reference names.
 func (s *Server) findJob(ref slurmrest.Ref) (*slurmrest.Job, *refusal) {
 	for _, j := range s.jobsInOrder() {
 		switch {

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurmresttest is a slurmrestd for tests: jobs and nodes in memory, spoken
-// of in every version of the REST API that package slurmrest knows, with failures
-// to order. It is not a scheduler. Nothing happens by itself; the test says when a
-// job starts, settles or ends.
+// Package slurmresttest is a slurmrestd for tests: jobs and nodes in memory, served in every version of the
+// REST API that package slurmrest knows, with failures to order. There is no scheduler. Nothing happens by
+// itself; the test says when a job starts, settles or ends.
 //
 // Its answers have the shapes of real ones: a test of package slurmrest compares
 // both with recordings from live clusters.
@@ -27,17 +26,16 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// Options say what kind of server it is. The zero value is a 26.05 that trusts its
-// unix socket.
+// Options say what kind of server to run. The zero value is a 26.05 that trusts its unix socket.
 type Options struct {
-	// Versions are those it serves; nil: those of Release.
+	// Versions are the versions that the server serves; nil: the versions of Release.
 	Versions []string
 	// Release of Slurm: "22.05.8", "24.11.5" or "26.05.3", the default.
 	Release string
 	// Cluster is its name; default "fake".
 	Cluster string
-	// TCP makes it listen on 127.0.0.1 instead of a unix socket. Then it wants
-	// Token, if that is set, in each request.
+	// TCP makes the server listen on 127.0.0.1 instead of a unix socket. Then each request must have Token, if
+	// that is set.
 	TCP   bool
 	Token string
 	// Now is slurmctld's clock; nil: time.Now.
@@ -51,7 +49,7 @@ var servedBy = map[string][]string{
 	"26.05.3": {slurmrest.V0042, slurmrest.V0045},
 }
 
-// Server is a fake slurmrestd with its slurmctld. It is safe for concurrent use.
+// Server is a fake slurmrestd with its slurmctld, safe for concurrent use.
 type Server struct {
 	opt  Options
 	addr string
@@ -72,7 +70,7 @@ type Server struct {
 	requests     []Request
 }
 
-// Request is one that the server got.
+// Request is a request that the server got.
 type Request struct {
 	Method string
 	Path   string
