@@ -25,7 +25,11 @@ type volume struct {
 // volumeSize has room for a few checkpoints of the counting program.
 const volumeSize = "size=600m,mode=755"
 
-// mountVolume puts the nodes' daemons onto an empty volume. No job may be there.
+// markFile says whose folder the shared folder is. A daemon does not work with a folder without it.
+const markFile = "cluster.json"
+
+// mountVolume puts the nodes' daemons onto a volume with nothing but the mark of the cluster's shared folder. No job may
+// be there.
 func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
 	v := &volume{c: c, dir: filepath.Join("/var/lib/minicluster", c.Name+".volume")}
 	if err := os.MkdirAll(v.dir, 0o700); err != nil {
@@ -33,6 +37,13 @@ func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
 	}
 	if err := unix.Mount("volume", v.dir, "tmpfs", 0, volumeSize); err != nil {
 		return nil, err
+	}
+	mark, err := os.ReadFile(filepath.Join(c.Shared("singularity"), markFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(v.dir, markFile), mark, 0o644)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Unmount(v.dir, unix.MNT_DETACH))
 	}
 	for _, n := range nodes {
 		if err := c.within(n, func() error { return nil }, v.attach); err != nil {
