@@ -39,7 +39,7 @@ static void append_log(void)
 	ours = true;
 }
 
-/* Look at what sbatch itself will only see when it is too late. */
+/* Look at what sbatch itself will only see too late. */
 static bool asked_on_command_line(void)
 {
 	struct cmdline c;
@@ -71,7 +71,7 @@ void alloc_init(spank_t sp, int argc, char **argv)
 
 void alloc_options_known(void)
 {
-	/* It has been read, and is none of the job's business. */
+	/* sbatch has read the variable, which is none of the job's business. */
 	if (ours)
 		unsetenv(OPEN_MODE);
 	ours = false;

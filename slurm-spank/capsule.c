@@ -16,10 +16,13 @@
 
 #include "signals.h"
 
-/* Mount, network, UTS, IPC, PID, and time where the kernel has it. */
+/* Mount, network, UTS, IPC, PID, and time where the kernel has time namespaces. */
 enum { MIN_NAMESPACES = 5, MAX_NAMESPACES = 6 };
 
-/* High enough for a program not to notice: the warden closes it before it starts one. */
+/*
+ * High enough for a program not to notice: the warden closes the descriptor before it
+ * starts a program.
+ */
 enum { PROC_FD = 700 };
 
 __attribute__((format(printf, 2, 3))) static void refuse(struct fate *fate, const char *format, ...)
@@ -41,8 +44,8 @@ static bool is_name(const char *s)
 }
 
 /*
- * A descriptor of the node's /proc: in the capsule's, this process will not exist.
- * Without one the warden cannot open the task's files again.
+ * A descriptor of the node's /proc: in the capsule's /proc, this process will not exist.
+ * Without the descriptor the warden cannot open the task's files again.
  */
 static int open_proc(void)
 {
@@ -79,8 +82,8 @@ static void join(struct fate *fate)
 	}
 	/*
 	 * Joining a mount namespace leads to its root. Slurm goes back to the working
-	 * directory as the user, but not in steps without an allocation. As root one may
-	 * not be allowed to go there; then it is left to Slurm.
+	 * directory as the user, but not in steps without an allocation. Root may not be
+	 * allowed to go there; then that is left to Slurm.
 	 */
 	if (cwd[0] && chdir(cwd))
 		cwd[0] = '\0';

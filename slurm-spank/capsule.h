@@ -16,13 +16,13 @@ enum { NAME_SIZE = 48 }; /* of a program within its capsule */
 /* fate is what is to become of a task. */
 struct fate {
 	enum {
-		PLAIN,	  /* it runs without us; why may say the reason */
-		JOINED,	  /* it is in its capsule, as name */
-		FINISHED, /* it ended in an earlier run, with status */
-		REFUSED,  /* it must not run; why says the reason */
+		PLAIN,	  /* the task runs without us; why may say the reason */
+		JOINED,	  /* the task is in its capsule, as name */
+		FINISHED, /* the task ended in an earlier run, with status */
+		REFUSED,  /* the task must not run; why says the reason */
 	} kind;
-	bool restore; /* JOINED: the program is not started, it is being restored */
-	int proc_fd;  /* JOINED: the node's /proc, or -1. It stays open over execve */
+	bool restore; /* JOINED: the program is not started, but restored */
+	int proc_fd;  /* JOINED: the node's /proc, or -1; stays open over execve */
 	int status;
 	char name[NAME_SIZE];
 	char why[WHY_SIZE];
@@ -30,12 +30,14 @@ struct fate {
 };
 
 /*
- * Ask proxyd about this task and do as it says. The process must have one thread, be
- * root, and be the one that becomes the task; afterwards it may be in other namespaces,
- * in the working directory that it was in. batch_script is NULL but for the batch step.
+ * Ask proxyd about this task and do as proxyd says. The process must have a single thread,
+ * be root, and be the process that becomes the task; afterwards the process may be in other
+ * namespaces, in the working directory that it was in. batch_script is NULL but for the
+ * batch step.
  *
- * It waits as long as a restore takes. Meanwhile SIGTERM, SIGINT, SIGHUP and SIGQUIT end
- * the process, and other signals are lost, for nobody is there yet who could get them.
+ * The call waits as long as a restore takes. Meanwhile SIGTERM, SIGINT, SIGHUP and SIGQUIT
+ * end the process, and other signals are lost, because there is no program yet that could
+ * get them.
  */
 void capsule_enter(const struct config *c, const struct message *request, struct fate *fate);
 

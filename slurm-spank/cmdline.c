@@ -42,9 +42,9 @@ void cmdline_free(struct cmdline *c)
 }
 
 /*
- * Options of sbatch that do not take the next word, in 22.05 to 26.05. One that is not
- * here is held to take it: then a script's own argument may be mistaken for sbatch's,
- * while the other mistake would let a log be emptied.
+ * Options of sbatch that do not take the next word, in 22.05 to 26.05. An option that is
+ * not here is held to take the next word: then a script's own argument may be mistaken for
+ * sbatch's, while the other mistake would let a log be emptied.
  */
 static const char short_alone[] = "hHkOQsvVW";
 static const char *const long_alone[] = {
@@ -69,7 +69,7 @@ static bool takes_next_long(const char *word)
 	return (true);
 }
 
-/* In -vN2 and -k2 the value is in the word; after -vN it is the next one. */
+/* In -vN2 and -k2 the value is in the word; after -vN the value is the next word. */
 static bool takes_next_short(const char *letters)
 {
 	for (; *letters; ++letters) {

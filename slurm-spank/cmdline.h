@@ -10,7 +10,7 @@ struct cmdline {
 	char **argv; /* the program itself first */
 };
 
-/* Read this process's command line. argc is 0 if it cannot be read. */
+/* Read this process's command line. argc is 0 if the command line cannot be read. */
 void cmdline_read(struct cmdline *c);
 
 void cmdline_free(struct cmdline *c);

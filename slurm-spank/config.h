@@ -19,8 +19,8 @@ struct config {
 };
 
 /*
- * Fill c. An argument that is wrong is told in c->wrong and changes nothing else: it
- * concerns the jobs that want the plugin, so it is for them to say.
+ * Fill c. A wrong argument is reported in c->wrong and changes nothing else: only jobs that
+ * want the plugin are concerned, so their hooks report the argument.
  */
 void config_read(struct config *c, int argc, char **argv);
 

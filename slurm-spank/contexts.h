@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The four contexts, and what is done in each. dispatch.c calls these, and nothing else
- * does. None of them ever fails: slurmd drains a node whose plugin fails, and where the
- * plugin is marked optional nobody asks. What must not run is refused where its user
- * sees it, by the program that he started or by the task itself.
+ * The four contexts, and what is done in each. Only dispatch.c calls these functions. None
+ * of them ever fails: slurmd drains a node whose plugin fails, and where the plugin is
+ * marked optional a failure has no effect. What must not run is refused where its user sees
+ * that, by the program that the user started or by the task itself.
  */
 #ifndef SING_CONTEXTS_H
 #define SING_CONTEXTS_H
@@ -22,12 +22,14 @@ void alloc_options_known(void);
 void srun_init(spank_t sp, int argc, char **argv);
 void srun_options_known(void);
 
-/* --- slurmd.c: the daemon, and the epilog that it runs --- */
+/* --- slurmd.c: the daemon, and the epilog that the daemon runs --- */
 
 void slurmd_init(int argc, char **argv);
 void slurmd_job_over(spank_t sp, int argc, char **argv);
 
-/* --- stepd.c: one step of a job; the last two run in the process that becomes the task --- */
+/*
+ * --- stepd.c: a step of a job; the last two run in the process that becomes the task ---
+ */
 
 void stepd_init(spank_t sp, int argc, char **argv);
 void stepd_task_as_root(spank_t sp);

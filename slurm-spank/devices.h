@@ -9,8 +9,9 @@
 #include <stddef.h>
 
 /*
- * Write into out, as a list, the places from 0 on that the items of list have among names: "3" among "2,3" is "1". Returns
- * false if one is not among them, or if out is too small.
+ * Write into out, as a list, the places from 0 on that the items of list have among names:
+ * "3" among "2,3" is "1". Returns false if an item is not among names, or if out is too
+ * small.
  */
 bool devices_renumber(const char *list, const char *names, char *out, size_t size);
 

@@ -31,7 +31,7 @@ bool message_valid(const struct message *m);
 
 const char *message_verb(const struct message *m);
 
-/* The value of a key, or NULL. It lives as long as m. */
+/* The value of a key, or NULL; valid as long as m. */
 const char *message_get(const struct message *m, const char *key);
 
 /*

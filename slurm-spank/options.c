@@ -11,7 +11,10 @@
 #include "log.h"
 #include "values.h"
 
-/* Of Slurm's: what it forwards an option by, and where a program finds it again. */
+/*
+ * Of Slurm's: the prefix by which Slurm forwards an option, and where a program finds the
+ * option again.
+ */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
 enum { SELF = 0, OPTIONS = 7 };
@@ -19,8 +22,8 @@ enum { SELF = 0, OPTIONS = 7 };
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
 /*
- * The options. The first one is the switch; its value is a list of the others in short.
- * When both forms of one are given, the long one counts.
+ * The options. The first option is the switch; its value is a list of the other options in
+ * short. When both forms of an option are given, the long form counts.
  */
 static const struct row {
 	char *flag;
@@ -31,7 +34,7 @@ static const struct row {
 	char *value; /* as --help shows it */
 	char *help;
 	const char *(*check)(const char *text, char out[VALUE_SIZE]);
-	bool bare; /* it means something without a value */
+	bool bare; /* the option means something without a value */
 } rows[OPTIONS] = {
 	{
 		.flag = "singularity",
@@ -109,7 +112,7 @@ static const struct row {
 	},
 };
 
-/* value is an option's value, as proxyd gets it. */
+/* value is an option's value, in proxyd's form. */
 struct value {
 	bool given;
 	char text[VALUE_SIZE];
@@ -122,7 +125,7 @@ static struct {
 	bool off;
 	char wrong[VALUE_SIZE + 256];
 	void (*when_asked)(void);
-	const char *of_environment; /* the default, where there is one */
+	const char *of_environment; /* the default, if any */
 } now;
 
 /* --- checking --- */
@@ -237,8 +240,8 @@ static int take_full(const struct row *row, const char *text)
 }
 
 /*
- * What Slurm calls with an option's value. It may come more than once: the last one
- * counts, as Slurm forwards only that.
+ * What Slurm calls with an option's value, maybe more than once: the last value counts, as
+ * Slurm forwards only that value.
  */
 static int take(int val, const char *text, int remote)
 {

@@ -10,7 +10,7 @@
 
 #include "message.h"
 
-/* The environment's default for --singularity, for those who always want it. */
+/* The environment's default for --singularity, for users who always want the option. */
 #define SING_DEFAULT_VARIABLE "SINGULARITY_SLURM"
 
 /*
@@ -21,8 +21,9 @@
 void options_register(spank_t sp, void (*when_asked)(void));
 
 /*
- * Let the environment's default be as if the user had given it to the program; what he
- * does give wins. Before Slurm reads its own environment, that is: from slurm_spank_init.
+ * Let the environment's default be as if the user had given the default to the program; an
+ * option that the user gives wins. Before Slurm reads its own environment, that is: from
+ * slurm_spank_init.
  */
 void options_from_environment(void);
 
@@ -33,8 +34,9 @@ bool options_in_environment(void);
 bool options_on(void);
 
 /*
- * NULL, or what is wrong with an option that has reached the node. It can only be there
- * if no program of Slurm's that knows the plugin has seen it: a REST request, say.
+ * NULL, or what is wrong with an option that has reached the node. A wrong option can only
+ * be there if no program of Slurm's that knows the plugin has seen the option: a REST
+ * request, say.
  */
 const char *options_wrong(void);
 

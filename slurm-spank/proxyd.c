@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* There is no event for a socket that somebody begins to listen on. */
+/* There is no event for a socket on which a process begins to listen. */
 enum { RETRY_MILLISECONDS = 100 };
 
 /* A proxyd that dies of this very question must not be asked for ever. */
 enum { MAX_DEATHS = 5 };
 
-/* What became of one attempt. */
+/* The result of an attempt. */
 enum outcome { ANSWERED, ABSENT, DIED, FAILED };
 
 static int connect_to(const char *path, int seconds)
@@ -63,7 +63,10 @@ static void keep_fds(struct reply *reply, struct msghdr *msg)
 
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		/* The kernel joins what one sendmsg had; there is one header, and it fits. */
+		/*
+		 * The kernel joins what a single sendmsg had; there is a single header, and
+		 * the header fits.
+		 */
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		memcpy(reply->fds, CMSG_DATA(c), n * sizeof(int));
 		reply->n_fds = n;

@@ -37,7 +37,7 @@ void signals_as_before(const struct attention *before)
 	for (int sig = 1; sig < NSIG; ++sig) {
 		if (sigismember(&set, sig) != 1 || sigaction(sig, NULL, &action))
 			continue;
-		/* To ignore a signal is to forget it. */
+		/* To ignore a pending signal is to drop the signal. */
 		sigaction(sig, &ignore, NULL);
 		sigaction(sig, &action, NULL);
 	}

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Signals to a task that waits for its capsule. It is no program yet, but the job may be
- * cancelled. slurmstepd has blocked signals up to 22.05 and forgets what came meanwhile;
- * later ones let them through to its own handlers. And proctrack/linuxproc signals no
- * process that is named slurmstepd, not even with SIGKILL: the job could not be ended,
- * and its node would be drained for that.
+ * Signals to a task that waits for its capsule. There is no program yet, but the job may be
+ * cancelled. slurmstepd has blocked signals up to 22.05 and drops what came meanwhile;
+ * later versions let signals through to slurmstepd's own handlers. And proctrack/linuxproc
+ * signals no process that is named slurmstepd, not even with SIGKILL: the job could not be
+ * ended, and its node would be drained for that.
  */
 #ifndef SING_SIGNALS_H
 #define SING_SIGNALS_H

@@ -14,7 +14,7 @@
 
 /*
  * How long an epilog waits for proxyd. The node is not given to other jobs meanwhile, so
- * what it has not removed by then it removes later.
+ * proxyd removes later what is left after that time.
  */
 enum { END_SECONDS = 60 };
 

@@ -37,8 +37,8 @@ struct found {
 };
 
 /*
- * Look among srun's own words. It has just taken them apart with getopt_long, whose
- * optind, one for the whole process, stands at the program that is to be run.
+ * Look among srun's own words. srun has just taken them apart with getopt_long, whose
+ * optind, a single variable for the whole process, stands at the program that is to be run.
  */
 static struct found find(void)
 {

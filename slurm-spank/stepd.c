@@ -28,15 +28,18 @@
 #define STEP_BATCH ((uint32_t)-5)
 #define STEP_LAST_OF_SRUN ((uint32_t)-16) /* above it only such steps */
 
-/* Which devices a program of CUDA sees, and what Slurm calls those of the job (libsingshim/wire/attach.h). */
+/*
+ * Which devices a program of CUDA sees, and Slurm's names of the job's devices
+ * (libsingshim/wire/attach.h).
+ */
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
 
 enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, and that is not its fault */
 
 /*
- * What the hooks of one task tell each other. The process is the task's own from the
- * fork on, so there is one.
+ * What the hooks of a task tell each other. The process is the task's own from the fork on,
+ * so there is a single task.
  */
 static struct {
 	struct config config;
@@ -109,7 +112,7 @@ static void compose(struct message *m, spank_t sp, uint32_t step)
 	options_add(m);
 }
 
-/* Why this task must not run, without asking anybody, or NULL. */
+/* Why this task must not run, without asking proxyd, or NULL. */
 static const char *refusal(void)
 {
 	if (options_wrong())
@@ -159,13 +162,13 @@ static _Noreturn void end_like(int status)
 
 	if (WIFEXITED(status))
 		_exit(WEXITSTATUS(status));
-	setrlimit(RLIMIT_CORE, &none); /* it would be ours */
+	setrlimit(RLIMIT_CORE, &none); /* the core would be ours */
 	signal(WTERMSIG(status), SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, WTERMSIG(status));
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	raise(WTERMSIG(status));
-	_exit(128 + WTERMSIG(status)); /* a signal that ends nobody */
+	_exit(128 + WTERMSIG(status)); /* a signal that ends no process */
 }
 
 static void set(spank_t sp, const char *name, const char *value)
@@ -178,7 +181,10 @@ static void set(spank_t sp, const char *name, const char *value)
 
 enum place { FIRST, LAST };
 
-/* Put a path into a list of the linker's, if it is not there: a step inherits it from the batch script. */
+/*
+ * Put a path into a list of the linker's, unless the path is there: a step inherits the
+ * list from the batch script.
+ */
 static void add_path(spank_t sp, const char *name, const char *path, enum place place)
 {
 	static char list[64 * 1024];
@@ -236,10 +242,10 @@ static void set_variables(spank_t sp)
 				set(sp, name, equals + 1);
 		}
 	}
-	/* Whatever else the user wants preloaded comes before it. */
+	/* Whatever else the user wants preloaded comes before the shim. */
 	if (task.config.shim[0])
 		add_path(sp, "LD_PRELOAD", task.config.shim, LAST);
-	/* An srun within this step is another one. */
+	/* An srun within this step is another srun. */
 	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
 }
 
@@ -283,8 +289,9 @@ static void put_warden(spank_t sp, const char *const *options, int n)
 }
 #else
 /*
- * There is no call for it, but this is the array that execve gets, in a process of our
- * own. It cannot grow, so the rest is in the environment, where the warden takes it out.
+ * SPANK has no call for this, but this is the array that execve gets, in a process of our
+ * own. The array cannot grow, so the rest is in the environment, and the warden takes the
+ * rest out.
  */
 static void put_warden(spank_t sp, const char *const *options, int n)
 {

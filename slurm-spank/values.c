@@ -13,8 +13,8 @@ enum { MIN_INTERVAL = 10, MAX_INTERVAL = 365 * DAY };
 enum { MAX_GPUS = 65535 };
 
 /*
- * Read a number that begins at *text and move *text behind it. Long ones are refused
- * with those that are none; nothing here needs more than nine digits.
+ * Read a number that begins at *text and move *text behind the number. Long numbers are
+ * refused like texts that are no number; nothing here needs more than nine digits.
  */
 static bool number(const char **text, long *n)
 {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What users may write as the value of an option. Each function checks text and writes
- * into out what proxyd gets for it. It returns NULL, or what is wrong, to be followed by
- * what is accepted.
+ * What users may write as the value of an option. Each function checks text and writes the
+ * value in proxyd's form into out. A function returns NULL, or what is wrong, to be
+ * followed by what is accepted.
  */
 #ifndef SING_VALUES_H
 #define SING_VALUES_H

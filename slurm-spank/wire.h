@@ -5,21 +5,21 @@
  * What the plugin and sing-srun say to the node's proxyd. The other end is
  * proxyd/nodesocket/message.go.
  *
- * The sockets are SOCK_SEQPACKET. One packet is one message: strings that each end in a
- * NUL byte, first the verb, then key=value. A value is any bytes but NUL. Who does not
- * know a key passes over it; a key that comes twice makes the message invalid.
+ * The sockets are SOCK_SEQPACKET. A packet is a message: strings that each end in a NUL
+ * byte, first the verb, then key=value. A value is any bytes but NUL. A receiver passes
+ * over a key that it does not know; a key that comes twice makes the message invalid.
  * Descriptors travel beside the packet. The first key of a request is version.
  *
  *	plugin, of each task                         proxyd
  *	────────────────────                         ──────
  *	join job, step, task, … ──────────────────►  may take as long as a restore
  *	                                        ◄──  ok mode=fresh|restore name, namespaces
- *	                                        ◄──  ok mode=plain [reason]: run it without us
- *	                                        ◄──  ok mode=finished status: it has ended before
- *	                                        ◄──  no reason: it must fail
+ *	                                        ◄──  ok mode=plain [reason]: run the task without us
+ *	                                        ◄──  ok mode=finished status: the task has ended before
+ *	                                        ◄──  no reason: the task must fail
  *
  *	plugin, of each node, when the job is over
- *	end job, uid ─────────────────────────────►  removes what is left of it here
+ *	end job, uid ─────────────────────────────►  removes what is left of the job here
  *	                                        ◄──  ok
  *
  *	sing-srun, in a capsule
@@ -68,7 +68,7 @@ enum {
 #define SING_KEY_UID "uid"
 #define SING_KEY_GID "gid"
 #define SING_KEY_RESTARTS "restarts"
-#define SING_KEY_KEY "key"	 /* which srun of the job this is; empty for one that proxyd has not started */
+#define SING_KEY_KEY "key"	 /* which srun of the job this is; empty for an srun that proxyd has not started */
 #define SING_KEY_SCRIPT "script" /* of the batch step only */
 #define SING_KEY_CWD "cwd"
 #define SING_KEY_WARDEN "warden" /* the files that are installed here; without a shim nothing is preloaded */
@@ -85,7 +85,7 @@ enum {
 /* Keys of the answer to join. */
 #define SING_KEY_MODE "mode"
 #define SING_KEY_NAME "name"	 /* of the program in its capsule */
-#define SING_KEY_STATUS "status" /* as waitpid gives it */
+#define SING_KEY_STATUS "status" /* in waitpid's form */
 #define SING_KEY_KIT "kit"	 /* where the capsule has warden and shim, of the release with which the job began */
 #define SING_KEY_ENV "env."	 /* env.NAME=VALUE: a variable for the program */
 

@@ -20,7 +20,7 @@ static int number(const char *s, int max)
 	return (*end || n > max ? -1 : (int)n);
 }
 
-/* One line. What a later proxyd may say besides is passed over. */
+/* A line. What a later proxyd may write besides is passed over. */
 static void understand(struct answer *a)
 {
 	const char *s = a->line;

@@ -40,7 +40,7 @@ static int connect_proxyd(void)
 	return (sock);
 }
 
-/* Send one packet with descriptors on a connection of its own. Returns -1 with errno. */
+/* Send a packet with descriptors on a connection of its own. Returns -1 with errno. */
 static int say(const char *packet, size_t len, const int *fds, size_t n)
 {
 	union {
@@ -90,12 +90,15 @@ static size_t packet_of(char packet[MAX_PACKET], const char *verb, const char *k
 
 bool try_again(int error)
 {
-	/* EAGAIN: it has more to do than it can; EPIPE, ECONNRESET: it has just ended. */
+	/*
+	 * EAGAIN: proxyd has more to do than it can; EPIPE, ECONNRESET: proxyd has just
+	 * ended.
+	 */
 	return (error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EPIPE || error == ECONNRESET);
 }
 
 /*
- * Send a packet with n descriptors, of which the one at index is the writing end of a new
+ * Send a packet with n descriptors: the descriptor at index is the writing end of a new
  * pipe. Returns the pipe's other end, or -1 with errno.
  */
 static int say_with_pipe(const char *packet, size_t len, int *fds, size_t n, size_t index)

@@ -63,7 +63,10 @@ int describe_call(int argc, char **argv, char **envp)
 	put_all(f, argc, argv, envp);
 	bad = ferror(f) | fclose(f);
 	f = NULL;
-	/* Sealed: proxyd, which is root, reads what nobody can change or take away meanwhile. */
+	/*
+	 * Sealed: proxyd, which is root, reads what no process can change or take away
+	 * meanwhile.
+	 */
 	if (bad || fcntl(fd, F_ADD_SEALS, SEALS))
 		goto out;
 

@@ -32,7 +32,7 @@ static void fill_stdio(void)
  * Pause before asking again, longer each time. There is no event to wait for: a watch
  * on proxyd's folder would tie this process to a file system of the node.
  *
- * As long as srun does not run, a signal does what it does to any process.
+ * As long as srun does not run, a signal has its usual effect on this process.
  */
 static void pause_for(int *pause)
 {
@@ -88,7 +88,7 @@ static bool pass_on(const struct answer *a)
 			return (true);
 		}
 		if (sig == SIGTSTP)
-			raise(SIGSTOP); /* whoever has stopped us wants to see it */
+			raise(SIGSTOP); /* the process that has stopped us wants to see the stop */
 	}
 
 	return (false);
@@ -141,7 +141,10 @@ int main(int argc, char **argv, char **envp)
 			fprintf(stderr, "singularity: srun: %s\n", a.reason);
 			return (CODE_REFUSED);
 		}
-		/* Restored, or proxyd died before it had started srun: it might do so each time. */
+		/*
+		 * Restored, or proxyd died before it had started srun: proxyd might do so
+		 * each time.
+		 */
 		if (a.started)
 			pause = FIRST_PAUSE;
 		pause_for(&pause);

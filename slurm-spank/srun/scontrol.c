@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 /*
- * What a capsule sees as scontrol is this program too. It tells proxyd when a program of
- * the job is about to have Slurm requeue a job, and becomes the real scontrol: a job that
- * asked for its own requeue saves its state by itself, and ends by itself.
+ * What a capsule sees as scontrol is this program too. This program tells proxyd when a
+ * program of the job is about to have Slurm requeue a job, and becomes the real scontrol: a
+ * job that asked for its own requeue saves its state by itself, and ends by itself.
  *
  *	sing-srun, as scontrol                               proxyd
  *	──────────────────────                               ──────
@@ -25,7 +25,9 @@
  *	execve(SING_SCONTROL)
  */
 
-/* How long proxyd is waited for: whatever it does, the job's own request is carried out. */
+/*
+ * How long to wait for proxyd: whatever proxyd does, the job's own request is carried out.
+ */
 enum { NOTED_WITHIN = 2000 };
 
 bool called_as_scontrol(void)
@@ -41,7 +43,10 @@ bool called_as_scontrol(void)
 	return (strcmp(path + n - (sizeof(name) - 1), name) == 0);
 }
 
-/* Whether an argument is scontrol's "requeue" or "requeuehold", which it lets be shortened. */
+/*
+ * Whether an argument is scontrol's "requeue" or "requeuehold", or a short form that
+ * scontrol accepts.
+ */
 static bool is_requeue(const char *word)
 {
 	const size_t n = strlen(word);

@@ -8,8 +8,8 @@
 #include <time.h>
 
 /*
- * What srun handles itself, and SIGTSTP. All others do to this process what they would
- * do to srun; when it dies of one, its counterpart ends srun.
+ * What srun handles itself, and SIGTSTP. All other signals do to this process what they
+ * would do to srun; when this process dies of a signal, its counterpart ends srun.
  */
 static const int handled[] = {
 	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCONT, SIGTSTP,
@@ -39,8 +39,8 @@ void take_signals(void)
 	action.sa_mask = set;
 	sigprocmask(SIG_BLOCK, &set, &while_waiting);
 	/*
-	 * Also those that the caller ignores, as a shell does for SIGINT in the background
-	 * and nohup for SIGHUP: srun waits for them all the same.
+	 * Also signals that the caller ignores, as a shell does for SIGINT in the
+	 * background and nohup for SIGHUP: srun waits for them all the same.
 	 */
 	for (size_t i = 0; i < N_HANDLED; ++i) {
 		sigaction(handled[i], &action, NULL);
@@ -75,6 +75,8 @@ void wait_readable(int fd, int milliseconds)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	struct timespec limit = { .tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L };
 
-	/* Signals are let in here only: none can come between looking for it and waiting. */
+	/*
+	 * Signals are let in here only: no signal can come between the look and the wait.
+	 */
 	ppoll(&p, 1, milliseconds < 0 ? NULL : &limit, &while_waiting);
 }

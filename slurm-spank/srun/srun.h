@@ -20,8 +20,8 @@
  *	died too early; asks again, with the key it has
  *	is killed: the pipe has no reader ─────────────────► ends srun
  *
- * The answers come by the pipe and not by the socket: a socket whose other end is
- * outside of the capsule cannot be captured, and proxyd may be the one who has just
+ * The answers come by the pipe and not by the socket: a socket whose other end is outside
+ * of the capsule cannot be captured, and proxyd may be about to answer when it has just
  * frozen this process.
  */
 #ifndef SING_SRUN_SRUN_H
@@ -40,8 +40,8 @@ enum {
 /* --- call.c --- */
 
 /*
- * A sealed memfd that holds the call: folder, umask, arguments, environment. The
- * caller closes it. Returns -1 after saying why.
+ * A sealed memfd that holds the call: folder, umask, arguments, environment. The caller
+ * closes the memfd. Returns -1 after printing why.
  */
 int describe_call(int argc, char **argv, char **envp);
 
@@ -76,10 +76,10 @@ int run_scontrol(int argc, char **argv, char **envp);
 /* --- answer.c --- */
 
 struct answer {
-	char key[KEY_SIZE];	  /* "" until it has come */
+	char key[KEY_SIZE];	  /* "" until the key has come */
 	bool started;		  /* a key has come: srun runs */
-	int status;		  /* as waitpid gives it; -1 until it has come */
-	char reason[REASON_SIZE]; /* why proxyd refuses; "" if it does not */
+	int status;		  /* in waitpid's form; -1 until the status has come */
+	char reason[REASON_SIZE]; /* why proxyd refuses; "" if proxyd does not */
 	char line[REASON_SIZE];	  /* what has come of a line */
 	size_t n;
 	bool skipping; /* the rest of a line that is too long */
@@ -102,7 +102,7 @@ int take_signal(void);
 /* Put a signal back, to be taken again. */
 void put_back_signal(int sig);
 
-/* Whether a signal ends a process that does nothing about it. */
+/* Whether a signal ends a process without a handler for that signal. */
 bool ends_by_default(int sig);
 
 /*

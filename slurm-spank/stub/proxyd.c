@@ -21,7 +21,7 @@ char socket_path[108], socket_arg[128];
 
 static int requests[2]; /* a socket pair: packets stay packets */
 
-/* In a child: end when parent does, also if it has already. */
+/* In a child: end when parent does, also if parent has ended already. */
 static void die_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,10 +53,13 @@ static size_t namespaces(int *fds)
 		if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWTIME) ||
 		    sethostname("in-capsule", 10))
 			err(1, "unshare");
-		/* Without a first process nobody can be in a PID namespace. */
+		/* Without a first process no process can be in a PID namespace. */
 		first = fork();
 		if (first == 0) {
-			/* It sees no parent, but the end of what only the parent holds. */
+			/*
+			 * The process sees no parent, but the end of what only the parent
+			 * holds.
+			 */
 			close(alive[1]);
 			_exit(read(alive[0], &byte, 1) != 0);
 		}

@@ -19,7 +19,7 @@
 
 enum { STEP_OF_BATCH = -5, STEP_EXTERN = -4, STEP_INTERACTIVE = -6 };
 
-/* slurm is what the plugin sees, and what it did. */
+/* slurm is what the plugin sees, and what the plugin did. */
 struct slurm {
 	spank_context_t context;
 	int step, task, local, tasks;
@@ -35,7 +35,7 @@ extern struct slurm slurm;
 /* How often the plugin made a socket, or changed this process's environment. */
 extern int sockets, environment_changes;
 
-/* Load the plugin and have it initialised in a context, with arguments up to NULL. */
+/* Load the plugin and initialise the plugin in a context, with arguments up to NULL. */
 void load(spank_context_t context, ...);
 
 /* Give an option as a user does; value may be NULL. Returns what the plugin's callback does. */
@@ -45,7 +45,7 @@ int give(const char *name, const char *value);
 int options_registered(void);
 bool options_documented(void);
 
-/* An option as an epilog finds it. */
+/* An option in the form that an epilog finds. */
 void give_to_epilog(const char *name, const char *value);
 
 int post_opt(void);
@@ -62,7 +62,7 @@ int job_variables(void);
 
 enum { CLOSE = 1, NAMESPACES = 2, HANG = 4, FIVE_FILES = 8, NINE_FILES = 16 };
 
-/* answer is one of proxyd's: a packet and what goes with it. */
+/* answer is an answer of proxyd's: a packet and what goes with the packet. */
 struct answer {
 	const char *bytes; /* NULL: none */
 	size_t n;
@@ -71,10 +71,10 @@ struct answer {
 
 #define ANSWER(text, ...) { .bytes = text, .n = sizeof(text), .flags = 0 __VA_OPT__(|) __VA_ARGS__ }
 
-/* The socket's path; the plugin's argument for it. */
+/* The socket's path; the plugin's argument for the path. */
 extern char socket_path[108], socket_arg[128];
 
-/* Start a proxyd that gives n answers, one a connection, and then ends. */
+/* Start a proxyd that gives n answers, an answer for each connection, and then ends. */
 void proxyd_start(const struct answer *answers, size_t n);
 
 /* Wait for the next request that proxyd got. */
@@ -90,10 +90,13 @@ void check(bool holds, const char *what, const char *file, int line);
 #define CONTAINS(text, part) contains((text), (part), __FILE__, __LINE__)
 void contains(const char *text, const char *part, const char *file, int line);
 
-/* Say why a test is not run, and end it. */
+/* Print why a test is not run, and end the test. */
 _Noreturn void skip(const char *why);
 
-/* Run f in a child. Returns its wait status; what it wrote to standard error is in said. */
+/*
+ * Run f in a child. Returns its wait status; what the child wrote to standard error is in
+ * said.
+ */
 int in_child(void (*f)(void), char *said, size_t size);
 
 /* Be the sbatch or srun whose command line this process has: see test_submit.c. */

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * sing-warden: the task that Slurm knows. It runs as the job's user, in the namespaces
- * of a capsule except its PID namespace, which is its children's. It starts the program
- * so that slurmstepd does not see it, passes signals on, and ends as the program ends.
- * When it is killed, the capsule's init kills the program.
+ * sing-warden: the task that Slurm knows. The warden runs as the job's user, in the
+ * namespaces of a capsule except its PID namespace, which is for the warden's children. The
+ * warden starts the program so that slurmstepd does not see the program, passes signals on,
+ * and ends as the program ends. When the warden is killed, the capsule's init kills the
+ * program.
  */
 #define _GNU_SOURCE
 #include "warden.h"
@@ -21,7 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Slurm suspends with SIGTSTP and two seconds later SIGSTOP, which we cannot pass on: we do not see it. */
+/*
+ * Slurm suspends with SIGTSTP and two seconds later SIGSTOP, which the warden cannot pass
+ * on: no process sees its own SIGSTOP.
+ */
 enum { STOP_AFTER_SECONDS = 1 };
 
 struct warden {
@@ -34,7 +38,10 @@ struct warden {
 
 /* --- before the program runs --- */
 
-/* A pidfd of this process, by which init finds the cgroup that Slurm has put it into. */
+/*
+ * A pidfd of this process, by which init finds the cgroup that Slurm has put the warden
+ * into.
+ */
 static int pidfd_of_self(void)
 {
 	const int fd = pidfd_open(getpid(), 0);
@@ -61,9 +68,9 @@ static int announce(struct warden *w, const char *name, struct program *p)
 	if (fd >= 0)
 		close(fd);
 	if (m.kind == SING_STATUS)
-		end_like(m.value); /* something killed it before it began */
+		end_like(m.value); /* the program was killed before it began */
 	if (m.kind == SING_REFUSED && m.value == ESRCH)
-		end_like(SIGKILL); /* as before, and even before it was announced */
+		end_like(SIGKILL); /* as before, and even before the program was announced */
 	if (m.kind != SING_GO) {
 		fprintf(stderr, "singularity: the capsule refuses %s: %s\n", name,
 			m.kind == SING_REFUSED ? strerror(m.value) : "unexpected answer");
@@ -116,7 +123,7 @@ static void signal_all(const struct warden *w, int sig)
 	struct sing_message m = message_of(SING_SIGNAL, NULL);
 
 	m.value = sig;
-	send_message(w->sock, &m, NULL, 0); /* without init there is nobody to signal either */
+	send_message(w->sock, &m, NULL, 0); /* without init there is no process to signal either */
 }
 
 static void arm(const struct warden *w, time_t seconds)
@@ -131,7 +138,7 @@ static bool ends_by_default(int sig)
 	return (sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT || sig == SIGXCPU);
 }
 
-/* One signal of Slurm's: pass it on, once. */
+/* A signal of Slurm's: pass the signal on, once. */
 static void pass_on(const struct warden *w, int sig)
 {
 	if (sig == SIGCHLD)
@@ -203,7 +210,7 @@ static _Noreturn void watch(struct warden *w)
 	for (;;) {
 		if (poll(fds, 3, -1) < 0)
 			continue;
-		/* init first: what it says may change whom a signal is for. */
+		/* init first: its message may change which program a signal is for. */
 		if (fds[0].revents)
 			on_message(w);
 		else if (fds[1].revents)

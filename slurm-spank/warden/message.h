@@ -6,7 +6,7 @@
  * end is proxyd/capsule/message.go; a test of it reads this file.
  *
  * The socket is SOCK_SEQPACKET, abstract, named SING_SOCKET in the capsule's network
- * namespace. One message is one packet of exactly sizeof(struct sing_message) bytes.
+ * namespace. A message is a packet of exactly sizeof(struct sing_message) bytes.
  *
  *	warden                                       init
  *	──────                                       ────

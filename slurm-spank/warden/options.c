@@ -94,7 +94,7 @@ static const struct {
 
 /* --- words --- */
 
-/* One word: "--NAME" or "--NAME=VALUE". */
+/* A word: "--NAME" or "--NAME=VALUE". */
 static int take_word(struct options *o, const char *word)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
@@ -151,7 +151,7 @@ static int take_environment(struct options *o, char *text)
 	return (0);
 }
 
-/* A variable's value, which outlives the variable; NULL if it is not there. */
+/* A variable's value, which outlives the variable; NULL if the variable is not there. */
 static int take_variable(char **value, const char *name)
 {
 	const char *found = getenv(name);

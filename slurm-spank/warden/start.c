@@ -19,14 +19,14 @@
 /*
  *	warden ── go-between ── steward ── program
  *
- * The go-between is the first process of ours in the capsule's PID namespace; when it
- * ends, the steward falls to the capsule's init. So none of the program's processes has
- * slurmstepd among its ancestors, and none is signalled by it.
+ * The go-between is the first process of ours in the capsule's PID namespace; when it ends,
+ * the steward falls to the capsule's init. So no process of the program has slurmstepd
+ * among its ancestors, and slurmstepd signals no process of the program.
  */
 
 /*
- * The file that name means: where PATH has it, or name itself. As slurmstepd does it;
- * unlike execvp, no file without an interpreter is then given to sh.
+ * The file that name means: where PATH has it, or name itself. The rule is slurmstepd's;
+ * unlike execvp, a file without an interpreter is then not given to sh.
  */
 static char *find_program(char buf[PATH_MAX], char *name)
 {
@@ -75,8 +75,8 @@ static _Noreturn void become_program(int gate, char **argv, const sigset_t *mask
 }
 
 /*
- * The steward, from the fork to its loop. sock is shared with the program, which reads
- * from it; here it carries who the two are.
+ * The steward, from the fork to its loop. sock is shared with the program, which reads from
+ * it; here it carries the PIDs of both.
  */
 static _Noreturn void become_steward(int sock, char **argv, const sigset_t *mask)
 {

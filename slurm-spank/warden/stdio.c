@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What a new description must have in common with the old one. */
+/* What a new description must have in common with the old description. */
 enum { KEPT_FLAGS = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DIRECT | O_SYNC | O_DSYNC };
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -23,7 +23,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 		(a->st_mode & S_IFMT) == (b->st_mode & S_IFMT));
 }
 
-/* Whether a and b are one description, with one offset. */
+/* Whether a and b are the same description, with a single offset. */
 static bool shared(int a, int b)
 {
 	return (syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, a, b) == 0);
@@ -33,7 +33,7 @@ static bool shared(int a, int b)
  * The file of descriptor fd, opened by its path in this mount namespace, or -1.
  *
  * proc_fd is the /proc of the host, where this process is "self". In the capsule's own
- * /proc it does not exist: its PID is not of that namespace.
+ * /proc this process does not exist: its PID is not of that namespace.
  */
 static int open_again(int proc_fd, int fd)
 {
@@ -55,7 +55,10 @@ static int open_again(int proc_fd, int fd)
 	if (n < 0 || path[0] != '/')
 		goto out;
 	path[n] = '\0';
-	/* Whoever may write to the path's folder could have put a FIFO there; do not wait in it. */
+	/*
+	 * Any user that may write to the path's folder could have put a FIFO there; do not
+	 * wait in open.
+	 */
 	again = open(path, (flags & KEPT_FLAGS) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (again < 0 || fstat(again, &after) || !same_file(&before, &after))
 		goto out;
@@ -86,7 +89,7 @@ void reopen_stdio(int proc_fd)
 
 	if (proc_fd < 0)
 		return;
-	/* Who shares with whom is asked before anything changes. */
+	/* Which descriptors share a description is found out before anything changes. */
 	for (fd = 0; fd < 3; ++fd)
 		for (like[fd] = 0; like[fd] < fd && !shared(like[fd], fd); ++like[fd])
 			;

@@ -12,14 +12,14 @@
 #include <unistd.h>
 
 /*
- * One process of the capsule per program: its parent, and by PR_SET_CHILD_SUBREAPER the
- * new parent of everything in it that loses its own. So what descends from the steward
- * is the program, daemons included: one tree to signal, to kill and to capture. Without
- * it orphans would fall to the capsule's init, where nobody knows whose they were, and
- * CRIU, which takes one tree, would leave them behind.
+ * A process of the capsule per program: its parent, and by PR_SET_CHILD_SUBREAPER the new
+ * parent of every process of the program that loses its own. So what descends from the
+ * steward is the program, daemons included: a single tree to signal, to kill and to
+ * capture. Without the steward, orphans would fall to the capsule's init, where their
+ * program is not known, and CRIU, which takes a single tree, would leave them behind.
  *
- * It holds no descriptor and its whole state is this stack, so that it is captured and
- * restored with the program.
+ * The steward holds no descriptor and its whole state is this stack, so that the steward is
+ * captured and restored with the program.
  */
 
 /* The path by which a process finds its own children. */
@@ -27,7 +27,7 @@ static const char children_path[] = "/proc/thread-self/children";
 
 /*
  * SIGKILL every child. Returns how many were there that this user may kill; 0 also when
- * it cannot be told.
+ * that cannot be told.
  */
 static int kill_children(void)
 {
@@ -48,13 +48,13 @@ static int kill_children(void)
 }
 
 /*
- * The program has ended; nothing that it left behind outlives it, as when Slurm ends a
- * step. Children of a killed child come to us, hence the loop.
+ * The program has ended; nothing that the program left behind outlives it, as when Slurm
+ * ends a step. Children of a killed child come to us, hence the loop.
  */
 static void end_leftovers(void)
 {
 	while (waitpid(-1, NULL, WNOHANG) >= 0) {
-		/* Of another user (sudo): only the capsule's end can end it. */
+		/* Of another user (sudo): only the capsule's end can end such a process. */
 		if (kill_children() == 0)
 			return;
 		while (waitpid(-1, NULL, 0) < 0 && errno == EINTR)

@@ -23,15 +23,15 @@ struct options {
 	const char *name; /* names the program within the capsule */
 	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
 	bool all;	  /* every signal goes to every process of the program */
-	bool restore;	  /* the program is not started: somebody restores it */
+	bool restore;	  /* the program is not started: proxyd restores it */
 	char **argv;
 };
 
 /* --- options.c --- */
 
 /*
- * Fill o from the environment, if it has the options, or else from the command line.
- * Takes them out of the environment. On error the reason has been printed.
+ * Fill o from the environment, if the environment has the options, or else from the command
+ * line. Takes them out of the environment. On error the reason has been printed.
  */
 int parse_options(struct options *o, int argc, char **argv);
 
@@ -46,7 +46,8 @@ void reopen_stdio(int proc_fd);
 
 /*
  * Let go of every inherited descriptor: as long as this process held the ends of the
- * program's pipes, nobody would see them close. /dev/null takes the places of 0, 1 and 2.
+ * program's pipes, no reader would see them close. /dev/null takes the places of 0, 1 and
+ * 2.
  */
 void drop_descriptors(const int *keep, size_t n);
 
@@ -56,7 +57,7 @@ void drop_descriptors(const int *keep, size_t n);
 struct program {
 	pid_t first; /* the program itself, as the capsule counts */
 	int pidfd;   /* of its steward; -1 when handed over */
-	int gate;    /* one byte lets it go, closing makes it exit; -1 when used */
+	int gate;    /* a byte lets the program go, closing makes it exit; -1 when used */
 };
 
 /*
@@ -79,14 +80,14 @@ _Noreturn void steward(pid_t first);
 int connect_init(void);
 
 /*
- * Send m with n descriptors, n ≤ 4. Returns -1 with errno when it was not sent whole.
- * The caller keeps the descriptors.
+ * Send m with n descriptors, n ≤ 4. Returns -1 with errno when m was not sent whole. The
+ * caller keeps the descriptors.
  */
 int send_message(int sock, const struct sing_message *m, const int *fds, size_t n);
 
 /*
- * Receive a message and at most one descriptor; *fd is -1 without one, else the
- * caller's. Returns -1 with errno, EPIPE at the end and EPROTO for what is no message.
+ * Receive a message and at most a single descriptor; *fd is -1 without a descriptor, else
+ * the caller's. Returns -1 with errno, EPIPE at the end and EPROTO for what is no message.
  */
 int receive_message(int sock, struct sing_message *m, int *fd);
 
