@@ -31,7 +31,7 @@ static int finish(struct note *n, int rv, enum sing_kind kind)
 	return (rv);
 }
 
-/* INTERCEPT is one call that does something to one path. */
+/* INTERCEPT is a call that does something to a single path. */
 #define INTERCEPT(name, parameters, arguments, act, kind, dirfd, path) \
 	EXPORT int name parameters \
 	{ \
@@ -93,7 +93,10 @@ EXPORT int linkat(int olddir, const char *old, int dirfd, const char *path, int 
 	return (finish(&n, NEXT(linkat)(olddir, old, dirfd, path, flags), kind));
 }
 
-/* What a rename that succeeds will have been. From a folder of the capsule's, it is a new file. */
+/*
+ * What a successful rename will have been. From a folder of the capsule's, the result is a new
+ * file.
+ */
 static enum sing_kind renamed(const struct note *n, int dirfd, const char *path)
 {
 	enum sing_kind kind = SING_RENAMED;
@@ -147,7 +150,7 @@ EXPORT int chdir(const char *path)
 {
 	int rv;
 
-	place_moved(); /* who asks during the call must not remember the answer */
+	place_moved(); /* a thread that asks during the call must not remember the answer */
 	rv = NEXT(chdir)(path);
 	place_moved();
 

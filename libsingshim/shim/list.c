@@ -98,8 +98,8 @@ static void fill(struct sing_record *r, struct span path, struct span other)
 }
 
 /*
- * The list is full. One record is one write(2) in append mode, so that records of
- * several processes do not mix; it says what is about to happen, not whether it did.
+ * The list is full. A record is a single write(2) in append mode, so that records of several
+ * processes do not mix; the record says what is about to happen, not whether it did.
  */
 static void append_more(enum sing_kind kind, struct span path, struct span other)
 {
@@ -172,8 +172,8 @@ void list_failed(struct sing_record *r)
 	uint64_t end = at + size;
 
 	/*
-	 * Marked first: whoever gets the place next may already write when we are here.
-	 * Not cleared: a reader takes what is behind the tail for nothing.
+	 * Marked first: the next owner of the place may already write when we are here. Not
+	 * cleared: a reader takes what is behind the tail for nothing.
 	 */
 	atomic_store_explicit(&r->head, head_of(SING_FAILED, SING_UNSURE), memory_order_release);
 	atomic_compare_exchange_strong_explicit(&list->tail, &end, at, memory_order_relaxed, memory_order_relaxed);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The list of a capsule's files: one shared mapping that all processes of the capsule
- * append to. Package proxyd/files reads it; record.go there draws the same bytes.
+ * The list of a capsule's files: a single shared mapping that all processes of the capsule
+ * append to. Package proxyd/files reads the list; record.go there draws the same bytes.
  *
  * A mapping and not a write(2) per record: recording a file costs some tens of
  * nanoseconds instead of a microsecond, no descriptor is seen, closed or leaked by the
@@ -57,7 +57,7 @@ enum sing_kind {
 	SING_RENAMED = 'r',  /* the other path is the old one */
 	SING_REPLACED = 'R', /* renamed, and something was there */
 	SING_EXCHANGED = 'x',
-	SING_LINKED = 'l', /* the other path is the one that was there */
+	SING_LINKED = 'l', /* the other path is the path that was there */
 	SING_SYMLINKED = 's',
 	SING_UNSURE = '?',
 };
@@ -91,12 +91,12 @@ struct span {
 };
 
 /*
- * Write down that something is about to happen to path. Returns the record to complete,
- * or NULL: then it went to the second file, or is counted as lost. Changes errno.
+ * Write down that something is about to happen to path. Returns the record to complete, or
+ * NULL: then the record went to the second file, or is counted as lost. Changes errno.
  */
 struct sing_record *list_begin(enum sing_kind kind, struct span path, struct span other);
 
-/* Complete a record. What failed gives its place back if nobody came after it. */
+/* Complete a record. A failed record gives its place back if it is still the last. */
 void list_done(struct sing_record *r, enum sing_kind kind, uint64_t number);
 void list_failed(struct sing_record *r);
 

@@ -15,7 +15,7 @@
 
 /*
  * CRIU takes hold of a process by writing to the first of its mappings, by address, that is
- * executable. The kernel lets nobody write to one that is shared and read-only, as
+ * executable. The kernel lets no process write to a mapping that is shared and read-only, as
  * just-in-time compilers have it (PHP's opcache, .NET). So the first is ours: a page that ends
  * where a program that is not position independent begins, so that hardly anything is below.
  */
@@ -27,8 +27,8 @@ static void make_foothold(void)
 }
 
 /*
- * Everything that is not safe in a signal handler happens here, while there is one
- * thread: the list is mapped and the next functions are looked up.
+ * Everything that is not safe in a signal handler happens here, while there is a single thread:
+ * the list is mapped and the next functions are looked up.
  */
 __attribute__((constructor)) static void start(void)
 {
@@ -38,7 +38,10 @@ __attribute__((constructor)) static void start(void)
 	place_reset();
 	list_open();
 	make_foothold();
-	/* Without it a child would take the parent's buffers for busy: no harm but lost records. */
+	/*
+	 * Without this call a child would take the parent's buffers for busy: no harm but lost
+	 * records.
+	 */
 	(void)pthread_atfork(NULL, NULL, place_reset);
 	errno = e;
 }

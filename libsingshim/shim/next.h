@@ -70,8 +70,9 @@ enum next_name {
 void next_look_up(void);
 
 /*
- * The function of that name: before next_look_up it is looked up now, which only a library
- * that starts before us can make happen. If there is none, one that fails with ENOSYS.
+ * The function of that name: before next_look_up the function is looked up now, which only a
+ * library that starts before us can make happen. If there is none, a function that fails with
+ * ENOSYS.
  */
 void *next_find(enum next_name name);
 

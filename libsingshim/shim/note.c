@@ -15,13 +15,16 @@ static bool is_known(enum act act, uint64_t key, struct span path, struct span o
 		return (seen_has(key) || seen_has(seen_key(ACT_WRITTEN, path, none)));
 	case ACT_RENAMED:
 		/*
-		 * The same two names again (a file that is replaced by rename all the time)
-		 * say nothing new, but only of files: when a folder gets a name again, others
-		 * than before may be in it. What was written is a file.
+		 * The same two names again (a file that is replaced by rename all the time) say
+		 * nothing new, but only of files: when a folder gets a name again, the folder
+		 * may contain other files than before. What was written is a file.
 		 */
 		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, other, none)));
 	case ACT_REMOVED:
-		/* If it was not written since, somebody else has made what is there now. */
+		/*
+		 * If the path was not written since, another process has made what is there
+		 * now.
+		 */
 		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, path, none)));
 	case ACT_LINKED:
 	case ACT_FOLDER:
@@ -83,9 +86,8 @@ void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, 
 }
 
 /*
- * A name is gone. When it comes again, that must be recorded again: by this process, and
- * by the others, if it was not this one that wrote the file; a folder's name stands for
- * many.
+ * A name is gone. When the name comes again, that must be recorded again: by this process, and
+ * by other processes, if another process wrote the file; a folder's name stands for many.
  */
 static void forget(struct span gone)
 {

@@ -8,7 +8,7 @@
  *	the call     by the next library's function
  *	note_done    completes the record, or note_failed takes it back
  *
- * Each keeps errno as it was: the program sees only what the real call left.
+ * Each keeps errno: the program sees only what the real call left.
  */
 #ifndef SING_SHIM_NOTE_H
 #define SING_SHIM_NOTE_H
@@ -23,7 +23,7 @@ struct note {
 	uint64_t key;
 };
 
-/* Whatever n was, it need not be finished if it is not on. */
+/* Whatever n was, n need not be finished if it is not on. */
 void note_begin(struct note *n, enum act act, int dirfd, const char *path);
 
 /*

@@ -115,8 +115,9 @@ static int intercept(const struct opening *o)
 	if (!n.on)
 		return (call(o, f));
 	/*
-	 * Whether the job makes this file is what decides that a rollback may remove it, so
-	 * the kernel is asked, once for each path: with O_EXCL it succeeds only for a new one.
+	 * Whether the job makes this file is what decides that a rollback may remove the file,
+	 * so the kernel is asked, once for each path: with O_EXCL the call succeeds only for a
+	 * new file.
 	 */
 	e = errno;
 	fd = f & O_CREAT ? call(o, f | O_EXCL) : -1;
@@ -169,7 +170,7 @@ OPEN(__open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-/* The fortified ones: never with O_CREAT, for which they end the program. */
+/* The fortified functions: never with O_CREAT, for which they end the program. */
 #define OPEN_2(name_) \
 	EXPORT int name_(const char *path, int flags) \
 	{ \

@@ -12,19 +12,19 @@
 #include <unistd.h>
 
 /*
- * Buffers for paths that have to be put together. Not on the stack: a signal handler's
- * may be smaller than a path. Not a thread's own: a handler may interrupt its user. So a
- * few that are taken without waiting; when none is free, what happens is counted as lost.
+ * Buffers for paths that have to be put together. Not on the stack: a signal handler's may be
+ * smaller than a path. Not a thread's own: a handler may interrupt its user. So a few buffers
+ * that are taken without waiting; when none is free, what happens is counted as lost.
  *
- * Each begins with the working directory, as it was last asked for: asking costs as much
- * as all the rest. That is valid while of == moves. A child of vfork shares this memory
- * but not the directory, so only the process that is known as self remembers; when such a
- * child changes its directory, that counts as a move for both. What others do to the
- * folder's name is not seen.
+ * Each buffer begins with the working directory of the last question: asking costs as much as
+ * all the rest. That is valid while of == moves. A child of vfork shares this memory but not
+ * the directory, so only the process that is known as self remembers; when such a child changes
+ * its directory, that counts as a move for both. What other processes do to the folder's name
+ * is not seen.
  */
 struct buffer {
 	_Atomic bool busy;
-	uint64_t of; /* how many moves the beginning is of; 0: it is something else */
+	uint64_t of; /* the value of moves for the beginning; 0: no working directory */
 	size_t n;    /* length of the beginning, with a slash behind it */
 	char path[SING_MAX_PATH + 2];
 };
@@ -72,7 +72,10 @@ void place_give_back(struct place *p)
 	p->buffer = NULL;
 }
 
-/* Make b begin with the working directory and a slash. Returns the length, 0 if it has no path. */
+/*
+ * Make b begin with the working directory and a slash. Returns the length, 0 if the directory
+ * has no path.
+ */
 static size_t begin_cwd(struct buffer *b)
 {
 	const uint64_t now = atomic_load(&moves);
@@ -94,7 +97,7 @@ static size_t begin_cwd(struct buffer *b)
 	return (b->n);
 }
 
-/* Write the path of what is open to b. Returns its length, 0 if it has none. */
+/* Write the path of an open descriptor to b. Returns its length, 0 if there is no path. */
 static size_t get_open(int fd, struct buffer *b)
 {
 	char link[32] = "/proc/self/fd/";
@@ -119,7 +122,7 @@ static size_t get_open(int fd, struct buffer *b)
 /* Whether path is in a folder that travels with the capsule, or is no place for files. */
 static bool is_elsewhere(struct span p)
 {
-/* The length is known to the compiler, which makes a comparison of a word or two of it. */
+/* The length is known to the compiler, which makes the comparison a word or two. */
 #define BELOW(folder) (p.n >= sizeof(folder) - 1 && !memcmp(p.at, folder, sizeof(folder) - 1))
 	return (BELOW("/tmp/") || BELOW("/dev/") || BELOW("/proc/") || BELOW("/var/tmp/") || BELOW("/sys/"));
 #undef BELOW
@@ -154,7 +157,7 @@ bool place_find(struct place *p, int dirfd, const char *path)
 			buf[dir++] = '/';
 	}
 	if (!dir)
-		return (false); /* a folder that was removed, or a bad descriptor: nothing comes of it */
+		return (false); /* a folder that was removed, or a bad descriptor: no record */
 	if (dir + n > SING_MAX_PATH) {
 		list_lose();
 		return (false);

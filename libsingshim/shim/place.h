@@ -16,9 +16,9 @@ struct place {
 };
 
 /*
- * Find out the absolute path. False if it is of no interest (not a place where the job
- * keeps files) or cannot be found out, which is then counted as lost. Changes errno.
- * Safe in signal handlers, after fork and vfork. p must be given back in any case.
+ * Find out the absolute path. False if the path is of no interest (not a place where the job
+ * keeps files) or cannot be found out, which is then counted as lost. Changes errno. Safe in
+ * signal handlers, after fork and vfork. p must be given back in any case.
  */
 bool place_find(struct place *p, int dirfd, const char *path);
 
@@ -30,7 +30,7 @@ void place_give_back(struct place *p);
 /* The working directory is changing or has changed. */
 void place_moved(void);
 
-/* In the child of a fork, and at the start: nobody else is here. */
+/* In the child of a fork, and at the start: there is no other thread. */
 void place_reset(void);
 
 #endif

@@ -8,8 +8,8 @@
  * what is under way. Libraries (libuv in Node.js, liburing) ask for it by syscall(), and
  * use epoll or threads when there is none.
  *
- * Pipes with O_DIRECT, which keep what was written by one call apart: where one packet ends
- * cannot be seen from outside. Before Linux 3.4 there were none.
+ * Pipes with O_DIRECT, which keep apart what separate calls wrote: where a packet ends cannot
+ * be seen from outside. Before Linux 3.4 there were none.
  *
  * Landlock's scopes (Linux 6.12), by which xz forbids itself to connect to abstract unix
  * sockets: CRIU has a process that it captures do that. Programs ask first which of
@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* linux/landlock.h may not know of it. */
+/* linux/landlock.h may not have this attribute. */
 enum {
 	LANDLOCK_VERSION_FLAG = 1 << 0,
 	LANDLOCK_WITHOUT_SCOPES = 5,
@@ -40,7 +40,10 @@ __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 	return (NEXT(pipe2)(ends, flags));
 }
 
-/* Like libc's own it takes six arguments, whatever was passed; the sanitizer sees only that. */
+/*
+ * Like libc's own syscall, six arguments are taken, whatever was passed; the sanitizer sees
+ * only that.
+ */
 __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long number, ...)
 {
 	long a[6], r;

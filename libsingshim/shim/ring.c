@@ -50,9 +50,9 @@ static _Atomic uint32_t *half(int i)
 }
 
 /*
- * While the gate for calls is shut the server may be on its way to somewhere else, or another one on its way here, and
- * that may take a year. It opens the gate when it is here: looked at in this order, a server that has just come is not taken
- * for one that is gone.
+ * While the gate for calls is shut the server may be on its way to another node, or another
+ * server on its way here, and that may take a year. The server opens the gate when it is here:
+ * looked at in this order, a server that has just come is not taken for a server that is gone.
  */
 bool ring_is_served(void)
 {
@@ -91,7 +91,9 @@ static enum ring_result is_gone(void)
 	return (RING_CLOSED);
 }
 
-/* Whether fd is what the server made: nobody can make it shorter, which would be a SIGBUS. */
+/*
+ * Whether fd is what the server made: no process can make it shorter, which would be a SIGBUS.
+ */
 static bool is_sealed(int fd)
 {
 	const long want = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -231,8 +233,8 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 }
 
 /*
- * Wait at the gate as it is in old. Who stands here is not inside: its message is in no
- * order, and may be put into it in a year, by a process that was restored.
+ * Wait at the gate in its state old. A thread that stands here is not inside: its message is in
+ * no order, and may be put into the order in a year, by a process that was restored.
  */
 static enum ring_result stand_at_gate(struct ring_seat *s, uint64_t old)
 {
@@ -292,7 +294,7 @@ enum ring_result ring_post(struct ring_draft *d)
 	return (rv);
 }
 
-/* Look for the answer for a while: as long as looking was worth it lately. */
+/* Look for the answer for a while: as long as looking was worth the time lately. */
 static bool look(struct ring_seat *s, struct sing_answer *a)
 {
 	const uint64_t since = ticks();

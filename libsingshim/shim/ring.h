@@ -11,9 +11,10 @@
  *	...          the caller reads it where it is
  *	ring_done    the place is given back
  *
- * Nothing of it locks, allocates or calls out, and errno is kept. Any thread may do it at any time, a
- * signal handler in the middle of another message too: it gets a lane for the moment. A
- * handler may leave by siglongjmp, a thread may be cancelled or end at any instruction.
+ * Nothing of this locks, allocates or calls out, and errno is kept. Any thread may do this at
+ * any time, a signal handler in the middle of another message too: the handler gets a lane for
+ * the moment. A handler may leave by siglongjmp, a thread may be cancelled or end at any
+ * instruction.
  */
 #ifndef SING_SHIM_RING_H
 #define SING_SHIM_RING_H
@@ -25,7 +26,7 @@
 enum ring_result {
 	RING_OK = 0,
 	RING_NONE,	/* there is no ring */
-	RING_FORKED,	/* it is the parent's */
+	RING_FORKED,	/* the ring is the parent's */
 	RING_CLOSED,	/* the server has closed it, or is gone */
 	RING_TOO_LONG,	/* no message has so many bytes */
 	RING_BUSY,	/* calls that were asked must be awaited first */
@@ -38,7 +39,7 @@ struct ring_seat {
 	uint32_t unit;		/* of the lane's first byte */
 	uint32_t tail, head;	/* positions: where the next message goes, and head as it was last seen */
 	uint32_t thread;
-	const char *frame;	/* from stage to done the stack of who is there, else NULL */
+	const char *frame;	/* from stage to done the stack of the sender, else NULL */
 	uint32_t asked;		/* how many calls the thread has asked and does not wait for yet */
 	bool nested;		/* in the middle of another message of the thread */
 	uint32_t patience;	/* how long to look for an answer before sleeping */
@@ -64,15 +65,16 @@ struct ring_need {
 	bool call;
 	uint32_t size;	       /* bytes of arguments, at most SING_SIZE_MAX */
 	uint32_t bulk;	       /* bytes behind them that the server takes straight to where they belong */
-	uint32_t room;	       /* bytes of the answer; 0 unless it is a call */
-	uint32_t counts;       /* how many keys it is counted for */
+	uint32_t room;	       /* bytes of the answer; 0 if the message is posted */
+	uint32_t counts;       /* how many keys the message is counted for */
 	const struct sing_count *count;
 };
 
 /*
- * Make the memfd this process's ring. Called once, in a process with one thread or before
- * any other thread calls; in a child of fork, which has its parent's, once more. alive is asked each second of a wait whether the server is still
- * there; it may be NULL. fd stays the caller's and may be closed. Returns 0 or an errno.
+ * Make the memfd this process's ring. Called once, in a process with a single thread or before
+ * any other thread calls; in a child of fork, which has its parent's, once more. alive is asked
+ * each second of a wait whether the server is still there; it may be NULL. fd stays the
+ * caller's and may be closed. Returns 0 or an errno.
  */
 int ring_attach(int fd, bool (*alive)(void));
 
@@ -82,21 +84,21 @@ int ring_attach(int fd, bool (*alive)(void));
  */
 enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need);
 
-/* Put it into the order. Waits at a gate that is shut. */
+/* Put the message into the order. Waits at a gate that is shut. */
 enum ring_result ring_post(struct ring_draft *d);
 
 /*
- * Put it into the order and wait for the answer, whose bytes are at d->args until
- * ring_done, which must follow RING_OK.
+ * Put the message into the order and wait for the answer. The answer's bytes are at d->args
+ * until ring_done, which must follow RING_OK.
  */
 enum ring_result ring_call(struct ring_draft *d);
 void ring_done(struct ring_draft *d);
 
 /*
- * The two halves of ring_call, for up to four calls at a time: the server works on one while
- * the answer of another is read. In between is no more than staging and asking the next, by
- * the same function; ring_stage may then say RING_BUSY. RING_OK of ring_ask must be followed
- * by ring_await, and its RING_OK by ring_done before anything else.
+ * The two halves of ring_call, for up to four calls at a time: the server works on a call while
+ * the answer of another is read. In between is no more than staging and asking the next, by the
+ * same function; ring_stage may then say RING_BUSY. RING_OK of ring_ask must be followed by
+ * ring_await, and its RING_OK by ring_done before anything else.
  */
 enum ring_result ring_ask(struct ring_draft *d);
 enum ring_result ring_await(struct ring_draft *d);

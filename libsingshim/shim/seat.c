@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <time.h>
 
-/* Lanes that no thread keeps: for handlers, and for threads beyond the others. */
+/* Lanes that no thread keeps: for handlers, and for threads that find no lane of their own. */
 enum { MOMENTARY = 16 };
 
 enum { PATIENCE = 16384 };
@@ -28,7 +28,10 @@ static bool is_dead(uint32_t thread)
 	return (raw6(SYS_tgkill, raw6(SYS_getpid, 0, 0, 0, 0, 0, 0), (long)thread, 0, 0, 0, 0) == -ESRCH);
 }
 
-/* What was put into the order from this lane last, only the server can tell: it settles it. */
+/*
+ * Only the server can tell what was put into the order from this lane last: the server settles
+ * the lane.
+ */
 static void leave(struct sing_lane *lane, uint32_t thread)
 {
 	uint32_t state = thread;
@@ -39,7 +42,7 @@ static void leave(struct sing_lane *lane, uint32_t thread)
 	ring_nudge();
 }
 
-/* Leave the lanes that belong to this thread, in which it is not any more. */
+/* Leave the lanes that belong to this thread, and that the thread does not use any more. */
 static void leave_all(uint32_t thread)
 {
 	for (unsigned int i = 0; i < SING_LANES; i++)
@@ -102,10 +105,13 @@ static struct ring_seat *take_moment(struct ring_seat *moment, bool nested)
 				return (moment);
 		bury();
 		if (own.asked)
-			return (NULL); /* others may wait for its lanes, as it would for theirs */
+			return (NULL); /* threads may wait for each other's lanes */
 		if (ring_is_closed() || !ring_is_served())
 			return (NULL);
-		/* FUTEX_WAIT. Who gives back a lane himself does not wake, so look again soon. */
+		/*
+		 * FUTEX_WAIT. A thread that gives back its own lane does not wake, so look
+		 * again soon.
+		 */
 		raw6(SYS_futex, (long)&ring_end.at->freed, 0, (long)freed, (long)&t, 0, 0);
 	}
 }
@@ -124,10 +130,10 @@ static bool has_many(uint32_t thread)
 }
 
 /*
- * Whether the message that the thread is at was left by siglongjmp: what is above its
- * frame, or at the same place, cannot be called from there, unless it is a handler on a
- * stack of its own, or the next call of several that were asked. Where that does not tell,
- * because what was left was left below this frame, lanes are lost until they are many.
+ * Whether the message that the thread is at was left by siglongjmp: what is above its frame, or
+ * at the same place, cannot be called from there, except by a handler on a stack of its own, or
+ * as the next call of several that were asked. Where that does not tell, because what was left
+ * was left below this frame, lanes are lost until they are many.
  */
 static bool is_abandoned(const char *frame)
 {
@@ -167,7 +173,7 @@ struct ring_seat *seat_take(struct ring_seat *moment)
 		own.asked = 0;
 	}
 	own.frame = frame;
-	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of it */
+	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of the seat */
 	if (own.lane)
 		return (&own);
 

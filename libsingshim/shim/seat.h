@@ -13,8 +13,8 @@
 struct ring_end {
 	struct sing_ring *at;
 	/*
-	 * A page that a child of fork finds empty, whatever way it was forked: the ring is not
-	 * mapped there, and is not its own.
+	 * A page that a child of fork finds empty, by any kind of fork: the ring is not mapped
+	 * there, and is not the child's own.
 	 */
 	_Atomic uint64_t *mine;
 	bool (*alive)(void);
@@ -31,7 +31,9 @@ static inline struct sing_lane *ring_lane(unsigned int i)
 	return ((struct sing_lane *)((char *)ring_end.at + SING_LANES_AT) + i);
 }
 
-/* Wait until *word is not value, or somebody wakes, or a moment is over. False: the server is gone. */
+/*
+ * Wait until *word is not value, or a wake, or the end of a moment. False: the server is gone.
+ */
 bool ring_wait(_Atomic uint32_t *word, uint32_t value);
 
 /* Whether the server is there, or may come. */
@@ -50,9 +52,9 @@ static inline bool ring_is_closed(void)
 int seat_start(void);
 
 /*
- * A seat for one message: the calling thread's own, or for a moment *moment,
- * if the thread is in the middle of another message or there are too many threads. NULL:
- * the ring was closed, or the thread has asked calls and may not wait for another lane.
+ * A seat for a message: the calling thread's own, or for a moment *moment, if the thread is in
+ * the middle of another message or there are too many threads. NULL: the ring was closed, or
+ * the thread has asked calls and may not wait for another lane.
  */
 struct ring_seat *seat_take(struct ring_seat *moment);
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /*
- * One key per place, the latest wins. No locks: a place is one word, and a key that is
- * overwritten only means that something is recorded twice. After fork the table is the
+ * A single key per place, the latest wins. No locks: a place is a single word, and a key that
+ * is overwritten only means that something is recorded twice. After fork the table is the
  * child's own, with what the parent has recorded, which is right.
  */
 enum { PLACES = 4096 };

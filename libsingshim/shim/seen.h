@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* What this process has recorded lately, so that it is not recorded again. */
+/* What this process has recorded lately, so that the same is not recorded again. */
 #ifndef SING_SHIM_SEEN_H
 #define SING_SHIM_SEEN_H
 

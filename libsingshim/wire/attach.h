@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What a process and its job's device server agree on beside the ring (wire.h): how the process gets it,
- * and what is in every message. attach.go and letter.go are the server's half; a test compares the numbers.
+ * What a process and its job's device server agree on beside the ring (wire.h): how the process
+ * gets the ring, and what is in every message. attach.go and letter.go are the server's half; a
+ * test compares the numbers.
  *
  *	process                                         device server
  *	connect to $SINGULARITY_SLURM_DEVICE    ──►
@@ -11,12 +12,15 @@
  *	                                        ◄──     sing_welcome, with the ring's memfd
  *	close the socket
  *
- * The socket is SOCK_SEQPACKET, and each of the two is one message. The process keeps the write end of the
- * pipe, close-on-exec, and nothing else that is open: its end of file tells the server that the process is gone, has
- * executed another program, or has merely closed it. Which pipe it is, the ring says (sing_ring.pipe): for one that was restored,
- * or whose server was replaced, that is another one. A pipe without a reader tells the process that the server is gone.
+ * The socket is SOCK_SEQPACKET, and each of the two is a single message. The process keeps the
+ * write end of the pipe, close-on-exec, and nothing else that is open: its end of file tells
+ * the server that the process is gone, has executed another program, or has merely closed the
+ * pipe. Which pipe that is, the ring says (sing_ring.pipe): for a process that was restored, or
+ * whose server was replaced, the pipe is another. A pipe without a reader tells the process
+ * that the server is gone.
  *
- * A server that has stopped its job attaches nobody, and keeps nobody waiting: who waits has a socket open, and cannot be dumped.
+ * A server that has stopped its job attaches no process, and lets none wait: a waiting process
+ * has a socket open, and cannot be dumped.
  */
 #ifndef SING_ATTACH_WIRE_H
 #define SING_ATTACH_WIRE_H
@@ -39,14 +43,17 @@ struct sing_ask {
 };
 _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 
-/* Which devices the process is to see, and what Slurm calls the job's, in their order, where it writes the first. */
+/*
+ * Which devices the process is to see, and Slurm's names of the job's devices, in their order,
+ * where the name comes first.
+ */
 #define SING_VISIBLE_ENV "CUDA_VISIBLE_DEVICES"
 #define SING_NAMES_ENV "SINGULARITY_SLURM_DEVICE_NAMES"
 #define SING_VISIBLE_MAX 2048	      /* bytes of each */
 #define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
 struct sing_welcome {
-	int32_t error; /* an errno, ERESTART: ask again; or 0: then the ring comes with it */
+	int32_t error; /* an errno, ERESTART: ask again; or 0: then the ring comes with the answer */
 	uint32_t version, flags, reserved;
 };
 _Static_assert(sizeof(struct sing_welcome) == 16, "layout");
@@ -59,11 +66,14 @@ _Static_assert(sizeof(struct sing_welcome) == 16, "layout");
 enum {
 	SING_OP_LONG = 1,   /* a struct sing_long: the real message is in the process's memory */
 	SING_OP_MISSED = 2, /* posted; a text: what the program wanted that is not covered */
-	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: what it posted is to be done */
+	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: what was posted is to be done */
 	SING_OP_OURS = 16,  /* the table's are not below */
 };
 
-/* A message or an answer that does not fit into the ring. It is always a call; its answer is the real one's length, 8 bytes. */
+/*
+ * A message or an answer that does not fit into the ring: always a call; its answer is the real
+ * answer's length, 8 bytes.
+ */
 struct sing_long {
 	uint64_t address, length; /* of the message, without the context */
 	uint64_t answer, room;	  /* where the answer goes, and how much fits there */
@@ -72,8 +82,8 @@ struct sing_long {
 _Static_assert(sizeof(struct sing_long) == 40, "layout");
 
 /*
- * What a message is counted for is one number: a communicator's handle, whose class is left out, and for a send or
- * a receive the peer.
+ * What a message is counted for is a single number: a communicator's handle, without its class,
+ * and for a send or a receive the peer.
  */
 #define SING_COUNT_KIND 62 /* the two bits from here: 0 collective, 1 send, 2 receive */
 #define SING_COUNT_PEER 40 /* 22 bits from here */

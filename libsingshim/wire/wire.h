@@ -6,23 +6,23 @@
  * package wire in this folder, whose test compares every number here with its own;
  * docs/formats.md draws the same bytes.
  *
- * One process has one ring, a memfd that the server made and sealed. Each thread of the
- * process that calls owns a lane of it: a circle of bytes in which it alone writes its
- * messages, one behind the other. What puts the messages of all lanes into one order is a
- * single word, sing_ring.order. It names the latest message; each message names the one
- * before it:
+ * A process has a single ring, a memfd that the server made and sealed. Each thread of the
+ * process that calls owns a lane of the ring: a circle of bytes in which only that thread
+ * writes its messages, each behind the message before. What puts the messages of all lanes into
+ * a single order is a single word, sing_ring.order. The word names the latest message; each
+ * message names the message before:
  *
  *	order ──► message of lane 2 ──► message of lane 0 ──► message of lane 2 ──► nothing
  *
- * A message is written whole, then one compare-and-swap of the word reserves its place in
- * the order and publishes it, in one step. So there is nothing between reserving and
- * publishing in which a thread could be descheduled, interrupted, cancelled or killed, and
- * hold up the others: what a thread left unfinished is in no order, and only the rest of
- * its lane is lost until the server has settled it. The gates, and what may still pass
- * them, are bits of the same word: whether a message passed a gate, and where it stands in
+ * A message is written whole, then a single compare-and-swap of the word reserves its place in
+ * the order and publishes the message, in the same step. So there is nothing between reserving
+ * and publishing in which a thread could be descheduled, interrupted, cancelled or killed, and
+ * hold up other threads: what a thread left unfinished is in no order, and only the rest of its
+ * lane is lost until the server has settled the lane. The gates, and what may still pass them,
+ * are bits of the same word: whether a message passed a gate, and where the message stands in
  * the order, cannot disagree.
  *
- * The server takes all messages with one swap of the word and turns them round.
+ * The server takes all messages with a single swap of the word and turns them round.
  */
 #ifndef SING_RING_WIRE_H
 #define SING_RING_WIRE_H
@@ -35,7 +35,7 @@
 
 enum {
 	SING_RING_VERSION = 1,
-	SING_UNIT = 64, /* messages begin at multiples of it, and are named by which */
+	SING_UNIT = 64, /* messages begin at multiples of 64, and are named by the multiple */
 	SING_LANES = 128,
 	SING_LANE_UNITS = 16384,
 	SING_LANES_AT = 4096,	/* where the lanes' heads are */
@@ -47,44 +47,48 @@ enum {
 	SING_RING_SIZE = SING_UNIT * (SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS),
 };
 
-/* sing_ring.order. The server waits for its lower half, who stands at a gate for the upper. */
+/*
+ * sing_ring.order. The server waits for its lower half, threads at a gate for the upper half.
+ */
 #define SING_LAST 0xffffffu	   /* the unit of the latest message; 0: there is none */
-#define SING_ASLEEP 0x1000000u	   /* the server waits for the next message: wake it */
+#define SING_ASLEEP 0x1000000u	   /* the server waits for the next message: wake the server */
 #define SING_CALLS_SHUT (1ull << 32) /* no message may pass */
-#define SING_COUNTED_SHUT (1ull << 33) /* none that is counted, but those that were granted */
+#define SING_COUNTED_SHUT (1ull << 33) /* no counted message, except those that were granted */
 #define SING_CLOSED (1ull << 34)   /* for ever, nothing will be answered */
 #define SING_GRANT (1ull << 40)	   /* how many were granted is 16 bits from here */
 #define SING_GRANTS (0xffffull << 40)
 
-/* sing_lane.state is the owner's thread id, with SING_LEFT when it will not come back. */
+/*
+ * sing_lane.state is the owner's thread id, with SING_LEFT when the owner will not come back.
+ */
 #define SING_LEFT 0x80000000u
 
 /* Positions in a lane count units, modulo 2^31. sing_lane.head is twice a position. */
 #define SING_POSITION 0x7fffffffu
-#define SING_WAITS 1u /* somebody waits for head to change */
+#define SING_WAITS 1u /* a thread waits for head to change */
 
 /* Bits of sing_record.flags. */
 enum {
-	SING_CALL = 1, /* somebody waits for an answer */
+	SING_CALL = 1, /* a thread waits for an answer */
 };
 
 /* What sing_ring.can says of the process. */
 enum {
-	SING_ASKS_AGAIN = 1, /* it makes a call again whose status is SING_AGAIN: a cut has interrupted it, and nothing was done */
+	SING_ASKS_AGAIN = 1, /* the process repeats a call with status SING_AGAIN: a cut interrupted the call before any effect */
 	SING_AGAIN = -2,
 };
 
 /* States of sing_answer.state. */
 enum {
 	SING_AWAITED = 0,
-	SING_AWAITED_ASLEEP = 1, /* wake who waits */
+	SING_AWAITED_ASLEEP = 1, /* wake the caller */
 	SING_ANSWERED = 2,
-	SING_UNANSWERED = 3, /* nor will it be: the ring was closed */
+	SING_UNANSWERED = 3, /* nor will there be an answer: the ring was closed */
 };
 
 /* The beginning of the ring. */
 struct sing_ring {
-	/* Written by the server, before anybody else sees it. */
+	/* Written by the server, before any other process sees the ring. */
 	uint64_t magic;
 	uint32_t version, lanes, lane_units, size;
 	char reserved0[104];
@@ -93,14 +97,14 @@ struct sing_ring {
 	char reserved1[120];
 
 	/* Written by the process. */
-	_Atomic uint32_t left; /* how many lanes were left: it changes when the server must settle some */
+	_Atomic uint32_t left; /* how many lanes were left: a change tells the server to settle some */
 	_Atomic uint32_t can;  /* SING_ASKS_AGAIN; in rings of older processes 0 */
 	char reserved2[120];
 
 	/* Written by the server. */
-	_Atomic uint32_t freed; /* how many lanes it has settled */
+	_Atomic uint32_t freed; /* how many lanes the server has settled */
 	_Atomic uint32_t fault; /* 0, or what every call must return from now on */
-	_Atomic uint64_t pipe;	/* the inode of the pipe whose read end it has (attach.h), 0 if nobody has said so */
+	_Atomic uint64_t pipe;	/* the inode of the pipe whose read end the server has (attach.h), 0 if not told */
 	char reserved3[112];
 
 	/* Bytes that the process may allocate without asking, of each device. */
@@ -117,7 +121,7 @@ struct sing_lane {
 	/* Written by the process. */
 	_Atomic uint32_t state;	 /* 0: free */
 	_Atomic uint32_t inside; /* whether its owner is in a call: from before the order to its answer taken */
-	_Atomic uint32_t tail;	 /* while it is free: the position where the next owner begins */
+	_Atomic uint32_t tail;	 /* of a free lane: the position where the next owner begins */
 	char reserved0[52];
 
 	/* Written by the server. */
@@ -130,13 +134,13 @@ _Static_assert(SING_LANES_AT + SING_LANES * sizeof(struct sing_lane) <= SING_UNI
 _Static_assert(SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS <= SING_LAST, "every unit has a name");
 
 /*
- * A message: the record, an answer if it is a call, and the body: counts, the arguments,
- * zeros up to a multiple of 8, the bulk. It begins where its position says; one that does
- * not fit behind the previous one begins at the next multiple of SING_LANE_UNITS. The
- * answer's bytes replace the body.
+ * A message: the record, an answer if the message is a call, and the body: counts, the
+ * arguments, zeros up to a multiple of 8, the bulk. A message begins where its position says; a
+ * message that does not fit behind the previous message begins at the next multiple of
+ * SING_LANE_UNITS. The answer's bytes replace the body.
  */
 struct sing_record {
-	uint32_t prev; /* the unit of the message before it in the order, 0 for none */
+	uint32_t prev; /* the unit of the message before in the order, 0 for none */
 	uint32_t position;
 	uint32_t op;
 	uint16_t flags;
@@ -156,7 +160,10 @@ struct sing_answer {
 };
 _Static_assert(sizeof(struct sing_answer) == 16, "layout");
 
-/* A message counts as so many operations for a key: a communicator, or one direction of a pair in it. */
+/*
+ * A message counts as so many operations for a key: a communicator, or a direction of a pair in
+ * it.
+ */
 struct sing_count {
 	uint64_t key;
 	uint32_t n;

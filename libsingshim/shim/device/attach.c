@@ -30,7 +30,7 @@ enum { OUT_OF_THE_WAY = 700 };
 
 enum { NOT_YET, AT_IT, ATTACHED };
 
-/* What a child of fork finds empty, whatever way it was forked. */
+/* What a child of fork finds empty, by any kind of fork. */
 struct own {
 	_Atomic uint32_t state;
 	_Atomic uint32_t initialized;
@@ -40,7 +40,7 @@ static struct own *_Atomic own;
 static _Atomic bool was_initialized; /* here or in a parent */
 static bool reachable;
 
-/* The end of the pipe that is ours. The program may have closed it: which pipe it is, the ring says. */
+/* Our end of the pipe. The program may have closed the descriptor: the ring says which pipe is meant. */
 static int keep = -1;
 
 void sing_say(const char *format, ...)
@@ -116,8 +116,8 @@ bool sing_is_forked(void)
 }
 
 /*
- * Asked each second of a wait. The server has the other end of the pipe, and nobody else has. A process that was restored has
- * another pipe in its place, and while it waits for its server nobody has said which.
+ * Asked each second of a wait. Only the server has the other end of the pipe. A process that was restored has
+ * another pipe in its place, and while the process waits for its server, that pipe is not known.
  */
 static bool is_alive(void)
 {
@@ -126,7 +126,7 @@ static bool is_alive(void)
 	struct stat st;
 
 	if (raw6(SYS_fstat, keep, (long)&st, 0, 0, 0, 0) != 0 || st.st_ino != ring_pipe())
-		return true; /* nobody knows */
+		return true; /* not known */
 	return raw6(SYS_ppoll, (long)&p, 1, (long)&now, 0, 0, 0) != 1 || !(p.revents & POLLERR);
 }
 
@@ -261,8 +261,9 @@ static bool is_between(int rv, bool was)
 }
 
 /*
- * A server that has stopped its job is asked again until that is over. One that goes away while it is asked, or does not listen, may be
- * replaced: it is waited for, but not a second time in vain. Returns an errno.
+ * A server that has stopped its job is asked again until that is over. A server that goes away during the
+ * question, or does not listen, may be replaced: the process waits for the new server, but not a second time in
+ * vain. Returns an errno.
  */
 static int attach_in_time(const char *path)
 {
@@ -274,7 +275,7 @@ static int attach_in_time(const char *path)
 
 	for (int i = 0; i < TRIES; ++i) {
 		if (rv == ERESTART) {
-			/* CRIU cannot take a socket that is connected to the server: it is so seldom. */
+			/* CRIU cannot take a socket that is connected to the server: so the pauses grow. */
 			pause.tv_nsec = pause.tv_nsec < LONGEST ? pause.tv_nsec * 2 : LONGEST;
 			between = true;
 			i = 0;
@@ -311,7 +312,7 @@ enum sing_attachment sing_attach(void)
 			break;
 		if (state == ATTACHED)
 			return SING_ATTACHED;
-		(void)raw6(SYS_nanosleep, (long)&moment, 0, 0, 0, 0, 0); /* another thread is at it */
+		(void)raw6(SYS_nanosleep, (long)&moment, 0, 0, 0, 0, 0); /* another thread attaches */
 	}
 	path = getenv(SING_DEVICE_ENV);
 	rv = path == NULL || *path == 0 ? -1 : attach_in_time(path);

@@ -25,7 +25,10 @@ CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CU
 {
 	const CUresult r = sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
 
-	/* It holds for the functions of this kernel in all contexts of that device: they are asked for again. */
+	/*
+	 * The attribute holds for the functions of this kernel in all contexts of that device: they are asked
+	 * for again.
+	 */
 	if (r == CUDA_SUCCESS && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 		sing_functions_doubt();
 	return r;
@@ -57,7 +60,7 @@ static CUresult send_kernel_name(char *to, unsigned int room, uint64_t handle)
 	return sing_send_kernel_name(0, to, room, (CUkernel)handle);
 }
 
-/* Ask for a name. One that fills its room may be longer. */
+/* Ask for a name. A name that fills its room may be longer. */
 static CUresult ask(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t handle, struct name **made)
 {
 	for (unsigned int room = NAME_FIRST; room <= NAME_MOST; room *= 4) {
@@ -96,7 +99,7 @@ static CUresult name_of(CUresult (*send)(char *, unsigned int, uint64_t), uint64
 
 	if (name == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* It is asked for each time: the code may be gone. */
+	/* Asked for each time: the code may be gone. */
 	r = ask(send, handle, &made);
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether the answer to this message is known; then it is put into out. */
+/* Whether the answer to this message is known; then the answer is put into out. */
 bool sing_cache_find(uint32_t op, uint64_t context, const void *in, size_t n, void *out, size_t room, size_t *got);
 
-/* Keep one, if there is room. */
+/* Keep an answer, if there is room. */
 void sing_cache_keep(uint32_t op, uint64_t context, const void *in, size_t n, const void *out, size_t room, size_t got);
 
 /* Forget everything: there is a server that never gave these answers. No other thread may be looking. */

@@ -21,7 +21,7 @@ static unsigned long long ids;
 
 _Atomic unsigned int sing_capture_count;
 
-/* Captures, and who is in them. */
+/* Captures, and their strands and marks. */
 
 static void leave(struct sing_capture *c)
 {

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Stream capture: who captures, and what depends on what.
+ * Stream capture: which streams capture, and what depends on what.
  *
- * The shim is the only one who knows. The server has a graph, made when a capture began, and
- * is sent each captured call inside of a message "captured", with the handle of the node that
- * it becomes and those of the nodes before it: that a stream captures is nothing to it. So
- * questions cost no message, and the order in which threads capture is that of one lock, which
- * is held from the question whether a stream captures until its node is made. What is captured
- * waits for its answer: a wrong call is refused where CUDA refuses it.
+ * Only the shim knows of captures. The server has a graph, made when a capture began, and is sent each captured
+ * call inside of a message "captured", with the handle of the node that the call becomes and the handles of the
+ * nodes before: that a stream captures is nothing to the server. So questions cost no message, and the order in
+ * which threads capture is the order of a single lock, which is held from the question whether a stream
+ * captures until its node is made. What is captured waits for its answer: a wrong call is refused where CUDA
+ * refuses the call.
  *
  *	capture	   from cuStreamBeginCapture to cuStreamEndCapture
  *	├─ strand  a stream that is in it: it began it, or it waited for an event of it. Its next
@@ -17,9 +17,9 @@
  *	└─ mark    an event that was last recorded in it, with the strand's nodes of that moment.
  *	           It outlives the capture: such an event stands for nothing that ever happens
  *
- * A capture is joined if each of its last nodes, those that no later one depends on, is among
- * the nodes of the stream that began it. A call that cannot be captured makes a capture
- * invalid; then all that its streams are told is an error, until it has ended.
+ * A capture is joined if each of its last nodes, the nodes that no later node depends on, is among the nodes of
+ * the stream that began the capture. A call that cannot be captured makes a capture invalid; then each call on
+ * its streams is told an error, until the capture has ended.
  *
  * capture.c knows no messages. capture_watch.c looks at each message that leaves while
  * something is captured, capture_calls.c has what the program calls.
@@ -37,7 +37,10 @@
 #pragma GCC visibility push(hidden)
 
 
-/* Captures under way, and events last recorded in one: while it is 0 nobody need look. */
+/*
+ * Captures under way, and events last recorded in a capture: while the number is 0 there is nothing to look
+ * for.
+ */
 extern _Atomic unsigned int sing_capture_count;
 
 static inline bool sing_captures(void)
@@ -47,7 +50,7 @@ static inline bool sing_captures(void)
 
 struct sing_count;
 
-/* A message that is about to go out; counts are what the barrier counts it for. */
+/* A message that is about to go out; counts are what the barrier counts the message for. */
 struct sing_message {
 	uint32_t op;
 	const void *in;
@@ -59,8 +62,8 @@ struct sing_message {
 };
 
 /*
- * Look at a message before it goes out. Returns whether it was dealt with here; *result is what
- * the call returns then, and out and *got are as sing_call leaves them. Asked for every message while
+ * Look at a message before it goes out. Returns whether the message was dealt with here; *result is what the
+ * call returns then, and out and *got are as sing_call leaves them. Asked for every message while
  * sing_captures().
  */
 bool sing_capture_watch(const struct sing_message *m, int *result);
@@ -72,19 +75,19 @@ bool sing_captured_counts(void);
 bool sing_is_capturing(CUstream stream);
 
 /*
- * Work for the stream whose message nobody looks at here: CUDA_SUCCESS, or what it is told. waits: somebody waits for it,
- * which cannot be captured.
+ * Work for the stream whose message does not come by here: CUDA_SUCCESS, or the call's error. waits: the
+ * program waits for the work, which cannot be captured.
  */
 CUresult sing_capture_allows(CUstream stream, bool waits);
 
-/* Work for the stream that cannot be captured: CUDA_SUCCESS, unless it would be. */
+/* Work for the stream that cannot be captured: CUDA_SUCCESS, unless the stream captures. */
 CUresult sing_capture_refuse(CUstream stream, bool per_thread);
 
 /* What follows is for capture*.c. Its lock: */
 void sing_capture_lock(void);
 void sing_capture_unlock(void);
 
-/* A stream by which strands are found: per-thread streams have one for each thread. */
+/* A stream by which strands are found: per-thread streams have a key for each thread. */
 uint64_t sing_capture_key(CUstream stream, bool per_thread);
 #define SING_LEGACY_KEY 1
 
@@ -96,7 +99,7 @@ static inline CUcontext sing_context_current(void)
 /* The calling thread, by a number that no other ever has. */
 uint64_t sing_capture_thread(void);
 
-/* Nodes without order, none twice. edges has as many zeros: no kind of dependency but the plain one is supported. */
+/* Nodes without order, none twice. edges has as many zeros: only the plain kind of dependency is supported. */
 struct sing_nodes {
 	CUgraphNode *at;
 	CUgraphEdgeData *edges;
@@ -113,10 +116,10 @@ struct sing_capture {
 	unsigned int users; /* strands and marks */
 	unsigned long long id;
 	CUgraph graph;
-	bool ours;	    /* the graph is nobody else's before the end */
+	bool ours;	    /* no other code has the graph before the end */
 	bool invalid, ended;
 	int mode;
-	CUcontext context;  /* current where it began */
+	CUcontext context;  /* current where the capture began */
 	uint64_t thread, origin;
 	struct sing_nodes leaves;
 };
@@ -125,7 +128,7 @@ struct sing_strand {
 	struct sing_strand *next;
 	struct sing_capture *in;
 	uint64_t stream;
-	bool blocking;	    /* the legacy stream would wait for it */
+	bool blocking;	    /* the legacy stream would wait for the stream */
 	struct sing_nodes nodes;
 };
 
@@ -136,10 +139,13 @@ struct sing_strand *sing_strand_of(uint64_t stream);
 /* Begin. start is what the new capture is like (mode, context, graph, ours); nodes are those of graph to begin behind. */
 CUresult sing_capture_begin(uint64_t stream, bool blocking, const struct sing_capture *start, const CUgraphNode *nodes, size_t n);
 
-/* End. *graph is the capture's, also if the result is an error and it is ours; NULL if the capture has not ended. */
+/*
+ * End. *graph is the capture's, also if the result is an error and the graph is ours; NULL if the capture has
+ * not ended.
+ */
 CUresult sing_capture_end(uint64_t stream, CUgraph *graph, bool *ours);
 
-/* A call on these strands of one capture has become a node. */
+/* A call on these strands of a capture has become a node. */
 CUresult sing_capture_add(struct sing_strand *const *s, size_t n, CUgraphNode node);
 
 /* cuStreamUpdateCaptureDependencies. */
@@ -151,23 +157,23 @@ CUresult sing_capture_record(uint64_t event, uint64_t stream, bool *captured);
 /* A stream waits for an event; the same. blocking is asked for if the stream enters the capture. */
 CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uint64_t), bool *captured);
 
-/* The event is asked for; it is no more. */
+/* The program asks for the event; the event is destroyed. */
 CUresult sing_capture_ask_event(uint64_t event);
 void sing_capture_drop_event(uint64_t event);
 
-/* The stream is no more. The graph that nobody will have then, or NULL. */
+/* The stream is destroyed. Returns the graph that no strand or mark has any more, or NULL. */
 CUgraph sing_capture_drop_stream(uint64_t stream);
 
-/* The legacy stream of this context is used: it would wait for strands. */
+/* The legacy stream of this context is used: the stream would wait for strands. */
 CUresult sing_capture_legacy(CUcontext context, bool harmless);
 
-/* Somebody waits for all of this context's work. */
+/* The program waits for all of this context's work. */
 CUresult sing_capture_wait_all(CUcontext context);
 
 /* The thread does what is no work of a stream: cuMemAlloc. */
 CUresult sing_capture_unsafe(void);
 
-/* The thread's mode; returns the one before. */
+/* Set the thread's mode; returns the mode before. */
 int sing_capture_mode(int mode);
 int sing_capture_thread_mode(void);
 

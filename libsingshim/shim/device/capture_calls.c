@@ -63,7 +63,7 @@ static CUresult cuStreamBeginCapture_(int own, CUstream stream)
 }
 BOTH(cuStreamBeginCapture, (CUstream stream), stream);
 
-/* The only kind of dependency is the one that is all zeros. */
+/* The only kind of dependency is all zeros. */
 static bool is_plain(const CUgraphEdgeData *edges, size_t n)
 {
 	static const CUgraphEdgeData plain;

@@ -9,14 +9,14 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t threads;
-/* In one piece: each variable of a thread costs the program's start a relocation. */
+/* In a single piece: each variable of a thread costs the program's start a relocation. */
 static _Thread_local struct {
 	uint64_t number;
 	int mode;
 	bool in_host_func;
 } self __attribute__((tls_model("initial-exec")));
 
-/* A child of fork has no device, and must not wait for a lock that nobody there holds. */
+/* A child of fork has no device, and must not wait for a lock that no thread there holds. */
 static void forked(void)
 {
 	pthread_mutex_init(&lock, NULL);

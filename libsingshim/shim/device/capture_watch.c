@@ -58,7 +58,7 @@ static uint64_t key(const struct sing_message *m, uint64_t stream)
 	return sing_capture_key((CUstream)(uintptr_t)stream, (m->op & SING_PER_THREAD) != 0);
 }
 
-/* Whether the legacy stream waits for it. The answer is the server's, and is kept. */
+/* Whether the legacy stream waits for the stream. The answer is the server's, and is kept. */
 static bool is_blocking(uint64_t stream)
 {
 	unsigned int how = 0;
@@ -68,7 +68,7 @@ static bool is_blocking(uint64_t stream)
 	return sing_send_cuStreamGetFlags(0, (CUstream)(uintptr_t)stream, &how) != CUDA_SUCCESS || !(how & CU_STREAM_NON_BLOCKING);
 }
 
-/* Make the message a node behind those of the strands, which are in one capture. */
+/* Make the message a node behind the nodes of the strands, which are in the same capture. */
 static CUresult record(struct sing_strand *const *s, size_t n, const struct sing_message *m)
 {
 	struct sing_capture *const c = s[0]->in;
@@ -105,7 +105,7 @@ static CUresult refuse(struct sing_strand *s)
 	return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* cuEventRecord, cuStreamWaitEvent: dependencies, unless the event is one outside of the graph. */
+/* cuEventRecord, cuStreamWaitEvent: dependencies, unless the event is outside of the graph. */
 static bool order(const struct sing_message *m, uint64_t stream, uint64_t event, bool external, CUresult *r)
 {
 	struct sing_strand *s = sing_strand_of(stream);
@@ -124,7 +124,7 @@ static bool order(const struct sing_message *m, uint64_t stream, uint64_t event,
 	return captured;
 }
 
-/* Collectives, each for a stream of its own: all of them become one node, or none. */
+/* Collectives, each for a stream of its own: all of them become a single node, or none. */
 static bool group_call(const struct sing_message *m, CUresult *r)
 {
 	enum { MOST = 64 };
@@ -162,7 +162,7 @@ static bool group_call(const struct sing_message *m, CUresult *r)
 	return true;
 }
 
-/* Work for a stream, or a question about one. */
+/* Work for a stream, or a question about a stream. */
 static bool stream_call(const struct sing_message *m, const struct sing_on_stream *is, CUresult *r)
 {
 	const uint32_t op = m->op & ~SING_PER_THREAD;
@@ -192,7 +192,7 @@ static bool stream_call(const struct sing_message *m, const struct sing_on_strea
 			*r = sing_capture_unsafe();
 		return *r != CUDA_SUCCESS;
 	}
-	/* A copy with its bytes in it would copy what they were, not what they will be. */
+	/* A copy with its bytes in the message would copy the bytes of now, not of the launch. */
 	refused = is->use != SING_STREAM_WORK || op == SING_OP_copy_in || op == SING_OP_cuGraphUpload;
 	*r = refused ? refuse(s) : record(&s, 1, m);
 	return true;
@@ -266,7 +266,7 @@ static bool is_watched(uint32_t op)
 	return false;
 }
 
-/* NCCL has one error for all of CUDA's, and NVML none. */
+/* NCCL has a single error for all of CUDA's, and NVML none. */
 static int in_words_of(uint32_t op, CUresult r)
 {
 	const struct sing_op *o = sing_op_find(op);

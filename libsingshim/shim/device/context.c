@@ -15,7 +15,7 @@
 
 _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* What lies beneath the current one in this thread; freed when the thread ends. */
+/* What lies beneath the current context in this thread; freed when the thread ends. */
 struct below {
 	unsigned depth, room;
 	struct sing_context *contexts[];
@@ -25,7 +25,7 @@ static _Thread_local struct below *below __attribute__((tls_model("initial-exec"
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A handle counts its contexts, so it says where one is. No lock is needed to look. */
+/* A handle counts its contexts, so the handle gives the context's place. No lock is needed to look. */
 enum { CHUNK = 64, CHUNKS = 1024 };
 static _Atomic(struct sing_context *) chunks[CHUNKS];
 
@@ -85,7 +85,7 @@ int sing_context_check(void)
 	return atomic_load_explicit(&sing_current->alive, memory_order_relaxed) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* The context of a handle that a program gives, if it can be used. */
+/* The context of a handle that a program gives, if the context can be used. */
 static CUresult take(CUcontext ctx, struct sing_context **c)
 {
 	if (!sing_is_initialized())
@@ -175,7 +175,7 @@ CUresult sing_cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, C
 }
 SING_PUBLIC(cuCtxCreate_v4);
 
-/* It stays current to other threads, which find out when they use it. */
+/* The context stays current to other threads, which find out when they use the context. */
 CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct sing_context *c;
@@ -218,7 +218,7 @@ CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx)
 }
 SING_PUBLIC(cuCtxPopCurrent_v2);
 
-/* It takes the place of what is on top; NULL is as a pop. */
+/* The context takes the place of what is on top; NULL is a pop. */
 CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 {
 	struct sing_context *c = NULL;
@@ -230,7 +230,10 @@ CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 		pop();
 		return CUDA_SUCCESS;
 	}
-	/* One that is primary can be current before it is retained, and after: the runtime library counts on that. */
+	/*
+	 * A primary context can be current before it is retained, and after: the runtime library counts on
+	 * that.
+	 */
 	r = take(ctx, &c);
 	if (r == CUDA_SUCCESS || (c != NULL && c->primary)) {
 		sing_current = c;

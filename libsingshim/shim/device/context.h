@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Which context is current in a thread: each message says it, most without anybody's asking. Contexts are never
- * forgotten, so that whoever has one current that was destroyed elsewhere finds that out.
+ * Which context is current in a thread: each message says that, most without a line of code at the call.
+ * Contexts are never forgotten, so that a thread whose current context was destroyed elsewhere finds that out.
  */
 #ifndef SING_DEVICE_CONTEXT_H
 #define SING_DEVICE_CONTEXT_H
@@ -19,19 +19,19 @@ struct sing_context {
 	_Atomic bool alive;
 };
 
-/* What is current in this thread, or NULL. context.c alone changes it. */
+/* What is current in this thread, or NULL. Only context.c changes the variable. */
 extern _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The context with that handle, or NULL if there never was one. */
+/* The context with that handle, or NULL if there never was such a context. */
 struct sing_context *sing_context_find(uint64_t handle);
 
-/* There is a new one. False: no memory for it. */
+/* There is a new context. False: no memory for the entry. */
 bool sing_context_add(uint64_t handle, int device, bool primary);
 
 /* The same, but the context is not there yet. */
 bool sing_context_name(uint64_t handle, int device, bool primary);
 
-/* 0 if a context is current and alive, else what a call returns that needs one. */
+/* 0 if a context is current and alive, else what a call returns that needs a context. */
 int sing_context_check(void);
 
 #endif

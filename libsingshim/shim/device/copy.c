@@ -72,7 +72,7 @@ static CUresult call(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream
 	return result(sing_call(op, by_address(message, dst, src, n, stream), sizeof(message), NULL, 0, &got));
 }
 
-/* Begin the message copy_in with n bytes in it. */
+/* Begin the message copy_in with n bytes. */
 static int stage_in(struct ring_draft *d, bool asks, CUdeviceptr dst, const void *src, uint64_t n, CUstream stream)
 {
 	const struct ring_need need = { .op = SING_OP_copy_in, .call = asks };
@@ -104,7 +104,9 @@ static int stage_out(struct ring_draft *d, CUdeviceptr src, uint64_t n, CUstream
 	return 0;
 }
 
-/* Take an answer to copy_out, or to copy_in where dst is NULL. It is SING_AGAIN if the copy is to be asked for again. */
+/*
+ * Take an answer to copy_out, or to copy_in where dst is NULL: SING_AGAIN if the copy is to be asked for again.
+ */
 static CUresult take(struct ring_draft *d, void *dst, uint64_t n)
 {
 	const unsigned char *p = d->args;
@@ -178,7 +180,7 @@ static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUs
 	return r;
 }
 
-/* One that may be waited for: it is over when this returns. */
+/* A copy that may be waited for: the copy is over when this returns. */
 CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
 	struct ring_draft d;
@@ -302,13 +304,16 @@ SYNC(cuMemcpyDtoH_v2, out_sync, void *, CUdeviceptr);
 ASYNC(cuMemcpyHtoDAsync_v2, in_async, CUdeviceptr, void *);
 ASYNC(cuMemcpyDtoHAsync_v2, out_async, void *, CUdeviceptr);
 
-/* Whether an address is a device's. It costs a round trip: only where neither side tells. */
+/* Whether an address is a device's. This costs a round trip: only where neither side tells. */
 static bool is_device(CUdeviceptr at)
 {
 	return sing_send_cuMemGetAddressRange_v2(0, NULL, NULL, at) == CUDA_SUCCESS;
 }
 
-/* The addresses say where it is. The server knows, too: as a call it waits where the program's memory has a part in it. */
+/*
+ * The addresses say where the memory is. The server knows, too: as a call, the copy waits where the program's
+ * memory has a part in it.
+ */
 static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Copies of a row of bytes, for those of more than one dimension. All return CUDA's results. */
+/* Copies of a row of bytes, for copies of more than one dimension. All return CUDA's results. */
 #ifndef SING_DEVICE_COPY_H
 #define SING_DEVICE_COPY_H
 

@@ -14,7 +14,7 @@ _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER) && offsetof(C
 		       offsetof(CUDA_MEMCPY3D, dstPitch) == offsetof(CUDA_MEMCPY3D_PEER, dstPitch),
 	       "they differ in what is reserved in the one");
 
-/* One side of a copy, and how much is copied. */
+/* A side of a copy, and how much is copied. */
 struct side {
 	int type;
 	uint64_t base, pitch, rows, x, y, z;
@@ -58,7 +58,7 @@ static bool is_empty(const struct shape *s)
 	return s->width == 0 || s->height == 0 || s->depth == 0;
 }
 
-/* The server says the same, of copies that it sees whole. */
+/* The server returns the same, for copies that the server sees whole. */
 static bool is_sound(const struct side *s, const struct shape *of)
 {
 	return (s->type == CU_MEMORYTYPE_HOST || s->type == CU_MEMORYTYPE_DEVICE || s->type == CU_MEMORYTYPE_UNIFIED) &&
@@ -66,7 +66,7 @@ static bool is_sound(const struct side *s, const struct shape *of)
 	       (s->rows == 0 || (s->y <= s->rows && of->height <= s->rows - s->y));
 }
 
-/* Whether nobody has to wait for this side: it is a device's, or pinned. */
+/* Whether the call need not wait for this side: a device's, or pinned. */
 static bool is_ready(const struct side *s, const struct shape *of)
 {
 	uint64_t begin, end;

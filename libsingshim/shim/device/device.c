@@ -23,7 +23,7 @@ struct attributes {
 };
 static _Atomic(struct attributes *) attributes[SING_DEVICES];
 
-/* A primary context: how often it is retained, and how many may still be released after a reset. */
+/* A primary context: how often the context is retained, and how many may still be released after a reset. */
 static struct primary {
 	CUcontext context;
 	unsigned long retained, owed;
@@ -100,7 +100,7 @@ CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 }
 SING_PUBLIC(cuDeviceGetAttribute);
 
-/* Give it a handle. */
+/* Give the context a handle. */
 static bool name(struct primary *p, CUdevice dev)
 {
 	uint64_t handle;
@@ -131,7 +131,7 @@ int sing_primary_context(int dev, CUcontext *ctx)
 	return named ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Make the context: the message has the handle that it gets. */
+/* Make the context: the message has the handle that the context gets. */
 static CUresult begin(struct primary *p, CUdevice dev)
 {
 	unsigned char message[12];
@@ -176,7 +176,7 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 }
 SING_PUBLIC(cuDevicePrimaryCtxRetain);
 
-/* The context is no more. It is not popped from any stack; who has it current finds out. */
+/* The context is destroyed, but not popped from any stack; a thread that has the context current finds out. */
 static CUcontext ended(struct primary *p)
 {
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
@@ -203,7 +203,7 @@ CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 		if (r == CUDA_SUCCESS)
 			gone = ended(p);
 	} else if (p->owed > 0) {
-		--p->owed; /* who retained it before the reset may release it */
+		--p->owed; /* callers that retained the context before the reset may release it */
 	} else {
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	}

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * cuGetExportTable: what libcudart (12.x), which is linked into most programs, asks of the driver before it does anything
- * else. The tables have no public header; this was written for interoperability, from public descriptions of what other
- * implementations of the driver answer (ZLUDA's, above all), and works without any of the vendor's code. Nothing else of the
- * shim needs it: `make EXPORT_TABLES=no` leaves this file out, and such programs then end with an error at their first call.
+ * cuGetExportTable: what libcudart (12.x), which is linked into most programs, asks of the driver before
+ * anything else. The tables have no public header; this was written for interoperability, from public
+ * descriptions of what other implementations of the driver answer (ZLUDA's, above all), and works without any
+ * of the vendor's code. Nothing else of the shim needs this file: `make EXPORT_TABLES=no` leaves the file out,
+ * and such programs then end with an error at their first call.
  *
  * A table is an array of 8 bytes each: its own size, but for CONTEXT_LOCAL_STORAGE, then functions.
  *
@@ -33,7 +34,7 @@
 typedef void ended(CUcontext, void *key, void *value);
 enum { PLACES = 4096 };
 static struct kept {
-	_Atomic uint64_t context; /* 0: nobody was ever here */
+	_Atomic uint64_t context; /* 0: the place was never used */
 	void *key;
 	void *_Atomic value;
 	ended *tell;
@@ -46,7 +47,7 @@ static unsigned place_of(uint64_t context, const void *key)
 	return (unsigned)((context * 0x9e3779b97f4a7c15ull ^ (uintptr_t)key * 0xff51afd7ed558ccdull) >> 40) % PLACES;
 }
 
-/* The place of a key, or the free one where it belongs; NULL if there is none. */
+/* The place of a key, or the free place where the key belongs; NULL if there is none. */
 static struct kept *find_place(uint64_t context, const void *key)
 {
 	for (unsigned i = 0, at = place_of(context, key); i < PLACES; ++i) {
@@ -59,7 +60,7 @@ static struct kept *find_place(uint64_t context, const void *key)
 	return NULL;
 }
 
-/* The context that is meant: NULL is the current one. */
+/* The context that is meant: NULL is the current context. */
 static CUresult meant(CUcontext ctx, uint64_t *handle)
 {
 	if (!sing_is_initialized())
@@ -292,7 +293,7 @@ static CUresult context_number(CUcontext ctx, uint64_t *id)
 	return r;
 }
 
-/* What two handles of one stream have in common, and those of two streams do not. */
+/* What two handles of the same stream have in common, and handles of two streams do not. */
 static CUresult stream_number(CUcontext ctx, const void *stream, uint64_t *id)
 {
 	uint64_t handle;
@@ -338,7 +339,7 @@ static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t cod
 	int driver = 0;
 	CUresult r;
 
-	if (version % 10 < 2) { /* of these versions it is always the same */
+	if (version % 10 < 2) { /* of these versions the code is always the same */
 		code[0] = version % 10 == 0 ? 0x3341181c03cb675c : 0x1841181c03cb675c;
 		code[1] = 0x8ed383aa1f4cd1e8;
 		return CUDA_SUCCESS;
@@ -434,6 +435,6 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 			*table = tables[known[i].which];
 			return CUDA_SUCCESS;
 		}
-	return CUDA_ERROR_INVALID_VALUE; /* others are asked for by profilers, which do without */
+	return CUDA_ERROR_INVALID_VALUE; /* profilers ask for other tables, and do without */
 }
 SING_PUBLIC(cuGetExportTable);

@@ -12,24 +12,24 @@
 void *sing_find_symbol(const char *symbol);
 
 /*
- * The driver's function of that name in the newest version up to this one; the one for default
- * streams that are per thread, if the caller wants that and there is one. *known, if it is not
- * NULL, says whether any version has the name. NULL if there is none.
+ * The driver's function of that name in the newest version up to this version; the function for default streams
+ * that are per thread, if the caller wants that and there is one. *known, if known is not NULL, says whether
+ * any version has the name. NULL if there is none.
  */
 void *sing_find(const char *name, int version, bool per_thread, bool *known);
 
-/* One row of the look-up table, sorted by name, then by_thread, then by version. */
+/* A row of the look-up table, sorted by name, then by_thread, then by version. */
 struct sing_key {
 	uint16_t function; /* index of sing_offsets and sing_symbols */
 	uint16_t by_thread;
-	uint32_t name; /* where it begins in sing_names */
+	uint32_t name; /* where the name begins in sing_names */
 	int32_t version;
 };
 
 /* Said here too: else they are reached by a pointer that is relocated. */
 #pragma GCC visibility push(hidden)
 extern const char sing_names[];
-extern const uint32_t sing_symbols[]; /* sorted by the symbol: where it begins in sing_names */
+extern const uint32_t sing_symbols[]; /* sorted by the symbol: where the symbol begins in sing_names */
 extern const int32_t sing_offsets[];  /* where its function is, from the beginning of this table */
 extern const struct sing_key sing_keys[];
 extern const unsigned sing_symbol_count, sing_key_count;

@@ -10,15 +10,15 @@
 #include <string.h>
 
 /*
- * What is known, found by handle. A kernel is one function in each context: it is found by both, and names the function.
- * Entries are put in front and never taken out, so that a launch looks without a lock; handles count from 1 and are
- * never used again, so that they fill the table evenly.
+ * What is known, found by handle. A kernel is a function in each context: the kernel's entry is found by both,
+ * and names the function. Entries are put in front and never taken out, so that a launch looks without a lock;
+ * handles count from 1 and are never used again, so that they fill the table evenly.
  */
 enum { PLACES = 4096 };
 
 struct known {
 	uint64_t handle, context;
-	_Atomic uint32_t asked;		/* doubts when it was asked for */
+	_Atomic uint32_t asked;		/* doubts at the time of the question */
 	_Atomic(struct known *) is;	/* of a kernel: its function */
 	struct known *next;
 	struct sing_function f;		/* of a function */
@@ -28,7 +28,7 @@ struct known {
 static _Atomic(struct known *) places[PLACES];
 static _Atomic uint32_t doubts;
 
-/* Most parameters that a kernel has: they would be of one byte. */
+/* Most parameters that a kernel has: each would be of a single byte. */
 enum { FEW = 64, MANY = 32768 };
 
 void sing_functions_doubt(void)
@@ -41,7 +41,7 @@ static bool is_fresh(const struct known *k)
 	return atomic_load_explicit(&k->asked, memory_order_relaxed) == atomic_load_explicit(&doubts, memory_order_relaxed);
 }
 
-/* A function has one context, which is not asked for. */
+/* A function has a single context, which is not asked for. */
 static struct known *look_from(struct known *k, uint64_t handle, uint64_t context)
 {
 	while (k != NULL && (k->handle != handle ||
@@ -55,7 +55,7 @@ static struct known *look(uint64_t handle, uint64_t context)
 	return look_from(atomic_load_explicit(&places[handle % PLACES], memory_order_acquire), handle, context);
 }
 
-/* Put it in, unless another thread has: returns what is there, and frees k if it is not that. */
+/* Put k in, unless another thread has: returns the entry that is there, and frees k if that is another. */
 static struct known *enter(struct known *k)
 {
 	_Atomic(struct known *) *const place = &places[k->handle % PLACES];
@@ -73,7 +73,7 @@ static struct known *enter(struct known *k)
 	}
 }
 
-/* A function as the server describes it. */
+/* A function in the server's description. */
 struct described {
 	sing_facts facts;
 	unsigned int n, some[2][FEW], *offsets, *sizes;
@@ -146,7 +146,7 @@ static CUresult learn(CUfunction function, struct known **known)
 	return CUDA_SUCCESS;
 }
 
-/* The same of a kernel, whose function in the context is made now if it was not. */
+/* The same of a kernel, whose function in the context is made now if there was none. */
 static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
@@ -218,7 +218,10 @@ static CUresult check_cooperative(struct sing_function *f, const struct sing_sha
 		fits = shape | ((uint64_t)(unsigned int)blocks * f->facts.multiprocessors & 0xffffff);
 		atomic_store_explicit(&f->fits, fits, memory_order_relaxed);
 	}
-	/* The product of two of them cannot overflow, nor can it with the third where it is small enough. */
+	/*
+	 * The product of two sides cannot overflow, nor can the product with the third where the first is small
+	 * enough.
+	 */
 	const uint64_t plane = (uint64_t)s->grid[0] * s->grid[1], most = fits & 0xffffff;
 
 	return plane <= most && plane * s->grid[2] <= most ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -229,7 +232,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 	const sing_facts *const k = &f->facts;
 	uint64_t threads;
 
-	/* One less than 0 is more than any limit. */
+	/* 0 - 1u is more than any limit. */
 	for (int i = 0; i < 3; ++i)
 		if (s->grid[i] - 1u >= k->grid[i] || s->block[i] - 1u >= k->block[i])
 			return CUDA_ERROR_INVALID_VALUE;
@@ -248,7 +251,7 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 /* The markers in extra. */
 enum { EXTRA_END = 0, EXTRA_BUFFER = 1, EXTRA_SIZE = 2 };
 
-/* The block as the program has made it. */
+/* The block that the program has made. */
 static CUresult take_extra(const struct sing_function *f, void **extra, unsigned char *room)
 {
 	const void *buffer = NULL;

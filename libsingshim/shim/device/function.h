@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the shim knows of kernels, so that a launch is checked where the program reacts to it and asks nobody. It is
- * asked for once, at the first launch of each, and again after something was unloaded.
+ * What the shim knows of kernels, so that a launch is checked where the program reacts to the error, without a
+ * message. The server is asked at the first launch of each kernel, and again after something was unloaded.
  */
 #ifndef SING_DEVICE_FUNCTION_H
 #define SING_DEVICE_FUNCTION_H
@@ -23,7 +23,7 @@ struct sing_param {
 struct sing_function {
 	CUfunction function; /* what is launched: of a kernel, the function in the context */
 	sing_facts facts;
-	_Atomic uint32_t shared;    /* facts.shared as it is now: cuFuncSetAttribute changes it */
+	_Atomic uint32_t shared;    /* the present facts.shared: cuFuncSetAttribute changes the number */
 	_Atomic uint64_t fits;	    /* of cooperative launches: the last shape and how many blocks fit */
 	uint32_t params;
 	const struct sing_param *param;
@@ -58,7 +58,7 @@ struct sing_shape {
 
 /*
  * What is known of a function, or of a kernel (which may be handed in as a function) in the calling thread's
- * context. What it points to stays for the life of the process. An unknown handle is CUDA_ERROR_INVALID_HANDLE.
+ * context. The result stays for the life of the process. An unknown handle is CUDA_ERROR_INVALID_HANDLE.
  */
 CUresult sing_function_know(CUfunction function, struct sing_function **known);
 
@@ -66,8 +66,8 @@ CUresult sing_function_know(CUfunction function, struct sing_function **known);
 CUresult sing_function_check(struct sing_function *f, const struct sing_shape *shape);
 
 /*
- * Put the block of parameters together, of one of the two ways in which a program hands them. room has
- * f->facts.bytes.
+ * Put the block of parameters together, from either of the two ways in which a program hands them over. room
+ * has f->facts.bytes.
  */
 CUresult sing_function_params(const struct sing_function *f, void **params, void **extra, unsigned char *room);
 

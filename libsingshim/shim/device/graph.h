@@ -55,12 +55,13 @@ CUresult sing_graph_host(const struct sing_graph_place *to, const struct sing_ho
 CUresult sing_graph_alloc(const struct sing_graph_place *to, struct sing_alloc_params *p);
 
 /*
- * Memory that belongs to a node, which the driver hands out: at least n bytes, zero, instead of what it had before. It is
- * kept for as long as there is a program: nobody says when a node of a graph that ends is gone. NULL: there is none.
+ * Memory that belongs to a node, which the driver hands out: at least n bytes, zero, in the place of the node's
+ * memory before. The memory is kept for as long as there is a program, because the end of a node of an ended
+ * graph is not reported. NULL: there is none.
  */
 void *sing_graph_keep(CUgraphNode node, size_t n);
 
-/* CUDA_ERROR_NOT_SUPPORTED for a kind of dependency that is not the plain one. */
+/* CUDA_ERROR_NOT_SUPPORTED for a kind of dependency that is not the plain kind. */
 CUresult sing_graph_edges(const CUgraphEdgeData *edges, size_t n);
 
 #pragma GCC visibility pop

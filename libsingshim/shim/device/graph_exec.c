@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Executable graphs. One that has collectives in it is launched as one operation of the barrier, counted for each of their
- * communicators: what it is counted for is asked for when it is made and when it changes, and kept here.
+ * Executable graphs. A graph with collectives is launched as a single operation of the barrier, counted for
+ * each of their communicators: what the graph is counted for is asked for when the graph is made and when it
+ * changes, and kept here.
  */
 #include "capture.h"
 #include "graph.h"
@@ -81,7 +82,7 @@ static CUresult count(CUgraphExec exec)
 	return keep(exec, counts, n);
 }
 
-/* Instantiate, by the one message for all ways. */
+/* Instantiate, by the same message for all ways. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, size_t n)
 {
 	CUgraphExec made;
@@ -152,7 +153,7 @@ CUresult sing_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph
 }
 SING_PUBLIC(cuGraphInstantiateWithParams_ptsz);
 
-/* The old form of it says less. */
+/* The old form reports less. */
 CUresult sing_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, int *result)
 {
 	CUgraphExecUpdateResultInfo info = { 0 };
@@ -226,7 +227,10 @@ static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
 	return counts;
 }
 
-/* As the table's function does it, but counted. Captured it becomes a graph in a graph, whose nodes are counted. */
+/*
+ * As in the table's function, but counted. A captured launch becomes a graph in a graph, whose nodes are
+ * counted.
+ */
 static CUresult launch_counted(CUgraphExec exec, CUstream stream, const struct sing_count *counts, unsigned int n)
 {
 	const struct ring_need need = { .op = SING_OP_graph_launch, .counts = (uint16_t)n, .count = counts };

@@ -159,7 +159,7 @@ static CUresult hand_out(CUgraphNode node, struct sing_kernel_params *p, const u
 
 static CUresult get(CUgraphNode node, struct sing_kernel_params *p)
 {
-	/* What no kernel's parameters go beyond; longer ones would be refused at the launch. */
+	/* What no kernel's parameters go beyond; longer parameters would be refused at the launch. */
 	unsigned char block[1 << 15];
 	unsigned int n = sizeof(block), *const g = p->grid, *const b = p->block;
 	const CUresult r = sing_send_graph_get_kernel(0, node, &p->function, &p->kernel, &p->context, &g[0], &g[1], &g[2], &b[0], &b[1],

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Nodes of any kind, by one struct. */
+/* Nodes of any kind, by a single struct. */
 #include "graph.h"
 
 #include <stdbool.h>
@@ -32,7 +32,7 @@ struct node_params {
 };
 _Static_assert(sizeof(struct node_params) == 256 && offsetof(struct node_params, room) == 16, "as the driver has it");
 
-/* What is reserved must be zero, for it will mean something some day. */
+/* Reserved members must be zero, because a later release may give them a meaning. */
 static bool is_known(const struct node_params *p)
 {
 	return p->reserved[0] == 0 && p->reserved[1] == 0 && p->reserved[2] == 0 && p->reserved2 == 0;

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * A thread's group. What is issued between ncclGroupStart and the last ncclGroupEnd is gathered here and goes to the
- * server as one message, which passes the barrier's gate as a whole and counts, in the same step, for each communicator and
- * each direction of a pair in it. Nothing of a group is issued if a call in it failed.
+ * A thread's group. What is issued between ncclGroupStart and the last ncclGroupEnd is gathered here and goes
+ * to the server as a single message, which passes the barrier's gate as a whole and counts, in the same step,
+ * for each communicator and each direction of a pair in the group. Nothing of a group is issued if a call in
+ * the group failed.
  */
 #include "nccl.h"
 
@@ -30,7 +31,7 @@ static uint64_t key_of(const sing_nccl_op *op)
 	return kind << SING_COUNT_KIND | peer << SING_COUNT_PEER | comm;
 }
 
-/* A communicator that is being made: it is what its call set *handle to. */
+/* A communicator that is being made: c is what its call set *handle to. */
 struct made {
 	struct sing_comm *c;
 	ncclComm_t *handle;
@@ -51,7 +52,7 @@ struct own {
 static _Thread_local struct {
 	int depth;
 	ncclResult_t error; /* the first */
-	bool blocking, nonblocking; /* there are communicators of that kind in it */
+	bool blocking, nonblocking; /* the group has communicators of that kind */
 	sing_nccl_op *ops;
 	size_t op_count, op_room;
 	struct made *made;
@@ -74,7 +75,7 @@ ncclResult_t sing_group_spoil(ncclResult_t result)
 	return result;
 }
 
-/* Room for one more element. */
+/* Room for another element. */
 static bool grow(void **array, size_t count, size_t *room, size_t size)
 {
 	const size_t more = *room > 0 ? 2 * *room : 16;
@@ -95,7 +96,7 @@ static void kind(const struct sing_comm *c)
 	*(c->blocking ? &group.blocking : &group.nonblocking) = true;
 }
 
-/* Wait for a communicator, and take it back if it does not come to be. */
+/* Wait for a communicator, and take the communicator back if it does not come to be. */
 static ncclResult_t await(const struct made *m)
 {
 	const ncclResult_t r = sing_comm_ask(m->c, true);
@@ -199,8 +200,9 @@ ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm)
 }
 
 /*
- * What a member sends to itself, it must receive in the same group: else the send waits for a call that comes after
- * it. Returns whether the sends to and the receives from oneself come in pairs, as NCCL wants them.
+ * What a member sends to itself, it must receive in the same group: else the send waits for a call that comes
+ * after the group. Returns whether the sends to and the receives from oneself come in pairs, as NCCL wants
+ * them.
  */
 static bool paired(void)
 {
@@ -223,7 +225,7 @@ static ncclResult_t finish(void)
 		const struct made *m = &group.made[i];
 
 		if (r != ncclSuccess && r != ncclInProgress) {
-			/* Nobody waits for it, and the other members shall not either. */
+			/* No call waits for the communicator, and the other members shall not wait either. */
 			sing_send_ncclCommAbort(0, m->c->handle);
 			atomic_store(&m->c->state, SING_COMM_ENDED);
 			*m->handle = NULL;

@@ -57,11 +57,11 @@ void sing_host_forget(uint64_t ticket)
 	free(o);
 }
 
-/* Call one. After a fault the stream's callbacks are told, and its functions not called. */
+/* Call a function. After a fault the stream's callbacks are told, and its functions not called. */
 static void call(const struct sing_host_func *f, CUresult status)
 {
 	sing_host_func_enters(true);
-	/* While a function runs, messages are looked at: it may not send any. */
+	/* While a function runs, messages are looked at: the function may not send any. */
 	atomic_fetch_add_explicit(&sing_capture_count, 1, memory_order_relaxed);
 	if (f->callback != NULL)
 		f->callback(f->stream, status, f->user);

@@ -107,8 +107,9 @@ static void leave(uintptr_t begin)
 }
 
 /*
- * Memory that another process can map and nobody can make shorter; its descriptor is *fd. A child of fork has none of it, as
- * with CUDA. Where there is no such memory, it is ordinary one, and *fd is -1. Returns an address or an error.
+ * Memory that another process can map and no process can make shorter; its descriptor is *fd. A child of fork
+ * has none of the memory, as with CUDA. Where there is no such memory, the result is ordinary memory, and *fd
+ * is -1. Returns an address or an error.
  */
 static unsigned long map(size_t n, int *fd)
 {
@@ -128,7 +129,7 @@ static unsigned long map(size_t n, int *fd)
 	return (unsigned long)raw6(SYS_mmap, 0, (long)n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* The server has it mapped now. */
+/* The server has mapped the memory now. */
 static void shared(uintptr_t begin)
 {
 	size_t i;
@@ -175,7 +176,7 @@ static CUresult allocate(void **p, size_t n, unsigned int flags)
 	return r;
 }
 
-/* Wait for what may still use it. That there is nobody to ask any more is no obstacle. */
+/* Wait for what may still use the memory. A server that is gone is no obstacle. */
 static void settle(const struct sing_pinned *p)
 {
 	const struct sing_context *owner = sing_context_find(p->context);

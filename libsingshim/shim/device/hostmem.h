@@ -13,14 +13,14 @@ struct sing_pinned {
 	uintptr_t begin;
 	size_t n;
 	unsigned int flags;
-	bool registered; /* it was the program's before */
-	bool shared;	 /* the server has it mapped: kernels may follow its addresses */
+	bool registered; /* the memory was the program's before */
+	bool shared;	 /* the server has mapped the memory: kernels may follow its addresses */
 	uint64_t context;
 	int device;
 	uint64_t id;
 };
 
-/* Whether all of n bytes there are pinned; then *what, if it is not NULL, is what they belong to. */
+/* Whether all of n bytes there are pinned; then *what, if what is not NULL, is what they belong to. */
 bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what);
 
 #endif

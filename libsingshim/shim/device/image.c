@@ -130,7 +130,7 @@ static CUresult find_bundle(uint64_t at, struct sing_image *i)
 	return found(i, at, b.size);
 }
 
-/* One of an ELF file's two tables: where it is, and where its elements say what is where. */
+/* A table of an ELF file, of two: where the table is, and where its elements say what is where. */
 struct elf_table {
 	uint64_t at;
 	uint16_t n, size, least;
@@ -183,7 +183,7 @@ static CUresult find_elf(uint64_t at, struct sing_image *i)
 	return found(i, at, end);
 }
 
-/* A text ends with a NUL. No page is looked at beyond the one that has it. */
+/* A text ends with a NUL. No page is looked at beyond the page that has the NUL. */
 static CUresult find_text(uint64_t at, struct sing_image *i)
 {
 	uint64_t next = at;
@@ -284,7 +284,7 @@ static CUresult find_wrapped(uint64_t at, struct sing_image *i)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = list_parts(w.list, &again, own, b.size);
 	if (r == CUDA_SUCCESS && (again.size != b.size || again.parts != b.parts))
-		r = CUDA_ERROR_INVALID_IMAGE; /* somebody writes there */
+		r = CUDA_ERROR_INVALID_IMAGE; /* the program writes there */
 	if (r != CUDA_SUCCESS) {
 		free(own);
 		return r;
@@ -317,7 +317,7 @@ CUresult sing_image_at(const void *address, struct sing_image *i)
 	}
 }
 
-/* Read all of a file. False: it is too long, or cannot be read. */
+/* Read all of a file. False: the file is too long, or cannot be read. */
 static bool slurp(int fd, struct sing_image *i)
 {
 	size_t room = 1 << 16, n = 0;

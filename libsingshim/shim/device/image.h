@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Code that a program hands to the driver as an address and no length: how far it goes is written in it. The forms
- * are those of proxyd/device/image, which takes them apart.
+ * Code that a program hands to the driver as an address and no length: how far the code goes is written in the
+ * code. The forms are those of proxyd/device/image, which takes them apart.
  */
 #ifndef SING_DEVICE_IMAGE_H
 #define SING_DEVICE_IMAGE_H
@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* No image is longer; the server does not take it. */
+/* No image is longer; the server does not take longer images. */
 #define SING_IMAGE_MAX ((size_t)256 << 20)
 
 struct sing_image {
@@ -27,7 +27,7 @@ struct sing_image {
  */
 CUresult sing_image_at(const void *address, struct sing_image *i);
 
-/* Read the image in a file. One that cannot be read is CUDA_ERROR_FILE_NOT_FOUND. */
+/* Read the image in a file. A file that cannot be read is CUDA_ERROR_FILE_NOT_FOUND. */
 CUresult sing_image_file(const char *path, struct sing_image *i);
 
 void sing_image_drop(struct sing_image *i);

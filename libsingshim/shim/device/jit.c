@@ -15,7 +15,7 @@ enum {
 	NUMBER = 1, /* 32 bits, for the server */
 	LOG,	    /* handled here */
 	IGNORED,    /* of machine code, or a hint */
-	REFUSED,    /* only a compiler to machine code could do it */
+	REFUSED,    /* only a compiler to machine code could do that */
 };
 
 static const unsigned char kinds[CU_JIT_NUM_OPTIONS] = {
@@ -96,7 +96,7 @@ static void take(struct sing_jit *j, int option, void **value)
 	}
 }
 
-/* Keep an option for the server; the last one of a name counts. */
+/* Keep an option for the server; the last option of a name counts. */
 static void keep(struct sing_jit *j, int option, uint32_t value)
 {
 	unsigned int i = 0;

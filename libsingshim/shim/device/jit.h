@@ -15,7 +15,7 @@
 
 /* A text that grows in a buffer of the program. */
 struct sing_log {
-	char *at;	   /* NULL: it is not wanted */
+	char *at;	   /* NULL: the log is not wanted */
 	unsigned int room; /* with the NUL */
 	unsigned int used; /* without */
 	void **size;	   /* where the program reads how much, or NULL */
@@ -33,19 +33,19 @@ struct sing_jit {
 };
 
 /*
- * Take options apart. What the driver does not know is CUDA_ERROR_INVALID_VALUE; what only it could do,
+ * Take options apart. What the driver does not know is CUDA_ERROR_INVALID_VALUE; what only the driver could do,
  * CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must stay as long as the struct is used.
  */
 CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, void **values);
 
 /*
- * Where the next text goes, and its room, 0 if none is wanted: hand both to a message; afterwards, say so. What the
- * compiler has said is then behind what it said before.
+ * Where the next text goes, and its room, 0 if none is wanted: hand both to a message, then call sing_log_said.
+ * The compiler's text is then behind the texts before.
  */
 char *sing_log_next(const struct sing_log *l, unsigned int *room);
 void sing_log_said(struct sing_log *l);
 
-/* Tell the program how long the logs are and how long it took in all. */
+/* Tell the program how long the logs are and how long the compiler took in all. */
 void sing_jit_tell(struct sing_jit *j, float milliseconds);
 
 #endif

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Launches. Once a kernel is known, a launch is one posted message, and nothing of it allocates or asks. */
+/*
+ * Launches. When a kernel is known, a launch is a single posted message, and nothing of a launch allocates or
+ * asks.
+ */
 
 #include "context.h"
 #include "function.h"
@@ -24,7 +27,7 @@ struct launch {
 	unsigned int n;
 };
 
-/* What a launch is for a stream that is the thread's own if it is none. */
+/* The stream of a launch: NULL is the thread's own default stream. */
 static CUstream own(CUstream stream)
 {
 	return stream == NULL ? (CUstream)2 : stream;
@@ -100,7 +103,7 @@ CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsig
 }
 SING_PUBLIC(cuLaunchKernel_ptsz);
 
-/* Whether a cluster is one block, which is what there is without clusters. */
+/* Whether a cluster is a single block, which is what there is without clusters. */
 static CUresult check_cluster(const CUlaunchAttributeValue *v)
 {
 	return sing_cluster_blocks(v) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;

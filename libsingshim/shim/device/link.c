@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The linker. What it says goes to the buffers that were named when it was made, and the image that it makes is
- * memory of the program's until it is destroyed.
+ * The linker. Its messages go to the buffers that were named when the linker was made, and the image that the
+ * linker makes is memory of the program's until the linker is destroyed.
  */
 
 #include "image.h"
@@ -33,7 +33,7 @@ static struct linker **place(CUlinkState state)
 	return p;
 }
 
-/* A linker is used by one thread at a time, as the driver wants it too. */
+/* A linker is used by a single thread at a time, as the driver demands too. */
 static struct linker *find(CUlinkState state)
 {
 	struct linker *l;

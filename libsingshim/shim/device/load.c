@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * dlopen: who opens a library by one of these names, in whatever folder, gets this one, if there is a device server.
- * Otherwise nothing of this matters to anybody.
+ * dlopen: a program that opens a library by one of these names, in whatever folder, gets this library, if there
+ * is a device server. Without a device server nothing of this has an effect.
  */
 #define _GNU_SOURCE
 #include "../../wire/attach.h"
@@ -38,7 +38,7 @@ static void *ourselves(const char *name, int mode)
 	return dladdr(names, &us) == 0 ? NULL : next()(us.dli_fname, mode);
 }
 
-/* Called by the dlopen below: where it goes on. */
+/* Called by the dlopen below: the place where dlopen goes on. */
 __attribute__((used)) static opener *sing_dlopen_way(const char *name)
 {
 	const char *slash, *server;
@@ -57,8 +57,8 @@ __attribute__((used)) static opener *sing_dlopen_way(const char *name)
 }
 
 /*
- * The next dlopen looks at who called it: where it searches depends on that. So it must be
- * jumped to, with the stack as it was.
+ * The next dlopen looks at its caller: where dlopen searches depends on that. So dlopen must be jumped to, with
+ * the unchanged stack.
  */
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n"

@@ -86,8 +86,8 @@ void sing_ncclResetDebugInit(void)
 SING_PUBLIC(ncclResetDebugInit);
 
 /*
- * Since 12.0 a function that is not there is a success without a pointer, and status says what
- * was missing. What is not covered is there: it says so when it is called.
+ * Since 12.0 a function that is not there is a success without a pointer, and status says what was missing. A
+ * function that is not covered is there: the function reports that when called.
  */
 CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status)
 {
@@ -106,7 +106,7 @@ CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int versi
 }
 SING_PUBLIC(cuGetProcAddress_v2);
 
-/* Before, it was an error. */
+/* Before, that was an error. */
 CUresult sing_cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags)
 {
 	const CUresult r = sing_cuGetProcAddress_v2(symbol, function, version, flags, NULL);

@@ -19,7 +19,7 @@ extern const struct sing_miss sing_misses[];
 extern unsigned char sing_misses_said[];
 #pragma GCC visibility pop
 
-/* Say it the first time, and return what the library returns for what it does not support. */
+/* Report the call the first time, and return what the library returns for what it does not support. */
 int sing_miss(unsigned i);
 
 #endif

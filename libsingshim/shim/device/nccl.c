@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /*
- * The last error of the process. Whoever asks for it gets this very memory, as NCCL's, and may read it while another
- * thread writes the next one.
+ * The last error of the process. A caller that asks for the error gets this very memory, as NCCL's, and may
+ * read the text while another thread writes the next error.
  */
 enum { TEXT = 1024 };
 static char last[TEXT];
@@ -31,7 +31,7 @@ ncclResult_t sing_nccl_fail(ncclResult_t result, const char *form, ...)
 
 const char *sing_ncclGetLastError(ncclComm_t comm)
 {
-	(void)comm; /* NCCL takes one and does not look at it */
+	(void)comm; /* NCCL takes a communicator and does not look at it */
 	return last;
 }
 SING_PUBLIC(ncclGetLastError);
@@ -53,7 +53,7 @@ unsigned int sing_nccl_size(int type)
 	return type >= 0 && type < ncclNumTypes ? sizes[type] : 0;
 }
 
-/* All communicators, by handle. One is only ever added, so that finding takes no lock. */
+/* All communicators, by handle. Communicators are only ever added, so that finding takes no lock. */
 enum { BUCKETS = 256 };
 static struct sing_comm *_Atomic comms[BUCKETS];
 
@@ -102,7 +102,10 @@ ncclResult_t sing_comm_ask(struct sing_comm *c, bool wait)
 	int making = SING_COMM_MAKING;
 	int error, ranks, rank, dev;
 
-	/* A server that waits for the others answers after a while, or when there is to be a cut: ask again. */
+	/*
+	 * A server that waits for the other members answers after a while, or when there is to be a cut: ask
+	 * again.
+	 */
 	do {
 		const int r = sing_send_comm_state(0, c->handle, wait, &error, &ranks, &rank, &dev);
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the shim knows of NCCL's communicators, so that what a program got wrong is refused at the call and what it
- * did right costs one posted message. The communicators themselves are the device server's.
+ * What the shim knows of NCCL's communicators, so that what a program got wrong is refused at the call and what
+ * the program did right costs a single posted message. The communicators themselves are the device server's.
  *
  *	nccl.c        communicators: find one, ask how it is; the last error's text
  *	nccl_init.c   making and ending them
@@ -21,19 +21,22 @@
 #include <stdbool.h>
 
 enum sing_comm_state {
-	SING_COMM_MAKING, /* the members have not all come, or nobody has asked since */
+	SING_COMM_MAKING, /* the members have not all come, or the state was not asked since */
 	SING_COMM_READY,
 	SING_COMM_FINAL, /* nothing more may be issued */
 	SING_COMM_ENDED, /* destroyed or aborted: the handle is none */
 };
 
-/* One communicator of this process. It stays when the communicator is gone, so that its handle is known as spent. */
+/*
+ * A communicator of this process. The struct stays when the communicator is gone, so that its handle is known
+ * as spent.
+ */
 struct sing_comm {
 	ncclComm_t handle;
 	struct sing_comm *next;
 	bool blocking;
 	_Atomic int state;
-	_Atomic int error; /* what became of it, once that was told */
+	_Atomic int error; /* the result, when that was told */
 	int ranks, rank, dev; /* from SING_COMM_READY on */
 
 	pthread_mutex_t lock; /* of what follows */
@@ -53,34 +56,35 @@ struct sing_comm *sing_comm_enter(ncclComm_t handle, bool blocking);
 struct sing_comm *sing_comm_find(ncclComm_t handle);
 
 /*
- * Ask the server how it is: ncclInProgress while it is being made or finalized. With wait, not before that is over.
- * When it is made, its rank and size are known.
+ * Ask the server for the state: ncclInProgress while the communicator is being made or finalized. With wait,
+ * not before that is over. When the communicator is made, its rank and size are known.
  */
 ncclResult_t sing_comm_ask(struct sing_comm *c, bool wait);
 
 /* The same for a handle, and only a communicator that is ready is a success. */
 ncclResult_t sing_comm_ready(ncclComm_t handle, struct sing_comm **c);
 
-/* Check the reduction op for elements of that type: whether it is one, and not destroyed. */
+/* Check the reduction op for elements of that type: whether the op exists, and is not destroyed. */
 bool sing_redop_is(struct sing_comm *c, ncclRedOp_t op, int type);
 
-/* Bytes of one element; 0: there is no such type. */
+/* Bytes of an element; 0: there is no such type. */
 unsigned int sing_nccl_size(int type);
 
 /* Whether the calling thread is between ncclGroupStart and ncclGroupEnd. */
 bool sing_group_open(void);
 
-/* An error in a group spoils the group. Returns it. */
+/* An error in a group spoils the group. Returns the error. */
 ncclResult_t sing_group_spoil(ncclResult_t result);
 
 /*
- * A communicator that was begun. Outside a group: wait for it if it is a blocking one; *handle becomes NULL if it
- * fails. In a group its end does that.
+ * A communicator that was begun. Outside a group: wait for a blocking communicator; *handle becomes NULL on
+ * failure. In a group the group's end does that.
  */
 ncclResult_t sing_group_made(struct sing_comm *c, ncclComm_t *handle);
 
 /*
- * A reduction is destroyed. What was gathered before may use it, so in a group that is said behind the group.
+ * A reduction is destroyed. What was gathered before may use the reduction, so in a group the message goes
+ * behind the group.
  */
 ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm);
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Making communicators and ending them. To make one is to tell the server, which begins to look for the other members and
- * answers at once, and then to wait for it (sing_group_made): at the call, at the end of the group, or, for one that does
- * not block, whenever the program asks.
+ * Making communicators and ending them. To make a communicator is to tell the server, which begins to look for
+ * the other members and answers at once, and then to wait for the members (sing_group_made): at the call, at
+ * the end of the group, or, for a communicator that does not block, whenever the program asks.
  */
 #include "nccl.h"
 
@@ -47,7 +47,7 @@ struct config {
 	bool blocking;
 };
 
-/* Read what the program set. What it left alone is INT_MIN. */
+/* Read what the program set. Members that the program left alone are INT_MIN. */
 static ncclResult_t read_config(const void *from, struct config *to)
 {
 	const unsigned char *p = from;
@@ -104,7 +104,9 @@ static ncclResult_t begun(int r, ncclComm_t *handle, bool blocking)
 	return sing_group_made(c, handle);
 }
 
-/* Make a device's primary context the current one, if none is: NCCL is a library of the runtime, which does so. */
+/*
+ * Make a device's primary context current, if no context is: NCCL is a library of the runtime, which does so.
+ */
 static ncclResult_t with_device(int dev)
 {
 	CUcontext context;
@@ -157,7 +159,7 @@ ncclResult_t sing_ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank
 }
 SING_PUBLIC(ncclCommInitRankScalable);
 
-/* Whether a list of devices is one: each exists, none is there twice. */
+/* Whether a list of devices is valid: each exists, none is there twice. */
 static ncclResult_t check_devices(int n, const int *devices)
 {
 	int count = 0;
@@ -212,8 +214,8 @@ static unsigned char *put(unsigned char *at, const void *from, size_t n)
 }
 
 /*
- * As the table's function does it, but counted: a split takes its turn among the collectives of its communicator, and members that have
- * issued it must not stand still before those that have not.
+ * As in the table's function, but counted: a split takes its turn among the collectives of its communicator,
+ * and members that have issued the split must not stand still before the members that have not.
  */
 static int split_counted(ncclComm_t comm, int color, int key, ncclComm_t *part, const struct config *set)
 {
@@ -291,7 +293,7 @@ ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
 }
 SING_PUBLIC(ncclCommFinalize);
 
-/* The handle is spent. What it was is freed by the server when its work is done, or at once. */
+/* The handle is spent. The server frees the communicator when its work is done, or at once. */
 static ncclResult_t end(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm_t))
 {
 	struct sing_comm *c;

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Collectives, sends and receives. What is wrong with one is said at the call; the rest is the group's. */
+/*
+ * Collectives, sends and receives. What is wrong with an operation is reported at the call; the rest is the
+ * group's.
+ */
 #include "nccl.h"
 
 static ncclResult_t check(const char *name, const struct sing_comm *c, const sing_nccl_op *op)
@@ -33,7 +36,7 @@ static ncclResult_t issue(const char *name, sing_nccl_op op)
 		r = check(name, c, &op);
 	if (r == ncclSuccess && op.kind <= singNcclReduceScatter && !sing_redop_is(c, op.op, op.type))
 		r = sing_nccl_fail(ncclInvalidArgument, "%s: %d is no reduction for type %d", name, op.op, op.type);
-	/* One alone would wait for a call that comes after it. */
+	/* A single send or receive would wait for a call that comes after. */
 	if (r == ncclSuccess && op.kind >= singNcclSend && op.root == c->rank && !sing_group_open())
 		r = sing_nccl_fail(ncclInvalidUsage, "%s: to or from oneself, outside a group", name);
 	if (r != ncclSuccess)

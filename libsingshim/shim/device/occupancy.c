@@ -71,7 +71,10 @@ static CUresult read_cluster(const struct sing_launch_config *c, uint64_t *block
 	return CUDA_SUCCESS;
 }
 
-/* Clusters are of one block. Of larger ones none can be active, and a program that asks first does without them. */
+/*
+ * Clusters are of a single block. Of larger clusters none can be active, and a program that asks first does
+ * without them.
+ */
 CUresult sing_cuOccupancyMaxActiveClusters(int *n, CUfunction function, void *config)
 {
 	const struct sing_launch_config *const c = config;

@@ -21,7 +21,7 @@ extern const struct sing_op sing_ops[];
 extern const unsigned sing_op_count;
 #pragma GCC visibility pop
 
-/* NULL for a number that the table does not have. SING_PER_THREAD in it does not matter. */
+/* NULL for a number that the table does not have. A SING_PER_THREAD in the number is ignored. */
 const struct sing_op *sing_op_find(uint32_t op);
 
 #endif

@@ -22,7 +22,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "handles and sizes ha
 /* And of what is posted, so that a launch allocates nothing: the parameters of most kernels have at most 4 KiB. */
 #define SING_SMALL_POSTED 4608
 
-/* *bytes = count * size, or false if that is more than anybody sends. */
+/* *bytes = count * size, or false if that is more than any message has. */
 static inline bool sing_bytes(uint64_t count, size_t size, size_t longest, size_t *bytes)
 {
 	return !__builtin_mul_overflow(count, size, bytes) && *bytes <= longest;

@@ -12,7 +12,7 @@
 enum { NO_DEVICE = -2 };
 
 struct facts {
-	unsigned int type; /* 0: nobody allocated it */
+	unsigned int type; /* 0: not allocated */
 	bool mapped;	   /* kernels may follow it */
 	CUcontext context;
 	int device;
@@ -135,7 +135,7 @@ static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const 
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		return put(data, &f->pool, sizeof(f->pool));
 	}
-	/* The others are false, or none, for all memory here. */
+	/* All other attributes are false, or none, for all memory here. */
 	return put_default(data, attribute);
 }
 
@@ -155,7 +155,10 @@ CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr)
 }
 SING_PUBLIC(cuPointerGetAttribute);
 
-/* As many at once; of what nobody allocated, and where one does not apply, it is NULL and no error. */
+/*
+ * As many at once; of memory that is not allocated, and where an attribute does not apply, the value is NULL
+ * and no error.
+ */
 CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **data, CUdeviceptr ptr)
 {
 	const int *wanted = attributes;

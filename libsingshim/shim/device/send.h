@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Beneath transport.h, for those who write a message where it will be read, or ask for several answers
- * before they wait for one (copy.c).
+ * Beneath transport.h, for code that writes a message where the server will read it, or asks for several
+ * answers before waiting for the first (copy.c).
  */
 #ifndef SING_DEVICE_SEND_H
 #define SING_DEVICE_SEND_H

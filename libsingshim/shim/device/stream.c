@@ -55,11 +55,11 @@ bool sing_stream_serves(uint64_t handle, uint64_t context)
 	p = place(handle, false);
 	if (p != NULL)
 		return atomic_load_explicit(p, memory_order_relaxed) == context;
-	/* One of so many that they have no place: the server knows. */
+	/* A stream of so many that they have no place: the server knows the stream. */
 	return handle >> 40 == SING_CLASS_STREAM + 1 && (handle & 0xffffffffff) >= (uint64_t)CHUNK * CHUNKS;
 }
 
-/* The default streams, 0 to 2, are those of the current context. */
+/* The default streams, 0 to 2, are streams of the current context. */
 CUresult sing_cuStreamGetCtx(CUstream stream, CUcontext *ctx)
 {
 	const CUresult r = sing_context_check();

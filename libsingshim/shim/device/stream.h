@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Whose a stream is. */
+/* Which context a stream belongs to. */
 #ifndef SING_DEVICE_STREAM_H
 #define SING_DEVICE_STREAM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A handle is made up, in the context that is current; it is no more. */
+/* A handle is made up, in the context that is current; the stream is destroyed. */
 void sing_stream_made(uint64_t handle);
 void sing_stream_ended(uint64_t handle);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* Which messages are about a stream, and where they name it. */
+/* Which messages are about a stream, and where they name the stream. */
 #ifndef SING_DEVICE_STREAMS_H
 #define SING_DEVICE_STREAMS_H
 
@@ -9,8 +9,8 @@
 
 enum sing_stream_use {
 	SING_STREAM_WORK,    /* work for the stream */
-	SING_STREAM_ASKED,   /* a question about it, or somebody waits for it */
-	SING_STREAM_DEFAULT, /* work for the default stream, which is not named, and somebody waits */
+	SING_STREAM_ASKED,   /* a question about the stream, or a wait for the stream */
+	SING_STREAM_DEFAULT, /* work for the default stream, which is not named, and a wait */
 };
 
 struct sing_on_stream {

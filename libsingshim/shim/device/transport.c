@@ -35,7 +35,7 @@ int sing_refusal(uint32_t op, enum ring_result r)
 	return r == RING_FORKED ? not_initialized[library(op)] : SING_GONE;
 }
 
-/* Who has no context current may not even be attached. Returns 0 if the message may go on. */
+/* A caller without a current context may not even be attached. Returns 0 if the message may go on. */
 static int enter(uint32_t op)
 {
 	const unsigned lib = library(op);
@@ -57,7 +57,7 @@ static int enter(uint32_t op)
 	return SING_GONE;
 }
 
-/* An execution fault is what every later call returns, whatever it asks; but NVML looks on from outside. */
+/* An execution fault is the result of every later call, whatever the call asks; but NVML looks on from outside. */
 static int fault(uint32_t op)
 {
 	const uint32_t f = ring_fault();
@@ -66,7 +66,7 @@ static int fault(uint32_t op)
 		return 0;
 	switch (library(op)) {
 	case SING_DRIVER:
-		/* A callback is told of it. */
+		/* A callback is told of the fault. */
 		return op == SING_OP_host_func_next || op == SING_OP_host_func_done ? 0 : (int)f;
 	case SING_NCCL:
 		return ncclUnhandledCudaError;
@@ -74,7 +74,7 @@ static int fault(uint32_t op)
 	return 0;
 }
 
-/* What a call returns that needs a context, in one that is current and no more. */
+/* What a call returns that needs a context, in a current context that is destroyed. */
 static int ended(uint32_t op)
 {
 	const struct sing_op *o = sing_op_find(op);
@@ -132,7 +132,7 @@ static int call_long_once(struct ring_need need, const void *in, size_t n, void 
 			sing_say("a message of %zu bytes: the device server may not read this process's memory (kernel.yama.ptrace_scope)", n);
 		return SING_GONE;
 	}
-	/* Whether it may go on at all depends on the real one. */
+	/* Whether the message may go on at all depends on the real message. */
 	if (sing_current == NULL) {
 		rv = enter(need.op);
 		if (rv != 0)
@@ -240,7 +240,7 @@ static int post(const struct ring_need *need, const void *in, size_t n)
 	return ring_post(&d) == RING_OK ? 0 : SING_GONE;
 }
 
-/* What is posted cannot be told that it has no context: that is found out here. */
+/* A posted call cannot be told that the call has no context: that is found out here. */
 static int context_for(uint32_t op)
 {
 	const struct sing_context *current = sing_current;
@@ -313,8 +313,8 @@ void sing_missed(const char *symbol, const char *why)
 }
 
 /*
- * What was posted before the end is to be done. A program that is killed does not say this, nor one that ends by _exit: CUDA
- * drops their work too.
+ * What was posted before the end is to be done. A program that is killed sends no such message, nor does a
+ * program that ends by _exit: CUDA drops their work too.
  */
 __attribute__((destructor)) static void say_exit(void)
 {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the generated stubs (gen_calls.c) need of the rest of the shim: somebody who carries
- * messages to the device server, somebody who makes up handles, somebody who says what is
- * not covered. Nobody else implements these; a test has a set of its own.
+ * What the generated stubs (gen_calls.c) need of the rest of the shim: functions that carry messages to the
+ * device server, that make up handles, and that report what is not covered. There is no other implementation,
+ * except a test's set of its own.
  *
  * A message is the arguments of a call in their order, little-endian, without padding:
  *
@@ -40,21 +40,21 @@
 int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
 
 /*
- * The same for a question whose answer never changes while the program runs: if it was a success
- * it may be kept. Handles in it do not change that, for no handle is ever used twice, neither the
- * shim's nor the server's.
+ * The same for a question whose answer never changes while the program runs: a successful answer may be kept.
+ * Handles in the question do not change that, because no handle is ever used twice, neither the shim's nor the
+ * server's.
  */
 int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
 
 /*
- * Carry a message there and do not wait. Returns 0, or an error that an earlier one brought and
- * that stays. in is free again when this returns.
+ * Carry a message there and do not wait. Returns 0, or an error that an earlier message brought and that stays.
+ * in is free again when this returns.
  */
 int sing_post(uint32_t op, const void *in, size_t n);
 
 /*
- * The same, for what the barrier counts: counts are k of wire.h's struct sing_count, each for a key as
- * attach.h has them. This is the gate: it may wait, for the cut.
+ * The same, for what the barrier counts: counts are k of wire.h's struct sing_count, each for a key in
+ * attach.h's form. This is the gate: the call may wait, for the cut.
  */
 int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *in, size_t n);
 
@@ -65,8 +65,8 @@ enum sing_class;
 uint64_t sing_handle_new(enum sing_class class);
 
 /*
- * It is no more: the call that would have made it failed, or one that destroys it was made. A
- * communicator that NCCL is still at work on (ncclInProgress) is made.
+ * The handle is spent: the call that would have made the object failed, or a call that destroys the object was
+ * made. A communicator that NCCL is still at work on (ncclInProgress) is made.
  */
 void sing_handle_drop(enum sing_class class, uint64_t handle);
 
