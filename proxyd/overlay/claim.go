@@ -91,8 +91,7 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return block{}, err
 	}
-	// By descriptor from here on: if another process moves the folder, this process still works
-	// in it.
+	// By descriptor from here on: this process can work in the folder even if it is moved.
 	dir, err := openFolder(path)
 	if err != nil {
 		return block{}, asGivenBack(err)
@@ -118,8 +117,8 @@ func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, erro
 	return b, err
 }
 
-// adoptClaim decides in favour of a claim that a killed process made for this job, if there is one. If
-// that process still runs, the result is the same as its own decision.
+// adoptClaim decides in favour of a claim that a killed process made for this job, if there is such
+// a claim. If that process still runs, the result is the same as its own decision.
 func (p *Pool) adoptClaim(dir *folder, job string) (bool, error) {
 	entries, err := dir.listNames()
 	if err != nil {
@@ -203,7 +202,7 @@ func (p *Pool) enterBlock(dir *folder, claim string, b block, job, nonce string)
 }
 
 // settleClaim decides in favour of a claim, or removes the claim if the job has another block by
-// now. After an error it leaves the claim alone: the decision may have been made.
+// now. After an error settleClaim leaves the claim alone: the decision may have been made.
 func (p *Pool) settleClaim(dir *folder, b block, job, nonce string) error {
 	intention := b.String() + "~" + nonce
 	if err := p.decideBlock(dir, intention); err != nil {
@@ -232,7 +231,8 @@ func (p *Pool) isClaimed(b block, job, nonce string) bool {
 	return err == nil
 }
 
-// releaseClaim removes a claim from its block, and removes the block's folder if it is empty then.
+// releaseClaim removes a claim from its block, and removes the block's folder if that is empty
+// then.
 func (p *Pool) releaseClaim(b block, job, nonce string) error {
 	path := filepath.Join(p.dir, "blocks", b.String())
 	p.step("release " + b.String())

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package overlay is the network of capsules: each has an address that moves with it.
+// Package overlay is the network of capsules: each capsule has an address, which moves with the
+// capsule.
 //
 // # What a packet meets
 //
@@ -12,46 +13,45 @@
 //	│ 169.254.1.1    │   │ B/32 via node 2      ├───────┤ A/32 via node 1      │   │          │
 //	└────────────────┘   └──────────────────────┘       └──────────────────────┘   └──────────┘
 //
-// A capsule's eth0 is one end of a veth pair; the other end is an interface of the node,
-// named sing… . Neither end asks who is where: the neighbour entries are permanent, and
-// a capsule's MAC is made from its address, so that nothing that a program can see of the
-// network differs after a move.
+// A capsule's eth0 is an end of a veth pair; the other end is an interface of the node,
+// named sing… . Neither end asks for MACs: the neighbour entries are permanent, and a capsule's MAC is made
+// from its address, so that nothing that a program can see of the network differs after a move.
 //
 // Between nodes that are neighbours (no gateway between them) a capsule's packets travel
-// as they are, by one host route per capsule. Where there is a gateway they travel in
-// vxlan, whose forwarding table is written by us: nothing is learned or flooded.
+// as they are, by a host route per capsule. Where there is a gateway they travel in vxlan, with a
+// forwarding table that this package writes: nothing is learned or flooded.
 //
-// # Who may talk to whom
+// # Which packets pass
 //
-// A capsule talks to the capsules of its own job, to its node, and to everybody outside,
-// whom it meets under the node's address (masquerade). It does not talk to capsules of
-// other jobs, wherever they run. Its node and the nodes that are neighbours of it can
-// talk to it. An nftables table of ours, singularity, says so; firewall.go draws it.
+// A capsule talks to the capsules of its own job, to its node, and to every host outside, under the
+// node's address (masquerade). A capsule does not talk to capsules of other jobs, wherever they
+// run. Its node and the nodes that are neighbours of it can talk to it. An nftables table of ours,
+// singularity, says so; firewall.go draws it.
 //
-// What a node forwards for others does not change: where forwarding was off on an
-// interface it is turned on for that interface only, and what came in there and does not
-// go to a capsule is dropped as before.
+// What a node forwards for other hosts does not change: where forwarding was off on an interface
+// this package turns forwarding on for that interface only, and what came in there and does not go
+// to a capsule is dropped as before.
 //
 // # Where a capsule is
 //
-// SetPeers says it, and nothing else does. A capsule that still runs on a node that was
-// taken for dead has an address that nobody has a route to; what it sends to its old
-// peers is dropped where it arrives, for it comes from another MAC than that of the node
-// on which the peers know the capsule to be (origin.go).
+// SetPeers says where a capsule is, and nothing else does. A capsule that still runs on a node that
+// was taken for dead has an address without a route; what such a capsule sends to its old peers is
+// dropped where it arrives, because it comes from another MAC than that of the node on which the
+// peers know the capsule to be (origin.go).
 //
 // # What is kept where
 //
 // The kernel has the state: an interface carries its capsule's name and address in its
-// alias, routes carry our protocol number, the table has a set for each job. A new
-// process finds all of it by Open; Sweep removes what nobody needs any more. The firewall
-// is always written whole, in one transaction, from what is there: a table that somebody
-// flushed comes back with the next call, and Repair is a call for that.
+// alias, routes carry our protocol number, the table has a set for each job. A new process finds
+// all of this by Open; Sweep removes what is not needed any more. The firewall is always written
+// whole, in a single transaction, from what is there: a flushed table comes back with the next
+// call, and Repair is a call for that.
 //
 // # Locks
 //
-//	Overlay.mu    what SetPeers was told, and that one call at a time changes the node
+//	Overlay.mu    what SetPeers was told; only the holder changes the node
 //
-// No call of netlink waits for a capsule under it. Lock, Unlock and Locked need no Overlay.
+// No call of netlink waits for a capsule under Overlay.mu. Lock, Unlock and Locked need no Overlay.
 //
 // # Limits
 //
@@ -59,6 +59,6 @@
 //   - A connection to the outside, or between a node and a capsule, ends with a move: ResetConnections.
 //   - The host of a node behind a gateway cannot reach a capsule: only capsules' packets travel in vxlan.
 //   - A packet filter of the node's own that drops what is forwarded also drops what is
-//     forwarded to and from capsules. Open finds those in nftables: see Overlay.Notes.
+//     forwarded to and from capsules. Open finds such filters in nftables: see Overlay.Notes.
 //   - Multicast and broadcast stay in the capsule.
 package overlay

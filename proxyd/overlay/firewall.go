@@ -23,10 +23,10 @@ import (
 //	table ip singularity {
 //	  set capsules { iifname . ip saddr: what each interface may send from }
 //	  set away     { B0: capsules of our jobs that are not here }
-//	  set macs     { those of other nodes, as far as they are known }
+//	  set macs     { the MACs of other nodes, as far as they are known }
 //	  set homes    { B0 . ether saddr: which of these B0 may come from }
 //	  set guarded  { interfaces on which we have turned forwarding on }
-//	  set nodes    { who may send us vxlan }
+//	  set nodes    { which nodes may send us vxlan }
 //	  map jobs     { A0 : jump job_812, B0 : jump job_812, … }
 //	  set job_812  { A0, B0 }
 //	  chain job_812 { ip daddr @job_812 accept }
@@ -51,9 +51,8 @@ import (
 // What capsules say to each other is not tracked: after a move a node sees connections
 // from their middle, and a filter of the node's that drops invalid states would cut them.
 //
-// The order is that of how often a rule decides: what goes from capsule to capsule has met
-// three look-ups when it is accepted. Everything but drop leaves the packet to the node's
-// other tables.
+// Rules that decide often come first: what goes from capsule to capsule has met three look-ups when
+// accepted. Everything but drop leaves the packet to the node's other tables.
 type firewall struct {
 	space    netip.Prefix
 	capsules []local
@@ -67,22 +66,23 @@ type firewall struct {
 
 const (
 	tableName = "singularity"
-	jobPrefix = "job_" // the underscore distinguishes it from "jobs"
+	jobPrefix = "job_" // the underscore distinguishes the prefix from "jobs"
 )
 
 func newTable(family nftables.TableFamily) *nftables.Table {
 	return &nftables.Table{Family: family, Name: tableName}
 }
 
-// newTransaction starts a transaction; Flush of the result applies all of it or nothing.
+// newTransaction starts a transaction; Flush of the result applies the whole transaction or
+// nothing.
 func newTransaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		// A batch is sent as one message, and every command in it is answered.
+		// A batch is sent as a single message, and every command in it is answered.
 		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
 	}))
 }
 
-// writeTable replaces the table of the thread's namespace in one transaction.
+// writeTable replaces the table of the thread's namespace in a transaction.
 func (f firewall) writeTable() error {
 	c, err := newTransaction()
 	if err != nil {
@@ -96,8 +96,8 @@ func (f firewall) writeTable() error {
 	return c.Flush()
 }
 
-// renewTable gives a transaction an empty table. It adds the table first, so that the deletion cannot
-// fail.
+// renewTable gives a transaction an empty table. The transaction adds the table first, so that the
+// deletion cannot fail.
 func renewTable(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
 	t := c.AddTable(newTable(family))
 	c.DelTable(t)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is a job's folder, by descriptor, so that it may be moved. Removing a missing file is no
-// error.
+// folder is a job's folder, by descriptor, so that the folder may be moved. Removing a missing file
+// is no error.
 type folder struct{ *os.File }
 
 func openFolder(path string) (*folder, error) {

@@ -20,7 +20,7 @@ const criuMark = 0xC114
 // lo, except packets of CRIU. Connections survive and notice a delay, which is at most twice the
 // time of the lock if data was on its way. From the first dump or restore of a job's capsules to
 // the last, each capsule must be locked: the kernel of a missing capsule would answer packets of
-// other capsules with resets. Lock takes effect at once. It may be called again.
+// other capsules with resets. Lock takes effect at once. Lock may be called again.
 //
 // The hook in which a packet is dropped matters. In the output hook a program gets EPERM from its
 // send, except with TCP, which retries. At the interface a program notices nothing; but TCP takes
@@ -38,7 +38,7 @@ func Lock(pid int) error {
 	return nil
 }
 
-// lockNetwork implements Lock with a hook at the interfaces, or without one for older kernels.
+// lockNetwork implements Lock with a hook at the interfaces, or without a hook for older kernels.
 func lockNetwork(pid int, egress bool) error {
 	return withinNetworkOf(pid, func(c *nftables.Conn) error {
 		var everything, tcp rule
@@ -64,8 +64,8 @@ func lockNetwork(pid int, egress bool) error {
 	})
 }
 
-// addDropChain creates a chain that drops what a rule matches, except CRIU's packets. It uses a rule and
-// not the chain's policy, because policies of several chains take effect one after the other.
+// addDropChain creates a chain that drops what a rule matches, except CRIU's packets. The chain has
+// a rule and not a policy, because policies of several chains take effect one after the other.
 func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	chain.Type, chain.Priority = nftables.ChainTypeFilter, nftables.ChainPriorityRaw
 	c.AddChain(chain)
@@ -74,7 +74,7 @@ func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	}
 }
 
-// Unlock undoes Lock. It may be called for a process whose network is not locked.
+// Unlock undoes Lock. Unlock may be called for a process whose network is not locked.
 func Unlock(pid int) error {
 	err := withinNetworkOf(pid, func(c *nftables.Conn) error {
 		for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {

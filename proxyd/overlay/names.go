@@ -51,8 +51,8 @@ func jobOf(name string) (string, error) {
 	return name[:dot], nil
 }
 
-// linkName returns the name of the node's end of a capsule's veth: the capsule's name if it fits,
-// else a hash with '~', which no capsule's name contains.
+// linkName returns the name of the node's end of a capsule's veth: the capsule's name if short
+// enough, else a hash with '~', which no capsule's name contains.
 func linkName(name string) string {
 	if len(linkPrefix)+len(name) <= maxLink {
 		return linkPrefix + name

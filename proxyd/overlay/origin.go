@@ -23,7 +23,7 @@ import (
 // its node.
 
 // learnMACs returns the known nodes by their MACs. A MAC that was seen once is kept: the kernel
-// forgets idle neighbours, and those are just the ones that matter here.
+// forgets idle neighbours, but just these neighbours matter here.
 func (o *Overlay) learnMACs() map[string]netip.Addr {
 	nodes := o.peerNodes()
 	for node := range nodes {

@@ -23,7 +23,7 @@ const (
 type Config struct {
 	Range  netip.Prefix // addresses of capsules; the zero Prefix stands for DefaultRange
 	Mode   string       // "" stands for ModeAuto
-	Device string       // interface with the address by which other nodes know this node; "" stands for that of the default route, or the only one
+	Device string       // interface with the address by which other nodes know this node; "": the interface of the default route, or the only interface
 	Node   netip.Addr   // that address, equal to Peer.Node on other nodes; the zero Addr stands for Device's first
 	VNI    int          // 0 stands for DefaultVNI
 	Port   int          // UDP port of vxlan, used by nothing else on the nodes; 0 stands for DefaultPort
@@ -73,8 +73,8 @@ type Peer struct {
 	Node    netip.Addr // address of its node
 }
 
-// Overlay is this node's part of the network of capsules. It is safe for concurrent use. A node
-// must have only one: two would overwrite each other's firewall.
+// Overlay is this node's part of the network of capsules. An Overlay is safe for concurrent use. A
+// node must have only one Overlay: two would overwrite each other's firewall.
 type Overlay struct {
 	cfg   Config
 	ns    *os.File // the node's network namespace
@@ -88,7 +88,7 @@ type Overlay struct {
 	guard []string                             // interfaces on which this package has enabled forwarding
 }
 
-// Open probes this node and takes over the state of an earlier process. It needs root. The error
+// Open probes this node and takes over the state of an earlier process. Open needs root. The error
 // contains a *MissingError for each missing feature; a *RangeError means that the capsules'
 // addresses are in use.
 //

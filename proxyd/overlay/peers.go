@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetPeers sets the nodes of a job's capsules: of all, or of those on other nodes. It replaces
-// what was set for the job before; nil means that there are none on other nodes. Call SetPeers on
-// every node of a job whenever a capsule of it was placed, before a program runs in the capsule.
-// A node that cannot be reached is an error, and the peers on other nodes are set; the error
-// wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
+// SetPeers sets the nodes of a job's capsules: of all capsules, or of the capsules on other nodes.
+// SetPeers replaces what was set for the job before; nil means that there are none on other nodes.
+// Call SetPeers on every node of a job whenever a capsule of it was placed, before a program runs
+// in the capsule. A node that cannot be reached is an error, and the peers on other nodes are set;
+// the error wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
 func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error {
 	if err := checkJob(job); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.jobs[job]; !known && len(said) == 0 {
-		return nil // Most jobs start on one node: nothing changes.
+		return nil // Most jobs start on a single node: nothing changes.
 	}
 	return withinNamespace(o.ns, func() error {
 		paths, bad := pathsTo(said)
@@ -165,8 +165,8 @@ func (o *Overlay) remoteCapsules() map[netip.Addr]netip.Addr {
 	return all
 }
 
-// removeStale removes routes, tunnels and entries of the firewall that are not needed any more. It
-// adds no route.
+// removeStale removes routes, tunnels and entries of the firewall that are not needed any more.
+// removeStale adds no route.
 func (o *Overlay) removeStale() error {
 	return errors.Join(o.writeFirewall(), o.removeStaleRoutes())
 }
@@ -220,7 +220,7 @@ func (o *Overlay) writeFirewall() error {
 	}
 	for _, l := range here {
 		if _, moved := f.homes[l.addr]; moved {
-			continue // a capsule that was given up: packets from it must not pass
+			continue // a capsule that was given up: its packets must not pass
 		}
 		f.capsules = append(f.capsules, l)
 		job, err := jobOf(l.name)

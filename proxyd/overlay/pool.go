@@ -21,28 +21,28 @@ import (
 // ErrExhausted means that the range has no free block of the size that a job needs.
 var ErrExhausted = errors.New("no free addresses")
 
-// Pool gives jobs blocks of addresses. It is a folder that all nodes of the cluster share;
-// any number of processes may use it at once, and any of them may be killed at any moment.
+// Pool gives jobs blocks of addresses. A Pool is a folder that all nodes of the cluster share; any
+// number of processes may use it at once, and any of them may be killed at any moment.
 //
 //	range                      the range, as text
 //	blocks/<block>/            free if empty, or not there
-//	  <job>~<nonce>              a claim: who has it
+//	  <job>~<nonce>              a claim: the job that has the block
 //	jobs/<job>/                what a job has, or tried to have
 //	  <nonce>.new/               a claim that is not in a block yet
 //	  <block>~<nonce>            an intention: that claim may be in this block
 //	  decided                    the block that the job has; a hard link to an intention
 //	gone/<job>~<nonce>/        such a folder, being given back
 //
-// All that is relied on is that the file system renames and links in one step. To claim
-// a block is to rename a folder with the claim in it to blocks/<block>: that fails unless
-// there is nothing or an empty folder. A claim has a name that nothing else ever has, so
-// that to remove it late, or twice, takes nothing away from a successor. A job's folder is
-// moved away before its claims go: who was about to decide in it does so where nobody
-// looks any more.
+// The pool relies only on this: the file system renames and links in a single step. To claim a
+// block is to rename a folder with the claim in it to blocks/<block>: that fails unless there is
+// nothing or an empty folder. A claim has a name that nothing else ever has. So to remove a claim
+// late, or twice, takes nothing away from a successor. A job's folder is moved away before its
+// claims go: a process that was about to decide there does so in a folder that is not used any
+// more.
 //
-// Blocks of different sizes lie in different parts of the range, so two blocks that have
-// not the same name have no address in common. A small range is soon full that way: of a
-// /24 only 62 jobs of one node get one, of the default 260000.
+// Blocks of different sizes lie in different parts of the range, so two blocks that have not the
+// same name have no address in common. A small range is soon full that way: of a /24 only 62 jobs
+// of one node get a block, of the default 260000.
 type Pool struct {
 	dir   string
 	space netip.Prefix
@@ -156,7 +156,7 @@ func (p *Pool) Give(ctx context.Context, job string) error {
 }
 
 // Jobs returns the jobs that have addresses, or for which a killed process was taking some. Call
-// Give for those that are over. Jobs also completes a Give that was killed.
+// Give for the jobs that are over. Jobs also completes a Give that was killed.
 func (p *Pool) Jobs() ([]string, error) {
 	gone, err := readNames(filepath.Join(p.dir, "gone"))
 	if err != nil {
@@ -184,7 +184,7 @@ func (p *Pool) finishGive(name string) error {
 	defer dir.Close()
 	for {
 		// A process that opened the folder before the move may still work in it. First the claims
-		// that it could still enter are removed, then the entered ones: an intention is written
+		// that it could still enter are removed, then the entered claims: an intention is written
 		// before the claim is renamed.
 		entries, err := dir.listNames()
 		if err != nil {

@@ -136,7 +136,7 @@ func (o *Overlay) checkRange() error {
 	return nil
 }
 
-// probeVeth creates a pair and removes it; the kernel may load a module for that.
+// probeVeth creates and removes a pair; the kernel may load a module for that.
 func probeVeth() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Group = probeName, linkGroup
@@ -178,7 +178,7 @@ func (o *Overlay) guardedLinks() []string {
 }
 
 // foreignFilters names chains of other tables that drop forwarded packets by default. iptables is
-// included if it is the nftables variant.
+// included in its nftables variant.
 func foreignFilters() ([]string, error) {
 	c, err := newTransaction()
 	if err != nil {

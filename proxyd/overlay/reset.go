@@ -30,7 +30,7 @@ const resetPatience = 5 * time.Second
 // other end had closed the connection. The packets come from this process and reach only the
 // capsule, also if its network is locked. pid is a process of the capsule. connections are
 // sockets of the capsule whose programs do not run meanwhile, because bytes that a program writes
-// while the sequence number is read would come back to it as input.
+// while the sequence number is read would come back as input.
 //
 // SOCK_DESTROY of the kernel would be shorter, but programs would get ECONNABORTED, which few of
 // them expect on a connection.
@@ -59,7 +59,7 @@ func ResetConnections(pid int, connections []*os.File) error {
 	return nil
 }
 
-// resetConnection resets one connection by a packet that is sent to raw.
+// resetConnection resets a connection by a packet that is sent to raw.
 func resetConnection(raw, fd int) error {
 	local, remote, err := endsOf(fd)
 	if errors.Is(err, unix.ENOTCONN) {

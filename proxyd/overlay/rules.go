@@ -28,7 +28,7 @@ func joinRules(parts ...rule) rule {
 const (
 	reg1 = 1 // 16 bytes
 	reg2 = 2
-	reg9 = unix.NFT_REG32_01 // the second 4 bytes of register 1, as `nft --debug=netlink` numbers it
+	reg9 = unix.NFT_REG32_01 // the second 4 bytes of register 1, with the number that `nft --debug=netlink` shows
 )
 
 const (
@@ -103,8 +103,8 @@ func notItsLink(set string) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookUpSet(set, true)}
 }
 
-// ethernet: meta iiftype ether. Without it, ether saddr would read other data on other kinds of
-// link, for example InfiniBand.
+// ethernet: meta iiftype ether. Without this rule, ether saddr would read other data on other kinds
+// of link, for example InfiniBand.
 func matchEthernet() rule {
 	return matchMeta(expr.MetaKeyIIFTYPE, expr.CmpOpEq, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER))
 }

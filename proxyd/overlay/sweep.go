@@ -54,8 +54,8 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 }
 
 // Repair restores what other programs removed: routes (systemd-networkd removes routes of other
-// programs), the firewall (`nft flush ruleset`), settings of interfaces. It changes nothing else,
-// so it can be called periodically.
+// programs), the firewall (`nft flush ruleset`), settings of interfaces. Repair changes nothing
+// else, and so can be called periodically.
 func (o *Overlay) Repair(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -63,8 +63,8 @@ func withinNetworkNamespace(pid int, f func() error) error {
 // refers, may be in another namespace.
 func ownNetns() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 
-// capsuleNetns opens the network namespace of a process. It refuses the node's own namespace: the
-// process may have ended and its PID may be in use by another.
+// capsuleNetns opens the network namespace of a process. capsuleNetns refuses the node's own
+// namespace: the process may have ended and its PID may be in use by another.
 func capsuleNetns(pid int, node *os.File) (*os.File, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -100,8 +100,8 @@ func readSysctl(family, link, key string) (bool, error) {
 	return err == nil && len(b) > 0 && b[0] != '0', err
 }
 
-// listRetrying lists kernel objects, and repeats the list if it changed while it was read: the kernel
-// reports that.
+// listRetrying lists kernel objects, and repeats the list if it changed during the reading: the
+// kernel reports that.
 func listRetrying[T any](list func() ([]T, error)) ([]T, error) {
 	for range 50 {
 		got, err := list()

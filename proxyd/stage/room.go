@@ -48,7 +48,7 @@ func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	return r, nil
 }
 
-// Release ends the reservation of the space that is not used yet. It may be called twice.
+// Release ends the reservation of the space that is not used yet. Release may be called twice.
 func (r *Room) Release() {
 	r.stage.mu.Lock()
 	defer r.stage.mu.Unlock()
@@ -115,7 +115,7 @@ func folderSize(dir string) (uint64, error) {
 	return sum, err
 }
 
-// memoryInfo returns the node's memory, and the part of it that is available now.
+// memoryInfo returns the node's memory, and the part that is available now.
 func memoryInfo() (total, available uint64, err error) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -47,7 +47,7 @@ type shareIndex struct {
 
 const indexName = "index.json"
 
-// Share is a share that is being written. Streams may be created and written concurrently. It
+// Share is a share that is being written. Streams may be created and written concurrently. A Share
 // must end with Commit or Abort.
 type Share struct {
 	stage *Stage
@@ -64,7 +64,7 @@ type Share struct {
 var errEnded = errors.New("the share has ended")
 
 // Create starts a share. An existing share of that ID belongs to a failed attempt and is removed;
-// if it is still being written, its writer gets an error.
+// if the old share is still being written, its writer gets an error.
 func (s *Stage) Create(id store.ID) (*Share, error) {
 	s.mu.Lock()
 	before := s.unfinished[id]
@@ -96,7 +96,7 @@ func (s *Stage) forgetShare(h *Share) {
 	}
 }
 
-// Create creates a stream. It returns an *os.File, so that the kernel can move pages into the
+// Create creates a stream. The result is an *os.File, so that the kernel can move pages into the
 // file. Each name can be used once.
 func (h *Share) Create(name string) (io.WriteCloser, error) {
 	h.mu.Lock()
@@ -149,7 +149,7 @@ func (h *Share) Commit(meta []byte) error {
 	h.ended = errEnded
 	x := shareIndex{Meta: meta, Streams: make([]Stream, len(h.names))}
 	var g errgroup.Group
-	g.SetLimit(16) // file systems sync many files at the cost of one
+	g.SetLimit(16) // file systems sync many files at the cost of one file
 	for n, name := range h.names {
 		g.Go(func() (err error) {
 			x.Streams[n], err = h.syncStream(n, name)
@@ -207,8 +207,8 @@ func writeFile(name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Abort removes a share that is not committed; writers still at work get an error. It may be
-// called twice. After Commit it does nothing.
+// Abort removes a share that is not committed; writers still at work get an error. Abort may be
+// called twice. After Commit, Abort does nothing.
 func (h *Share) Abort() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +227,7 @@ func (h *Share) Abort() error {
 	return nil
 }
 
-// Kept is a committed share, for reading. It holds no open files.
+// Kept is a committed share, for reading. A Kept holds no open files.
 type Kept struct {
 	Meta    []byte
 	Streams []Stream

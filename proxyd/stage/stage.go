@@ -3,14 +3,14 @@
 
 // Package stage stores the dumps of a node until they are in the store. A job is frozen during
 // its dump, so everything that can wait is left for later: each stream of a share is a plain
-// file; it is hashed, compressed and compared when it is copied into the store and the job runs
-// again.
+// file; the file is hashed, compressed and compared when it is copied into the store and the job
+// runs again.
 //
 //	DIR/                      owned by root, closed to all other users, on one file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
 //	    index.json            the list of its streams, written last
 //	    0, 1, 2, …            its streams, except those that a checkpoint in the store has
-//	  mini.812.4.new/         a share that is being written, or whose writer was killed
+//	  mini.812.4.new/         a share that is being written, or that a killed process wrote
 //	  mini.811.2.old/         a share that is being removed
 //
 // A share exists when it has its final name: everything below that name is durable. A share is
@@ -37,7 +37,7 @@ import (
 // cannot succeed.
 var ErrLost = errors.New("the share is lost")
 
-// Stage is a folder of shares. It is safe for concurrent use.
+// Stage is a folder of shares. A Stage is safe for concurrent use.
 type Stage struct {
 	dir    string
 	size   uint64 // limit for all shares; 0: the free space
