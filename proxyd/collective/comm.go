@@ -14,8 +14,8 @@ import (
 )
 
 // Spec says which communicator is made, and which of its ranks are here. ID is its identity: the
-// same in all processes, unique among those that exist at a time; a communicator that has ended may be made
-// again under it, here or elsewhere.
+// same in all processes, unique among the communicators that exist at a time; a communicator that
+// has ended may be made again under the same ID, here or elsewhere.
 type Spec struct {
 	ID    string
 	Size  int
@@ -24,13 +24,13 @@ type Spec struct {
 	Splits int
 }
 
-// Comm is one process's part of a communicator: all ranks that it holds. It is safe for
+// Comm is a process's part of a communicator: all ranks that the process holds. A Comm is safe for
 // concurrent use. See the package comment for the order in which operations are carried out.
 //
-// It ends by Destroy of all its ranks, or fails: by Abort, by Close of its Node, by a peer
-// that dies or aborts, by operations that do not fit together. A failure reaches every
-// process of the communicator. Operations that were not complete return it; their buffers hold
-// undefined bytes where they were to receive.
+// A Comm ends by Destroy of all its ranks, or fails: by Abort, by Close of its Node, by a peer that
+// dies or aborts, by operations that do not fit together. A failure reaches every process of the
+// communicator. Incomplete operations return the failure; their buffers hold undefined bytes where
+// they were to receive.
 type Comm struct {
 	id    string
 	node  *Node
@@ -43,7 +43,7 @@ type Comm struct {
 	key []byte
 	tag tag
 
-	ctx     context.Context // until it fails or ends
+	ctx     context.Context // until the Comm fails or ends
 	cancel  context.CancelFunc
 	ready   chan struct{}
 	leaving chan struct{}
@@ -57,9 +57,9 @@ type Comm struct {
 	mu       sync.Mutex // before a link's
 	err      error
 	started  bool
-	missing  int // links that are not there; attached is called when it falls to 0
+	missing  int // links that are not there; attached is called when this falls to 0
 	attached func()
-	links    []*link // by process; the own one is nil
+	links    []*link // by process; the own link is nil
 	ranks    map[int]*queue
 	colls    map[uint64]*collective
 	pairs    map[[2]int]*pair
@@ -68,7 +68,8 @@ type Comm struct {
 }
 
 // Start begins to make a communicator and returns at once, as a non-blocking ncclCommInitRank
-// does. Operations may be issued; they begin when it is ready. ctx bounds the making only.
+// does. Operations may be issued; they begin when the communicator is ready. ctx bounds the making
+// only.
 func (n *Node) Start(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -99,8 +100,8 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// Create is Start and Wait. If it fails, nothing of the communicator is left, and it may be
-// tried again.
+// Create is Start and Wait. If it fails, nothing of the communicator is left, and Create may be
+// called again.
 func (n *Node) Create(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
 	c, err := n.Start(ctx, spec, r)
 	if err != nil {
@@ -224,8 +225,8 @@ func (c *Comm) peerName(p int) string {
 	return fmt.Sprintf("process of rank %d (%s)", c.layout.ranks[p][0], c.address[p])
 }
 
-// attachConn takes a connection whose other end has proved to be process p. On an error the
-// caller keeps the connection.
+// attachConn takes a connection of process p, which has proved its identity. On an error the caller
+// keeps the connection.
 func (c *Comm) attachConn(p int, conn net.Conn) error {
 	if err := c.node.watchConn(conn); err != nil {
 		return err
@@ -265,20 +266,20 @@ func (c *Comm) attachConn(p int, conn net.Conn) error {
 // ID returns the communicator's identity.
 func (c *Comm) ID() string { return c.id }
 
-// Size returns how many ranks it has.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
 // Ready is closed when all processes are connected.
 func (c *Comm) Ready() <-chan struct{} { return c.ready }
 
-// Failed is closed when it has failed or ended; Err tells which.
+// Failed is closed when the Comm has failed or ended; Err tells which.
 func (c *Comm) Failed() <-chan struct{} { return c.ctx.Done() }
 
-// Done is closed when nothing of it is left: all operations have returned, no memory given to it
-// is used any more.
+// Done is closed when nothing of the Comm is left: all operations have returned, no memory given to
+// it is used any more.
 func (c *Comm) Done() <-chan struct{} { return c.over }
 
-// Wait returns when the communicator is ready, or with the reason why it will not be, or ctx's.
+// Wait returns when the communicator is ready, or with the reason why it never will be, or ctx's.
 func (c *Comm) Wait(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -290,21 +291,22 @@ func (c *Comm) Wait(ctx context.Context) error {
 	}
 }
 
-// Err returns nil while all is well: what ncclCommGetAsyncError asks. After Destroy it is ErrClosed.
+// Err returns nil while all is well: what ncclCommGetAsyncError asks. After Destroy Err returns
+// ErrClosed.
 func (c *Comm) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Abort ends the communicator at once, everywhere. It may be called at any time, more than once.
-// Done tells when it has happened, within a second.
+// Abort ends the communicator at once, everywhere. Abort may be called at any time, more than once.
+// Done tells when that has happened, within a second.
 func (c *Comm) Abort() { c.failComm(ErrAborted) }
 
-// Fail is Abort with a reason, whose text all processes are told.
+// Fail is Abort with a reason, with a text for all processes.
 func (c *Comm) Fail(reason error) { c.failComm(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
 
-// failComm makes err what became of the communicator, if it is the first.
+// failComm makes err the communicator's result, if err is the first.
 func (c *Comm) failComm(err error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -367,5 +369,5 @@ func (c *Comm) endComm() {
 	close(c.over)
 }
 
-// errStopped is what a goroutine of the communicator returns when it has failed elsewhere.
+// errStopped is what a goroutine of the communicator returns after a failure elsewhere.
 var errStopped = errors.New("stopped")

@@ -9,14 +9,15 @@ import (
 	"slices"
 )
 
-// Description is what a communicator is made again of, by Start, after its processes have ended: with the same ID and number of
-// splits, a key that all derive from this one, and members at their addresses of that day.
+// Description is what Start needs to make a communicator again, after its processes have ended:
+// with the same ID and number of splits, a key that all derive from this one, and members at their
+// addresses of that day.
 type Description struct {
 	ID      string
 	Key     []byte
 	Size    int
 	Ranks   []int // that are here
-	Servers []int // of each rank, as its Member had it
+	Servers []int // of each rank, as in its Member
 	Splits  int
 }
 

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// tuning is what decides how bytes move. All processes of a communicator must have the same; it has
-// no influence on results. See the package comment for why these numbers.
+// tuning is what decides how bytes move. All processes of a communicator must have the same; tuning
+// has no influence on results. See the package comment for why these numbers.
 type tuning struct {
 	eager  int // messages up to this size are sent at once; at most maxEager
-	slice  int // bytes of a reduction that one process does at a time
+	slice  int // bytes of a reduction that a process does at a time
 	depth  int // steps of a large operation under way at a time
 	direct int // processes up to which a small reduction is done by everybody for himself
-	arena  int // bytes of peers' contributions that one process holds in a step
+	arena  int // bytes of peers' contributions that a process holds in a step
 }
 
 var standard = tuning{eager: maxEager, slice: 256 << 10, depth: 3, direct: 8, arena: 4 << 20}
 
-// executeAll carries out collectives in order. It returns when the communicator fails.
+// executeAll carries out collectives in order. executeAll returns when the communicator fails.
 func (c *Comm) executeAll() {
 	for seq := uint64(0); ; seq++ {
 		coll := c.waitForCollective(seq)
@@ -40,7 +40,8 @@ func (c *Comm) executeAll() {
 	}
 }
 
-// waitForCollective returns the seq-th collective when all local ranks have come to it.
+// waitForCollective returns the seq-th collective when all local ranks have reached that
+// collective.
 func (c *Comm) waitForCollective(seq uint64) *collective {
 	for {
 		c.mu.Lock()
@@ -59,7 +60,7 @@ func (c *Comm) waitForCollective(seq uint64) *collective {
 	}
 }
 
-// run is one collective being carried out.
+// run is a collective that is being carried out.
 type run struct {
 	*Comm
 	coll *collective
@@ -107,7 +108,7 @@ func (r *run) sendPart(process, part int, bytes ...[]byte) *message {
 	return m
 }
 
-// receivePart posts room for one.
+// receivePart posts room for a part.
 func (r *run) receivePart(process, part int, bytes ...[]byte) *message {
 	m := newMessage(key{r.seq, noRank, noRank, uint32(part)}, r.coll.check, bytes...)
 	r.links[process].receiveMessage(m, m.size <= r.node.tuning.eager)
@@ -133,22 +134,22 @@ func (r *run) waitForAll(messages ...*message) error {
 // processes is how many take part.
 func (r *run) processes() int { return len(r.layout.ranks) }
 
-// forOthers calls f for each process but this one, beginning with the next, so that not all
-// begin with the same.
+// forOthers calls f for each process but this process, beginning with the next, so that different
+// processes begin with different peers.
 func (r *run) forOthers(f func(process int)) {
 	for i := 1; i < r.processes(); i++ {
 		f((r.me + i) % r.processes())
 	}
 }
 
-// copyToLocal copies what the first local rank received to the others.
+// copyToLocal copies what the first local rank received to the other local ranks.
 func (r *run) copyToLocal(lo, hi int) {
 	for _, rank := range r.local[1:] {
 		copy(r.localOp(rank).Recv[lo:hi], r.firstOp().Recv[lo:hi])
 	}
 }
 
-// pool keeps scratch memory between steps. It belongs to one goroutine.
+// pool keeps scratch memory between steps. A pool belongs to one goroutine.
 type pool struct{ free [][]byte }
 
 const (

@@ -21,7 +21,7 @@ var (
 
 // halfRow makes the row of a 16-bit type. A sum of two is rounded to float32 and then to the
 // type, which is the same as rounding once: 24 bits are at least 2·11+2. A product is exact
-// in float64; in float32 it is not where bfloat16's small numbers meet.
+// in float64, but not in float32 where bfloat16's small numbers meet.
 func halfRow(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	nan := notANumber[float32]()
 	return makeRow(
@@ -44,7 +44,8 @@ func halfRow(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	)
 }
 
-// float16s is what each code means: 256 KiB that stay in the cache, and twice as fast as to compute it.
+// float16s is what each code means: 256 KiB that stay in the cache, and twice as fast as a
+// computation.
 var float16s = sync.OnceValue(func() *[1 << 16]float32 {
 	var all [1 << 16]float32
 	for h := range all {
@@ -75,7 +76,7 @@ func sumBFloat16(dst, a, b []uint16) {
 }
 
 // narrowFloat rounds x to float32 so that a second rounding, to a type with at least two bits
-// less at every exponent, comes out as if it were the only one: what does not fit becomes
+// less at every exponent, comes out as if no other rounding came before: what does not fit becomes
 // the odd neighbour, which is no tie of the shorter type.
 func narrowFloat(x float64) float32 {
 	y := float32(x)

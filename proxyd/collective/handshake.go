@@ -34,7 +34,7 @@ const (
 	answerSize = nonceSize + sha256.Size
 )
 
-// tag names one making of a communicator without telling its name or key.
+// tag names an attempt to make a communicator without telling its name or key.
 type tag [tagSize]byte
 
 func newKey() []byte {

@@ -12,11 +12,11 @@ import (
 )
 
 // ErrLeft means that a process destroyed its part of the communicator, and something still
-// needs it.
+// needs that process.
 var ErrLeft = errors.New("it left the communicator")
 
-// message is one message, posted by the side that sends or the side that receives it. Its memory is
-// not touched any more once done is closed, or once the link has ended.
+// message is a message, posted by the side that sends or the side that receives. Its memory is not
+// touched any more once done is closed, or once the link has ended.
 type message struct {
 	key   key
 	check uint32
@@ -25,7 +25,7 @@ type message struct {
 	done  chan struct{}
 	then  func() // instead of done, if not nil
 
-	part, off int // how far it is
+	part, off int // how far the message is
 }
 
 func newMessage(k key, check uint32, parts ...[]byte) *message {
@@ -44,7 +44,7 @@ func (m *message) finishMessage() {
 	close(m.done)
 }
 
-// nextBytes returns the memory where the message goes on, at most n bytes of it.
+// nextBytes returns the memory where the message goes on, at most n bytes.
 func (m *message) nextBytes(n int) []byte {
 	for m.off == len(m.parts[m.part]) {
 		m.part, m.off = m.part+1, 0
@@ -63,17 +63,17 @@ func (m *message) fillBytes(b []byte) {
 	}
 }
 
-// promise is what the other side said before we asked: that it has room, or the message itself.
+// promise is what the other side said before we asked: that there is room, or the message itself.
 type promise struct {
 	check uint32
 	size  int
 	bytes []byte
 }
 
-// link is the connection to one other process for one communicator. Three things keep it from ever
+// link is the connection to another process for one communicator. Three things keep it from ever
 // being stuck, whatever the order in which the two sides issue their operations: a message is sent
-// only when its receiver has room for it, at the place where it stays (frameReady); small messages
-// may come earlier, but only a window of them; and so the reader always reads on.
+// only when its receiver has room for the bytes, at the place where they stay (frameReady); small
+// messages may come earlier, but only a window of them; and so the reader always reads on.
 type link struct {
 	peer  int // the process
 	conn  net.Conn
@@ -169,7 +169,7 @@ func (l *link) sendEager(m *message) {
 	}
 }
 
-// receiveMessage posts room for a message. It is done when all of it is there.
+// receiveMessage posts room for a message. The message is done when all bytes are there.
 func (l *link) receiveMessage(m *message, eager bool) {
 	if m.size == 0 {
 		m.finishMessage()

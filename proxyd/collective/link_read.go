@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// ErrAborted is what an operation returns whose communicator was aborted, here or by a peer.
+// ErrAborted is what an operation of an aborted communicator returns; the abort was made here or by
+// a peer.
 var ErrAborted = errors.New("aborted")
 
-// readFrames takes frames until the connection ends. It returns nil if the other side left as it should.
-// It never waits for anything but the connection.
+// readFrames takes frames until the connection ends. readFrames returns nil if the other side left
+// as agreed. readFrames never waits for anything but the connection.
 func (l *link) readFrames() error {
 	r := bufio.NewReaderSize(l.conn, 64<<10)
 	for {
@@ -141,7 +142,7 @@ func (l *link) takeEager(r io.Reader, h header) error {
 		return err
 	}
 	l.mu.Lock()
-	m = l.recvs[h.key] // it may have been posted in the meantime
+	m = l.recvs[h.key] // the message may have been posted in the meantime
 	if m == nil {
 		l.early[h.key] = p
 		l.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"net"
 )
 
-// writeFrames sends frames until the link ends. It returns nil if it ended as it should.
+// writeFrames sends frames until the link ends. writeFrames returns nil if the link ended as
+// agreed.
 func (l *link) writeFrames() error {
 	for range l.wake {
 		for more := true; more; {
@@ -27,7 +28,7 @@ func (l *link) hasEnded() bool {
 	return l.state == linkEnded
 }
 
-// writeSome writes what is there, of one message no more than a frame, and tells whether it was
+// writeSome writes what is there, of a message no more than a frame, and tells whether there was
 // anything.
 func (l *link) writeSome() (bool, error) {
 	l.mu.Lock()
@@ -97,8 +98,9 @@ func (l *link) takeControl() []byte {
 	return control
 }
 
-// flushControl writes control frames without the writer's help, if nothing else is being written: to wake
-// it takes longer than to write. What cannot be written at once is waited for.
+// flushControl writes control frames without the writer's help, if nothing else is being written:
+// to wake the writer takes longer than to write. flushControl waits for what cannot be written at
+// once.
 func (l *link) flushControl() {
 	l.mu.Lock()
 	if l.writing || len(l.bulk) > 0 || len(l.control) == 0 || l.state != linkOpen {
@@ -122,7 +124,7 @@ func (l *link) flushControl() {
 	}
 }
 
-// noteWritten puts a message back in line, or finishes it.
+// noteWritten puts a message back in line, or finishes the message.
 func (l *link) noteWritten(m *message) {
 	switch {
 	case m == nil:
@@ -141,7 +143,7 @@ func (l *link) writeAbort() error {
 	return err
 }
 
-// closeWrite tells the other side that nothing more comes; what it still sends is read.
+// closeWrite tells the other side that nothing more comes; what the other side still sends is read.
 func (l *link) closeWrite() error {
 	if half, can := l.conn.(interface{ CloseWrite() error }); can {
 		return half.CloseWrite()

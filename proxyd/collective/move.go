@@ -5,8 +5,8 @@ package collective
 
 import "math/bits"
 
-// What follows moves bytes and computes nothing. Each process says everything that it has for
-// another in one message; the messages of all pairs are under way at the same time.
+// What follows moves bytes and computes nothing. Each process puts everything that it has for
+// another into a single message; the messages of all pairs are under way at the same time.
 
 // exchange sends to every other process what to tells, and receives what from tells.
 func (r *run) exchange(to, from func(process int) [][]byte) error {
@@ -38,7 +38,7 @@ func (r *run) allGather() error {
 	if err != nil {
 		return err
 	}
-	// Now what is local. In place, a rank's Send is in its Recv, where it belongs.
+	// Now what is local. In place, a rank's Send is in its Recv, its proper place.
 	for _, rank := range r.local {
 		copy(partAt(r.firstOp().Recv, rank, one), r.localOp(rank).Send)
 	}
@@ -124,8 +124,8 @@ func (r *run) scatter() error {
 	}, noBytes)
 }
 
-// broadcast goes down a binomial tree in one piece, or through a chain of all processes in slices,
-// whichever needs less time if each process's connection is the limit: K slices through n
+// broadcast goes down a binomial tree in a single piece, or through a chain of all processes in
+// slices, whichever needs less time if each process's connection is the limit: K slices through n
 // processes take K+n-2 slice times, a binomial tree K·⌈log₂ n⌉.
 func (r *run) broadcast() error {
 	root := r.coll.op.Root

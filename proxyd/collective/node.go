@@ -29,11 +29,11 @@ type Config struct {
 	Address string
 	// Connect bounds the time from the rendezvous until all connections are there; 30 s.
 	Connect time.Duration
-	// Handshake bounds the time that a process which connects has to show that it knows a key,
-	// our own coming to that communicator included; 10 s.
+	// Handshake bounds the time that a connecting process has to prove that it knows a key, which
+	// includes the time until our own side comes to that communicator; 10 s.
 	Handshake time.Duration
 	// Dead is for how long a peer's machine may be silent, or a peer take nothing of what is
-	// sent to it, before it counts as dead; 60 s. A process that ends is noticed at once.
+	// sent, before the peer counts as dead; 60 s. A process that ends is noticed at once.
 	Dead time.Duration
 	// Linger bounds the time for which a destroyed communicator waits for its peers; 10 s.
 	Linger time.Duration
@@ -42,7 +42,7 @@ type Config struct {
 // strangers is how many connections may be in their handshake; of more, the oldest is closed.
 const strangers = 256
 
-// Node is one process's end of all its communicators. It is safe for concurrent use.
+// Node is a process's end of all its communicators. A Node is safe for concurrent use.
 type Node struct {
 	cfg      Config
 	tuning   tuning
@@ -59,7 +59,7 @@ type Node struct {
 	strangers []net.Conn    // oldest first
 }
 
-// Listen makes a Node. It works until ctx is done or Close is called.
+// Listen makes a Node. The Node works until ctx is done or Close is called.
 func Listen(ctx context.Context, cfg Config) (*Node, error) {
 	for _, d := range []struct {
 		value    *time.Duration
@@ -100,7 +100,7 @@ func Listen(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) Address() string { return n.cfg.Address }
 
 // Close aborts all communicators and returns when nothing of them is left: their operations have
-// returned, and no memory given to them is used. It may be called twice, but not by what an
+// returned, and no memory given to them is used. Close may be called twice, but not by what an
 // operation calls when it is done.
 func (n *Node) Close() {
 	n.cancel()
@@ -124,7 +124,7 @@ func (n *Node) acceptConns() {
 			if n.ctx.Err() != nil {
 				return
 			}
-			// Out of descriptors, most likely: wait for one.
+			// Out of descriptors, most likely: wait for a free descriptor.
 			select {
 			case <-n.ctx.Done():
 				return
@@ -210,8 +210,8 @@ func (n *Node) forgetComm(c *Comm) {
 	}
 }
 
-// dialProcess connects process from to process to. It tries again until ctx is done, because the other
-// side may be slower than we are.
+// dialProcess connects process from to process to. dialProcess tries again until ctx is done,
+// because the other side may be slower than this side.
 func (n *Node) dialProcess(ctx context.Context, address string, key []byte, t tag, from, to int) (net.Conn, error) {
 	pause := 10 * time.Millisecond
 	for {
@@ -244,7 +244,7 @@ func (n *Node) dialOnce(ctx context.Context, address string, key []byte, t tag, 
 }
 
 // watchConn lets the kernel notice that a peer's machine is gone. Its keep-alive is answered by a
-// stopped process's kernel too, so a suspended job is not taken for dead while it is idle.
+// stopped process's kernel too, so a suspended job is not taken for dead while idle.
 func (n *Node) watchConn(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err

@@ -63,7 +63,7 @@ func isNaN[T float32 | float64](x T) bool {
 	return x != x //nolint:gocritic // that is the definition
 }
 
-// notANumber is the one NaN that a computation gives: sign clear, all other bits set.
+// notANumber is the only NaN that a computation gives: sign clear, all other bits set.
 func notANumber[T float32 | float64]() T {
 	var z T
 	if _, ok := any(z).(float32); ok {

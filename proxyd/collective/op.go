@@ -14,21 +14,21 @@ import (
 // ErrArgument is what every complaint about an Op is: nothing was issued.
 var ErrArgument = errors.New("invalid argument")
 
-// Op is one rank's part in one operation. Count is in elements and means what it means in
-// NCCL: of each rank's vector for AllReduce, Reduce and Broadcast; of what a rank receives for
-// ReduceScatter; of what it sends for AllGather and Gather; of each pair of ranks for AllToAll,
-// of what a rank gets for Scatter.
+// Op is a rank's part in an operation. Count is in elements and means the same as in NCCL: of each
+// rank's vector for AllReduce, Reduce and Broadcast; of what a rank receives for ReduceScatter; of
+// what a rank sends for AllGather and Gather; of each pair of ranks for AllToAll, of what a rank
+// gets for Scatter.
 //
 // Send and Recv are device memory. They belong to the operation until it is complete, and may be
-// longer than needed. Send is not needed where a rank gives nothing, Recv where it gets
-// nothing: in Reduce and Gather only the root gets, in Broadcast and Scatter only it gives.
-// Recv may be the same memory as Send, or its part, as NCCL's "in place" has it; any other
-// overlap gives undefined bytes.
+// longer than needed. Send is not needed where a rank gives nothing, Recv where a rank gets
+// nothing: in Reduce and Gather only the root gets, in Broadcast and Scatter only the root gives.
+// Recv may be the same memory as Send, or its part, as with NCCL's "in place"; any other overlap
+// gives undefined bytes.
 type Op struct {
 	Kind       Kind
 	Type       Type
 	Reduction  Reduction
-	Scale      []byte // PreMulSum: one element, this rank's factor; copied by Issue
+	Scale      []byte // PreMulSum: a single element, this rank's factor; copied by Issue
 	Count      int
 	Root, Peer int // a rank; Peer of Send and Recv
 	Send, Recv []byte
@@ -74,8 +74,8 @@ func countIf(yes bool, n int) int {
 	return 0
 }
 
-// checkFor returns o as it is carried out for rank: buffers cut to what is needed, what does not
-// matter zeroed.
+// checkFor returns o in the form for rank: buffers cut to what is needed, what does not matter
+// zeroed.
 func (o Op) checkFor(rank, n int) (Op, error) {
 	bad := func(format string, args ...any) (Op, error) {
 		return Op{}, fmt.Errorf("rank %d: %s: %w: %s", rank, o.Kind, ErrArgument, fmt.Sprintf(format, args...))
@@ -117,7 +117,7 @@ func (o Op) checkFor(rank, n int) (Op, error) {
 }
 
 // signature is what all ranks must agree on. The signature travels with every message, so that a
-// program whose ranks do not agree gets an error and not a wrong result.
+// program with ranks that do not agree gets an error and not a wrong result.
 func (o *Op) signature() uint32 {
 	h := fnv.New32a()
 	b := []byte{byte(o.Kind), byte(o.Type), byte(o.Reduction)}

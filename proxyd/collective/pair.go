@@ -5,23 +5,23 @@ package collective
 
 import "fmt"
 
-// pairRooms is how many transfers of one pair of ranks may be under way at a time, so that a peer
-// can be held to a number; collectiveRooms is the same for a communicator's collectives.
+// pairRooms is how many transfers of a pair of ranks may be under way at a time, so that a peer can
+// be held to a number; collectiveRooms is the same for a communicator's collectives.
 const (
 	pairRooms       = 8
 	collectiveRooms = 64
 )
 
-// pair is what goes from one rank to another.
+// pair is what goes from a rank to another rank.
 type pair struct {
 	number  uint64      // of the next transfer
 	active  int         // between processes: transfers under way
-	waiting []*transfer // between processes: transfers whose turn has not come
+	waiting []*transfer // between processes: transfers that wait for their turn
 	sends   []*transfer // within the process: without a partner
 	recvs   []*transfer
 }
 
-// transfer is one Send or Recv.
+// transfer is a Send or Recv.
 type transfer struct {
 	op *Op
 	q  *queue
@@ -70,7 +70,7 @@ func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
 	return func() { c.sendBetween(p, t) }
 }
 
-// copyWithin copies from one local rank to another.
+// copyWithin copies from a local rank to another local rank.
 func (c *Comm) copyWithin(from, to *transfer) {
 	if len(from.op.Send) != len(to.op.Recv) {
 		c.failComm(fmt.Errorf("rank %d sends %d bytes, rank %d receives %d: %w",

@@ -10,11 +10,11 @@ import (
 
 // quarterFormat is a type of 8 bits.
 type quarterFormat struct {
-	fraction int     // bits of it
+	fraction int     // number of bits
 	least    int     // exponent of the smallest normal number
 	largest  float64 // finite number
 	top      byte    // its code
-	special  byte    // the first code above it that is infinity, or 0 if there is none
+	special  byte    // the first code above top that is infinity, or 0 if there is none
 
 	once   sync.Once
 	values [256]float64

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// queue is what one local rank has issued. Batches are carried out one after another.
+// queue is what a local rank has issued. Batches are carried out one after another.
 type queue struct {
 	rank      int
 	batches   []*batch
@@ -19,8 +19,8 @@ type queue struct {
 	destroyed bool
 }
 
-// batch is one group of operations of one rank; they have no order among them, save that
-// collectives follow each other.
+// batch is a group of operations of a rank; they have no order among them, save that collectives
+// follow each other.
 type batch struct {
 	ops  []Op
 	left int // parts that are not complete
@@ -28,7 +28,7 @@ type batch struct {
 	done func(error)
 }
 
-// collective is the n-th collective of a communicator, as far as it is here.
+// collective is the n-th collective of a communicator, as far as its operations are here.
 type collective struct {
 	op      Op // of the first rank that came; what all must agree on
 	check   uint32
@@ -37,9 +37,9 @@ type collective struct {
 	batches map[int]*batch
 }
 
-// Issue gives rank's next operations to the communicator: a group, in NCCL's words. It returns at
-// once; done is called once, when all of them are complete or have failed, from a goroutine that it must
-// not hold up. An error says that nothing was issued: ErrArgument, or what became of the
+// Issue gives rank's next operations to the communicator: a group, in NCCL's words. Issue returns
+// at once; done is called once, when all of them are complete or have failed, from a goroutine that
+// done must not hold up. An error says that nothing was issued: ErrArgument, or what became of the
 // communicator.
 //
 // A rank's groups are carried out in the order in which they are issued. Within a group, sends and
@@ -95,7 +95,7 @@ type Call struct {
 
 // Group issues operations of several ranks and communicators, as ncclGroupEnd does; done is called
 // when all are complete, with the first error. Communicators are independent of each other, so a
-// group is one of each rank on each communicator. An error says that nothing was issued.
+// Group makes a group for each rank on each communicator. An error says that nothing was issued.
 func Group(calls []Call, done func(error)) error {
 	type place struct {
 		comm *Comm
@@ -138,7 +138,7 @@ func Group(calls []Call, done func(error)) error {
 	}
 	for i, at := range order {
 		if err := at.comm.enqueueBatch(at.rank, batches[i]); err != nil {
-			part(err) // it failed in between
+			part(err) // the communicator failed in between
 		}
 	}
 	part(nil)
@@ -155,7 +155,7 @@ func (c *Comm) beginNext(q *queue) {
 		}
 		b := q.batches[0]
 		q.busy = true
-		b.left = len(b.ops) + 1 // one until all have begun
+		b.left = len(b.ops) + 1 // 1 until all have begun
 		var begin []func()
 		for i := range b.ops {
 			begin = append(begin, c.beginOp(q, b, &b.ops[i]))
@@ -258,7 +258,7 @@ func (c *Comm) dropAll() {
 
 // Destroy says that rank issues nothing more. When all local ranks have said so and everything is
 // complete, the process leaves the communicator; other processes may still complete operations in
-// which it has taken part. Done tells when that is over. Destroy may be called twice.
+// which this process has taken part. Done tells when that is over. Destroy may be called twice.
 func (c *Comm) Destroy(rank int) error {
 	q := c.ranks[rank]
 	if q == nil {
@@ -339,7 +339,7 @@ func (c *Comm) Counts(rank int) (issued, completed uint64) {
 	return 0, 0
 }
 
-// Quiet tells whether everything that local ranks issued is complete. When it is so in all
+// Quiet tells whether everything that local ranks issued is complete. When Quiet is true in all
 // processes, and all ranks have issued the same, no byte of an operation is under way.
 func (c *Comm) Quiet() bool {
 	c.mu.Lock()

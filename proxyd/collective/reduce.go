@@ -3,7 +3,7 @@
 
 package collective
 
-// region is a part of every rank's Send that one process reduces.
+// region is a part of every rank's Send that a single process reduces.
 type region struct {
 	off, n int
 	out    []byte // where its process puts the result; nil in other processes, or if the result is passed on only
@@ -14,14 +14,14 @@ type region struct {
 type plan struct {
 	steps   int
 	regions func(step, process int) []region
-	to      []int               // processes that get a region when it is reduced
-	at      func(region) []byte // where they put it
+	to      []int               // processes that get a reduced region
+	at      func(region) []byte // where they put the region
 	after   func(step int)      // all of a step is here
 	whole   bool                // regions are the same in all processes
 	sum     *sum
 }
 
-// step is one step of a plan under way.
+// step is a step of a plan under way.
 type step struct {
 	sends, recvs []*message // contributions
 	out, in      []*message // results
@@ -139,8 +139,8 @@ func (r *run) reduceScatter() error {
 	})
 }
 
-// fitsEager tells whether everything that one process says to another about bytes of a vector
-// fits into one eager message.
+// fitsEager tells whether everything that a process sends to another about bytes of a vector fits
+// into a single eager message.
 func (r *run) fitsEager(bytes int) bool {
 	most := 1
 	for _, c := range r.covers {
@@ -160,11 +160,11 @@ func (r *run) sliceSize(size int) int {
 	return max(min(t.slice, t.arena/contributions)/size*size, size)
 }
 
-// reduce carries out a plan. While contributions of one step come, the step before is reduced, and the
-// results of the one before that are on their way. Memory: depth steps of slices.
+// reduce carries out a plan. While contributions of a step come, the step before is reduced, and
+// the results of the step before that are on their way. Memory: depth steps of slices.
 //
-// A result may overwrite what it was made of (in place): a process that has the result of a
-// region has been sent it by the region's process, which had all contributions by then.
+// A result may overwrite its operands (in place): a process that has the result of a region got the
+// result from the region's process, which had all contributions by then.
 func (r *run) reduce(p *plan) error {
 	p.sum = newSum(r.coll.op.Type, r.coll.op.Reduction, r.size)
 	depth := max(r.node.tuning.depth, 2)
@@ -300,7 +300,7 @@ func (r *run) combineStep(p *plan, k int, s *step) error {
 	return nil
 }
 
-// totalValue is the value of the tree's root, and what follows it.
+// totalValue is the value of the tree's root, and what follows that.
 func (r *run) totalValue(s *sum, out []byte) {
 	s.compute(node{0, r.size}, out)
 	if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
@@ -308,7 +308,7 @@ func (r *run) totalValue(s *sum, out []byte) {
 	}
 }
 
-// finishStep waits until all of a step is here and nothing of it is needed any more.
+// finishStep waits until all of a step is here and nothing of the step is needed any more.
 func (r *run) finishStep(p *plan, k int, s *step) error {
 	for _, messages := range [][]*message{s.sends, s.in, s.out} {
 		if err := r.waitForAll(messages...); err != nil {

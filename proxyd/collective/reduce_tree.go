@@ -9,7 +9,7 @@ package collective
 // is the place where the node is split, which no other node has.
 
 // reduceByTree carries out AllReduce (root < 0) or Reduce of a small vector. recv is where the
-// result goes; nil if this process does not get it.
+// result goes; nil if this process does not get the result.
 func (r *run) reduceByTree(recv []byte, root int) error {
 	s := &step{}
 	t := &climb{run: r, step: s, sum: newSum(r.coll.op.Type, r.coll.op.Reduction, r.size), bytes: len(r.firstOp().Send)}
@@ -67,7 +67,8 @@ type climb struct {
 	held  []int // how many of the ranks below each are here
 }
 
-// climbUp returns n's value in the process of n's first rank, nil in others. It may be overwritten.
+// climbUp returns n's value in the process of n's first rank, nil in other processes. The caller
+// may overwrite the value.
 func (t *climb) climbUp(n node) ([]byte, error) {
 	here := t.held[n.hi] - t.held[n.lo]
 	switch here {

@@ -16,12 +16,12 @@ const maxRanks = 1 << 16
 // ErrRoster means that a Rendezvous returned members that make no communicator.
 var ErrRoster = errors.New("bad roster")
 
-// Member is one process's part of a communicator.
+// Member is a process's part of a communicator.
 type Member struct {
-	Ranks   []int  // which it holds
-	Address string // where its Node listens; empty if it does not
-	Server  int    // the caller's number for it: see Description
-	Gone    bool   // has left: no process connects to it, and operations that need it return ErrLeft
+	Ranks   []int  // which the process holds
+	Address string // where its Node listens; empty if the Node does not listen
+	Server  int    // the caller's number for the server: see Description
+	Gone    bool   // has left: no process connects to it, and operations that need this member return ErrLeft
 }
 
 // Roster is a communicator's members, in any order, and the secret that they share.
@@ -35,7 +35,8 @@ type Roster struct {
 // same roster to all of them, or else when ctx is done. A Meet that failed may be repeated. A
 // Rendezvous must be safe for concurrent use.
 //
-// The roster is trusted: it decides whom we connect to, and which processes may connect to us.
+// The roster is trusted: the roster decides which processes this process connects to, and which may
+// connect here.
 type Rendezvous interface {
 	Meet(ctx context.Context, id string, size int, me Member) (Roster, error)
 }
@@ -44,13 +45,13 @@ type Rendezvous interface {
 type layout struct {
 	home    []int    // rank → process
 	ranks   [][]int  // process → its ranks, ascending
-	address []string // process → where it listens
-	server  []int    // process → the caller's number for it
-	gone    []bool   // process → it has left
-	covers  [][]node // process → subtrees that it holds whole
+	address []string // process → where that process listens
+	server  []int    // process → the caller's number for the server
+	gone    []bool   // process → has left
+	covers  [][]node // process → subtrees that the process holds whole
 }
 
-// arrangeRoster checks a roster and puts it in order.
+// arrangeRoster checks and sorts a roster.
 func arrangeRoster(size int, members []Member) (*layout, error) {
 	if size < 1 || size > maxRanks {
 		return nil, fmt.Errorf("%w: %d ranks", ErrRoster, size)
@@ -97,8 +98,8 @@ func arrangeRoster(size int, members []Member) (*layout, error) {
 	return l, nil
 }
 
-// Room is a Rendezvous for members in one process. Its zero value is empty and ready; it is
-// safe for concurrent use.
+// Room is a Rendezvous for members in a single process. Its zero value is empty and ready; a Room
+// is safe for concurrent use.
 type Room struct {
 	mu    sync.Mutex
 	waits map[string]*waiting

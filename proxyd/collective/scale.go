@@ -5,7 +5,7 @@ package collective
 
 import "bytes"
 
-// multiplyBy sets dst = a · factor, factor being one element: what PreMulSum does to a
+// multiplyBy sets dst = a · factor, with a factor of a single element: what PreMulSum does to a
 // rank's contribution.
 func multiplyBy(t Type, dst, a, factor []byte) {
 	size := t.Size()
@@ -48,8 +48,8 @@ func divideBy(t Type, dst []byte, n int) {
 	}
 }
 
-// A communicator's size is no more than maxRanks, so it is exact in float32, and a quotient
-// of a 16-bit type by it is never so near to a tie that float64 would hide the difference.
+// A communicator's size is no more than maxRanks, and so exact in float32. A quotient of a 16-bit
+// type by that size is never so near to a tie that float64 would hide the difference.
 func divideHalves(dst []byte, n int, f *halfFormat) {
 	forEach(dst, func(h uint16) uint16 { return f.encode(narrowFloat(float64(f.decode(h)) / float64(n))) })
 }
@@ -62,7 +62,7 @@ func divideUnsigned[T uint8 | uint32 | uint64](dst []byte, n uint64) {
 	forEach(dst, func(x T) T { return T(uint64(x) / n) })
 }
 
-// forEach replaces every element by f of it.
+// forEach replaces every element by f of that element.
 func forEach[T number](dst []byte, f func(T) T) {
 	typedCombiner(func(dst, a, _ []T) {
 		for i := range dst {

@@ -16,7 +16,7 @@ import (
 // NoColour is the colour of a rank that will be in none of the new communicators.
 const NoColour = -1
 
-// splitPart is what one rank says in a split.
+// splitPart is what a rank says in a split.
 type splitPart struct{ colour, key int }
 
 // newcomer is what a rank gets from a split.
@@ -25,13 +25,15 @@ type newcomer struct {
 	rank int
 }
 
-// Split divides the communicator: ranks of one colour, 0 or more, make a new one, in the order of their
-// keys, and of their ranks where keys are equal. It is a collective: every rank calls it once. done
-// gets the new communicator, which may still be connecting, and rank's number in it; with NoColour it gets
-// nil. The new one's identity is this one's, the number of the split, and the colour; to make it again
-// elsewhere, use Start. Local ranks of one colour share one Comm.
+// Split divides the communicator: ranks of the same colour, 0 or more, make a new communicator, in
+// the order of their keys, and of their ranks where keys are equal. Split is a collective: every
+// rank calls Split once. done gets the new communicator, which may still be connecting, and rank's
+// number there; with NoColour done gets nil. The new identity is made from this communicator's
+// identity, the number of the split, and the colour; to make the new communicator again elsewhere,
+// use Start. Local ranks of the same colour share a Comm.
 //
-// No rendezvous is needed: addresses are known, and the key is derived from this one's.
+// No rendezvous is needed: addresses are known, and the key is derived from this communicator's
+// key.
 func (c *Comm) Split(rank, colour, key int, done func(*Comm, int, error)) error {
 	if colour < NoColour || int64(colour) != int64(int32(colour)) || int64(key) != int64(int32(key)) {
 		return fmt.Errorf("communicator %s: %w: colour %d, key %d", c.id, ErrArgument, colour, key)
@@ -96,13 +98,14 @@ func (r *run) splitComms() error {
 	return nil
 }
 
-// branchID is the identity of one of a split's communicators: the same for all its members, and of one length however deep it is.
+// branchID is the identity of a communicator that a split makes: the same for all its members, and
+// of a fixed length at any depth.
 func branchID(parent string, number, colour int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d.%d", parent, number, colour))
 	return hex.EncodeToString(sum[:16])
 }
 
-// startBranch starts the communicator of one colour, and gives it to its local ranks.
+// startBranch starts the communicator of a colour, and gives the communicator to its local ranks.
 func (r *run) startBranch(number, colour int, ranks, keys []int) error {
 	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
 	spec := Spec{ID: branchID(r.id, number, colour), Size: len(ranks)}

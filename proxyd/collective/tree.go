@@ -23,11 +23,12 @@ func (n node) children() (node, node) {
 	return node{n.lo, mid}, node{mid, n.hi}
 }
 
-// coverRanks returns, in order, the largest subtrees of which one process holds all ranks. home
-// tells each rank's process. A process may merge what lies in such a subtree, and nothing else.
+// coverRanks returns, in order, the largest subtrees of which a single process holds all ranks.
+// home tells each rank's process. A process may merge what lies in such a subtree, and nothing
+// else.
 func coverRanks(n node, home []int) [][]node {
 	covers := make([][]node, 1+slices.Max(home))
-	var walk func(n node) bool // whether one process holds all of n
+	var walk func(n node) bool // whether a single process holds all of n
 	walk = func(n node) bool {
 		if n.hi-n.lo == 1 {
 			return true
@@ -54,8 +55,8 @@ func coverRanks(n node, home []int) [][]node {
 	return covers
 }
 
-// blockBytes is how much of each operand is combined at a time, so that what one step of
-// the tree leaves is still in the cache for the next. A multiple of every element's size.
+// blockBytes is how much of each operand is combined at a time, so that what a step of the tree
+// leaves is still in the cache for the next. A multiple of every element's size.
 const blockBytes = 16 << 10
 
 // leaf is a part of the tree that is there already.
@@ -87,8 +88,8 @@ func (s *sum) set(n node, b, factor []byte, ours bool) {
 // clear forgets the leaves, and with them the buffers.
 func (s *sum) clear() { clear(s.leaves) }
 
-// compute sets dst to the value of n. Leaves have dst's length. dst may be a leaf, if it is
-// the very same memory.
+// compute sets dst to the value of n. Leaves have dst's length. dst may be a leaf, if dst is the
+// very same memory.
 func (s *sum) compute(n node, dst []byte) {
 	for at := 0; at < len(dst); at += blockBytes {
 		end := min(at+blockBytes, len(dst))
@@ -102,13 +103,13 @@ func (s *sum) compute(n node, dst []byte) {
 type whose uint8
 
 const (
-	theirs whose = iota // not to be written to: it is a program's
+	theirs whose = iota // not to be written to: a program's
 	ours                // a leaf that may be overwritten
 	temp                // the newest of temps
 )
 
-// value returns bytes at … end of n's value. If n is computed and dst is not nil, it is in dst.
-// dst is written to by the last combination only, when nothing else is needed any more.
+// value returns bytes at … end of n's value, in dst if n is computed and dst is not nil. Only the
+// last combination writes to dst, when nothing else is needed any more.
 func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
 	if l := s.leaves[n.lo]; l.hi == n.hi {
 		switch {

@@ -5,7 +5,7 @@ package collective
 
 import "fmt"
 
-// Type is the type of an element. The numbers are those of NCCL's ABI.
+// Type is the type of an element. The numbers are from NCCL's ABI.
 type Type uint8
 
 // The types, in NCCL's order.
@@ -43,7 +43,7 @@ var typeTable = [types]struct {
 	Float8E5M2: {"float8e5m2", 1},
 }
 
-// Size is the number of bytes of one element, or 0 if t is no type.
+// Size is the number of bytes of an element, or 0 if t is no type.
 func (t Type) Size() int {
 	if t >= types {
 		return 0
@@ -58,7 +58,7 @@ func (t Type) String() string {
 	return typeTable[t].name
 }
 
-// Reduction is how elements are combined. The numbers up to Avg are those of NCCL's ABI.
+// Reduction is how elements are combined. The numbers up to Avg are from NCCL's ABI.
 type Reduction uint8
 
 // The reductions. What each does with each type is in the package comment.

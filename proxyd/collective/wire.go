@@ -17,7 +17,7 @@ type frameKind uint8
 
 const (
 	frameReady  frameKind = iota + 1 // I have room for this message: size bytes in all
-	frameData                        // size bytes of a message follow, the next ones of it
+	frameData                        // size bytes of a message follow, the next bytes of that message
 	frameEager                       // size bytes follow, a whole message, sent without a ready
 	frameCredit                      // size eager messages were taken
 	frameAbort                       // the communicator is dead; size bytes follow: why
@@ -26,7 +26,7 @@ const (
 
 const (
 	headerSize = 40
-	maxFrame   = 256 << 10 // bytes of a message in one frame
+	maxFrame   = 256 << 10 // bytes of a message in a frame
 	maxEager   = 16 << 10  // bytes of a message that is sent at once
 	maxReason  = 512
 	maxMessage = 1 << 48
@@ -88,8 +88,8 @@ var sizes = map[frameKind]struct{ least, most uint64 }{
 	frameBye:    {0, 0},
 }
 
-// parseHeader is the inverse of append. It returns an error wrapping ErrProtocol for whatever append
-// does not make.
+// parseHeader is the inverse of append. For bytes that append does not make, it returns an error
+// wrapping ErrProtocol.
 func parseHeader(b *[headerSize]byte) (header, error) {
 	le := binary.LittleEndian
 	h := header{
