@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// seat is a process as its member names it.
+// seat is a process under its member's name for it.
 type seat struct {
 	member  int
 	process uint64
@@ -36,21 +36,21 @@ type comm struct {
 	ranks   map[int32]barrier.Rank
 	absent  map[int32]bool // have arrived, and are not made
 	left    map[int32]bool
-	held    bool // somebody who has arrived is held
-	entered bool // the barrier knows it
-	meets   bool // it knows it as a creation that is not over
+	held    bool // a process that has arrived is held
+	entered bool // the barrier knows the communicator
+	meets   bool // the barrier knows of an unfinished creation
 	broken  bool
-	ignored bool // nothing is left of it but counts
+	ignored bool // nothing is left but counts
 }
 
 // report is what a rank has told.
 type report struct {
-	on     *comm // which it is about, or nil
+	on     *comm // which the report is about, or nil
 	counts []barrier.Count
 	event  func(counts []barrier.Count) barrier.Event
 }
 
-// newBook begins an attempt with what members said when it was opened, and starts the barrier.
+// newBook begins an attempt with what members said at its opening, and starts the barrier.
 func newBook(opened []Event) *book {
 	k := &book{
 		ranks: map[seat]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
@@ -88,7 +88,7 @@ func newBook(opened []Event) *book {
 	return k
 }
 
-// departed tells the barrier who has ended and what was given up before the attempt.
+// departed tells the barrier which processes have ended and what was given up before the attempt.
 func (k *book) departed(m int, opened *Event) {
 	last := map[uint64][]barrier.Count{}
 	for i := range opened.Places {
@@ -136,7 +136,7 @@ func (k *book) place(m int, p *Place) *comm {
 	return c
 }
 
-// enter tells the barrier of a communicator all of whose members are known.
+// enter tells the barrier of a communicator when all its members are known.
 func (k *book) enter(c *comm) {
 	if c.entered || c.ignored || len(c.ranks) < c.size {
 		return
@@ -167,7 +167,7 @@ func (k *book) fail(c *comm) {
 		k.step(barrier.Aborted{Comm: c.name})
 	}
 	if c.meets && c.held {
-		c.meets = false // who waits is not awaited: it cannot come to be
+		c.meets = false // a process that waits is not awaited: the communicator cannot come to be
 		k.step(barrier.Created{ID: uint64(c.name)})
 	}
 	k.catchUp()
@@ -192,7 +192,7 @@ func (k *book) take(m int, e *Event) {
 	case Obstacle:
 		k.notes[who] = e.Reason
 		return
-	case Stuck: // whatever else of it is not known yet
+	case Stuck: // whatever else of the process is not known yet
 		k.step(barrier.Stuck{Rank: who, Reason: e.Reason})
 		return
 	}
@@ -249,14 +249,14 @@ func (k *book) gaveUp(who barrier.Rank, p *Place) {
 	on := k.comms[p.Comm]
 	k.report(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
 		if !on.entered {
-			return nil // nor will it be
+			return nil // and never will be
 		}
 		return barrier.Destroyed{Rank: who, Comm: p.Comm, Member: p.Member, Counts: counts}
 	})
 }
 
-// report hands over what a rank tells, unless it is of a communicator that is not known as a whole: then it waits, and with it
-// all that the rank tells later.
+// report hands over what a rank tells, unless the report is of a communicator that is not known as a whole: then the
+// report waits, and with it all that the rank tells later.
 func (k *book) report(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
 	k.late[who] = append(k.late[who], report{on, counts, event})
 	k.catchUp()
@@ -282,10 +282,10 @@ func (k *book) catchUp() {
 	}
 }
 
-// isSettled tells whether the barrier knows all of it, or never will. No communicator is.
+// isSettled tells whether the barrier knows the whole communicator, or never will. nil, no communicator, is settled.
 func (c *comm) isSettled() bool { return c == nil || c.entered || c.broken || c.ignored }
 
-// known leaves out the counts of communicators that are no more, and tells whether all others are known.
+// known leaves out the counts of communicators that have ended, and tells whether all other communicators are known.
 func (k *book) known(counts []barrier.Count) ([]barrier.Count, bool) {
 	var out []barrier.Count
 	for _, n := range counts {
@@ -305,7 +305,7 @@ func (k *book) step(e barrier.Event) {
 	}
 }
 
-// past are the communicators in which nobody is any more.
+// past are the communicators that no process is in any more.
 func (k *book) past() []barrier.Comm {
 	var all []barrier.Comm
 	for name, c := range k.comms {

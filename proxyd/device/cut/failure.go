@@ -14,14 +14,14 @@ import (
 // Who is a rank of the barrier.
 type Who struct {
 	Member  int    // which of Find's members
-	Process uint64 // as it names it
-	PID     int    // as the device server sees it
+	Process uint64 // the device server's name for the process
+	PID     int    // in the device server's PID namespace
 }
 
-// String names it.
+// String names the process.
 func (w Who) String() string { return fmt.Sprintf("process %d on device server %d", w.PID, w.Member) }
 
-// Failure says why there is no cut: the barrier's reason, and who its ranks are.
+// Failure says why there is no cut: the barrier's reason, and the processes of its ranks.
 type Failure struct {
 	*barrier.Failure
 	Who []Who // by Ranks

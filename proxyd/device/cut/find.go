@@ -15,20 +15,21 @@ import (
 
 // Options of an attempt. Zero durations mean the defaults.
 type Options struct {
-	// Attempt is its number: higher than those of all attempts before, of this leader and of others.
+	// Attempt is the attempt's number: higher than the numbers of all attempts before, of any leader.
 	Attempt uint64
-	// Deadline is how long it may take; 60 s.
+	// Deadline is how long Find may take; 60 s.
 	Deadline time.Duration
-	// Tick is how long nothing must happen before everybody is let go one step further; 1 s.
+	// Tick is how long nothing must happen before every process is let go a step further; 1 s.
 	Tick time.Duration
 	// Lease is how long a device server stays in the attempt without hearing of the leader; 10 s.
 	Lease time.Duration
 }
 
-// farewell is how long members have to open their gates when all is over. Who cannot be reached does so when its lease runs out.
+// farewell is how long members have to open their gates when all is over. A member that cannot be reached does so when
+// its lease runs out.
 const farewell = 5 * time.Second
 
-// Cut is a cut that was found: no operation passes, none is in flight, at no member. It lasts until Open, or until a
+// Cut is a cut that was found: no operation passes, none is in flight, at no member. A Cut lasts until Open, or until a
 // member is lost; then Lost is closed, and that member refuses to save for the attempt.
 type Cut struct {
 	Attempt uint64
@@ -41,7 +42,7 @@ type Cut struct {
 	why  error
 }
 
-// finder is the leader of one attempt.
+// finder is the leader of an attempt.
 type finder struct {
 	posts  []*post
 	news   chan heard
@@ -55,7 +56,7 @@ type finder struct {
 
 // Find looks for a cut of the job whose device servers are members. On success everything stands still, with the gate of all
 // calls shut, at every member, until the caller calls Open, which it must. Else all gates are open again at every member that can
-// be reached, and the error says why: a *Failure if the barrier found no cut. It ends with ctx, without a cut.
+// be reached, and the error says why: a *Failure if the barrier found no cut. Find ends with ctx, without a cut.
 func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	for _, d := range []struct {
 		value    *time.Duration
@@ -123,7 +124,7 @@ func (f *finder) find(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// hear takes what came from a member and returns how many have opened the attempt by it.
+// hear takes what came from a member and returns how many members have opened the attempt thereby.
 func (f *finder) hear(h heard, opened []Event) (n int) {
 	for i := range h.events {
 		e := &h.events[i]
@@ -133,7 +134,7 @@ func (f *finder) hear(h heard, opened []Event) (n int) {
 			n++
 		case e.Kind == Still:
 			f.still[h.member] = true
-		case f.book == nil: // before all have opened it there is nothing to decide
+		case f.book == nil: // before all have opened the attempt there is nothing to decide
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
 		default:
 			f.book.take(h.member, e)
@@ -198,7 +199,8 @@ func (k *book) orders(e barrier.Effects, members int) map[int]Order {
 	return all
 }
 
-// end has all members forget the attempt, and waits for those that can be reached. Nothing of the leader is left then.
+// end has all members forget the attempt, and waits for the members that can be reached. Nothing of the leader is left
+// then.
 func (f *finder) end(ctx context.Context) error {
 	f.cancel()
 	f.work.Wait()
@@ -249,6 +251,6 @@ func (c *Cut) Err() error {
 	return c.why
 }
 
-// Open opens all gates: the checkpoint is made or undone, and the job goes on. It is to be called once. The error names members that
-// could not be told; they open by themselves when their lease runs out.
+// Open opens all gates: the checkpoint is made or undone, and the job goes on. Open must be called once. The error
+// names members that could not be told; they open by themselves when their lease runs out.
 func (c *Cut) Open(ctx context.Context) error { return c.f.end(ctx) }

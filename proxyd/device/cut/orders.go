@@ -13,18 +13,18 @@ import (
 
 // Errors of a Member, which a transport may have made of a text.
 var (
-	// ErrForgotten is what a device server says of an attempt that it is not in: its lease ran out, it was forgotten, or a later
-	// one has come.
+	// ErrForgotten is what a device server says of an attempt that it is not in: its lease ran out, the attempt was
+	// forgotten, or a later attempt has come.
 	ErrForgotten = errors.New("the attempt at a cut was forgotten")
-	// ErrBusy is what it says of a new attempt while it is being saved, or stopped without one.
+	// ErrBusy is what a device server says of a new attempt while being saved, or stopped without an attempt.
 	ErrBusy = errors.New("the device server is stopped or being saved")
 )
 
 // Member is a device server of the job, as the leader sees it.
 type Member interface {
-	// Exchange carries out the orders, in their sequence, and returns what has happened that was not heard: as soon as there is
-	// something, at the latest after Wait. It is called by one goroutine. ctx ends it where there are no orders, and any error is no
-	// matter then. After another error nothing more of the member can be known.
+	// Exchange carries out the orders, in their sequence, and returns what has happened that was not heard: as soon as
+	// there is something, at the latest after Wait. Only one goroutine calls Exchange. ctx ends the call where there
+	// are no orders, and any error is no matter then. After another error nothing more of the member can be known.
 	Exchange(ctx context.Context, o *Orders) (*Events, error)
 }
 
@@ -49,7 +49,7 @@ type Order struct {
 	Drain     bool           `json:"drain,omitempty"`
 	ShutCalls bool           `json:"shutCalls,omitempty"`
 	Forget    bool           `json:"forget,omitempty"` // the attempt is over: open everything
-	Past      []barrier.Comm `json:"past,omitempty"`   // with Forget: nobody is in these any more
+	Past      []barrier.Comm `json:"past,omitempty"`   // with Forget: no process is in these any more
 }
 
 // Raise is barrier.Raise for a process.
@@ -67,10 +67,10 @@ type Events struct {
 // Kind says what an event is.
 type Kind string
 
-// The kinds. Those of a process are the events of package barrier of the same name.
+// The kinds. The kinds of a process are the events of package barrier of the same name.
 const (
 	Opened    Kind = "opened"    // the first of an attempt
-	Shut      Kind = "shut"      // of a process, as those until Stuck
+	Shut      Kind = "shut"      // of a process, as all until Stuck
 	Issued    Kind = "issued"    //
 	Withdrawn Kind = "withdrawn" //
 	Reading   Kind = "reading"   //
@@ -78,12 +78,12 @@ const (
 	CallsShut Kind = "callsShut" //
 	Ended     Kind = "ended"     //
 	Died      Kind = "died"      //
-	Stuck     Kind = "stuck"     // Reason is why no cut of it can be saved, however long it is waited for
+	Stuck     Kind = "stuck"     // Reason is why no cut of the process can be saved, after any time
 	Left      Kind = "left"      // a Place was given up: barrier.Destroyed
 	Arrived   Kind = "arrived"   // a Place waits for Create
 	Made      Kind = "made"      // a Place that has arrived, or comes of a split, is there, or Broken
 	Broken    Kind = "broken"    // a Place's communicator has failed
-	Still     Kind = "still"     // the cut holds at this member: nothing passes, nothing is in flight, nobody is attached
+	Still     Kind = "still"     // the cut holds at this member: nothing passes or is in flight, no process is attached
 	Obstacle  Kind = "obstacle"  // Reason is what keeps a process from becoming quiet, by now
 )
 
@@ -99,14 +99,15 @@ type Event struct {
 	Places    []Place         `json:"places,omitempty"`    // likewise
 }
 
-// Process is one with a ring. Ended ones are told of if they were in communicators.
+// Process is a process with a ring. Ended processes are told of if they were in communicators.
 type Process struct {
 	ID    uint64 `json:"id"`
 	PID   int    `json:"pid"`
 	Ended bool   `json:"ended,omitempty"`
 }
 
-// Place is a process's place in a communicator. One that is neither Made nor Left waits for the others to come.
+// Place is a process's place in a communicator. A place that is neither Made nor Left waits for the other members to
+// come.
 type Place struct {
 	Comm    barrier.Comm    `json:"comm"`
 	Size    int             `json:"size"`
@@ -115,5 +116,5 @@ type Place struct {
 	Made    bool            `json:"made,omitempty"`
 	Left    bool            `json:"left,omitempty"`
 	Broken  bool            `json:"broken,omitempty"`
-	Counts  []barrier.Count `json:"counts,omitempty"` // of one that is Left, its last
+	Counts  []barrier.Count `json:"counts,omitempty"` // of a place that is Left, its last
 }

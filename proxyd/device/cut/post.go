@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// heard is what came from a member: events, or that it is lost.
+// heard is what came from a member: events, or that the member is lost.
 type heard struct {
 	member int
 	events []Event
 	err    error
 }
 
-// post carries orders to one member and events back. One goroutine runs it: who has orders ends its wait for events.
+// post carries orders to a member and events back. One goroutine runs a post: new orders end its wait for events.
 type post struct {
 	number  int
 	member  Member
