@@ -18,8 +18,9 @@ import (
 // attachTime is how long a process may take to say what it wants.
 const attachTime = 10 * time.Second
 
-// attach makes a process of who has connected, and watches it from then on. It closes conn, but not before the process has closed its end: as
-// long as that is open CRIU cannot take the process, and by this end whoever wants to can see it.
+// attach makes a process of the program that has connected, and watches the process from then on. attach closes conn,
+// but not before the process has closed its end: as long as that end is open CRIU cannot take the process, and our end
+// shows that.
 func (s *Server) attach(conn *net.UnixConn) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
@@ -45,11 +46,12 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	_, _ = conn.Read(make([]byte, 1)) // it has nothing more to say
+	_, _ = conn.Read(make([]byte, 1)) // the process has nothing more to say
 	return nil
 }
 
-// admit gives a process what it asks for, or has it ask again. end is a pidfd of it, which is not the caller's any more.
+// admit gives a process what it asks for, or tells the process to ask again. end is a pidfd of the process and now
+// belongs to admit.
 func (s *Server) admit(conn *net.UnixConn, pid int, end *os.File) error {
 	n, err := wire.Receive(conn)
 	if err != nil {
@@ -89,7 +91,7 @@ func (s *Server) admit(conn *net.UnixConn, pid int, end *os.File) error {
 	return nil
 }
 
-// peerOf returns the process at the other end and a pidfd of it. A process of another user is refused.
+// peerOf returns the process at the other end and its pidfd. A process of another user is refused.
 func peerOf(conn *net.UnixConn) (int, *os.File, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Belonging is memory of a process that the device server has mapped, too: it comes back with the process, at the same address.
-// Nobody can make it shorter.
+// Belonging is memory of a process that the device server has mapped, too: the memory comes back with the process, at
+// the same address. No process can make the memory shorter.
 type Belonging struct {
 	Kind    string `json:"kind"`
-	Address uint64 `json:"address"` // where the process has it; 0 of a ring whose place nobody knows
+	Address uint64 `json:"address"` // where the process has the memory; 0 of a ring at an unknown place
 	Length  uint64 `json:"length"`
 }
 
@@ -32,8 +32,8 @@ const (
 )
 
 // Belongings opens what a process that was saved has brought back as pid: what Adopt wants, in the order of p.Belongings. The
-// files are the caller's to close. The kernel wants CAP_CHECKPOINT_RESTORE of who calls it, and there may be no other
-// user's memory among them: the process can have mapped anything that it could open.
+// files are the caller's to close. The kernel wants CAP_CHECKPOINT_RESTORE of the caller. There may be no other user's
+// memory among the files: the process can have mapped anything that it could open.
 func Belongings(pid int, p SavedProcess) (_ []*os.File, err error) {
 	var out []*os.File
 	defer func() {
@@ -68,8 +68,8 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// fetch opens a memfd that a process has mapped. What that is, is looked at before it is opened: opening can do something, and
-// what the process may only read must not become writable.
+// fetch opens a memfd that a process has mapped. fetch looks at the file before opening it: opening can do something,
+// and what the process may only read must not become writable.
 func fetch(pid int, span string) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, span), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func fetch(pid int, span string) (*os.File, error) {
 
 // mapping is a line of /proc/PID/maps: memory that is shared.
 type mapping struct {
-	span       string // as map_files names it
+	span       string // as in map_files
 	begin, end uint64
 	offset     uint64
 	device     uint64
@@ -140,8 +140,9 @@ func mappings(maps string) []mapping {
 // errNoRing is what is said of a process that has executed another program since.
 var errNoRing = errors.New("it has no ring")
 
-// find returns where the process has it. A program that protects a part of it has it in several pieces: the first is enough, for
-// what is mapped there is of one length. A ring is also known by its inode; where nobody knows that either, any is it.
+// find returns where the process has the memory. A program that protects a part of the memory has several mappings: the
+// first is enough, because what is mapped there has a fixed length. A ring is also known by its inode; where the inode
+// is not known either, any ring will do.
 func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
 	for _, m := range maps {
 		if m.offset != 0 || m.name == "" {
@@ -158,7 +159,7 @@ func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
 	return mapping{}, fmt.Errorf("it has no %s memory at %#x", b.Kind, b.Address)
 }
 
-// is tells whether it is the memory of a file.
+// is tells whether m is the memory of a file.
 func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
 
 // belongings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's back cannot
@@ -194,8 +195,8 @@ func (p *process) belongings() ([]Belonging, error) {
 	return all, nil
 }
 
-// BelongingOf returns the n-th of what the server has of a process's Belongings, for who may not fetch it from the process: it
-// outlives the server. The file is the caller's to close.
+// BelongingOf returns the n-th of the files that the server has of a process's Belongings, for a caller that may not
+// fetch it from the process: the file outlives the server and is the caller's to close.
 func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
 	s.mu.Lock()
 	p := s.processes[id]

@@ -19,10 +19,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// The parent of a device server tells it what to do over a socket that it has made, SOCK_SEQPACKET, in a folder that nobody else may
-// enter, and that the server inherits, listening. Several connections are served at a time, so that an order that waits holds up no
-// other; what must not happen at the same time waits for the other. When one ends the server goes on: the parent may be another process
-// by then. A message is a line of JSON. An order, from the parent, is
+// The parent of a device server gives orders over a socket that it has made, SOCK_SEQPACKET, in a folder that only the
+// parent may enter, and that the server inherits, listening. Several connections are served at a time, so that an order
+// that waits holds up no other; what must not happen at the same time waits for the other. When a connection ends the
+// server goes on: the parent may be another process by then. A message is a line of JSON. An order, from the parent, is
 // answered before the next is given:
 //
 //	{"do":"status"}                        what there is                    Status
@@ -33,24 +33,24 @@ import (
 //	                                       the N-th of its Belongings comes with the answer
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
-//	{"do":"bring"}                         what comes with it is for the next adopt, behind what came before
+//	{"do":"bring"}                         the file that comes along is for the next adopt, behind what came before
 //	{"do":"adopt","process":ID,"pid":PID}  Adopt
-//	{"do":"address"}                       where others reach it            a string
+//	{"do":"address"}                       where other servers reach it    a string
 //	{"do":"reconnect","peers":{N:A,…}}     Reconnect
 //
 // The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
-// later. What it has to tell, the right column, comes before it in as many {"part":"BASE64"} as it takes.
+// later. What the server has to tell, the right column, comes before the answer in as many {"part":"BASE64"} as needed.
 //
-// Files of a save and of a restore go through pipes, which the parent makes; both ends have O_NONBLOCK. While it is at such an order the server asks, for as
-// many files at a time as it likes, and is answered by their names:
+// Files of a save and of a restore go through pipes, which the parent makes; both ends have O_NONBLOCK. During such an
+// order the server asks, for any number of files at a time, and is answered by their names:
 //
 //	{"create":NAME}             {"file":NAME}, with the end that is written to
 //	{"close":NAME,"length":N}   {"file":NAME} when the parent has all N bytes where they belong. It has closed its end before
 //	{"open":NAME}               {"file":NAME}, with the end that is read from, until its end of file
 //
 // A refusal is {"file":NAME,"error":"…"}. A parent that cannot take more of a file closes its end of the pipe. A server that ends
-// in the middle has not asked for the close: what it has written is nobody's file. A parent that ends the connection ends the
-// order: a save that is not done has failed then, and the job runs on.
+// in the middle has not asked for the close: what it has written belongs to no file. A parent that ends the connection
+// ends the order: a save that is not done has failed then, and the job runs on.
 type order struct {
 	Do      string `json:"do,omitempty"`
 	Process uint64 `json:"process,omitempty"`
@@ -87,11 +87,12 @@ const (
 	maxAnswer  = 1 << 23 // bytes of all parts
 )
 
-// ErrLeft is what ServeControl returns when the server has left its processes to another one: it is to end.
+// ErrLeft is what ServeControl returns when the server has left its processes to another server: this server is to end.
 var ErrLeft = errors.New("the processes were left to another device server")
 
-// ServeControl carries out what comes from those who connect to l. They must be of the user who has made l.
-// It returns nil after Close, ErrLeft, or what is wrong with l, and closes l. It may be called once.
+// ServeControl carries out the orders of the processes that connect to l. They must be of the user that has made l.
+// ServeControl returns nil after Close, ErrLeft, or what is wrong with l, and closes l. ServeControl may be called
+// once.
 func (s *Server) ServeControl(l *net.UnixListener) error {
 	defer l.Close()
 	defer context.AfterFunc(s.ctx, func() { l.Close() })()
@@ -131,7 +132,7 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	return all.Wait()
 }
 
-// controlled carries out the orders of who has connected, if it may give any.
+// controlled carries out the orders of a connected process, if that may give any.
 func (s *Server) controlled(ctx context.Context, conn *net.UnixConn, owner uint32) error {
 	user, err := userOf(conn)
 	if err == nil && user != owner {
@@ -143,7 +144,7 @@ func (s *Server) controlled(ctx context.Context, conn *net.UnixConn, owner uint3
 	return s.control(ctx, conn)
 }
 
-// userOf is who is at the other end of a connection, or has made a socket that listens.
+// userOf is the user of the process at the other end of a connection, or of the maker of a listening socket.
 func userOf(c interface {
 	SyscallConn() (syscall.RawConn, error)
 }) (uint32, error) {
@@ -162,7 +163,7 @@ func userOf(c interface {
 	return cred.Uid, nil
 }
 
-// control carries out the orders of one connection until its end.
+// control carries out the orders of a connection until its end.
 func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +173,7 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 	defer func() { closeFiles(h.brought) }()
 	go func() {
 		read <- h.read()
-		cancel() // ends what is being done for who is gone
+		cancel() // ends what is being done for a parent that is gone
 	}()
 	for o := range h.orders {
 		answer, f, err := s.obey(ctx, h, &o)
@@ -185,7 +186,7 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 		}
 		if bad != nil {
 			if ctx.Err() != nil {
-				break // it has gone without waiting for it
+				break // the parent has gone without waiting for the answer
 			}
 			return bad
 		}
@@ -205,7 +206,7 @@ func isTemporary(err error) bool {
 	return true
 }
 
-// obey carries out one order. What it returns is told in the answer; the file goes with that, and is closed then.
+// obey carries out an order. The results are told in the answer; the file goes with that, and is closed then.
 func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
 	case "status":
@@ -241,7 +242,7 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }
 
-// send sends a message, with a file unless it is nil.
+// send sends a message, with a file unless f is nil.
 func send(conn *net.UnixConn, message any, f *os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -284,7 +285,7 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return f, err
 }
 
-// fileIn is the one file that came with a message, or nil. More than one is an error.
+// fileIn is the file that came with a message, or nil. More than one is an error.
 func fileIn(oob []byte) (*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

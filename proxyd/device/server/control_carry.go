@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a server may ask of its parent in one order.
+// What a server may ask of its parent in an order.
 const (
 	maxFiles = 1 << 14
 	maxOpen  = 64      // at a time
@@ -33,7 +33,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// carrier is a parent's side of the files of one order.
+// carrier is a parent's side of the files of an order.
 type carrier struct {
 	conn    *net.UnixConn
 	sink    Sink   // nil: they are read
@@ -50,8 +50,8 @@ type carrier struct {
 
 // carried is a file of an order. The carrier's mu guards it.
 type carried struct {
-	pipe     *os.File      // our end, while it is under way
-	to       io.Closer     // the sink's file, until it is closed
+	pipe     *os.File      // our end, while the file is under way
+	to       io.Closer     // the sink's file, until closed
 	copied   chan struct{} // closed when n and err are known
 	n        int64
 	err      error
@@ -93,13 +93,13 @@ func (c *carrier) asked(r *reply) error {
 	return nil
 }
 
-// pipe makes the pipe of a file and sends the server its end of it: the one that is written to for a sink.
+// pipe makes the pipe of a file and sends the server its end: the end that is written to for a sink.
 func (c *carrier) pipe(name string, f *carried) (*os.File, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // it is slower without
+	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // the pipe is slower without
 	ours, theirs := os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe")
 	if c.sink == nil {
 		ours, theirs = theirs, ours
@@ -123,7 +123,7 @@ func (c *carrier) send(o *order, f *os.File) error {
 	err := send(c.conn, o, f)
 	if err != nil {
 		c.fail(o.File, err)
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed one needs none
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (c *carrier) send(o *order, f *os.File) error {
 // refuse tells the server that there will be nothing of a file. The reason is the parent's own.
 func (c *carrier) refuse(name string, err error) {
 	c.fail(name, err)
-	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // it has seen to it
+	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // the server handles the error
 }
 
 func (c *carrier) fail(name string, err error) {
@@ -142,7 +142,7 @@ func (c *carrier) fail(name string, err error) {
 	}
 }
 
-// take takes a file from the server, to its end. It is closed when the server says how long it is.
+// take takes a file from the server, to its end. The file is closed when the server tells its length.
 func (c *carrier) take(name string, f *carried) {
 	defer close(f.copied)
 	to, err := c.sink.Create(name)
@@ -209,7 +209,7 @@ func (c *carrier) close(name string, f *carried, length int64) {
 	f.complete = true
 	c.busy--
 	c.mu.Unlock()
-	_ = c.send(&order{File: name}, nil) // it has seen to it
+	_ = c.send(&order{File: name}, nil) // the server waits for this
 }
 
 // give gives the server a file, to its end.
@@ -225,7 +225,7 @@ func (c *carrier) give(name string, f *carried) {
 	if err == nil {
 		_, err = io.Copy(onlyWriter{to}, from)
 	}
-	if err != nil && !errors.Is(err, unix.EPIPE) { // else it has read enough
+	if err != nil && !errors.Is(err, unix.EPIPE) { // else the server has read enough
 		c.fail(name, err) // as in take
 	}
 	if to != nil {
@@ -239,7 +239,7 @@ func (c *carrier) give(name string, f *carried) {
 // onlyWriter is like onlyReader.
 type onlyWriter struct{ io.Writer }
 
-// complete tells whether a file has come, all of it.
+// complete tells whether a file has come as a whole.
 func (c *carrier) complete(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +247,7 @@ func (c *carrier) complete(name string) bool {
 	return f != nil && f.complete
 }
 
-// end ends what is under way: the order is over. It returns what went wrong here, or that something is missing.
+// end ends what is under way: the order is over. end returns what went wrong here, or that something is missing.
 func (c *carrier) end(why error) error {
 	c.mu.Lock()
 	c.over = true
@@ -274,7 +274,7 @@ func (c *carrier) end(why error) error {
 // abandon closes a file that is not complete.
 func abandon(f io.Closer, why error) {
 	if w, ok := f.(interface{ CloseWithError(error) error }); ok {
-		_ = w.CloseWithError(why) // it is of no use anyhow
+		_ = w.CloseWithError(why) // the file is of no use anyhow
 		return
 	}
 	_ = f.Close()

@@ -14,8 +14,8 @@ import (
 // exchanged is the answer to an exchange. Two errors have names, which must not be lost.
 type exchanged struct {
 	Events    *cut.Events `json:"events,omitempty"`
-	Forgotten string      `json:"forgotten,omitempty"` // the text of one that is cut.ErrForgotten
-	Busy      string      `json:"busy,omitempty"`      // of one that is cut.ErrBusy
+	Forgotten string      `json:"forgotten,omitempty"` // the text of an error that is cut.ErrForgotten
+	Busy      string      `json:"busy,omitempty"`      // of an error that is cut.ErrBusy
 }
 
 // exchange carries out an order to exchange.

@@ -15,18 +15,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// hearing is a server's end of a control connection. It is the Sink and the Source of what it is told to save and restore.
+// hearing is a server's end of a control connection. A hearing is the Sink and the Source of the saves and restores
+// that it is told to do.
 type hearing struct {
 	conn   *net.UnixConn
 	orders chan heard // closed at its end
 
-	brought []*os.File // for the next Adopt; of who carries out orders
+	brought []*os.File // for the next Adopt; only the goroutine that carries out orders uses it
 
 	sending sync.Mutex
 
 	mu      sync.Mutex
 	over    bool
-	waiting map[string]chan<- heard // for the answer about a file; closed without one at the end
+	waiting map[string]chan<- heard // for the answer about a file; closed without an answer at the end
 }
 
 // heard is a message, and the file that came with it, or nil.
@@ -60,7 +61,7 @@ func (h *hearing) read() error {
 	}
 }
 
-// end tells those who wait that nothing comes.
+// end tells the waiting goroutines that nothing comes.
 func (h *hearing) end() {
 	close(h.orders)
 	h.mu.Lock()
@@ -72,7 +73,7 @@ func (h *hearing) end() {
 	h.waiting = nil
 }
 
-// hand gives an answer to who has asked.
+// hand gives an answer to the goroutine that has asked.
 func (h *hearing) hand(m heard) {
 	h.mu.Lock()
 	c := h.waiting[m.File]
@@ -84,7 +85,7 @@ func (h *hearing) hand(m heard) {
 		}
 		return
 	}
-	c <- m // it has room for one
+	c <- m // c has room for an answer
 }
 
 // errParent is why a file cannot be had any more.
@@ -169,11 +170,11 @@ func (f *sentFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close returns when the parent has all of it.
+// Close returns when the parent has the whole file.
 func (f *sentFile) Close() error {
 	err := f.f.Close()
 	if f.err != nil || err != nil {
-		// EPIPE says that the parent wants no more; it has the reason.
+		// EPIPE says that the parent wants no more, and knows the reason.
 		return errors.New("it was not taken to its end")
 	}
 	_, err = f.h.ask(f.name, &reply{Close: f.name, Length: f.n})

@@ -9,8 +9,9 @@ import (
 	"fmt"
 )
 
-// Address says where the job's other device servers reach this one, for collectives: what their Reconnect wants. It is one word, for
-// nobody else to read, and another one in each life of a server; "" if no other needs it, because no communicator was ever made here.
+// Address says where the job's other device servers reach this server, for collectives: what their Reconnect wants. The
+// address is a single word that only their Reconnect reads, and another word in each life of a server; "" if no other
+// server needs it, because no communicator was ever made here.
 func (s *Server) Address(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -23,9 +24,10 @@ func (s *Server) Address(ctx context.Context) (string, error) {
 }
 
 // Reconnect makes the communicators again of a server that was restored. peers is where all of the job's device servers are
-// today, by their numbers, as their Address says it. It is called on all of them at the same time, after Restore and Adopt and before
-// Resume; it returns when all is connected, or with the name of the server that does not come, when ctx is done at the latest. Then it
-// may be called again, on all of them. A server whose communicators have all their ranks here need not be reconnected.
+// today, by their numbers, as their Address says. Reconnect is called on all of them at the same time, after Restore
+// and Adopt and before Resume; Reconnect returns when all is connected, or with the name of the server that does not
+// come, when ctx is done at the latest. Then Reconnect may be called again, on all of them. A server whose
+// communicators have all their ranks here need not be reconnected.
 func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Controller is a parent's end of a control connection. What the server says is not trusted: it may be of another user. Every
-// order ends with its ctx; after an error that is no OrderError the Controller is of no use but to be closed. It may be used by
-// one goroutine.
+// Controller is a parent's end of a control connection. What the server says is not trusted: the server may be of
+// another user. Every order ends with its ctx; after an error that is no OrderError the Controller can only be closed.
+// Only one goroutine may use a Controller.
 type Controller struct{ conn *net.UnixConn }
 
-// NewController makes one of a connection to a server's control socket. Close closes it.
+// NewController makes a Controller of a connection to a server's control socket. Close closes it.
 func NewController(conn *net.UnixConn) *Controller { return &Controller{conn} }
 
 // OrderError is what a device server has answered.
@@ -30,7 +30,7 @@ type OrderError struct {
 
 func (e *OrderError) Error() string { return e.Text }
 
-// ErrNonsense is what is said of a server that does not do as control.go has it.
+// ErrNonsense means that a server does not keep to the messages of control.go.
 var ErrNonsense = errors.New("the device server makes no sense")
 
 // told is the end of an order.
@@ -39,7 +39,7 @@ type told struct {
 	f      *os.File
 }
 
-// order gives an order and serves the server's files until it is done. files may be nil.
+// order gives an order and serves the server's files until the order is done. files may be nil.
 func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *carrier) (*told, error) {
 	defer interruptible(ctx, c.conn.SetDeadline)()
 	t, err := c.exchange(o, f, files)
@@ -115,7 +115,7 @@ func (t *told) parse(into any) error {
 	return nil
 }
 
-// Status asks a server what it has; see Server.Status. What the answer says is bounded and printable.
+// Status asks a server for its contents; see Server.Status. What the answer says is bounded and printable.
 func (c *Controller) Status(ctx context.Context) (*Status, error) {
 	t, err := c.order(ctx, &order{Do: "status"}, nil, nil)
 	if err != nil {
@@ -129,9 +129,10 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 	return st, nil
 }
 
-// Save has the server save to a sink; see Server.Save. When it returns nil all files are complete, but for Report.Kept: that
-// the save that it was made upon has these is the server's claim. If it fails the job runs on; only if the error is no OrderError, the server may have stopped it before it knew: then Resume is to be tried. What was written
-// is of no use then. What the report says of processes and numbers is the server's claim.
+// Save has the server save to a sink; see Server.Save. When Save returns nil all files are complete, but for
+// Report.Kept: that the save that this save was made upon has these is the server's claim. If Save fails the job runs
+// on; only if the error is no OrderError, the server may have stopped the job before the server knew: then Resume is to
+// be tried. What was written is of no use then. What the report says of processes and numbers is the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
 	t, err := c.order(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
@@ -182,8 +183,8 @@ func (c *Controller) do(ctx context.Context, o *order, f *os.File, files *carrie
 	return err
 }
 
-// Belongings fetches what the server has of a process's n Belongings, for who may not fetch them from the process. The files are
-// the caller's to close. They outlive the server.
+// Belongings fetches what the server has of a process's n Belongings, for a caller that may not fetch them from the
+// process. The files are the caller's to close, and outlive the server.
 func (c *Controller) Belongings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
 	var all []*os.File
 	for i := range n {

@@ -13,18 +13,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// cutKeeper is a server's part of cuts that a leader finds for all of a job's servers. One lock guards it and its attempt.
+// cutKeeper is a server's part of cuts that a leader finds for all of a job's servers. One lock guards a cutKeeper and
+// its attempt.
 type cutKeeper struct {
 	mu   sync.Mutex
 	last uint64      // the highest attempt that was heard of
 	now  *attempt    // nil: no leader wants anything
-	left []departure // members that were given up, as long as others of their communicators may not have been
+	left []departure // members that were given up, as long as other members of their communicators may not have been
 }
 
 // maxDepartures is how many members are remembered that were given up.
 const maxDepartures = 1 << 14
 
-// attempt is one that was opened and not forgotten.
+// attempt is an attempt that was opened and not forgotten.
 type attempt struct {
 	s      *Server
 	number uint64
@@ -39,11 +40,12 @@ type attempt struct {
 	events  []cut.Event
 	news    chan struct{} // closed, and replaced, when there is another event
 	gates   map[uint64]*gated
-	created map[barrier.Comm]chan struct{} // closed when who arrives may go on
+	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
 	holds   bool                           // its cut does
 }
 
-// Exchange is the server's side of cut.Member, the leader's poll: it carries out the orders, and waits for what the leader has not heard.
+// Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for what
+// the leader has not heard.
 func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	for i := range o.Do {
 		if o.Do[i].Forget {
@@ -76,7 +78,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	}
 }
 
-// attempt finds the one that a leader means. The caller holds cuts.mu.
+// attempt finds the attempt that a leader means. The caller holds cuts.mu.
 func (s *Server) attempt(number uint64) (*attempt, error) {
 	if a := s.cuts.now; a != nil && a.number == number {
 		return a, nil
@@ -84,10 +86,10 @@ func (s *Server) attempt(number uint64) (*attempt, error) {
 	return nil, fmt.Errorf("attempt %d: %w", number, cut.ErrForgotten)
 }
 
-// mostEvents is how many go into one answer.
+// mostEvents is how many events go into an answer.
 const mostEvents = 256
 
-// unheard are the events that the leader has not, and what is closed when there are more. It renews the lease.
+// unheard are the events that the leader has not, and what is closed when there are more. unheard renews the lease.
 func (s *Server) unheard(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -116,7 +118,8 @@ func (a *attempt) tell(e cut.Event) {
 	a.news = make(chan struct{})
 }
 
-// open begins an attempt: nobody is attached from here on, and who arrives to make a communicator is held.
+// open begins an attempt: no process is attached from here on, and processes that arrive to make a communicator are
+// held.
 func (s *Server) open(o *cut.Orders) error {
 	s.cuts.mu.Lock()
 	old := s.cuts.now
@@ -179,14 +182,14 @@ func (a *attempt) expire() {
 	}
 }
 
-// abandon opens all gates and lets go who was held, if the attempt is still there; it is not taken up again in any case. It returns
-// what the leader may not have heard.
+// abandon opens all gates and lets all held processes go on, if the attempt is still there; the attempt is not taken up
+// again in any case. abandon returns what the leader may not have heard.
 func (s *Server) abandon(number uint64) *cut.Events {
 	s.cuts.mu.Lock()
 	s.cuts.last = max(s.cuts.last, number)
 	a, _ := s.attempt(number)
 	if a != nil {
-		a.cancel() // a save ends by it, too
+		a.cancel() // this also ends a save
 	}
 	s.cuts.mu.Unlock()
 	if a == nil {
@@ -198,14 +201,14 @@ func (s *Server) abandon(number uint64) *cut.Events {
 	return s.conclude(a, true)
 }
 
-// conclude is the end of an attempt whose goroutines have ended. open: its gates open, for the rings are still this server's. The caller
-// holds state.mu.
+// conclude is the end of an attempt whose goroutines have ended. open: its gates open, because the rings are still this
+// server's. The caller holds state.mu.
 func (s *Server) conclude(a *attempt, open bool) *cut.Events {
 	a.cancel()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	if s.cuts.now != a {
-		return &cut.Events{} // somebody else was faster
+		return &cut.Events{} // another goroutine was faster
 	}
 	s.cuts.now = nil
 	a.expiry.Stop()

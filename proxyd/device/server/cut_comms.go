@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// departure is a member that was given up. Others of its communicator need its counts.
+// departure is a member that was given up. Other members of its communicator need its counts.
 type departure struct {
 	cut.Place
 	pid int
@@ -59,7 +59,7 @@ func (a *attempt) attend(m *nccl.Member) {
 	})
 }
 
-// creation is what those wait for who arrive to make a communicator.
+// creation is what processes wait for that arrive to make a communicator.
 func (a *attempt) creation(c barrier.Comm) chan struct{} {
 	if a.created[c] == nil {
 		a.created[c] = make(chan struct{})
@@ -67,7 +67,8 @@ func (a *attempt) creation(c barrier.Comm) chan struct{} {
 	return a.created[c]
 }
 
-// Arrive is before a member meets the others. During an attempt it is held until the leader has the communicator made, or the attempt is over.
+// Arrive is called before a member meets the others. During an attempt, Arrive waits until the leader has the
+// communicator made, or the attempt is over.
 func (s *cutKeeper) Arrive(m *nccl.Member) {
 	s.mu.Lock()
 	a := s.now
@@ -106,8 +107,8 @@ func (s *cutKeeper) IsMade(m *nccl.Member, err error) {
 	}
 }
 
-// GiveUp drops a member from its process, which has destroyed it or has ended, and takes note of it. broken: nobody is to wait for what it
-// has not issued, or not carried out.
+// GiveUp drops a member from its process, which has destroyed the member or has ended, and takes note of that. broken:
+// no process is to wait for what the member has not issued, or not carried out.
 func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, brok
 	}
 }
 
-// remember forgets communicators in which nobody is any more.
+// remember forgets communicators that no process is in any more.
 func (s *cutKeeper) remember(past []barrier.Comm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +176,7 @@ func (s *cutKeeper) departures() []cut.Place {
 	return all
 }
 
-// hasLeft takes those of a save. What their processes were is not known any more.
+// hasLeft takes the members of a save that have left. What their processes were is not known any more.
 func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,8 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	return nil
 }
 
-// ended tells that a process has, when all that it had is gone. killed: what it had posted last was not carried out.
+// ended tells that a process has ended, when all that the process had is gone. killed: what it had posted last was not
+// carried out.
 func (s *cutKeeper) ended(process uint64, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

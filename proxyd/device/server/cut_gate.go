@@ -11,22 +11,22 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// gated is a process in an attempt: the barrier's gate over the ring's. The ring's permissions are handed out one by one, and the next
-// only when the use of the one before was told.
+// gated is a process in an attempt: the barrier's gate over the ring's. The ring's permissions are handed out singly,
+// and the next only when the use of the permission before was told.
 type gated struct {
 	p      *process
 	gate   barrier.Gate
 	shut   bool
 	out    bool                   // a permission is out
-	nudge  bool                   // it is by a nudge
+	nudge  bool                   // the permission is by a nudge
 	told   map[barrier.Key]uint64 // as the leader has heard
-	over   bool                   // it has ended
+	over   bool                   // the process has ended
 	news   chan struct{}          // has something when something was counted
 	handed chan struct{}          // likewise when a permission went out
 }
 
-// lookAfter is how long a permission is out before the ring is asked whether it was used. Whoever takes messages from the ring tells
-// that at once; but a ring whose server waits for room in a stream takes none.
+// lookAfter is how long a permission is out before the ring is asked about its use. The goroutine that takes messages
+// from the ring tells that at once; but a ring whose server waits for room in a stream takes none.
 const lookAfter = 50 * time.Millisecond
 
 // shut shuts the counted gates of all processes. The caller holds cuts.mu, as of all below.
@@ -49,7 +49,7 @@ func (a *attempt) shut() {
 	}
 }
 
-// open undoes all of it.
+// open undoes the whole gating.
 func (g *gated) open() {
 	if g.shut {
 		g.p.Ring.OnCounted(nil)
@@ -57,7 +57,7 @@ func (g *gated) open() {
 	}
 }
 
-// wake puts something into a channel of one.
+// wake puts something into a channel with room for one value.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -89,7 +89,7 @@ func (a *attempt) watch(g *gated) {
 	}
 }
 
-// tally reads the counts: all by key, and those that the leader has not heard.
+// tally reads the counts: all by key, and the counts that the leader has not heard.
 func (g *gated) tally() (t wire.Tally, changed []barrier.Count, err error) {
 	if t, err = g.p.Ring.Tally(); err != nil {
 		return t, nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// carryOut does what one order says, in the sequence of its fields.
+// carryOut does what an order says, in the sequence of its fields.
 func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -98,7 +98,7 @@ func (a *attempt) note(g *gated, why string) {
 	a.about(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
-// about tells something of a process, unless it has ended.
+// about tells something of a process, unless the process has ended.
 func (a *attempt) about(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
@@ -192,8 +192,8 @@ type restless struct {
 func (r *restless) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
 func (r *restless) Unwrap() error { return r.err }
 
-// inAttempt is what Save needs to know of an attempt: the cut of that number holds, or there is none and that is what is asked for. ctx ends
-// with it. The caller holds state.mu.
+// inAttempt is what Save needs to know of an attempt: the cut of that number holds, or there is none and none is asked
+// for. ctx ends with the attempt. The caller holds state.mu.
 func (s *Server) inAttempt(ctx context.Context, number uint64) (context.Context, func(), error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()

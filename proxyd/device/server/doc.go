@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the device server: the one process of a job and node that holds devices. It joins the ring
-// (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
+// Package server is the device server: the only process of a job and node that holds devices. The package joins the
+// ring (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
 //
-//	Server                 listens; the devices, and whose turn it is on each
+//	Server                 listens; the devices, and which space has its turn on each
 //	└─ process             a program's process: its ring, and the areas of calls
 //	   ├─ driver.Process   contexts, streams, events, spaces, results and faults: every area embeds it
 //	   ├─ driver           calls about devices, contexts, streams, events
@@ -22,52 +22,55 @@
 //
 // # Writing a method
 //
-// The areas together implement dispatch.Backend: their types Calls, or …Calls, are embedded in process. What none implements is
-// CUDA_ERROR_NOT_SUPPORTED, by dispatch.Unsupported, which is embedded deeper. A method begins with what it needs and returns what the
-// program is told:
+// The areas together implement dispatch.Backend: their types Calls, or …Calls, are embedded in process. What no area
+// implements is CUDA_ERROR_NOT_SUPPORTED, by dispatch.Unsupported, which is embedded deeper. A method begins with what
+// it needs and returns what the program is told:
 //
 //	x, r := p.Current(c)                  the context that is current: INVALID_CONTEXT, or its fault
-//	st, r := p.Stream(c, h)               a stream, the default ones too: INVALID_HANDLE
+//	st, r := p.Stream(c, h)               a stream, also a default stream: INVALID_HANDLE
 //	m, ok := p.modules.Get(h)             any other handle; see handles.Table
 //	return p.Result(err)                  the driver's number of a backend's error
 //
-// All methods may be called at the same time: mostly by the one goroutine that serves the ring, in the order of the
-// ring, but calls that wait are on goroutines of their own. What an area remembers for a process
-// are fields of its Calls; its ContextEnded is called when a context is destroyed. Areas do not know each other: what one needs of
-// another is handed to it in newProcess.
+// All methods may be called at the same time: mostly by the goroutine that serves the ring, in the order of the ring,
+// but calls that wait are on goroutines of their own. What an area remembers for a process are fields of its Calls; its
+// ContextEnded is called when a context is destroyed. Areas do not know each other: newProcess hands an area what it
+// needs of another.
 //
 // # Calls that wait
 //
-// The ring must go on while a call waits: what ends the wait may be the next message in it. So a call that may
-// wait is named in its area's list of such (driver.ContextWaits, memory.CopyWaits, …). It begins in the ring's order like any other,
-// calls p.BeginWait(c) before it waits, without a lock, and simply returns when it is over, with p.Lifetime as what ends its
-// wait when the process is gone. A call that should not take long but may, an allocation for one, need not
-// call p.BeginWait: after a millisecond the ring goes on by itself. What is posted never waits: c.Waits is nil.
+// The ring must go on while a call waits: what ends the wait may be the next message in the ring. So a call that may
+// wait is named in its area's list of such calls (driver.ContextWaits, memory.CopyWaits, …). The call begins in the
+// ring's order like any other, calls p.BeginWait(c) before waiting, without a lock, and simply returns at the end, with
+// p.Lifetime as what ends its wait when the process is gone. A call that should not take long but may, an allocation
+// for example, need not call p.BeginWait: after a millisecond the ring goes on by itself. What is posted never waits:
+// c.Waits is nil.
 //
 // # What comes late
 //
-// Nobody waits for a posted message. If its method returns an error, process.handle does the rest: it logs the
-// call once by its name, and the next call of the same context that synchronises returns the error (p.FinishWait
-// does that). Who finds out later still, in a goroutine of the backend, calls p.FailLater. A fault of
-// execution is not like that: it stays in the backend's context, p.Result writes it into the ring, and every later call
-// of the process returns it.
+// No program waits for a posted message. If its method returns an error, process.handle does the rest: the call is
+// logged once by its name, and the next call of the same context that synchronises returns the error (p.FinishWait does
+// that). A goroutine of the backend that finds out later still calls p.FailLater. A fault of execution is not like
+// that: the fault stays in the backend's context, p.Result writes it into the ring, and every later call of the process
+// returns it.
 //
 // # Turns
 //
-// Each process has a space of its own on each device that it uses. The job's devices are those that it began with; several may be
-// on one of the backend's (Config.Order), and a restore may place them anew. Of the spaces on one of the backend's only one is
-// mapped: driver/time_slices.go says how they take turns. Who waits for others, in a collective, for a value, for a host function or for
-// another device's event, gives way, and does not get the device before its work can go on. A kernel does not: one that spins until another device's kernel has written
-// something, spins for ever if both are on the same one. How much memory a process may allocate, and is told to be free, does not
-// depend on who shares its device; what does not fit there at once, the backend swaps to the host's memory when a space is mapped.
+// Each process has a space of its own on each device that it uses. The job's devices are the devices that it began
+// with; several may be on the same device of the backend (Config.Order), and a restore may place them anew. Of the
+// spaces on a device of the backend only one is mapped: driver/time_slices.go says how they take turns. Work that waits
+// for other work, in a collective, for a value, for a host function or for another device's event, gives way, and does
+// not get the device before it can go on. A kernel does not: a kernel that spins until another device's kernel has
+// written something spins for ever if both are on the same device. How much memory a process may allocate, and is told
+// to be free, does not depend on the other users of its device; what does not fit there at once, the backend swaps to
+// the host's memory when a space is mapped.
 //
 // # Collectives
 //
-// Package collective brings the ranks of a communicator together, in one server or several, carries their bytes through the host's memory, and
-// reduces along one tree over rank numbers. Where each rank has a device of its own, and the backend's devices can, they have a team besides
-// (backend.Teams; nccl/team.go): NCCL on real devices, on memory where it is. Ranks that share a device have none: what they give is merged
-// in their server, and the results are the same bits for every placement. Config.Exact asks for that in any case.
-//
+// Package collective brings the ranks of a communicator together, in one server or several, carries their bytes through
+// the host's memory, and reduces along the same tree over rank numbers. Where each rank has a device of its own, and
+// the backend's devices can, they have a team besides (backend.Teams; nccl/team.go): NCCL on real devices, on memory
+// where it is. Ranks that share a device have no team: their contributions are merged in their server, and the results
+// are the same bits for every placement. Config.Exact asks for that in any case.
 // # Locks
 //
 //	driver.Process.mu → TimeSlices.mu → ringHold.mu        driver.Context.mu → Space.mu
@@ -78,53 +81,57 @@
 //
 // # A limit
 //
-// A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait. If it
-// is stuck behind a host function whose return is a message further back in the ring, it waits for ever. In a cut there is no such limit.
+// A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait.
+// If the stream is stuck behind a host function whose return is a message further back in the ring, the ring waits for
+// ever. In a cut there is no such limit.
 //
 // # Saved and restored
 //
-// state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what it makes and
-// changes, and its answer has the handles; such calls are noted (process.note) and carried out again in a new server, in which
-// handles.Table.Make gives out the handles that it gave out then. What a process has beside handles stands in processState: whoever adds a field
-// to driver.Process, its contexts, streams or devices that outlives a call adds it there. A part of a process with tables of
-// its own has a method Tables; one that can be in a state that cannot be saved has a method Unsaved, which says why.
+// state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what the
+// call makes and changes, and the answer has the handles; such calls are noted (process.note) and carried out again in
+// a new server, in which handles.Table.Make gives out the same handles as then. What a process has beside handles
+// stands in processState: a new field of driver.Process, its contexts, streams or devices that outlives a call must be
+// added there. A part of a process with tables of its own has a method Tables; a part that can be in a state that
+// cannot be saved has a method Unsaved, which says why.
 //
 // A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers that there is
 // nothing when that is done: the shim asks again, at the gate.
 //
-// Work that is queued at a cut stays queued, and is saved as the messages that queued it: state_work.go and driver/held_work.go. A
-// method that queues work finds its stream by p.Stream, which notes the stream for that; one that does more than to queue says so by
-// driver.QueuedBy(c).Unrepeatable(). A call that waits for work waits by p.Wait, and is made again after a cut.
+// Work that is queued at a cut stays queued, and is saved as the messages that queued it: state_work.go and
+// driver/held_work.go. A method that queues work finds its stream by p.Stream, which notes the stream for that; a
+// method that does more than queue says so by driver.QueuedBy(c).Unrepeatable(). A call that waits for work waits by
+// p.Wait, and is made again after a cut.
 //
-// Communicators are made again by Reconnect, with the job's other device servers; nccl/reconnect.go has the order of events. A member that
-// waits for others in its rendezvous is saved as one that waits. While a communicator has work under way, or is being connected or
-// split, there is no cut.
+// Communicators are made again by Reconnect, with the job's other device servers; nccl/reconnect.go has the order of
+// events. A member that waits in its rendezvous is saved as a waiting member. While a communicator has work under way,
+// or is being connected or split, there is no cut.
 //
-// Memory of a process that the server has mapped (belongings.go: its ring, its pinned memory) is saved by whoever saves the process, and
-// comes back with it at the same addresses; Adopt maps it again. Until then something else holds its place, for graphs are made again
-// before. Memory of devices is read back whole before the first call is answered.
+// Memory of a process that the server has mapped (belongings.go: its ring, its pinned memory) is saved together with
+// the process, and comes back at the same addresses; Adopt maps it again. Until then something else holds its place,
+// because graphs are made again before. Memory of devices is read back whole before the first call is answered.
 //
-// A space that is restored has its first turn when its process is built. Until then its graphs may name memory that was freed since
-// they were made: the launch fails then, or works on what has those addresses by now, as without a restore.
+// A restored space has its first turn when its process is built. Until then its graphs may name memory that was freed
+// since they were made: the launch fails then, or works on what has the addresses by now, as without a restore.
 //
-// The parent of a device server orders a save over a socket that it has made and the server inherits; control.go has the messages.
-// The files go through pipes, and Status is what the server has to tell otherwise.
+// The parent of a device server orders a save over a socket that the parent has made and the server inherits;
+// control.go has the messages. The files go through pipes, and Status is what the server has to tell otherwise.
 //
 // # A cut of the whole job
 //
 // A job has several device servers, and its collectives are over all of them. A leader (package device/cut) finds a cut of them; this is the
 // members' side of it, Exchange:
 //
-//	cut.go         an attempt: opened, its lease, forgotten; who waits for events
+//	cut.go         an attempt: opened, its lease, forgotten; the wait for events
 //	cut_orders.go  what the leader wants: to drain, to shut all calls
 //	cut_gate.go    a barrier.Gate for each process, over the counted gate and the permissions of its ring
 //	cut_comms.go   members of communicators: made, given up, held where they meet
 //
-// From opening to forgetting an attempt nobody is attached, and admission is locked for writing, as during a save. Without an attempt nothing
-// is sent, asked or looked at. Save with the attempt's number saves in its cut, and without it finds one of its own, of this server alone.
+// From opening to forgetting an attempt no process is attached, and admission is locked for writing, as during a save.
+// Without an attempt nothing is sent, asked or looked at. Save with the attempt's number saves in its cut. Save without
+// a number finds a cut of its own, of this server alone.
 //
 // # Trust
 //
-// A process writes what it likes into its messages: every handle, address and size in them is its claim. The worst that it
-// may achieve is that it is dropped, or that its own results are wrong.
+// A process writes what it likes into its messages: every handle, address and size in them is its claim. The worst that
+// a process may achieve is to be dropped, or to get wrong results of its own.
 package server

@@ -9,8 +9,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Which of a job's devices share one of the machine's is decided by what their memory had in common at the save: ranks that hold the same
-// are those that a device can hold for both. The blocks of a save have hashes under one key, so that needs no bytes.
+// Which of a job's devices share a device of the machine is decided by what their memory had in common at the save:
+// ranks with the same content go together, because a device can hold that content once for both. The blocks of a save
+// have hashes under a single key, so that needs no bytes.
 
 // savedBlocks are the different blocks that each of the job's devices held at a save, over all processes.
 func savedBlocks(st *serverState) []map[int]bool {
@@ -47,8 +48,8 @@ func countCommon(a, b map[int]bool) int {
 	return n
 }
 
-// spreadAlike is an order of devices over m, of which none has two more than another. Devices whose blocks are alike are together, and
-// where nothing is alike, neighbours are, as with Spread.
+// spreadAlike is an order of devices over m, in which no device of m has two more than another. Devices with blocks
+// that are alike are together, and where nothing is alike, neighbours are, as with Spread.
 func spreadAlike(blocks []map[int]bool, m int) []int {
 	common := make([][]int, len(blocks))
 	for i := range blocks {
@@ -80,7 +81,8 @@ func spreadAlike(blocks []map[int]bool, m int) []int {
 	return out
 }
 
-// alikeBytes is for each of m devices how many bytes its devices of the job's hold that an earlier one on it holds, too.
+// alikeBytes is for each of m devices how many bytes the job's devices on it hold that an earlier device on it holds,
+// too.
 func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 	out := make([]uint64, m)
 	for at := range out {
@@ -100,7 +102,7 @@ func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 	return out
 }
 
-// placeAlike has the devices of a saved job share those that there are.
+// placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
 	s.place(spreadAlike(savedBlocks(st), len(s.turns)))
 }

@@ -37,7 +37,7 @@ type (
 	nvmlCalls    = nvml.Calls
 )
 
-// process is one of the job's processes: its ring, and the areas of calls that carry out what comes by it.
+// process is a process of the job: its ring, and the areas of calls that carry out what comes by the ring.
 type process struct {
 	uncovered
 	*driver.Process
@@ -58,20 +58,20 @@ type process struct {
 	server  *Server
 	graphs  *graphs.Graphs
 	history history
-	back    *processState       // what it must come back to, or nil
-	held    []driver.QueuedCall // work of before a restore, until it is queued again
+	back    *processState       // the state that the process must come back to, or nil
+	held    []driver.QueuedCall // work of before a restore, until queued again
 	freed   chan struct{}       // closed when its spaces are
-	gone    chan struct{}       // closed when nothing of it is left
+	gone    chan struct{}       // closed when nothing of the process is left
 	calls   sync.WaitGroup      // that are on goroutines of their own
-	heard   atomic.Bool         // it has its ring, or had it
-	exits   bool                // it has said so; of the ring's goroutine, as scratch
+	heard   atomic.Bool         // the process has its ring, or had it
+	exits   bool                // the process has said so; of the ring's goroutine, as scratch
 	scratch []byte              // of handle
 }
 
 var _ dispatch.Backend = (*process)(nil)
 
-// uncovered is what no area implements: NOT_SUPPORTED. It is embedded deeper than any area, so that each area's methods come before
-// its own.
+// uncovered is what no area implements: NOT_SUPPORTED. uncovered is embedded deeper than any area, so that each area's
+// methods come before its own.
 type uncovered struct{ uncoveredCalls }
 
 type uncoveredCalls struct{ unsupportedCalls }
@@ -132,11 +132,11 @@ func (p *process) run() {
 	close(p.gone)
 }
 
-// exitPatience is how long a process that has ended of its own will is served for what it had posted.
+// exitPatience is how long a process that has ended of its own will is served for its posted messages.
 const exitPatience = 10 * time.Second
 
-// left takes that there is nobody any more. Its end may be seen before its last messages are handled: if it has said that it ends, they are
-// handled first, for that is no kill.
+// left notes that the process is not there any more. Its end may be seen before its last messages are handled: if the
+// process has said that it ends, the messages are handled first, because that is no kill.
 func (p *process) left(why string) {
 	if !p.Ring.Exits() {
 		p.end(why)
@@ -146,15 +146,15 @@ func (p *process) left(why string) {
 	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 
-// end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. It may be
-// called more than once; the first reason is logged.
+// end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. end
+// may be called more than once; the first reason is logged.
 func (p *process) end(why string) {
 	if !p.MarkEnded() {
 		return
 	}
 	p.Log.Info("a process is gone", "why", why)
 	p.Cancel()
-	if p.Ring != nil { // else it has not come back
+	if p.Ring != nil { // else the process has not come back
 		p.Ring.Close()
 	}
 	for _, s := range p.Spaces() {

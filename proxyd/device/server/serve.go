@@ -26,10 +26,10 @@ import (
 // gone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
 const gone = -1
 
-// maxScratch is how much of an answer's room is kept for the next one.
+// maxScratch is how much of an answer's room is kept for the next answer.
 const maxScratch = 1 << 16
 
-// patience is how long the ring waits for a call that may wait and has not said that it does.
+// patience is how long the ring waits for a call that may wait and has not said so.
 const patience = time.Millisecond
 
 // mayWait has the names of the calls that may wait.
@@ -41,7 +41,7 @@ var mayWait = func() map[string]bool {
 	return all
 }()
 
-// handle carries out one message of the ring. Messages that no shim writes end the process.
+// handle carries out a message of the ring. Messages that no shim writes end the process.
 func (p *process) handle(m *wire.Message) {
 	p.Yield()
 	if !p.heard.Load() {
@@ -72,7 +72,7 @@ func (p *process) handle(m *wire.Message) {
 	}
 	in := l.Args
 	if m.BulkSize() == 0 && m.Op != wire.OpLong {
-		in = bytes.Clone(in) // what is decoded from it may be kept
+		in = bytes.Clone(in) // what is decoded from in may be kept
 	}
 	c := dispatch.Call{
 		Process: p.ID, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
@@ -110,8 +110,8 @@ func (p *process) missed(what string) {
 	}
 }
 
-// atOnce is what a call returns that waits for a context, a stream or an event, if there is nothing to wait for: then it needs
-// no goroutine.
+// atOnce is what a call returns that waits for a context, a stream or an event, if there is nothing to wait for: then
+// the call needs no goroutine.
 func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
 	if !p.Output.IsIdle() {
 		return 0, false
@@ -132,7 +132,7 @@ func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.R
 		switch {
 		case r != 0:
 			return r, true
-		case st == st.Context.Legacy: // what it waits for is not only in it
+		case st == st.Context.Legacy: // the call also waits for work of other streams
 			return p.idle(st.Context)
 		}
 		return p.queried(st.Context, st.Backend.Query())
@@ -162,7 +162,7 @@ func (p *process) idle(x *driver.Context) (dispatch.Result, bool) {
 	return p.FinishWait(x, x.Backend.Err()), true
 }
 
-// apart carries a call out on a goroutine of its own. It returns when the call is answered, or waits.
+// apart carries a call out on a goroutine of its own. apart returns when the call is answered, or waits.
 func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
 	moved := make(chan struct{})
 	var once sync.Once
@@ -188,7 +188,7 @@ func (p *process) answer(l *wire.Letter, r dispatch.Result, out []byte, err erro
 		return
 	}
 	if err := l.Answer(int32(r), out); err != nil {
-		_ = l.Answer(gone, nil) // more than it left room for, or it has ended
+		_ = l.Answer(gone, nil) // more than the process left room for, or the process has ended
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *process) posted(c *dispatch.Call, info dispatch.Info, r dispatch.Result
 		p.refuse(err)
 	case r == 0:
 	case strings.HasPrefix(info.Symbol, "nccl"):
-		p.say(info.Symbol, r) // the communicator has it; its numbers are NCCL's
+		p.say(info.Symbol, r) // the communicator keeps r; the numbers are NCCL's
 	default:
 		x, _ := p.Contexts.Get(c.Context)
 		p.FailLater(x, info.Symbol, r)

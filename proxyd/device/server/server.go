@@ -20,20 +20,22 @@ import (
 
 // Config is what a Server is made of.
 type Config struct {
-	Backend backend.Backend // the server closes it
-	// Order says on which of its devices each of the job's is; several may be on the same one. Nil: each is one, and if a job
-	// is restored that had more, those share whose memory was alike: see likeness.go.
+	Backend backend.Backend // the server closes the backend
+	// Order says which of the backend's devices each of the job's devices is on; several may be on the same device.
+	// Nil: each has a device of its own. If a restored job had more devices, the devices whose memory was alike share a
+	// device: see likeness.go.
 	Order []int
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
 	Info    []backend.Info
 	Log     *slog.Logger
 	Version string // what Status says
-	// Self is the number of this device server among the job's, from 0. Communicators that are over several of them cannot be
-	// saved unless they have different ones.
+	// Self is the number of this device server among the job's, from 0. Communicators that are over several servers
+	// cannot be saved unless the servers have different numbers.
 	Self int
-	// Awaits has it attach nobody before Restore: who finds it meanwhile is to ask again.
+	// Awaits makes the server attach no process before Restore: a process that connects meanwhile is to ask again.
 	Awaits bool
-	// Exact has all reductions be those of the one tree over rank numbers, whatever carries the bytes: as they are where no device can be in a team.
+	// Exact has all reductions follow the tree over rank numbers, whatever carries the bytes: as where no device can be
+	// in a team.
 	Exact bool
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*nccl.Network, error)
@@ -58,7 +60,7 @@ type Server struct {
 	processes map[uint64]*process
 }
 
-// New makes a server. The caller closes it.
+// New makes a server. The caller closes the server.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
 	s.state.epoch = time.Now()
@@ -107,10 +109,10 @@ func (s *Server) place(order []int) {
 	}
 }
 
-// Serve attaches who connects to l, until Close. It closes l. It returns nil after Close.
+// Serve attaches the processes that connect to l, until Close. Serve closes l, and returns nil after Close.
 func (s *Server) Serve(l *net.UnixListener) error {
 	defer l.Close()
-	// As long as this one runs, Close waits for those that it starts.
+	// As long as this goroutine runs, Close waits for the goroutines that it starts.
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {
@@ -142,14 +144,14 @@ func (s *Server) Serve(l *net.UnixListener) error {
 	}
 }
 
-// errClosed is why nobody is attached any more.
+// errClosed is why no process is attached any more.
 var errClosed = errors.New("the device server is ending")
 
-// errStopped is why nobody is attached now: ask again.
+// errStopped is why no process is attached now: ask again.
 var errStopped = errors.New("the job is stopped")
 
-// serve makes a process of a ring and its peer, which are the server's if there is no error. sees says which devices it sees.
-// welcome tells the peer, before its end can be noticed.
+// serve makes a process of a ring and its peer, which are the server's if there is no error. sees says which devices
+// the process sees. welcome tells the peer, before its end can be noticed.
 func (s *Server) serve(ring *wire.Ring, peer driver.Peer, sees sight, welcome func() error) (*process, error) {
 	if !s.state.admission.TryRLock() {
 		return nil, errStopped
@@ -185,7 +187,7 @@ func (s *Server) attend(p *process, peer driver.Peer) {
 	})
 }
 
-// Close ends all processes' work, frees everything and closes the backend. It may be called more than once.
+// Close ends all processes' work, frees everything and closes the backend. Close may be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -21,7 +21,7 @@ type SharingStatus struct {
 	SwappedOut   uint64        `json:"swapped_out"`            // bytes, to the host's memory
 	SwappedIn    uint64        `json:"swapped_in"`
 	SwapTime     time.Duration `json:"swap_time"`
-	Alike        uint64        `json:"alike"` // bytes of a device of the job's that another one on this device has too, at the last save
+	Alike        uint64        `json:"alike"` // bytes of a device of the job's that another device of the job's on this device has too, at the last save
 	Peak         uint64        `json:"peak"`  // bytes of spaces that were in the device's memory at once
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// A save, and how a server comes back from it:
+// A save, and how a server comes back:
 //
 //	Save      refusals     what cannot be saved is named, before anything is stopped
 //	          cut          every ring's gate shuts; what is under way ends; nothing is in flight anywhere
@@ -22,45 +22,46 @@ import (
 //	          memory       the blocks that are neither zero nor known
 //	          state.json   last: without it nothing was saved
 //	then      Resume       the gates open, the processes go on here; or
-//	          Leave        this server is done with the rings, which stay as they are, for another one
-//	          (or it is killed: that is the same to the processes)
+//	          Leave        this server is done with the rings, which stay unchanged, for another server
+//	          (or is killed: that is the same to the processes)
 //
-//	Restore   compare      the devices are as the saved ones were, or it is refused
+//	Restore   compare      the devices are like the saved devices, or the restore is refused
 //	          build        spaces with their addresses, then the calls again, with the same handles
 //	          memory       the blocks
-//	then      Adopt        of each process, as it comes back with its ring
+//	then      Adopt        of each process, when it comes back with its ring
 //	          Reconnect    with the job's other servers: communicators are made again
 //	          Resume       the gates open
 //
-// A process that stands at the gate is in no call. It may be dumped there, be away for a year, and find another server.
+// A process that stands at the gate is in no call. The process may be dumped there, be away for a year, and find
+// another server.
 
 // Errors of a save. They wrap the reason.
 var (
-	// ErrNotSaved is why a job cannot be saved as it is now. Nothing was changed.
+	// ErrNotSaved is why a job cannot be saved in its present state. Nothing was changed.
 	ErrNotSaved = errors.New("the devices cannot be saved")
 	// ErrRestore is why a saved state cannot be built here.
 	ErrRestore = driver.ErrRestore
 )
 
-// Sink takes the files of one save. Names are plain, without a slash. A file is complete when its Close returns nil. Create is
-// called concurrently. If a file has a method CloseWithError, as an io.PipeWriter has, then one that will not be complete is closed
-// by that.
+// Sink takes the files of a save. Names are plain, without a slash. A file is complete when its Close returns nil.
+// Create is called concurrently. If a file has a method CloseWithError, like an io.PipeWriter, then CloseWithError
+// closes a file that will not be complete.
 type Sink interface {
 	Create(name string) (io.WriteCloser, error)
 }
 
-// Source gives the files of one save. Open is called concurrently.
+// Source gives the files of a save. Open is called concurrently.
 type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
 // SaveOptions say how a save is made.
 type SaveOptions struct {
-	// Upon is the ID of an earlier save whose files are kept: blocks that it has are named, and not written, and a Source for
-	// this save finds those files of it that Report.Kept names beside the new ones. The server knows its last saves, and
-	// the one that it was restored from; upon one that it does not know it saves all.
+	// Upon is the ID of an earlier save whose files are kept: blocks that it has are named, and not written, and a
+	// Source for this save finds the files of it that Report.Kept names beside the new files. The server knows its last
+	// saves, and the save that it was restored from; with any other ID the server saves all blocks.
 	Upon string
-	// Attempt is that whose cut is to be saved, which must hold; 0: the save finds one of its own.
+	// Attempt is the attempt whose cut is to be saved, which must hold; 0: the save finds a cut of its own.
 	Attempt uint64
 }
 
@@ -69,28 +70,28 @@ type Report struct {
 	ID        string         `json:"id"` // of this save; no other of any server has the same
 	Processes []SavedProcess `json:"processes"`
 	Files     []string       `json:"files"`   // all that a Source must have
-	Kept      []string       `json:"kept"`    // of these, those of earlier saves
+	Kept      []string       `json:"kept"`    // of these, the files of earlier saves
 	Bytes     uint64         `json:"bytes"`   // of the devices' memory
 	Written   uint64         `json:"written"` // of these
 	Zero      uint64         `json:"zero"`    // left out
-	Twice     uint64         `json:"twice"`   // the same as others of this save
+	Twice     uint64         `json:"twice"`   // the same as other blocks of this save
 	Known     uint64         `json:"known"`   // in files of the saves before
-	Cut       time.Duration  `json:"cut"`     // how long it took to stop
+	Cut       time.Duration  `json:"cut"`     // the time to stop
 	Wrote     time.Duration  `json:"wrote"`   // and to write
 }
 
 // SavedProcess names a process of a save.
 type SavedProcess struct {
 	ID      uint64 `json:"id"`
-	PID     int    `json:"pid"`     // as this server sees it
+	PID     int    `json:"pid"`     // in this server's PID namespace
 	Capsule int    `json:"capsule"` // as the process itself does
-	// Belongings come back with it: see Adopt. The ring is the first.
+	// Belongings come back with the process: see Adopt. The ring is the first.
 	Belongings []Belonging `json:"belongings"`
 }
 
 // stateKeeper is what a server has for its saves.
 type stateKeeper struct {
-	admission sync.RWMutex // held for writing while the job is stopped: nobody is attached
+	admission sync.RWMutex // held for writing while the job is stopped: no process is attached
 
 	mu       sync.Mutex // held during Save, Resume, Leave and Adopt
 	stopped  bool
@@ -100,17 +101,18 @@ type stateKeeper struct {
 	key      *[32]byte
 	saves    uint64     // how many there were, before a restore too
 	earlier  []*earlier // the last of these, oldest first
-	alike    []uint64   // of each device of the machine, as SharingStatus has it
+	alike    []uint64   // of each device of the machine, as in SharingStatus
 	awaiting map[uint64]*process
 }
 
 // clock is a clock that goes on over a restore: state.shift ahead of the backend's, which began at about the same moment as this
-// server. Times of events are by the backend's; they are saved by this one.
+// server. Times of events are by the backend's; they are saved by this clock.
 func (s *Server) clock() time.Duration { return time.Since(s.state.epoch) + s.state.shift }
 
-// Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a second
-// Save then writes the same again. On failure it runs on, and the error says why: it wraps ErrNotSaved if that is how the
-// job is. ctx limits all of it. The cut of an attempt is its leader's: it lasts after a failure, too.
+// Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a
+// second Save then writes the same again. On failure the job runs on, and the error says why: it wraps ErrNotSaved if
+// the job's state is the reason. ctx limits the whole Save. The cut of an attempt is its leader's: the cut lasts after
+// a failure, too.
 func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -213,7 +215,7 @@ func (s *Server) Leave() error {
 	return nil
 }
 
-// dismiss lets those go who wait for a stopped job, when all is over.
+// dismiss lets the processes go that wait for a stopped job, when all is over.
 func (s *Server) dismiss() {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -19,9 +19,10 @@ import (
 // ErrAbsent is what Adopt says of a process that was not saved, or has come back already.
 var ErrAbsent = errors.New("no process of that number is awaited")
 
-// Adopt takes a process back that Restore has built: pid is what it is now. with is what the process has brought back, in the order
-// of its Belongings, and stays the caller's; if there is nothing, the server fetches it, as Belongings does. The process waits at
-// the gate until Resume. It may be called again for a process that was not found.
+// Adopt takes a process back that Restore has built: pid is its number now. with is what the process has brought back,
+// in the order of its Belongings, and stays the caller's; if there is nothing, the server fetches the files, as
+// Belongings does. The process waits at the gate until Resume. Adopt may be called again for a process that was not
+// found.
 func (s *Server) Adopt(id uint64, pid int, with []*os.File) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 		}
 	}
 	w.ring = at.inode
-	if w.hasEnded() { // what /proc has said may be of another one with that number
+	if w.hasEnded() { // what /proc has said may be of another process with that number
 		return errors.New("it has ended")
 	}
 	ring, err := wire.Adopt(with[0], wire.Options{Counts: p.back.Counts})
@@ -77,7 +78,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 		ring.Detach()
 		return err
 	}
-	_ = ring.Open(wire.Counted) // who had shut it was with the server of before
+	_ = ring.Open(wire.Counted) // the server of before had shut the gate
 	var magic [8]byte
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
@@ -137,8 +138,8 @@ func pidfd(pid int) (*os.File, error) {
 	return f, nil
 }
 
-// pipeOf opens the read end of the pipe of which a process has the other end as fd. If it has closed that, or never had it,
-// what is returned is at its end of file.
+// pipeOf opens the read end of the pipe of which a process has the other end as fd. If the process has closed that, or
+// never had it, the returned file is at its end.
 func pipeOf(pid, fd int) (*os.File, error) {
 	if fd >= 0 {
 		path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
@@ -160,7 +161,7 @@ func pipeOf(pid, fd int) (*os.File, error) {
 	return r, nil
 }
 
-// pipe is the process's descriptor of its end of the pipe, or -1. While it attaches it has several.
+// pipe is the process's descriptor of its end of the pipe, or -1. While attaching, the process has several.
 func (w *watched) pipe() int {
 	n, err := inode(w.exec)
 	if err != nil {
@@ -176,7 +177,7 @@ func (w *watched) pipe() int {
 	for _, e := range entries {
 		name := folder + "/" + e.Name()
 		to, err := os.Readlink(name)
-		mode, bad := os.Lstat(name) // of the descriptor, not of what it is
+		mode, bad := os.Lstat(name) // of the descriptor, not of its file
 		if fd, odd := strconv.Atoi(e.Name()); errors.Join(err, bad, odd) == nil && to == want && mode.Mode()&0o200 != 0 {
 			kept = max(kept, fd)
 		}
@@ -184,7 +185,7 @@ func (w *watched) pipe() int {
 	return kept
 }
 
-// tellPipe writes into the ring which pipe it is whose end tells the process that the server is gone.
+// tellPipe writes into the ring which pipe's end tells the process that the server is gone.
 func (w *watched) tellPipe(r *wire.Ring) error {
 	n, err := inode(w.exec)
 	if err == nil {
@@ -203,7 +204,7 @@ func (w *watched) hasEnded() bool {
 	return err == nil && n > 0
 }
 
-// Settled tells whether the process has its ring: it may still be on its way to it.
+// Settled tells whether the process has its ring: the process may still be on its way to the ring.
 func (w *watched) Settled() bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
 	return err != nil || mapped(string(maps), w.ring)

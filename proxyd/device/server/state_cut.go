@@ -15,17 +15,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// How long the gates stay shut at a time, while what is under way does not end: what it waits for may be behind them.
+// How long the gates stay shut at a time, while what is under way does not end: the message that ends it may be behind
+// the gates.
 const (
 	firstTry = 50 * time.Millisecond
 	longTry  = 5 * time.Second
 	between  = 5 * time.Millisecond
 )
 
-// unsaved is a part of a process that may be in a state that cannot be saved: it says why, or "".
+// unsaved is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
 type unsaved interface{ Unsaved() string }
 
-// refusals names what would make a save fail however long it tried.
+// refusals names what would make a save fail after any number of tries.
 func (s *Server) refusals() error {
 	for _, p := range s.all() {
 		if err := p.refusal(); err != nil {
@@ -45,7 +46,7 @@ func (p *process) refusal() error {
 // hopeless says why a process cannot be saved, or "".
 func (p *process) hopeless() string {
 	if p.IsGone() {
-		return "" // it is gone, and so is what it had
+		return "" // the process is gone, and so is what it had
 	}
 	if f := p.Fault.Load(); f != 0 {
 		return fmt.Sprintf("a fault, %d, has ended its use of devices", f)
@@ -63,8 +64,8 @@ func (p *process) hopeless() string {
 	return ""
 }
 
-// cut stops the job: when it returns, no message passes any gate, none is under way, every answer was taken, and the devices do
-// nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
+// cut stops the job: when cut returns, no message passes any gate, none is under way, every answer was taken, and the
+// devices do nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
 func (s *Server) cut(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
@@ -79,7 +80,7 @@ func (s *Server) cut(ctx context.Context) error {
 			return err
 		}
 		s.openGates(all)
-		// One that is uneven was over at once, and the next may be even.
+		// An uneven try was over at once, and the next may be even.
 		if !errors.Is(err, nccl.ErrUneven) {
 			try = min(2*try, longTry)
 		}
@@ -136,7 +137,7 @@ type settler interface{ Settled() bool }
 func (p *process) rest(ctx context.Context) error {
 	bad := func(what string, err error) error {
 		if p.IsGone() {
-			return nil // it is gone
+			return nil // the process is gone
 		}
 		return &restless{p.ID, p.PID(), what, err}
 	}
@@ -144,7 +145,7 @@ func (p *process) rest(ctx context.Context) error {
 		if !p.heard.Load() {
 			return bad("is being attached", errors.New("its ring is not mapped"))
 		}
-		p.end("it executes another program") // and a child of it has its end of the pipe, or this would be known
+		p.end("it executes another program") // and a child of the process has its end of the pipe, or this would be known
 		return nil
 	}
 	if busy, err := p.Ring.Rest(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
-// stateVersion is of all that follows. stateName is the file that has it.
+// stateVersion is of all that follows. stateName is the file of the description.
 const (
 	stateVersion = 2 // 1 has no queued work
 	workless     = 1
@@ -47,21 +47,21 @@ type serverState struct {
 	Left      []cut.Place        `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState       `json:"blocks"`
 	Processes []processState     `json:"processes"`
-	Missed    []string           `json:"missed,omitempty"` // what programs have met with, as Status has it
+	Missed    []string           `json:"missed,omitempty"` // what programs have met with, as in Status
 	Faults    []string           `json:"faults,omitempty"`
 }
 
-// deviceInfo is what programs know of a device; it stays theirs wherever they come to.
+// deviceInfo is what programs know of a device; which stays the same wherever they come to.
 type deviceInfo struct {
 	Base backend.Addr `json:"base"`
 	backend.Info
 }
 
-// processState is one process: what replay does not bring back stands here, and by what to check that it has.
+// processState is a process: what replay does not bring back, and what is needed to check what replay brought back.
 type processState struct {
 	SavedProcess
-	Pipe       int                      `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
-	View       []int                    `json:"view"` // the devices that it sees, by ordinal
+	Pipe       int                      `json:"pipe"` // the descriptor of its end of the pipe, -1 if closed
+	View       []int                    `json:"view"` // the devices that the process sees, by ordinal
 	Counts     map[uint64]uint64        `json:"counts,omitempty"`
 	Lasts      uint64                   `json:"lasts"`
 	Late       int32                    `json:"late,omitempty"`
@@ -91,12 +91,12 @@ type spaceState struct {
 	Default  dispatch.Mempool `json:"default,omitempty"`
 	Pool     dispatch.Mempool `json:"pool,omitempty"`
 	Flags    uint32           `json:"flags,omitempty"`
-	Reaches  []int32          `json:"reaches,omitempty"` // whose memory kernels may follow pointers into, for good
+	Reaches  []int32          `json:"reaches,omitempty"` // devices into whose memory kernels may follow pointers, for good
 	State    *backend.State   `json:"state"`
 	Memory   []placed         `json:"memory"`
 }
 
-// callState is a call of replay. Its bytes follow those of the one before it in the process's file.
+// callState is a call of replay. Its bytes follow the bytes of the call before in the process's file.
 type callState struct {
 	Op      uint32 `json:"op"`
 	Symbol  string `json:"symbol"` // for people
@@ -105,7 +105,7 @@ type callState struct {
 	Out     int    `json:"out"`
 }
 
-// describe writes a process down, but for its memory and the bytes of its calls. It is stopped.
+// describe writes a process down, but for its memory and the bytes of its calls. The process is stopped.
 func (p *process) describe() (*processState, []replay.Call, error) {
 	counts, err := p.Ring.Counts()
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *process) saved() SavedProcess {
 	return SavedProcess{ID: p.ID, PID: pid, Capsule: innermost(pid)}
 }
 
-// innermost is what a process is to itself, or what it is to us if that cannot be told.
+// innermost is a process's PID in its own namespace, or in ours if that cannot be told.
 func innermost(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -10,17 +10,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// A save upon an earlier one names the blocks that have not changed by where they are in the files of that one, or of
-// those that it was made upon itself. What is in these files and not needed any more is dead weight: whoever keeps a file keeps all
-// of it. So of a file of which the earlier save needed less than half no block is named: those that are still there are written
-// once more, into files of their own ("moved"), for what has lasted is likely to last. A save's files thus hold at most about
-// twice what it needs, however many saves there were before, and what is stable is seldom written again.
+// A save upon an earlier save names the unchanged blocks by their places in the files of the earlier save, or of the
+// saves below that. What is in these files and not needed any more is dead weight: a kept file is kept whole. So if the
+// earlier save needed less than half of a file, no block of that file is named: the blocks that are still there are
+// written once more, into files of their own ("moved"), because what has lasted is likely to last. A save's files thus
+// hold at most about twice what the save needs, however many saves there were before, and what is stable is seldom
+// written again.
 
-// maxEarlier is how many saves a server knows. One that nobody keeps, because what it was for has failed, is not the end of
-// those before it.
+// maxEarlier is how many saves a server knows. A save that is not kept, because its purpose has failed, is not the end
+// of the saves before it.
 const maxEarlier = 4
 
-// earlier is a save that this server has made, or was built from. Nothing of it changes. A nil one has nothing.
+// earlier is a save that this server has made, or was built from. An earlier does not change. A nil earlier has
+// nothing.
 type earlier struct {
 	id     string
 	places map[backend.Hash]place
@@ -36,7 +38,7 @@ type place struct {
 // extent is how many blocks a file has, and how many of them the save needs.
 type extent struct{ blocks, needed int }
 
-// newEarlier makes one of what a save has said. lengths are those of the files that are known, in blocks.
+// newEarlier makes an earlier of what a save has said. lengths are the lengths of the known files, in blocks.
 func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlier, error) {
 	e := &earlier{id: id, places: make(map[backend.Hash]place, len(blocks)), files: map[string]extent{}}
 	for _, b := range blocks {
@@ -62,7 +64,7 @@ func (e *earlier) find(h backend.Hash) (place, bool) {
 	return at, ok
 }
 
-// has tells whether a file is one of its.
+// has tells whether a file belongs to the save.
 func (e *earlier) has(file string) bool {
 	if e == nil {
 		return false
@@ -71,13 +73,13 @@ func (e *earlier) has(file string) bool {
 	return ok
 }
 
-// worth tells whether a file is to be kept for what is needed of it.
+// worth tells whether a file is to be kept for its needed blocks.
 func (e *earlier) worth(file string) bool {
 	x := e.files[file]
 	return 2*x.needed >= x.blocks
 }
 
-// lengths are those of its files.
+// lengths are the lengths of its files.
 func (e *earlier) lengths() map[string]int {
 	all := map[string]int{}
 	if e != nil {
@@ -88,7 +90,8 @@ func (e *earlier) lengths() map[string]int {
 	return all
 }
 
-// upon returns the save of an ID, nil if it is not known. Those before it will not be asked for any more. The caller holds mu.
+// upon returns the save of an ID, nil if not known. The saves before will not be asked for any more. The caller holds
+// mu.
 func (k *stateKeeper) upon(id string) *earlier {
 	for i, e := range k.earlier {
 		if id != "" && e.id == id {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Folder is a Sink and a Source: a folder of files, which must be there. A file appears when it is complete, in the place of an
-// older one of the same name. It does not sync: whoever wants the files to outlive the machine does.
+// Folder is a Sink and a Source: a folder of files, which must be there. A file appears when complete, in the place of
+// an older file of the same name. There is no sync: a caller that wants the files to outlive the machine must sync.
 type Folder string
 
 // Create implements Sink.

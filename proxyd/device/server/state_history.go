@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// history is what a process has called, as far as it is needed to build again what is alive. What is posted to streams never
-// comes here: noting costs one look-up where there is nothing to note.
+// history is what a process has called, as far as needed to build again what is alive. What is posted to streams never
+// comes here: noting costs a single look-up where there is nothing to note.
 type history struct {
 	mu        sync.Mutex
 	graph     *replay.Graph
@@ -24,21 +24,21 @@ type history struct {
 	broken    string                    // why the graph is of no use, or ""
 }
 
-// Ops whose messages are read here.
+// Ops with messages that are read here.
 var (
 	opRetain  = opOf("cuDevicePrimaryCtxRetain")
 	opRelease = opOf("cuDevicePrimaryCtxRelease_v2")
 	opReset   = opOf("cuDevicePrimaryCtxReset_v2")
 	opDestroy = opOf("cuCtxDestroy_v2")
 
-	// pools are of those who keep memory, like what is in them: see describe.
+	// pools keep memory, like what is in them: see describe.
 	ofPools = map[uint32]bool{
 		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true,
 		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
 	}
 )
 
-// What makes a communicator may be at it still: ncclInProgress. It is there all the same.
+// The making of a communicator may be in progress: ncclInProgress. The communicator exists all the same.
 const inProgress = 7
 
 var (
@@ -60,8 +60,8 @@ func opOf(symbol string) uint32 {
 	return op
 }
 
-// note takes a call that was carried out. in is the graph's from then on, out is not. It is called before the call is answered:
-// what needs it comes later.
+// note takes a call that was carried out. in is the graph's from then on, out is not. note is called before the call is
+// answered: calls that depend on this call come later.
 func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
 	if !replay.Lasting(op) || err != nil || r != 0 && (r != inProgress || !ofComms[op]) || ofPools[op&^dispatch.PerThread] {
 		return
@@ -80,7 +80,7 @@ func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.R
 	case opRetain:
 		dev := int32(binary.LittleEndian.Uint32(in[8:]))
 		if !h.primary(p, dev, dispatch.Context(binary.LittleEndian.Uint64(in))) {
-			return // who retains it again makes nothing: how often is remembered by number
+			return // retaining again makes nothing: how often is remembered by number
 		}
 	case opRelease, opReset:
 		h.primary(p, int32(binary.LittleEndian.Uint32(in)), 0)
@@ -96,8 +96,8 @@ func (h *history) add(call replay.Call) {
 	}
 }
 
-// primary looks whether the primary context of a device is still the one that was noted, and if not notes that it ended. It
-// returns whether there is another one, with that handle. The caller holds mu.
+// primary looks whether the primary context of a device is still the noted context, and if not notes that it ended.
+// primary returns whether there is another, with that handle. The caller holds mu.
 func (h *history) primary(p *process, dev int32, handle dispatch.Context) bool {
 	noted := h.primaries[dev]
 	if noted != nil && noted.Gone.Load() {

@@ -16,7 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// blockState is a block that was written: the index-th of a file. Hash tells it from all others under the state's key.
+// blockState is a block that was written: the index-th of a file. Hash tells it from all other blocks under the state's
+// key.
 type blockState struct {
 	Hash  string `json:"hash"`
 	File  string `json:"file"`
@@ -29,15 +30,15 @@ type placed struct {
 	Block int             `json:"block"`
 }
 
-// blockWriter writes what is new of the blocks it is shown. Who finds a new one writes it at once, into one of some files: its
-// bytes are still in that core's cache.
+// blockWriter writes the new blocks of the blocks that it is shown. The goroutine that finds a new block writes it at
+// once, into any free file: the bytes are still in that core's cache.
 type blockWriter struct {
 	ctx    context.Context
 	key    *[32]byte
 	upon   *earlier // nil: everything is new
 	report *Report
 	fresh  hands // for blocks that are new
-	moved  hands // for those of files of which too little is needed: see earlier
+	moved  hands // for blocks of files of which too little is needed: see earlier
 
 	mu      sync.Mutex
 	number  map[backend.Hash]int // in blocks
@@ -46,10 +47,10 @@ type blockWriter struct {
 	err     error
 }
 
-// hands are files that are written side by side: those that nobody writes just now.
+// hands are the files, of several written side by side, that are free just now.
 type hands chan *blockFile
 
-// blockFile is one of a save's files, made for its first block.
+// blockFile is a file of a save, made for its first block.
 type blockFile struct {
 	name   string
 	sink   Sink
@@ -61,7 +62,7 @@ type blockFile struct {
 // maxHands is how many files are written, or read, at a time.
 const maxHands = 8
 
-// newBlockWriter begins files whose names begin with name. finish must follow.
+// newBlockWriter begins files with names that begin with name. finish must follow.
 func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlier, r *Report) *blockWriter {
 	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.lengths(), report: r}
 	w.fresh, w.moved = newHands(sink, name), newHands(sink, name+"-moved")
@@ -98,7 +99,7 @@ func (w *blockWriter) add(s backend.Space) ([]placed, error) {
 	return out, err
 }
 
-// look finds the number of a block, -1 if it is zero, and where it is to be written, nil if nowhere. The caller holds mu.
+// look finds the number of a block, -1 if it is zero, and the files to write it to, nil for none. The caller holds mu.
 func (w *blockWriter) look(h backend.Hash) (n int, to hands) {
 	if h == (backend.Hash{}) {
 		w.report.Zero += backend.Granule
@@ -137,7 +138,7 @@ func (w *blockWriter) failed(err error) bool {
 	return w.err != nil
 }
 
-// write writes the n-th block into one of some files.
+// write writes the n-th block into a free file of to.
 func (w *blockWriter) write(to hands, s backend.Space, id backend.BlockID, n int) error {
 	f := <-to
 	defer func() { to <- f }()

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
 )
 
-// rebuild is a process being restored: what methods of process must know that carry its calls out again. A nil one is of a
-// process that lives.
+// rebuild is a process being restored: what methods of process that carry its calls out again must know. A nil rebuild
+// is of a process that lives.
 type rebuild struct {
 	p        *process
 	st       *processState
@@ -37,7 +37,7 @@ type rebuild struct {
 
 	// Of the call that is being carried out.
 	refs    []replay.Ref
-	library dispatch.Library // whose code it may load
+	library dispatch.Library // the call may load its code
 }
 
 type loadedIn struct {
@@ -164,7 +164,7 @@ func (r *rebuild) makeSpaces() error {
 	return nil
 }
 
-// replay carries the calls out again and returns the first failure: what it means, check finds out.
+// replay carries the calls out again and returns the first failure: check finds out the meaning.
 func (r *rebuild) replay(calls []replay.Call) (first error) {
 	for _, c := range calls {
 		if err := r.again(c); err != nil && first == nil {
@@ -200,7 +200,7 @@ func (r *rebuild) again(c replay.Call) error {
 	}()
 	call := dispatch.Call{Process: r.p.ID, Context: dispatch.Context(c.Context), Waits: func() {}}
 	_, result, err := r.serve(&call, c)
-	// As it was answered then: what is dead by now may have other handles this time.
+	// As the answer was then: what is dead by now may have other handles this time.
 	r.p.note(&call, c.Op, c.In, c.Out, result, err)
 	switch {
 	case err != nil:
@@ -211,7 +211,7 @@ func (r *rebuild) again(c replay.Call) error {
 	return nil
 }
 
-// serve carries one call out. What ends a primary context was noted as if it named it.
+// serve carries a call out. A call that ends a primary context was noted as if it named the context.
 func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Result, error) {
 	if c.Op == opDestroy && len(r.refs) == 1 {
 		if x, ok := r.p.Contexts.Get(dispatch.Context(r.refs[0].Value)); ok && r.p.IsPrimary(x) {
@@ -221,7 +221,7 @@ func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Re
 	return dispatch.Serve(r.p, *call, c.Op, c.In, nil)
 }
 
-// correct sets what calls do not: the numbers of things, who threads are, what is remembered beside handles.
+// correct sets what calls do not: the numbers of things, the threads, what is remembered beside handles.
 func (r *rebuild) correct() error {
 	p := r.p
 	p.RestorePinned(r.st.Pinned)
@@ -231,7 +231,7 @@ func (r *rebuild) correct() error {
 	p.graphs.RestoreFootprints(r.st.Footprints)
 	p.Buffers.Restore(r.st.Buffers, r.st.Buffer)
 	if err := p.RestoreContexts(r.st.Contexts); err != nil {
-		return err // of those that are not there, check will tell
+		return err // check will report the missing ones
 	}
 	p.RestoreStreams(r.st.Streams)
 	p.RestoreCounters(r.st.Lasts, r.st.Late)
@@ -243,7 +243,7 @@ func (r *rebuild) correct() error {
 	return nil
 }
 
-// check compares the handles with those that were alive.
+// check compares the handles with the handles that were alive.
 func (r *rebuild) check(first error) error {
 	for name, want := range r.st.Handles {
 		t := r.tables[replay.Class(name)]
@@ -262,7 +262,7 @@ func (r *rebuild) check(first error) error {
 	return nil
 }
 
-// rebuiltContext gives what a restored program asks for the memory that it had, which is there.
+// rebuiltContext gives what a restored program asks for its former memory, which exists.
 type rebuiltContext struct {
 	backend.Context
 	r      *rebuild
@@ -281,7 +281,7 @@ func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Modu
 	return x.Context.Load(data, cfg)
 }
 
-// expected is the module that the call loads into a context, nil if it is gone since.
+// expected is the module that the call loads into a context, nil if that is gone since.
 func (r *rebuild) expected(in dispatch.Context) *modules.ModuleState {
 	if r.library != 0 {
 		return r.loaded[loadedIn{r.library, in}]
@@ -294,8 +294,9 @@ func (r *rebuild) expected(in dispatch.Context) *modules.ModuleState {
 	return nil
 }
 
-// Alloc finds the memory of a graph's node: other memory is never allocated by a call that is made again. A node may be gone, or
-// its context, and be made again for what is not: then there is no memory behind its address, or it is another one's by now.
+// Alloc finds the memory of a graph's node: a call that is made again never allocates other memory. A node may be gone,
+// or its context, and be made again for what is not gone: then there is no memory behind its address, or the memory
+// belongs to another node by now.
 func (x *rebuiltContext) Alloc(n uint64) (backend.Addr, error) {
 	var node *graphs.MemoryOfNode
 	var was backend.Addr

@@ -18,15 +18,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// maxState bounds a description, and maxCalls the bytes of one process's calls.
+// maxState bounds a description, and maxCalls the bytes of a process's calls.
 const (
 	maxState = 1 << 30
 	maxCalls = 16 << 30
 )
 
-// Restore builds what Save has written, in a server that has served nobody: Config.Awaits sees to that. The job is stopped then: its processes come back by
-// Adopt, and Resume lets them go on. It fails with an error that wraps ErrRestore, or the source's, and the server is of no use
-// then but to be closed. Nothing else may be called meanwhile.
+// Restore builds what Save has written, in a server that has served no process: Config.Awaits makes sure of that. The
+// job is stopped then: its processes come back by Adopt, and Resume lets them go on. Restore fails with an error that
+// wraps ErrRestore, or the source's, and then the server can only be closed. Nothing else may be called meanwhile.
 func (s *Server) Restore(ctx context.Context, src Source) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -139,7 +139,7 @@ func (absent) Print(int, []byte)    {}
 func (absent) Watch() string        { return "" }
 func (absent) Close()               {}
 
-// build makes a process as it was, without its ring and the bytes of its memory.
+// build makes a process as before, without its ring and the bytes of its memory.
 func (s *Server) build(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
 	calls, held, err := readCalls(src, ps)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 	return nil
 }
 
-// readCalls reads the calls of a process, and those whose work is left.
+// readCalls reads the calls of a process, and the calls with work left.
 func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.QueuedCall, err error) {
 	f, err := src.Open(ps.File)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// What a program has queued on its devices is not waited for at a cut: driver.HeldWork has what is left of it, this file saves that
-// and carries it out again.
+// What a program has queued on its devices is not waited for at a cut: driver.HeldWork has what is left of that work,
+// this file saves the work and carries it out again.
 
 // holdable are the calls that queue work which can be queued again. Others' work is done before a cut.
 var holdable = func() map[uint32]bool {
@@ -39,7 +39,7 @@ var (
 	opWaitEvent                 = opOf("cuStreamWaitEvent")
 	opGraphLaunch               = opOf("graph_launch")
 
-	// changesAll are calls after which queued work may not find what it was queued with.
+	// changesAll are calls after which queued work may find something else than when queued.
 	changesAll = map[uint32]bool{
 		opOf("cuModuleUnload"): true, opOf("cuLibraryUnload"): true, opOf("cuCtxDisablePeerAccess"): true, opOf("cuCtxSetLimit"): true,
 	}
@@ -56,7 +56,8 @@ var (
 	}()
 )
 
-// watchWork begins to find out what a call queues, or notes what it changes for work that is queued: before the call is carried out.
+// watchWork begins to find out what a call queues, or notes what the call changes for queued work: before the call is
+// carried out.
 func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queued {
 	plain := op &^ dispatch.PerThread
 	switch {
@@ -80,7 +81,7 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 	return nil
 }
 
-// serve carries out a call and notes what it leaves behind. The message is kept.
+// serve carries out a call and notes what the call leaves behind. The message is kept.
 func (p *process) serve(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
 	q := p.watchWork(c, op, in)
 	out, r, err := dispatch.Serve(p, *c, op, in, room)
@@ -91,13 +92,13 @@ func (p *process) serve(c *dispatch.Call, op uint32, in, room []byte) ([]byte, d
 	return out, r, err
 }
 
-// How long work goes on that has to be done before a cut, until it is looked at again.
+// How long work goes on that has to be done before a cut, until the next look.
 const (
 	firstLook = time.Millisecond
 	longLook  = 200 * time.Millisecond
 )
 
-// settle waits until no communicator has work under way: members that are paused would keep others waiting.
+// settle waits until no communicator has work under way: members that are paused would keep other ranks waiting.
 func (p *process) settle(ctx context.Context) error {
 	for {
 		err := p.Settled()
@@ -137,7 +138,8 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// workState is a call that has queued work which is not done. Its message follows those of calls in the process's file.
+// workState is a call that has queued work which is not done. Its message follows the messages of calls in the
+// process's file.
 type workState struct {
 	Op      uint32          `json:"op"`
 	Symbol  string          `json:"symbol"` // for people

@@ -23,7 +23,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	k := &s.state
 	if k.key == nil {
 		k.key = new([32]byte)
-		_, _ = rand.Read(k.key[:]) // it never fails
+		_, _ = rand.Read(k.key[:]) // rand.Read never fails
 	}
 	st := &serverState{Version: workless, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
 	for _, d := range s.devices {
@@ -65,7 +65,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	return r, nil
 }
 
-// writeProcesses writes all processes. One that ends meanwhile is left out.
+// writeProcesses writes all processes. A process that ends meanwhile is left out.
 func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *Report) error {
 	all := s.all()
 	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })
@@ -127,7 +127,7 @@ func writeCalls(f io.Writer, calls []replay.Call, work []driver.QueuedCall) erro
 	return nil
 }
 
-// writeFile makes a file. It is complete only if there is no error.
+// writeFile makes a file. The file is complete only if there is no error.
 func writeFile(sink Sink, name string, fill func(io.Writer) error) error {
 	f, err := sink.Create(name)
 	if err != nil {

@@ -24,12 +24,12 @@ type Status struct {
 	// Reductions is how sums of numbers that are rounded were made: ReducedExactly or ReducedByNCCL.
 	Reductions string   `json:"reductions,omitempty"`
 	Missed     []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
-	Faults     []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first ones
+	Faults     []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
 }
 
 // Of Status.Reductions.
 const (
-	ReducedExactly = "exact" // along one tree over rank numbers: the same bits, wherever the ranks are
+	ReducedExactly = "exact" // along a fixed tree over rank numbers: the same bits, wherever the ranks are
 	ReducedByNCCL  = "nccl"  // some at least, in an order of its own: they agree to rounding
 )
 
@@ -45,7 +45,7 @@ func reductions(c *nccl.Collectives) string {
 type DeviceStatus struct {
 	Name   string `json:"name"`
 	Memory uint64 `json:"memory"` // bytes
-	Used   uint64 `json:"used"`   // by all processes together: it may be more than there is
+	Used   uint64 `json:"used"`   // by all processes together: may be more than there is
 }
 
 // ProcessStatus is a process of the job's that uses devices.
@@ -53,17 +53,17 @@ type ProcessStatus struct {
 	SavedProcess
 	Used   uint64 `json:"used"`             // bytes of all devices
 	Fault  uint32 `json:"fault,omitempty"`  // the number of the fault that has ended its use of devices
-	Absent bool   `json:"absent,omitempty"` // it was restored and has not come back yet
+	Absent bool   `json:"absent,omitempty"` // the process was restored and has not come back yet
 }
 
 // What is kept of what was seen.
 const (
 	maxMissed = 256
 	maxFaults = 64
-	maxSeen   = 1024 // bytes of one
+	maxSeen   = 1024 // bytes of one entry
 )
 
-// seen is what the processes of a server have met with, also those that are gone.
+// seen is what the processes of a server have met with, also processes that are gone.
 type seen struct {
 	mu     sync.Mutex
 	missed []string
@@ -127,7 +127,7 @@ func plain(text string) string {
 	}, text)
 }
 
-// Status may be asked at any time. During Save and Restore it waits.
+// Status may be asked at any time. During Save and Restore, Status waits.
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
 )
 
-// sight is what a process says of the devices that it is to see.
+// sight is what a process says of the devices that the process is to see.
 type sight struct {
 	visible *string // what its CUDA_VISIBLE_DEVICES holds; nil: all
 	names   string  // what Slurm calls the devices, in the server's order: "2,3"

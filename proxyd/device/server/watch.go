@@ -18,7 +18,7 @@ import (
 // watched is a process that has attached.
 type watched struct {
 	pid  int
-	end  *os.File // a pidfd: readable when it has ended
+	end  *os.File // a pidfd: readable when the process has ended
 	exec *os.File // the read end of its pipe
 	ring uint64   // the inode of its ring
 }
@@ -35,7 +35,7 @@ func (w *watched) Print(fd int, text []byte) {
 	}
 	out, err := unix.PidfdGetfd(pidfd, fd, 0)
 	if err != nil {
-		return // it has none, or may not be looked at
+		return // the process has none, or may not be looked at
 	}
 	unix.CloseOnExec(out)
 	defer unix.Close(out)
@@ -46,7 +46,7 @@ func (w *watched) Print(fd int, text []byte) {
 			text = text[n:]
 		case unix.EINTR:
 		case unix.EAGAIN:
-			// The program wants not to wait; what it prints itself would be lost as well.
+			// The program wants not to wait; what the program prints would be lost as well.
 			if k, err := unix.Poll([]unix.PollFd{{Fd: int32(out), Events: unix.POLLOUT}}, 1000); k <= 0 && err != unix.EINTR {
 				return
 			}
@@ -63,7 +63,7 @@ func (w *watched) Close() {
 }
 
 // Watch returns when the process is gone, with the reason, or "" after Close. The end of file of its pipe may also mean that
-// the program has closed all that it does not know: it is gone if its ring is no longer mapped.
+// the program has closed all that it does not know: the process is gone if its ring is no longer mapped.
 func (w *watched) Watch() string {
 	ended, exec := make(chan string, 1), make(chan bool, 1)
 	go func() {
@@ -104,7 +104,7 @@ func mapped(maps string, inode uint64) bool {
 	return false
 }
 
-// readable waits until a descriptor is readable or at its end, and returns false if it was closed here.
+// readable waits until a descriptor is readable or at its end, and returns false if the descriptor was closed here.
 func readable(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
