@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// Context is one of the program's contexts.
+// Context is a context of the program.
 type Context struct {
 	Backend backend.Context
 	Space   *Space
@@ -19,14 +19,14 @@ type Context struct {
 	ID      uint64 // never used again in the process
 	Gone    atomic.Bool
 
-	late dispatch.Result // of what was posted and failed; the process's mu guards it
+	late dispatch.Result // of posted calls that failed; the process's mu guards late
 
 	mu        sync.Mutex
 	flags     uint32
 	cache     int32
 	Legacy    *Stream
 	perThread map[uint32]*Stream
-	sweeps    int // of perThread, and how many the last one left
+	sweeps    int // of perThread, and how many the last sweep left
 	swept     int
 	peers     map[*Space]bool
 }
@@ -36,7 +36,8 @@ func (p *Process) Current(c *dispatch.Call) (*Context, dispatch.Result) {
 	return p.Context(c.Context)
 }
 
-// Context finds a context: INVALID_CONTEXT if there is none with this handle, CONTEXT_IS_DESTROYED if there was one.
+// Context finds a context: INVALID_CONTEXT if there is none with this handle, CONTEXT_IS_DESTROYED if there was a
+// context.
 func (p *Process) Context(h dispatch.Context) (*Context, dispatch.Result) {
 	if x, ok := p.Contexts.Get(h); ok {
 		return x, 0
@@ -47,7 +48,7 @@ func (p *Process) Context(h dispatch.Context) (*Context, dispatch.Result) {
 	return nil, dispatch.ResultInvalidContext
 }
 
-// newContext makes a context on a device and gives it the handle.
+// newContext makes a context on a device, with the handle.
 func (p *Process) newContext(h dispatch.Context, flags uint32, dev int32) (*Context, dispatch.Result) {
 	s, r := p.Space(dev)
 	if r != 0 {
@@ -67,10 +68,10 @@ func (p *Process) newContext(h dispatch.Context, flags uint32, dev int32) (*Cont
 		p.Restoring.WrapContext(x)
 	}
 	if r := p.Contexts.Put(h, x); r != 0 {
-		_ = b.Destroy() // nobody has used it
+		_ = b.Destroy() // b is unused
 		return nil, r
 	}
-	p.destroyed.Drop(h) // a primary one comes again
+	p.destroyed.Drop(h) // a primary context comes again
 	return x, 0
 }
 
@@ -82,12 +83,12 @@ func (p *Process) nextID() uint64 {
 	return p.lasts
 }
 
-// destroy ends a context and what belongs to it. It waits for the context's work.
+// destroy ends a context and what belongs to it. destroy waits for the context's work.
 func (p *Process) destroy(c *dispatch.Call, x *Context) dispatch.Result {
 	if x.Gone.Swap(true) {
 		return dispatch.ResultContextIsDestroyed
 	}
-	p.destroyed.Put(x.Handle, struct{}{}) // if there is room: else it will be one that never was
+	p.destroyed.Put(x.Handle, struct{}{}) // if there is room: else the handle will be unknown
 	p.Contexts.Drop(x.Handle)
 	p.streams.DropIf(func(s *Stream) bool { return s.Context == x })
 	p.events.DropIf(func(e *Event) bool { return e.Context == x })
@@ -96,7 +97,7 @@ func (p *Process) destroy(c *dispatch.Call, x *Context) dispatch.Result {
 	}
 	x.mu.Lock()
 	for s := range x.peers {
-		_ = x.Space.deny(s) // it was allowed
+		_ = x.Space.deny(s) // s was allowed
 	}
 	clear(x.peers)
 	x.mu.Unlock()

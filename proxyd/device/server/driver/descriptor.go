@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileNumber is the number of a file's descriptor, as long as nobody closes the file. Unlike Fd it does not have the file block.
+// FileNumber is the number of a file's descriptor, as long as the file is not closed. Unlike Fd, FileNumber does not
+// make the file block.
 func FileNumber(f *os.File) (int, bool) {
 	fd := -1
 	raw, err := f.SyscallConn()

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is what CUDA's driver has of one process: its contexts, streams and events, its spaces on devices, and how results
-// and faults reach the program. Every area of calls embeds a Process. The calls about devices, contexts, streams and events are here.
+// Package driver is what CUDA's driver has of a process: its contexts, streams and events, its spaces on devices, and
+// how results and faults reach the program. Every area of calls embeds a Process. The calls about devices, contexts,
+// streams and events are here.
 //
 //	Process          device → Space, made at first use
 //	├─ Context       its default streams, its peers
 //	├─ Stream        ├─ Event
-//	TimeSlices       whose Space of a device of the backend is mapped
+//	TimeSlices       which Space of a device of the backend is mapped
 //
 // Locks: Process.mu → TimeSlices.mu → ringHold.mu; Process.mu → Context.mu → Space.mu.
 package driver

@@ -29,7 +29,7 @@ func (p *StreamCalls) EventCreate(c *dispatch.Call, event dispatch.Event, flags 
 		return p.Result(err)
 	}
 	if r := p.events.Put(event, &Event{b, x}); r != 0 {
-		_ = b.Destroy() // nobody has used it
+		_ = b.Destroy() // b is unused
 		return r
 	}
 	return 0

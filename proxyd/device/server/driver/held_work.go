@@ -11,16 +11,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// HeldWork remembers each call that has queued work, as its message, until the work is done: a cut does not wait until all
-// work that a program has queued is done. At a cut the spaces are paused, and what is left is a part of the saved state; a
-// restored process carries the same messages out again, in the same order. That is right as long as the work would still find what it was queued
-// with. Other work, and work that is not remembered here, is done before the cut: see Blocked.
+// HeldWork remembers each call that has queued work, as its message, until the work is done: a cut does not wait until
+// all work that a program has queued is done. At a cut the spaces are paused, and what is left is a part of the saved
+// state; a restored process carries the same messages out again, in the same order. That is right as long as the work
+// would still find the same things as when queued. Other work, and work that is not remembered here, is done before the
+// cut: see Blocked.
 type HeldWork struct {
 	mu     sync.Mutex
 	calls  []*QueuedCall // in the order in which they were made
 	bytes  int           // of their messages
 	ended  []*Stream     // destroyed with work in them
-	sweeps int           // number of calls, and of bytes, from which on those that are done are looked for
+	sweeps int           // number of calls, and of bytes, from which on finished calls are looked for
 	sweepb int
 }
 
@@ -30,26 +31,27 @@ type QueuedCall struct {
 	Thread  uint32
 	Context dispatch.Context
 	In      []byte
-	// Event is the event that it names, if it names one, and Gone is set when that was destroyed: it is of context EventContext.
+	// Event is the event that the call names, if any, and Gone is set when that was destroyed: the event is of context
+	// EventContext.
 	Event        dispatch.Event
 	EventContext dispatch.Context
 	Gone         bool
-	Exec         dispatch.Graphexec // the instantiated graph that it launches, or 0
+	Exec         dispatch.Graphexec // the instantiated graph that the call launches, or 0
 	Done         backend.Partial    // of a kernel: what was done before
 
 	stream   *Stream
 	from, to uint64 // its pieces of work, in backend.Progress
-	skip     bool   // it has queued nothing that is to be done: the program makes it again
-	stale    bool   // what it names is no longer as it was
+	skip     bool   // the call has queued nothing that is to be done: the program makes the call again
+	stale    bool   // what the call names has changed
 }
 
-// Queued finds out what a call queues. It is in dispatch.Call.Queued.
+// Queued finds out what a call queues. A Queued is in dispatch.Call.Queued.
 type Queued struct {
 	Call    *QueuedCall
 	stream  *Stream
 	before  uint64
-	several bool // it works on several streams: how far each is says nothing of the others
-	effects bool // it does more than to queue work
+	several bool // the call works on several streams: the progress of a stream says nothing of the other streams
+	effects bool // the call does more than queue work
 }
 
 // Unrepeatable says that the call has an effect beside the work that it queues.
@@ -76,7 +78,7 @@ func (q *Queued) found(st *Stream) {
 	}
 }
 
-// Note remembers a call that was carried out, if it has queued work.
+// Note remembers a call that was carried out, if the call has queued work.
 func (h *HeldWork) Note(q *Queued) {
 	if q.stream == nil || q.several || q.effects {
 		return
@@ -135,7 +137,7 @@ func (h *HeldWork) mark(match func(*QueuedCall) bool, do func(*QueuedCall)) {
 	}
 }
 
-// StreamEnds notes that a stream was destroyed: what is in it is done before a cut.
+// StreamEnds notes that a stream was destroyed: what is in the stream is done before a cut.
 func (h *HeldWork) StreamEnds(st *Stream) {
 	if p := st.Backend.Progress(); p.Done == p.Given {
 		return
@@ -146,12 +148,13 @@ func (h *HeldWork) StreamEnds(st *Stream) {
 	h.ended = append(h.ended, st)
 }
 
-// EventEnds notes that an event was destroyed, as programs do right after a wait for it is queued.
+// EventEnds notes that an event was destroyed, as programs do right after a wait for the event is queued.
 func (h *HeldWork) EventEnds(e dispatch.Event, x dispatch.Context) {
 	h.mark(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) { c.Gone, c.EventContext = true, x })
 }
 
-// ExecChanges notes that an instantiated graph was changed, or destroyed: launches from before run it as it was, before a cut.
+// ExecChanges notes that an instantiated graph was changed, or destroyed: earlier launches run the earlier graph,
+// before a cut.
 func (h *HeldWork) ExecChanges(e dispatch.Graphexec) {
 	h.mark(func(c *QueuedCall) bool { return c.Exec == e }, func(c *QueuedCall) { c.stale = true })
 }
@@ -182,7 +185,7 @@ func (h *HeldWork) Blocked(streams []*Stream) bool {
 	return false
 }
 
-// Left are the calls whose work is left. The spaces are unmapped, and nothing is blocked.
+// Left are the calls with work left. The spaces are unmapped, and nothing is blocked.
 func (h *HeldWork) Left() []QueuedCall {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +204,7 @@ func (h *HeldWork) Left() []QueuedCall {
 	return out
 }
 
-// allStreams are those that a process has now.
+// allStreams are the streams that a process has now.
 func (p *Process) allStreams() []*Stream {
 	all := p.streams.Values()
 	for _, x := range p.Contexts.Values() {
@@ -238,7 +241,8 @@ func (p *Process) ResumeWork() {
 	}
 }
 
-// WorkIsHeld tells whether what is left of the process's work can be saved as it is. PauseWork has returned true.
+// WorkIsHeld tells whether what is left of the process's work can be saved in its present state. PauseWork has returned
+// true.
 func (p *Process) WorkIsHeld() bool {
 	for _, s := range p.Spaces() {
 		if s.Freeing() {

@@ -13,7 +13,7 @@ import (
 type Interrupt struct {
 	mu     sync.Mutex
 	on     bool
-	ctx    context.Context // nil: nobody has waited since End
+	ctx    context.Context // nil: no call has waited since End
 	cancel context.CancelFunc
 }
 
@@ -30,7 +30,7 @@ func (i *Interrupt) context(parent context.Context) context.Context {
 	return i.ctx
 }
 
-// Begin ends all such waits, and those to come, until End.
+// Begin ends all such waits, and all later waits, until End.
 func (i *Interrupt) Begin() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxOutput is how much of what kernels print is kept for a program that does not take it; CUDA's buffer has as much.
+// maxOutput is how much of what kernels print is kept for a program that does not read; CUDA's buffer has as much.
 const maxOutput = 1 << 20
 
-// output brings what kernels print to their program. A program whose output nobody reads stops the printing, not the kernels:
-// what no longer fits is lost, as it is with CUDA.
+// output brings what kernels print to their program. A program with unread output stops the printing, not the kernels:
+// what no longer fits is lost, as with CUDA.
 type output struct {
 	to Peer
 
@@ -20,7 +20,7 @@ type output struct {
 	lines []line
 	held  int
 	busy  bool
-	idle  chan struct{} // closed when nothing is left; nil when nobody waits
+	idle  chan struct{} // closed when nothing is left; nil when no goroutine waits
 }
 
 type line struct {
@@ -28,7 +28,7 @@ type line struct {
 	text []byte
 }
 
-// print takes text; it does not wait.
+// print takes text; print does not wait.
 func (o *output) print(fd int, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

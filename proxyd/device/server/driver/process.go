@@ -24,9 +24,9 @@ type Peer interface {
 	Memory() wire.Process
 	// Print writes what its kernels printed to its standard output (1) or error (2).
 	Print(fd int, text []byte)
-	// Watch returns when it is gone, with the reason, or with "" after Close.
+	// Watch returns when the process is gone, with the reason, or with "" after Close.
 	Watch() string
-	// Close gives up what the server holds of it.
+	// Close gives up what the server holds of the process.
 	Close()
 }
 
@@ -34,11 +34,11 @@ type Peer interface {
 type Restorer interface {
 	// SpaceState is what a new space of a device begins with; nil: nothing.
 	SpaceState(ordinal int32) *backend.State
-	// ContextID is the number of a new context in its space; 0: the next one.
+	// ContextID is the number of a new context in its space; 0: the next number.
 	ContextID(h dispatch.Context) backend.ContextID
 	// WrapContext lets a new context take over the memory that is there.
 	WrapContext(x *Context)
-	// RecordedAt is when a new event was recorded; nil: it was not.
+	// RecordedAt is when a new event was recorded; nil: never.
 	RecordedAt(h dispatch.Event) *time.Duration
 }
 
@@ -49,7 +49,7 @@ type Config struct {
 	Peer    Peer
 	Log     *slog.Logger
 	Devices []*Device // all of the job's
-	View    []int     // those that the process sees, by ordinal
+	View    []int     // the devices that the process sees, by ordinal
 	OnFault func(error)
 }
 
@@ -90,7 +90,7 @@ type Process struct {
 	said    map[string]bool
 }
 
-// deviceState is what a process has of one device. Its process's mu guards it.
+// deviceState is what a process has of a device. The process's mu guards a deviceState.
 type deviceState struct {
 	space    *Space
 	primary  *Context
@@ -98,7 +98,7 @@ type deviceState struct {
 	flags    uint32 // of the primary context
 }
 
-// New makes a core. It ends with ctx.
+// New makes a core, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Process {
 	p := &Process{
 		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, JobDevices: cfg.Devices, View: cfg.View,
@@ -114,7 +114,8 @@ func (p *Process) Reattach(ring *wire.Ring, peer Peer) {
 	p.Ring, p.Peer, p.Output.to = ring, peer, peer
 }
 
-// MarkEnded notes that the process has ended, and returns whether it had not before. No space is made from then on.
+// MarkEnded notes that the process has ended, and returns whether this is the first call. No space is made from then
+// on.
 func (p *Process) MarkEnded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +124,8 @@ func (p *Process) MarkEnded() bool {
 	return !was
 }
 
-// LogOnce tells whether something is to be logged: it was not yet, and fewer than most things were; 0: however many were.
+// LogOnce tells whether something is to be logged: it was not logged yet, and fewer than most things were; 0: any
+// number.
 func (p *Process) LogOnce(what string, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +146,7 @@ func (p *Process) SpaceIfUsed(ordinal int32) *Space {
 	return p.devices[ordinal].space
 }
 
-// Space is what the process sees as a device, made when it is first asked for: INVALID_DEVICE if there is no such.
+// Space is what the process sees as a device, made at its first use: INVALID_DEVICE if there is no such.
 func (p *Process) Space(ordinal int32) (*Space, dispatch.Result) {
 	s, isNew, r := p.spaceOf(ordinal)
 	if isNew && p.OnNewSpace != nil {
@@ -174,7 +176,7 @@ func (p *Process) spaceOf(ordinal int32) (s *Space, isNew bool, r dispatch.Resul
 	return s, true, 0
 }
 
-// SpaceAt is the space in which an address lies, or nil. It need not be allocated.
+// SpaceAt is the space in which an address lies, or nil. The address need not be allocated.
 func (p *Process) SpaceAt(a backend.Addr) *Space {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +194,7 @@ func (p *Process) Result(err error) dispatch.Result {
 		return 0
 	}
 	if errors.Is(err, context.Canceled) {
-		return dispatch.ResultDeinitialized // the process is gone, nobody reads it
+		return dispatch.ResultDeinitialized // the process is gone, nothing reads the result
 	}
 	r := backend.ResultOf(err)
 	switch {
@@ -246,7 +248,7 @@ func (p *Process) FinishWait(x *Context, err error) dispatch.Result {
 	return r
 }
 
-// CheckFault has the ring say what fault there is, if the context of a call has one by now.
+// CheckFault has the ring say what fault there is, if the context of a call has a fault by now.
 func (p *Process) CheckFault(h dispatch.Context) {
 	x, ok := p.Contexts.Get(h)
 	if !ok || p.Fault.Load() != 0 {
@@ -257,7 +259,7 @@ func (p *Process) CheckFault(h dispatch.Context) {
 	}
 }
 
-// Spaces are those that the process has so far.
+// Spaces are the spaces that the process has so far.
 func (p *Process) Spaces() []*Space {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,13 +279,14 @@ func (p *Process) BeginWait(c *dispatch.Call) {
 	}
 }
 
-// PID is the process's number as this server sees it.
+// PID is the process's number in this server's PID namespace.
 func (p *Process) PID() int { return int(p.Peer.Memory()) }
 
 // IsGone tells whether the process has ended, or is ending.
 func (p *Process) IsGone() bool { return p.Lifetime.Err() != nil }
 
-// Again is the result of a call that a cut has interrupted: nothing was done, and the shim makes it again. See WaitContext.
+// Again is the result of a call that a cut has interrupted: nothing was done, and the shim makes the call again. See
+// WaitContext.
 const Again dispatch.Result = wire.StatusAgain
 
 // WaitContext is what ends the wait of a call for work: a cut, if the call can be made again then, and the process's end.
@@ -312,7 +315,7 @@ func (p *Process) Wait(c *dispatch.Call, x *Context, wait func(context.Context) 
 }
 
 // UntilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
-// it is done and the process's own is not, they answer that there is nothing, and are made again.
+// that context is done and the process's own is not, the calls answer that there is nothing, and are made again.
 func (p *Process) UntilCut() (ctx context.Context, stop func()) {
 	return context.WithCancel(p.Interrupt.context(p.Lifetime))
 }
@@ -320,7 +323,7 @@ func (p *Process) UntilCut() (ctx context.Context, stop func()) {
 // device is what the process calls by that number.
 func (p *Process) device(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
 
-// UsedBytes is how much of a device its spaces have allocated: the program sees its own, as cuMemGetInfo says it.
+// UsedBytes is how much of a device its spaces have allocated: the program sees its own, as in cuMemGetInfo.
 func (p *Process) UsedBytes(dev int32) uint64 {
 	ordinal := slices.Index(p.View, int(dev))
 	if ordinal < 0 {
@@ -349,7 +352,7 @@ func (p *Process) Info(dev int32) (*backend.Info, dispatch.Result) {
 	return p.device(dev).Info(), 0
 }
 
-// IsPrimary tells whether a context is one of a device's, which is not destroyed but released.
+// IsPrimary tells whether a context is a device's primary context, which is not destroyed but released.
 func (p *Process) IsPrimary(x *Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

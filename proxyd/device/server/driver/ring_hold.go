@@ -5,11 +5,11 @@ package driver
 
 import "sync"
 
-// ringHold holds a process's ring while any of those who share its devices wants it held.
+// ringHold holds a process's ring while a user of a shared device wants the ring held.
 type ringHold struct {
 	mu    sync.Mutex
 	holds int
-	open  chan struct{} // closed when nobody holds it any more; nil when nobody does
+	open  chan struct{} // closed when the last hold ends; nil when there is none
 }
 
 // hold has the ring wait before its next message.
@@ -22,7 +22,7 @@ func (p *Process) hold() {
 	}
 }
 
-// release undoes one hold.
+// release undoes a hold.
 func (p *Process) release() {
 	v := &p.ringHold
 	v.mu.Lock()

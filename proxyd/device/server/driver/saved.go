@@ -37,7 +37,7 @@ type threadState struct {
 	StreamState
 }
 
-// StreamState is a stream. The default ones have no handle.
+// StreamState is a stream. The default streams have no handle.
 type StreamState struct {
 	Handle     dispatch.Stream                `json:"handle,omitempty"`
 	ID         uint64                         `json:"id"`
@@ -57,7 +57,7 @@ func (st *Stream) restore(s *StreamState) {
 	st.ID, st.attributes = s.ID, s.Attributes
 }
 
-// EventState is an event that was recorded, with timing. All others are as if they never were: done.
+// EventState is an event that was recorded, with timing. All other events are as if never recorded: done.
 type EventState struct {
 	Handle dispatch.Event `json:"handle"`
 	At     time.Duration  `json:"at"`
@@ -77,8 +77,8 @@ func (x *Context) describe(p *Process) ContextState {
 	return st
 }
 
-// DeviceUse is what the process has of a device: its space, nil if there is none, and of its primary context how often it is retained
-// and its flags.
+// DeviceUse is what the process has of a device: its space, nil if there is none, and the number of retains of its
+// primary context and its flags.
 func (p *Process) DeviceUse(ordinal int32) (s *Space, retained int, flags uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Process) DeviceUse(ordinal int32) (s *Space, retained int, flags uint32
 	return d.space, d.retained, d.flags
 }
 
-// ReachedDevices are the devices whose memory kernels here may follow pointers into for good, in order.
+// ReachedDevices are the devices into whose memory kernels here may follow pointers for good, in order.
 func (s *Space) ReachedDevices() []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Process) DescribeEvents(shift time.Duration) []EventState {
 	return out
 }
 
-// RestoreSpace makes the space of a device, as it was.
+// RestoreSpace makes the space of a device, as before.
 func (p *Process) RestoreSpace(ordinal int32) error {
 	s, err := p.newSpace(ordinal)
 	if err != nil {
@@ -158,7 +158,8 @@ func (p *Process) RestorePrimary(ordinal int32, retained int, flags uint32) {
 	d.flags = flags
 }
 
-// RestoreContexts sets what no call has set of contexts, and makes their threads' streams. Those that are not there are left out.
+// RestoreContexts sets what no call has set of contexts, and makes their threads' streams. Missing contexts are left
+// out.
 func (p *Process) RestoreContexts(all []ContextState) error {
 	for _, st := range all {
 		x, ok := p.Contexts.Get(st.Handle)

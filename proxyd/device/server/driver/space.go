@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Space is what a process sees as one device.
+// Space is what a process sees as a device.
 type Space struct {
 	backend.Space
 	process *Process
@@ -22,15 +22,15 @@ type Space struct {
 	paused bool // of its device's TimeSlices
 
 	mu      sync.Mutex
-	peers   map[*Space]int // whose memory kernels here may follow pointers into, and how many contexts said so
+	peers   map[*Space]int // into the memory of a peer kernels here may follow pointers; the number of contexts that said so
 	reached map[*Space]bool
 }
 
-// newSpace makes a space and has it take part in the turns on its device, unless the process is being restored: it does when that
-// is over.
+// newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space does
+// so when that is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	d := p.device(ordinal)
-	base := p.JobDevices[ordinal].Base // not that of d: the same program has the same addresses, whichever devices it sees
+	base := p.JobDevices[ordinal].Base // not that of d: the same program has the same addresses, whichever devices that sees
 	var state *backend.State
 	if p.Restoring != nil {
 		state = p.Restoring.SpaceState(ordinal)
@@ -59,14 +59,14 @@ func (p *Process) JoinTimeSlices() {
 	}
 }
 
-// End frees all that is in the space. It may be called once.
+// End frees all that is in the space. End may be called once.
 func (s *Space) End() {
 	s.Device.TimeSlices.leave(s, func() {
-		_ = s.Close() // only who closes twice gets an error
+		_ = s.Close() // only a second Close gets an error
 	})
 }
 
-// Allow lets kernels of s follow pointers into another space, for one context more.
+// Allow lets kernels of s follow pointers into another space, for another context.
 func (s *Space) Allow(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Space) allowed(peer *Space) error {
 	return nil
 }
 
-// Reach is allow for good: for who says it more than once, and never that it is over.
+// Reach is Allow for good: for a caller that may repeat the call, and never takes it back.
 func (s *Space) Reach(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

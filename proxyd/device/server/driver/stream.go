@@ -10,19 +10,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// Stream is a stream, or one of a context's default streams.
+// Stream is a stream, or a default stream of a context.
 type Stream struct {
 	Backend backend.Stream
 	Context *Context
 	ID      uint64
 	Flags   uint32
-	used    int // of a thread's default stream: x.sweeps when it was asked for last
+	used    int // of a thread's default stream: x.sweeps at its last use
 
 	mu         sync.Mutex
 	attributes map[int32]dispatch.Launchvalue
 }
 
-// The handles of streams that nobody makes.
+// The handles of streams that no call makes.
 const (
 	DefaultStream   dispatch.Stream = 0
 	LegacyStream    dispatch.Stream = 1
@@ -32,8 +32,8 @@ const (
 // maxThreads is for how many threads at a time a context has default streams.
 const maxThreads = 1 << 14
 
-// SweepAt is the number of default streams from which on those of threads that do not call any more are looked for: nobody
-// says that a thread has ended.
+// SweepAt is the number of default streams from which on the streams of threads that do not call any more are looked
+// for: the end of a thread is not told.
 const SweepAt = 256
 
 // streamSource is what a recorded call finds its streams in: dispatch.Call.Into.
@@ -71,7 +71,7 @@ func (p *Process) streamOf(c *dispatch.Call, h dispatch.Stream) (*Stream, dispat
 	return p.threadStream(x, c.Thread)
 }
 
-// threadStream is the default stream of one thread.
+// threadStream is the default stream of a thread.
 func (p *Process) threadStream(x *Context, thread uint32) (*Stream, dispatch.Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,12 +94,12 @@ func (p *Process) threadStream(x *Context, thread uint32) (*Stream, dispatch.Res
 	return st, 0
 }
 
-// sweep ends the default streams that have nothing to do, and that nobody has asked for since the last time. Whoever asks
-// again gets a new one, which is the same to him. The caller holds mu.
+// sweep ends the default streams that have nothing to do, and that were not asked for since the last time. A thread
+// that asks again gets a new stream, which is the same to the thread. The caller holds mu.
 func (x *Context) sweep() {
 	for thread, st := range x.perThread {
 		if st.used < x.sweeps && st.Backend.Query() == nil {
-			_ = st.Backend.Destroy() // it was there
+			_ = st.Backend.Destroy() // the stream was there
 			delete(x.perThread, thread)
 		}
 	}

@@ -35,7 +35,7 @@ func (p *StreamCalls) StreamCreateWithPriority(c *dispatch.Call, stream dispatch
 		return p.Result(err)
 	}
 	if r := p.streams.Put(stream, &Stream{Context: x, Backend: b, ID: p.nextID(), Flags: flags}); r != 0 {
-		_ = b.Destroy() // nobody has used it
+		_ = b.Destroy() // b is unused
 		return r
 	}
 	return 0
@@ -134,7 +134,7 @@ func (p *StreamCalls) StreamGetAttribute(c *dispatch.Call, stream dispatch.Strea
 	return v, 0
 }
 
-// StreamSetAttribute remembers what is set; it changes nothing.
+// StreamSetAttribute remembers the value, which changes nothing.
 func (p *StreamCalls) StreamSetAttribute(c *dispatch.Call, stream dispatch.Stream, id int32, value dispatch.Launchvalue) dispatch.Result {
 	st, r := p.Stream(c, stream)
 	if r != 0 {
@@ -188,7 +188,7 @@ func condition(flags uint32) (backend.Condition, dispatch.Result) {
 	const flush = 1 << 30
 	switch {
 	case flags&flush != 0:
-		return 0, dispatch.ResultNotSupported // no device says that it can: CAN_FLUSH_REMOTE_WRITES
+		return 0, dispatch.ResultNotSupported // no device has the attribute: CAN_FLUSH_REMOTE_WRITES
 	case flags > uint32(backend.Nor):
 		return 0, dispatch.ResultInvalidValue
 	}

@@ -14,31 +14,33 @@ import (
 
 // How long a space stays mapped while another space has work.
 const (
-	// All of a space's work waits for others, in a collective. In a moment it may go on: the collective is over just now.
+	// All of a space's work waits for other ranks, in a collective. In a moment the work may go on: the collective is
+	// over just now.
 	meetingGap = 200 * time.Microsecond
 	// A space has no work, and its program may be about to queue some. To wait for as long as a switch takes, or would on a real device,
 	// is never twice as bad as the best choice.
 	leastGap, mostGap = 2 * time.Millisecond, 20 * time.Millisecond
 	// Among programs that have nothing to do with each other a turn is this long, or longer where a switch takes its time.
 	turn = 10 * time.Millisecond
-	// Ranks that meet in collectives wait for the last of them in any case. A turn ends where they meet; it ends here if a rank works
-	// for long in between, so that programs which are more than their collectives go on.
+	// Ranks that meet in collectives wait for the last of them in any case. A turn ends where they meet; this time ends
+	// a turn if a rank works for long in between, so that programs which are more than their collectives go on.
 	meetingTurn = time.Second
 	// A turn takes at least so many times as long as a switch does, and at most meetingTurn.
 	turnPerSwitch = 20
 	// When a turn is over, nothing new begins. What is under way may wait for what is held, so after this time all goes on for
 	// another turn.
 	longest = 100 * time.Millisecond
-	// What holds a space in its place is looked at again after this time, where no event tells of it.
+	// What holds a space in its place is looked at again after this time, where no event tells of the change.
 	retry = time.Millisecond
 )
 
 // never is when to look again if an event will tell of all that can happen.
 const never time.Duration = -1
 
-// TimeSlices says whose space of a device of the backend is mapped: those of all processes, and of all of the job's devices that are
-// on it. While there is only one it stays mapped. Else a space has its turn until it has nothing to do: its program has queued
-// nothing, or all that it has queued waits for others, in a collective as a rule. Then the next has its turn that has work.
+// TimeSlices says which space of a device of the backend is mapped, of the spaces of all processes and of all of the
+// job's devices on that device. While there is only one space it stays mapped. Else a space has its turn until it has
+// nothing to do: its program has queued nothing, or all of its queued work waits for other spaces, in a collective as a
+// rule. Then the next space that has work has its turn.
 type TimeSlices struct {
 	news chan struct{} // something may have to be done
 
@@ -46,8 +48,8 @@ type TimeSlices struct {
 	spaces    []*Space // in the order of their turns
 	holder    *Space   // that is mapped, or nil
 	since     time.Time
-	idleSince time.Time // when the holder was first seen without work; zero while it has some
-	held      *Process  // whose ring is held, or nil
+	idleSince time.Time // when the holder was first seen without work; zero while the holder has some
+	held      *Process  // the process with the held ring, or nil
 	heldSince time.Time
 	running   bool
 	meetings  map[*Space]map[string]int // the communicators that have a rank in a space, by name
@@ -63,7 +65,7 @@ func NewTimeSlices() *TimeSlices {
 type TurnCounts struct {
 	Switches    uint64        // between spaces
 	Took        time.Duration // for that, with the bytes that were moved
-	Interrupted uint64        // of the switches, those away from a space that had more work to do
+	Interrupted uint64        // the switches away from a space that had more work to do
 }
 
 // Counts is what the turns have cost so far, and how many spaces take turns now.
@@ -133,7 +135,7 @@ func (t *TimeSlices) Part(s *Space, communicator string) {
 	}
 }
 
-// meet tells whether two spaces have ranks of one communicator. The caller holds mu.
+// meet tells whether two spaces have ranks of the same communicator. The caller holds mu.
 func (t *TimeSlices) meet(a, b *Space) bool {
 	for name := range t.meetings[a] {
 		if t.meetings[b][name] > 0 {
@@ -150,7 +152,7 @@ func (t *TimeSlices) IsEmpty() bool {
 	return len(t.spaces) == 0 && t.holder == nil
 }
 
-// tell has somebody look whose turn it is. It may be called with any lock.
+// tell makes run look for the next turn. The caller may hold any lock.
 func (t *TimeSlices) tell() {
 	select {
 	case t.news <- struct{}{}:
@@ -158,7 +160,7 @@ func (t *TimeSlices) tell() {
 	}
 }
 
-// give maps a space, or has it go on, unless it is nil or paused. The caller holds mu.
+// give maps a space, or lets a space go on, unless s is nil or paused. The caller holds mu.
 func (t *TimeSlices) give(s *Space) {
 	if s != nil && !s.paused && s.Map() == nil {
 		t.holder, t.since, t.idleSince = s, time.Now(), time.Time{}
@@ -254,7 +256,8 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 	return longest - now.Sub(t.heldSince) // or when what is under way has come to its end
 }
 
-// begin gives the device to a space that may have it, while none has. It returns when to look again. The caller holds mu.
+// begin gives the device to a space that may have it, while none has. begin returns when to look again. The caller
+// holds mu.
 func (t *TimeSlices) begin() time.Duration {
 	wait := never // resume tells
 	for _, s := range t.spaces {
@@ -285,8 +288,8 @@ func (t *TimeSlices) switchTime() time.Duration {
 	return t.counts.Took / time.Duration(t.counts.Switches)
 }
 
-// change maps another space instead of the holder; false if the holder has work under way. works: it has more to do. The caller
-// holds mu.
+// change maps another space instead of the holder; false if the holder has work under way. works: the holder has more
+// to do. The caller holds mu.
 func (t *TimeSlices) change(next *Space, works bool) bool {
 	began := time.Now()
 	if err := t.holder.Unmap(); err != nil && !errors.Is(err, backend.NotMapped) {
@@ -310,8 +313,8 @@ var Expired = func() context.Context {
 	return ctx
 }()
 
-// next is the first space after the holder that has work: of those that meet the holder in no communicator, for they have waited for
-// a turn, else of all. The caller holds mu.
+// next is the first space after the holder that has work: of the spaces that meet the holder in no communicator,
+// because they have waited for a turn, else of all. The caller holds mu.
 func (t *TimeSlices) next() *Space {
 	at := 0
 	for i, s := range t.spaces {
@@ -335,7 +338,8 @@ func (t *TimeSlices) next() *Space {
 	return first
 }
 
-// pause has a space give way and stay away until resume, as soon as its work can be interrupted: true when it is not mapped.
+// pause has a space give way and stay away until resume, as soon as its work can be interrupted: true when the space is
+// not mapped.
 func (t *TimeSlices) pause(s *Space) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

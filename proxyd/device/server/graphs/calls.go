@@ -38,10 +38,10 @@ type Graphs struct {
 // Calls implements the calls of dispatch.GraphCalls about whole graphs.
 type Calls struct{ *Graphs }
 
-// NodeCalls implements those about nodes.
+// NodeCalls implements the calls about nodes.
 type NodeCalls struct{ *Graphs }
 
-// ExecCalls implements those about executable graphs.
+// ExecCalls implements the calls about executable graphs.
 type ExecCalls struct{ *Graphs }
 
 // New makes the graphs of a process, none yet. served carries out the calls that nodes are recorded from.
@@ -64,8 +64,8 @@ func (s *Graphs) unlock() { s.mu.Unlock() }
 // Waits are the calls that may wait.
 var Waits = []string{"host_func_next", "captured", "graph_add_alloc"}
 
-// ContextEnded drops what belongs to a context that is being destroyed. It does not wait. Graphs stay: they are data, and
-// cannot be instantiated any more.
+// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait. Graphs stay: they
+// are data, and cannot be instantiated any more.
 func (s *Graphs) ContextEnded(x *driver.Context) {
 	s.lock()
 	defer s.unlock()
@@ -77,18 +77,18 @@ func (s *Graphs) ContextEnded(x *driver.Context) {
 	}
 }
 
-// graph is a graph. One that is inside of a node, or of an executable graph, is a copy.
+// graph is a graph. A graph inside of a node, or of an executable graph, is a copy.
 type graph struct {
-	handle   dispatch.Graph // 0: nobody has one
+	handle   dispatch.Graph // 0: the program has none
 	original *graph         // of a clone
-	within   bool           // it is a node's: nobody else ends it
+	within   bool           // a node's: only the node ends it
 	data     backend.Graph
 	nodes    map[backend.NodeID]*graphNode
 }
 
-// graphNode is a node; data has what it does. What the program can ask for and the backend does not know stands here.
+// graphNode is a node; data has its work. What the program can ask for and the backend does not know stands here.
 type graphNode struct {
-	handle   dispatch.Node // 0: nobody has one
+	handle   dispatch.Node // 0: the program has none
 	original dispatch.Node // of a clone's
 	id       backend.NodeID
 	in       *graph
@@ -105,7 +105,7 @@ type graphWork struct {
 	event      dispatch.Event
 	ticket     uint64
 	child      *graph
-	memory     *graphMemory // that it allocates
+	memory     *graphMemory // that the node allocates
 	frees      backend.Addr
 	counts     []dispatch.Ncclcount
 	collective func() (after func()) // its launch: see collectiveRecorder

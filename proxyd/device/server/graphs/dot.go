@@ -16,8 +16,8 @@ var kindNames = map[int32]string{
 	waitNode: "WAIT_EVENT", recordNode: "EVENT_RECORD", allocNode: "MEM_ALLOC", freeNode: "MEM_FREE", BatchNode: "BATCH_MEM_OP",
 }
 
-// GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much of it as there is room for, and how long
-// it is. Flags ask for more or less detail; it is always the same.
+// GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much as there is room for, and its
+// full length. Flags ask for more or less detail; the text is always the same.
 func (p *Calls) GraphDot(_ *dispatch.Call, h dispatch.Graph, _ uint32, n uint64) (dot []uint8, length uint64, r dispatch.Result) {
 	p.lock()
 	defer p.unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// graphExec is an executable graph: what the backend runs, and a copy of the graph, to say what it is. The program names its
-// nodes by those of the graph that it was made of.
+// graphExec is an executable graph: what the backend runs, and a copy of the graph, as its description. The program
+// names its nodes by the nodes of the original graph.
 type graphExec struct {
 	b       backend.Exec
 	context *driver.Context
@@ -28,7 +28,7 @@ func (p *Graphs) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
 	return e, 0
 }
 
-// contexts are those in which the graph's nodes work.
+// contexts are the contexts in which the graph's nodes work.
 func (g *graph) contexts(into map[*driver.Context]bool) {
 	for _, n := range g.nodes {
 		if n.context != nil {
@@ -52,7 +52,7 @@ func (g *graph) tally(into map[uint64]uint32) {
 	}
 }
 
-// What instantiating came to, as the driver says it.
+// What instantiating came to, in the driver's numbers.
 const (
 	instantiated         = 0
 	instantiateError     = 1
@@ -117,7 +117,7 @@ func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params 
 		return fail(instantiateStructure, p.Result(err))
 	}
 	if exec, r = p.enterExec(e, g); r != 0 {
-		_ = e.b.Destroy() // nobody has used it
+		_ = e.b.Destroy() // e.b is unused
 		return fail(instantiateError, r)
 	}
 	out.Result = instantiated
@@ -141,7 +141,7 @@ func (p *ExecCalls) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispa
 	return h, r
 }
 
-// isInstantiated tells whether there is an executable graph of this one: with nodes that allocate there may be only one.
+// isInstantiated tells whether there is an executable graph of g: with nodes that allocate there may be only one.
 func (p *ExecCalls) isInstantiated(g *graph) bool {
 	for _, e := range p.execs.Values() {
 		if e.graph.original == g {
@@ -162,7 +162,7 @@ func wrong(x *driver.Context, g *graph) dispatch.Node {
 		if err == nil {
 			var b backend.Exec
 			if b, err = x.Backend.Instantiate(&alone); err == nil {
-				_ = b.Destroy() // nobody has used it
+				_ = b.Destroy() // b is unused
 			}
 		}
 		if err != nil {
@@ -257,8 +257,8 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	return p.Result(err)
 }
 
-// issue gives the graph's collectives to their communicators, in the order in which they were captured. It returns what is to
-// be called when the launch is over. The caller holds the lock.
+// issue gives the graph's collectives to their communicators, in the order in which they were captured. issue returns
+// what is to be called when the launch is over. The caller holds the lock.
 func (g *graph) issue(afters []func()) []func() {
 	for _, id := range g.data.Nodes() {
 		switch n := g.nodes[id]; {
@@ -282,7 +282,7 @@ func (p *Graphs) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.N
 	return p.addChild(h, in, deps, e.graph)
 }
 
-// What updating came to, as the driver says it.
+// What updating came to, in the driver's numbers.
 const (
 	updateError      = 1
 	UpdateTopology   = 2
@@ -322,7 +322,7 @@ func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dis
 	return info, e.take(p.Graphs, g)
 }
 
-// differs compares the types of nodes, in their order, and memory, which belongs to one graph.
+// differs compares the types of nodes, in their order, and memory, which belongs to a single graph.
 func (e *graphExec) differs(g *graph) (result int32, at dispatch.Node) {
 	mine, theirs := e.graph.data.Nodes(), g.data.Nodes()
 	for i, id := range theirs {

@@ -17,7 +17,7 @@ func (e *graphExec) node(h dispatch.Node) (*graphNode, dispatch.Result) {
 	return e.graph.nodes[id], 0
 }
 
-// setExec lets a node of an executable graph do something else of the same type. It takes the lock.
+// setExec lets a node of an executable graph do something else of the same type. setExec takes the lock.
 func (p *Graphs) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
 	p.lock()
 	defer p.unlock()

@@ -19,8 +19,8 @@ const (
 	reservedHigh
 )
 
-// Footprint is the memory of graphs on one device, in bytes: what launched graphs have allocated and is not freed, and what is there
-// for graphs. Both have a highest value since that was reset.
+// Footprint is the memory of graphs on a device, in bytes: what launched graphs have allocated and is not freed, and
+// what is there for graphs. Both have a highest value since that was reset.
 type Footprint struct {
 	Device       int32  `json:"device"`
 	UsedHigh     uint64 `json:"used_high"`

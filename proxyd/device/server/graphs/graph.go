@@ -99,7 +99,7 @@ func (p *Graphs) copyWithin(g *graph, named bool) (*graph, dispatch.Result) {
 	return c, 0
 }
 
-// endGraph forgets a graph, and what is in it.
+// endGraph forgets a graph and its contents.
 func (p *Graphs) endGraph(g *graph) {
 	for _, n := range g.nodes {
 		p.endNode(n)
@@ -109,7 +109,7 @@ func (p *Graphs) endGraph(g *graph) {
 	}
 }
 
-// endNode forgets a node; the graph still has it.
+// endNode forgets a node; the graph still has the node.
 func (p *Graphs) endNode(n *graphNode) {
 	if n.child != nil {
 		p.endGraph(n.child)
@@ -293,7 +293,7 @@ func (p *Calls) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node, 
 	})
 }
 
-// neighbours hands out the nodes beside one. It takes the lock.
+// neighbours hands out the nodes beside a node. neighbours takes the lock.
 func (p *Graphs) neighbours(h dispatch.Node, wanted bool, n uint64, of func(*graph, backend.NodeID) []backend.NodeID) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
 	p.lock()
 	defer p.unlock()
@@ -321,7 +321,7 @@ func (p *Calls) GraphRemoveDependenciesV2(_ *dispatch.Call, h dispatch.Graph, fr
 	return p.connect(h, from, to, edges, (*backend.Graph).Disconnect)
 }
 
-// connect changes dependencies. It takes the lock.
+// connect changes dependencies. connect takes the lock.
 func (p *Graphs) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dispatch.Edge, change func(*backend.Graph, ...backend.Edge) error) dispatch.Result {
 	p.lock()
 	defer p.unlock()

@@ -14,8 +14,8 @@ import (
 
 // hostCall is a function of the program that a stream has come to. The stream goes on when done is closed.
 type hostCall struct {
-	ticket  uint64 // the shim's name for it
-	last    bool   // it is not called again
+	ticket  uint64 // the shim's name for the function
+	last    bool   // the function is not called again
 	context *driver.Context
 	done    chan struct{}
 }
@@ -25,10 +25,10 @@ type HostFunctions struct {
 	mu      sync.Mutex
 	ready   []*hostCall
 	running []*hostCall
-	more    chan struct{} // closed when something becomes ready; nil: nobody asks
+	more    chan struct{} // closed when something becomes ready; nil: no thread asks
 }
 
-// do has the program call a function and returns when it has, or when the process is gone.
+// do has the program call a function and returns after the call, or when the process is gone.
 func (h *HostFunctions) do(ctx context.Context, x *driver.Context, ticket uint64, last bool) {
 	call := &hostCall{ticket: ticket, last: last, context: x, done: make(chan struct{})}
 	h.mu.Lock()
@@ -104,14 +104,14 @@ func (p *Calls) HostFunc(c *dispatch.Call, stream dispatch.Stream, ticket uint64
 
 func (p *Calls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, last uint32, r dispatch.Result) {
 	if c.Waits == nil {
-		return 0, 0, 0, dispatch.ResultInvalidValue // nobody would call it
+		return 0, 0, 0, dispatch.ResultInvalidValue // no thread would call it
 	}
 	p.BeginWait(c)
 	ctx, stop := p.UntilCut()
 	defer stop()
 	call := p.HostFunctions.next(ctx)
 	switch {
-	case p.IsGone(): // streams whose functions are not called any more may have brought one
+	case p.IsGone(): // streams whose functions are not called any more may have brought a function
 		return 0, 0, 0, dispatch.ResultDeinitialized
 	case call == nil:
 		return 0, 0, 0, 0 // the shim asks again, when the gates are open

@@ -22,7 +22,7 @@ func (p *Graphs) launches(h dispatch.Function, grid, block backend.Dim, shared u
 	}
 }
 
-// attributesOf are the attributes of a kernel's node. It takes the lock.
+// attributesOf are the attributes of a kernel's node. attributesOf takes the lock.
 func (p *Graphs) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
 	p.lock()
 	defer p.unlock()
@@ -69,7 +69,7 @@ func (p *NodeCalls) GraphGetKernel(_ *dispatch.Call, h dispatch.Node, k uint32) 
 	return n.function, n.kernel, n.context.Handle, l.Grid.X, l.Grid.Y, l.Grid.Z, l.Block.X, l.Block.Y, l.Block.Z, l.Shared, l.Params, uint32(len(l.Params)), 0
 }
 
-// The attributes that kernels' nodes have. Of those that are kept only the first means something here.
+// The attributes that kernels' nodes have. Of the kept attributes only the first means something here.
 const (
 	attributeCooperative = 2
 	attributeCluster     = 4

@@ -9,12 +9,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// graphMemory is memory that a node allocates. The program knows its address when the node is made, and it is the same at
-// each launch. Here it is there all the time, from the node's making to the end of the last graph, executable or not, that
-// has the node: allocations of a graph that are not in use at the same time do not share memory, as they might. live is
-// what the program sees: from a launch until a node or the program frees it.
+// graphMemory is memory that a node allocates. The program knows its address when the node is made, and the address is
+// the same at each launch. Here the memory exists all the time, from the node's making to the end of the last graph,
+// executable or not, that has the node: allocations of a graph that are not in use at the same time do not share
+// memory, as they might. live is what the program sees: from a launch until a node or the program frees the memory.
 type graphMemory struct {
-	node    dispatch.Node // that has made it, alive or not: no other memory has had it
+	node    dispatch.Node // that has made the memory, alive or not: each memory has another node
 	context *driver.Context
 	addr    backend.Addr
 	size    uint64
@@ -24,7 +24,7 @@ type graphMemory struct {
 	live    bool
 }
 
-// dropMemory takes one user away, or the memory of a node that was never made. It takes the lock.
+// dropMemory takes one user away, or the memory of a node that was never made. dropMemory takes the lock.
 func (p *Graphs) dropMemory(m *graphMemory) {
 	if m == nil {
 		return
@@ -35,7 +35,7 @@ func (p *Graphs) dropMemory(m *graphMemory) {
 	p.unuse(m)
 }
 
-// use and unuse count who has the memory. The caller holds the lock.
+// use and unuse count the users of the memory. The caller holds the lock.
 func (p *Graphs) use(m *graphMemory) {
 	if m == nil {
 		return
@@ -60,7 +60,7 @@ func (p *Graphs) unuse(m *graphMemory) {
 	}
 }
 
-// FreeGraphMemory takes the freeing of what a graph has allocated: done tells whether it is that.
+// FreeGraphMemory takes the freeing of what a graph has allocated: done tells whether a is such memory.
 func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) {
 	p.lock()
 	defer p.unlock()
@@ -75,7 +75,8 @@ func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) 
 	return 0, true
 }
 
-// allocates notes that a graph is launched: what it leaves allocated must not be so already. The caller holds the lock.
+// allocates notes that a graph is launched: what the launch leaves allocated must not be allocated already. The caller
+// holds the lock.
 func (p *Graphs) allocates(e *graphExec) dispatch.Result {
 	const autoFree = 1
 	var leaves []*graphMemory
@@ -161,7 +162,7 @@ func (p *NodeCalls) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch
 	return dispatch.Devptr(rec.memory.addr), p.addRecorded(h, in, deps, rec)
 }
 
-// contextOn is a context of a device: the current one, if it is that.
+// contextOn is a context of a device: the current context, if that is of the device.
 func (p *Graphs) contextOn(c *dispatch.Call, ordinal int32) *driver.Context {
 	if x, r := p.Current(c); r == 0 && x.Space.Ordinal == ordinal {
 		return x

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
 )
 
-// addRecorded makes a node of what was recorded. It takes the lock.
+// addRecorded makes a node of what was recorded. addRecorded takes the lock.
 func (p *Graphs) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
 	n, err := rec.node()
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Graphs) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Nod
 	return 0
 }
 
-// add records a call and makes a node of it.
+// add records a call and makes a node of the recording.
 func (p *Graphs) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
 	rec, r := p.record(c, ctx, call)
 	if r != 0 {
@@ -67,7 +67,7 @@ func (p *Graphs) addSimple(h dispatch.Node, in dispatch.Graph, deps []dispatch.N
 	return p.addNode(h, in, deps, does, work)
 }
 
-// set records a call and lets a node of the same type do it.
+// set records a call and gives a node of the same type that work.
 func (p *Graphs) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
 	if ctx == 0 {
 		ctx = p.contextOf(h)
@@ -93,7 +93,7 @@ func (p *Graphs) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch
 	return n, 0
 }
 
-// contextOf is the context in which a node works. It takes the lock.
+// contextOf is the context in which a node works. contextOf takes the lock.
 func (p *Graphs) contextOf(h dispatch.Node) dispatch.Context {
 	p.lock()
 	defer p.unlock()
@@ -113,7 +113,7 @@ func (p *Graphs) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Resul
 	return n, r
 }
 
-// node finds a node of that type and what it does.
+// node finds a node of that type and its work.
 func node[T backend.Node](p *Graphs, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
 	n, r = p.nodeOf(h, kind)
 	if r != 0 {

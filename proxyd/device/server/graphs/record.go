@@ -13,12 +13,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// recorder is what a call finds in the place of its stream when it is not to be carried out but to become a node:
-// dispatch.Call.Into. So a node is made by the method that would do the work at once. That a stream captures, and what its
-// nodes depend on, the shim alone knows.
+// recorder is what a call finds in the place of its stream when the call is not to be carried out but to become a node:
+// dispatch.Call.Into. So a node is made by the method that would do the work at once. That a stream captures, and what
+// its nodes depend on, the shim alone knows.
 type recorder struct {
 	p    *Graphs
-	used *driver.Stream // what the call found for its stream, nil if it asked for none
+	used *driver.Stream // what the call found for its stream, nil if none was asked for
 	made []backend.Node
 	graphWork
 }
@@ -28,7 +28,8 @@ var _ backend.Stream = (*recorder)(nil)
 // Progress implements backend.Stream: a capture runs nothing.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
 
-// StreamOf is the stream that a recorded call finds: of the same context as the real one. Who asks for several finds the same.
+// StreamOf is the stream that a recorded call finds: of the same context as the real one. A call that asks for several
+// finds the same.
 func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stream, dispatch.Result) {
 	real := *c
 	real.Into = nil
@@ -41,7 +42,7 @@ func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stre
 		rec.used = &driver.Stream{Backend: rec, Context: st.Context, ID: st.ID, Flags: st.Flags}
 	}
 	if rec.context != st.Context {
-		return nil, dispatch.ResultNotSupported // one graph, one context
+		return nil, dispatch.ResultNotSupported // a graph has a single context
 	}
 	return rec.used, 0
 }
@@ -62,7 +63,7 @@ func (p *Graphs) record(c *dispatch.Call, ctx dispatch.Context, call func(*dispa
 	return rec, r
 }
 
-// node is all that was recorded, as one node.
+// node is all that was recorded, as a single node.
 func (rec *recorder) node() (backend.Node, error) {
 	switch len(rec.made) {
 	case 0: // nothing to do: a copy of no bytes
@@ -159,7 +160,7 @@ func (rec *recorder) AllocAsync(_ backend.PoolID, n uint64) (backend.Addr, error
 func (rec *recorder) FreeAsync(a backend.Addr) error {
 	rec.p.lock()
 	defer rec.p.unlock()
-	if rec.p.memory[a] == nil && rec.p.Restoring == nil { // else it may be gone since
+	if rec.p.memory[a] == nil && rec.p.Restoring == nil { // else the memory may be gone since
 		return fmt.Errorf("record a free of %#x: %w", uint64(a), backend.InvalidValue)
 	}
 	rec.frees = a
@@ -171,7 +172,7 @@ func (rec *recorder) Query() error                      { return unrecorded("a q
 func (rec *recorder) Synchronize(context.Context) error { return unrecorded("a wait") }
 func (rec *recorder) Destroy() error                    { return unrecorded("an end") }
 
-// Captured implements dispatch.Backend: it makes a node of the message of a call.
+// Captured implements dispatch.Backend: Captured makes a node of the message of a call.
 func (p *NodeCalls) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, counts []dispatch.Ncclcount, _ uint32, op uint32, args []uint8, _, m uint64) ([]uint8, uint64, dispatch.Result) {
 	info, known := dispatch.Look(op)
 	switch {

@@ -22,7 +22,8 @@ func (s *Graphs) Tables() map[replay.Class]handles.Any {
 	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs}
 }
 
-// MemoryOfNode is memory of a graph. Its bytes are saved with all others. Who has it, the calls say that are made again.
+// MemoryOfNode is memory of a graph. Its bytes are saved with all other memory. The calls that are made again tell its
+// users.
 type MemoryOfNode struct {
 	Node    dispatch.Node `json:"node"`
 	Address backend.Addr  `json:"address"`

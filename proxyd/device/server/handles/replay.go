@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// Any is a table as a save and a restore see it.
+// Any is a table as seen by a save and a restore.
 type Any interface {
 	Counter() uint64
 	List() []uint64
 	Has(uint64) bool
-	// restore has make go on behind the n-th handle, and forget what it was to give out.
+	// restore has make go on behind the n-th handle, and forget the forced handles.
 	Restore(n uint64)
-	// rewind has make go on behind the n-th handle too, unless a later one is in use.
+	// rewind has make go on behind the n-th handle too, unless a later handle is in use.
 	Rewind(n uint64)
-	// force has make give out this handle, once, after those that it was told before.
+	// force has make give out this handle, once, after the handles forced before.
 	Force(h uint64)
 }
 

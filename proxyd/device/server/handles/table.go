@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// Handles that the server makes up are (0x100 | class) << 40 | n, with n from 1, and never used again. Those that the
+// Handles that the server makes up are (0x100 | class) << 40 | n, with n from 1, and never used again. Handles that the
 // shim makes up are below.
 const (
 	ClassShift  = 40
@@ -37,13 +37,13 @@ const (
 // Handle is the n-th of a class.
 func (k Class) Handle(n uint64) uint64 { return FirstServer | uint64(k)<<ClassShift | n }
 
-// Max is how many things of one class a process may have: more than any program makes, and few enough that
-// a process cannot use up the server's memory with them.
+// Max is how many things of a class a process may have: more than any program makes, and few enough that a process
+// cannot use up the server's memory with them.
 const Max = 1 << 20
 
-// Table is what the handles of one class stand for, in one process. Handles come from the process: get returns
-// false for those that are none, were dropped, or are of another class or process. The zero table is empty; the shim makes up
-// its handles unless class is set. It may be used by any goroutine.
+// Table is what the handles of a class stand for, in a process. Handles come from the process: Get returns false for
+// handles that are unknown, were dropped, or are of another class or process. The zero table is empty; the shim makes
+// up its handles unless class is set. Any goroutine may use a Table.
 type Table[H ~uint64, T any] struct {
 	Class Class
 
@@ -68,7 +68,7 @@ func (t *Table[H, T]) Make(v T) (H, dispatch.Result) {
 	return t.enter(t.next(), v)
 }
 
-// Put gives v a handle that the shim made up: INVALID_HANDLE if no shim would, or it is in use.
+// Put gives v a handle that the shim made up: INVALID_HANDLE if no shim would make h, or h is in use.
 func (t *Table[H, T]) Put(h H, v T) dispatch.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,8 @@ func (t *Table[H, T]) enter(h H, v T) (H, dispatch.Result) {
 	return h, 0
 }
 
-// Drop takes a handle away and returns what it stood for. Of several who drop the same one, one gets true.
+// Drop takes a handle away and returns what the handle stood for. Of several callers that drop the same handle, one
+// gets true.
 func (t *Table[H, T]) Drop(h H) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,7 @@ func (t *Table[H, T]) Clear() {
 	t.all = nil
 }
 
-// Block has whoever uses the table wait until release is called.
+// Block makes all users of the table wait until release is called.
 func (t *Table[H, T]) Block() (release func()) {
 	t.mu.Lock()
 	return t.mu.Unlock
@@ -164,7 +165,7 @@ func Sorted[H ~uint64, T any](t *Table[H, T]) ([]H, []T) {
 	return hs, vs
 }
 
-// Each calls f for what is in a table, by handle, and collects what it returns.
+// Each calls f for what is in a table, by handle, and collects the results.
 func Each[H ~uint64, T, S any](t *Table[H, T], f func(H, T) S) []S {
 	hs, vs := Sorted(t)
 	var out []S

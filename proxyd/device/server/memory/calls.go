@@ -33,7 +33,8 @@ type Calls struct {
 type graphMemories interface {
 	// FreeGraphMemory frees what a graph has allocated at an address; done is false if no graph has.
 	FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool)
-	// GraphMemory is an attribute of a device's memory for graphs, 0 to 3; ResetGraphMemory resets one that is a highest value.
+	// GraphMemory is an attribute of a device's memory for graphs, 0 to 3; ResetGraphMemory resets an attribute that is
+	// a highest value.
 	GraphMemory(dev, attribute int32) uint64
 	ResetGraphMemory(dev, attribute int32)
 }
@@ -50,7 +51,7 @@ func NewPoolAndCopyCalls(m *Calls) (*PoolCalls, *CopyCalls) {
 	return &PoolCalls{m}, &CopyCalls{m.Process, &m.Shares}
 }
 
-// pinnedMemory is memory of the program that it has pinned or registered.
+// pinnedMemory is memory of the program that the program has pinned or registered.
 type pinnedMemory struct {
 	context    *driver.Context
 	n          uint64
@@ -185,8 +186,8 @@ func (p *Calls) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
 	return 0
 }
 
-// PointerSet knows the one attribute that can be set, whose effect is that of no asynchronous copy: none here, as copies that
-// a program waits for are over when they return.
+// PointerSet knows the only attribute that can be set. Its effect is that no copy is asynchronous: nothing to do here,
+// because copies that a program waits for are over when they return.
 func (p *Calls) PointerSet(c *dispatch.Call, ptr dispatch.Devptr, attribute int32, value uint64) dispatch.Result {
 	const syncMemops = 6
 	if _, r := p.Current(c); r != 0 {

@@ -25,9 +25,9 @@ var CopyWaits = []string{
 	"cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync",
 }
 
-// programMemory is the program's memory as one copy reaches it. A graph's copy is made in a server that is restored before the
-// process is there: whose memory it is, is asked when it is carried out. That it cannot be reached is the copy's failure, not a fault
-// of the context.
+// programMemory is the program's memory, for a copy. A graph's copy is made in a restored server before the process is
+// there: the owner of the memory is looked up when the copy is carried out. Unreachable memory is the copy's failure,
+// not a fault of the context.
 type programMemory struct {
 	process *driver.Process
 	late    func() // called at the first failure, or nil
@@ -46,7 +46,7 @@ func (m *programMemory) Write(addr uint64, b []byte) error {
 	return m.check(m.process.Peer.Memory().Write(b, addr))
 }
 
-// check notes a failure, and says it without a Result.
+// check notes a failure, and returns an error without a Result.
 func (m *programMemory) check(err error) error {
 	if err == nil {
 		return nil
@@ -70,7 +70,7 @@ func (m *programMemory) failed() bool {
 	return m.bad
 }
 
-// copier makes one copy on a stream.
+// copier makes a copy on a stream.
 type copier struct {
 	p      *driver.Process
 	shares *PinnedShares
@@ -80,7 +80,7 @@ type copier struct {
 	memory *programMemory
 }
 
-// copier begins a copy: INVALID_CONTEXT without a current context. symbol names the call, should it fail late.
+// copier begins a copy: INVALID_CONTEXT without a current context. symbol names the call, should the call fail late.
 func (p *CopyCalls) copier(c *dispatch.Call, stream dispatch.Stream, symbol string) (*copier, dispatch.Result) {
 	x, r := p.Current(c)
 	if r != 0 {
@@ -117,7 +117,7 @@ func (k *copier) hosted(a, n uint64) backend.Place {
 	return k.host(a)
 }
 
-// any is a side of the copy whose address says where it is.
+// any is a side of the copy with an address that tells the kind of memory.
 func (k *copier) any(a uint64) backend.Place {
 	if k.p.SpaceAt(backend.Addr(a)) != nil {
 		return k.device(a)
@@ -125,7 +125,7 @@ func (k *copier) any(a uint64) backend.Place {
 	return k.host(a)
 }
 
-// do queues the copy, and waits for it if somebody waits for the answer and either side is the program's.
+// do queues the copy, and waits for the copy if the program waits for the answer and either side is the program's.
 func (k *copier) do(what backend.Copy) dispatch.Result {
 	if k.c.Waits == nil || what.Src.Host == nil && what.Dst.Host == nil {
 		return k.p.Result(k.st.Backend.Copy(what))
@@ -191,7 +191,7 @@ func (p *CopyCalls) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch
 	return k.linear(k.hosted(dst, n), k.device(uint64(src)), n)
 }
 
-// CopyIn has the bytes with it.
+// CopyIn comes with the bytes.
 func (p *CopyCalls) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n uint64, stream dispatch.Stream) dispatch.Result {
 	k, r := p.copier(c, stream, "copy_in")
 	if r != 0 {
@@ -226,7 +226,7 @@ func (p *CopyCalls) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr
 	return k.linear(k.device(uint64(dst)), k.device(uint64(src)), n)
 }
 
-// MemcpyPeer is in order with the work of both contexts, before and after it; MemcpyPeerAsync is not.
+// MemcpyPeer is in order with the work of both contexts, before and after the call; MemcpyPeerAsync is not.
 func (p *CopyCalls) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64) dispatch.Result {
 	return p.inOrder(c, to, from, func() dispatch.Result {
 		return p.MemcpyPeerAsync(c, dst, to, src, from, n, driver.DefaultStream)
@@ -266,7 +266,7 @@ func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func
 	return 0
 }
 
-// follow has later work of a stream wait for what another one was given so far.
+// follow has later work of a stream wait for what another stream was given so far.
 func follow(st, other *driver.Stream) error {
 	e, err := other.Context.Backend.NewEvent(backend.EventConfig{NoTiming: true})
 	if err != nil {
@@ -292,7 +292,7 @@ const (
 	unifiedMemory = 4
 )
 
-// side is a side of a copy with more than one dimension. Arrays, whose kind is 3, are not supported.
+// side is a side of a copy with several dimensions. Arrays, whose kind is 3, are not supported.
 func (k *copier) side(kind int32, host uint64, device dispatch.Devptr) (backend.Place, dispatch.Result) {
 	switch kind {
 	case HostMemory:

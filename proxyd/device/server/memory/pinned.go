@@ -29,12 +29,12 @@ type PinnedShares struct {
 	ended bool
 }
 
-// PinnedShare is a piece of it. Whoever uses the bytes holds mu; they are gone when mem is nil.
+// PinnedShare is a piece of such memory. A user of the bytes holds mu; they are gone when mem is nil.
 type PinnedShare struct {
 	mu   sync.RWMutex
 	At   backend.Addr
 	Mem  []byte
-	File *os.File // the memory, for a server that takes over; nil until the process has come back with it
+	File *os.File // the memory, for a server that takes over; nil until the process has come back with the file
 }
 
 // errShareEnded is what a copy gets that comes after the memory was freed.
@@ -59,7 +59,7 @@ func (h *PinnedShares) Sorted() []*PinnedShare {
 	return slices.SortedFunc(maps.Values(h.all), func(a, b *PinnedShare) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Read copies from the program's memory, and Write to it.
+// Read copies from the program's memory, and Write copies there.
 func (s *PinnedShare) Read(addr uint64, b []byte) error {
 	return s.use(addr, b, func(mem []byte) { copy(b, mem) })
 }
@@ -80,10 +80,10 @@ func (s *PinnedShare) use(addr uint64, b []byte, do func([]byte)) error {
 	return nil
 }
 
-// unmap takes the bytes away when nobody uses them.
+// unmap takes the bytes away when they are not in use.
 func (s *PinnedShare) unmap() { s.become(nil, nil) }
 
-// become puts other bytes in the place of those that there are, when nobody uses them.
+// become puts other bytes in the place of the present bytes, when those are not in use.
 func (s *PinnedShare) become(mem []byte, file *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,9 @@ func (s *PinnedShare) become(mem []byte, file *os.File) {
 	s.Mem, s.File = mem, file
 }
 
-// HostShare maps pinned memory that the program has as descriptor fd: memory that nobody can make shorter, for that would
-// end the server. It is NOT_SUPPORTED where the program's descriptors cannot be had; then it is copied as before.
+// HostShare maps pinned memory that the program has as descriptor fd: memory that no process can make shorter, because
+// that would end the server. The result is NOT_SUPPORTED where the program's descriptors cannot be had; then copies go
+// the usual way.
 func (p *Calls) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int32) dispatch.Result {
 	pinned, ok := p.pinned.Get(h)
 	if !ok || pinned.registered || n < pinned.n || n > pinned.n+(1<<16) {
@@ -128,7 +129,7 @@ func (p *Calls) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int
 	return 0
 }
 
-// share maps a piece into all spaces, and into those that come later.
+// share maps a piece into all spaces, and into later spaces.
 func (p *Calls) share(s *PinnedShare) dispatch.Result {
 	p.Shares.mu.Lock()
 	defer p.Shares.mu.Unlock()
@@ -154,7 +155,7 @@ func (p *Calls) share(s *PinnedShare) dispatch.Result {
 	return 0
 }
 
-// unshare undoes share; it waits for work that was given to a device before.
+// unshare undoes share; unshare waits for work that was given to a device before.
 func (p *Calls) unshare(a backend.Addr) {
 	p.Shares.mu.Lock()
 	s, ok := p.Shares.all[a]
@@ -164,7 +165,7 @@ func (p *Calls) unshare(a backend.Addr) {
 		return
 	}
 	for _, x := range p.Spaces() {
-		_ = x.UnmapHost(a) // it may be a space that it is not in
+		_ = x.UnmapHost(a) // the memory may not be in this space
 	}
 	s.unmap()
 }
@@ -175,7 +176,7 @@ func (p *Calls) ShareWith(x *driver.Space) {
 	defer p.Shares.mu.RUnlock()
 	for _, s := range p.Shares.all {
 		if _, there := x.Lookup(s.At); there {
-			continue // whoever shared it meanwhile knew of the space
+			continue // a concurrent share knew of the space
 		}
 		if err := x.MapHost(s.At, s.Mem); err != nil {
 			p.Log.Warn("a device does not reach pinned memory", "device", x.Ordinal, "err", err)
@@ -194,7 +195,7 @@ func (p *Calls) EndShares() {
 	p.Shares.all = nil
 }
 
-// AwaitShare makes a share whose process is not here yet: graphs that have its addresses in them are to be built before.
+// AwaitShare makes a share before its process is here: graphs with such addresses are to be built before.
 func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 	if n == 0 || n > math.MaxInt {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, driver.ErrRestore)
@@ -211,7 +212,8 @@ func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 	return nil
 }
 
-// Bring puts the memory in the place of what awaitShare made that the process has come back with. It may be called again. Nothing runs.
+// Bring replaces what AwaitShare made by the memory that the process has come back with. Bring may be called again.
+// Nothing runs.
 func (p *Calls) Bring(at backend.Addr, from *os.File) error {
 	p.Shares.mu.Lock()
 	defer p.Shares.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// bufferIDs names allocations that were asked for: one that comes to lie where another was has another name.
+// bufferIDs names allocations that were asked for: an allocation at the place of an earlier allocation has another
+// name.
 type bufferIDs struct {
 	mu   sync.Mutex
 	last uint64
@@ -49,7 +50,8 @@ func (b *bufferIDs) freed(a backend.Addr) {
 	delete(b.all, a)
 }
 
-// PointerFacts finds the allocation that holds an address: NOT_FOUND if it is nobody's, or pinned memory, which the shim knows.
+// PointerFacts finds the allocation that holds an address: NOT_FOUND if there is none, or for pinned memory, which the
+// shim knows.
 func (p *Calls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32, ctx dispatch.Context, dev int32, begin, n, id uint64, pool dispatch.Mempool, r dispatch.Result) {
 	s := p.SpaceAt(backend.Addr(ptr))
 	if s == nil {

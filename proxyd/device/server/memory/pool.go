@@ -21,8 +21,8 @@ type PoolCalls struct{ *Calls }
 
 // devicePools are the pools that a process has asked for of a device. memoryCalls.mu guards them.
 type devicePools struct {
-	defaults dispatch.Mempool // the handle of the default pool, 0 until it was asked for
-	pool     dispatch.Mempool // the current one, 0: the default
+	defaults dispatch.Mempool // the handle of the default pool, 0 until first asked for
+	pool     dispatch.Mempool // the current pool, 0: the default
 }
 
 // pool finds a pool: INVALID_VALUE if there is none.
@@ -67,7 +67,7 @@ func (p *PoolCalls) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (d
 	}
 	h, r := p.pools.Make(&memoryPool{space: s, id: id, props: props})
 	if r != 0 {
-		_ = s.DestroyPool(id) // it is there
+		_ = s.DestroyPool(id) // the pool is there
 	}
 	return h, r
 }
@@ -84,7 +84,7 @@ func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) disp
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d := &p.devicePools[m.space.Ordinal]; d.pool == pool {
-		d.pool = 0 // the default one is the current one again
+		d.pool = 0 // the default pool is current again
 	}
 	return 0
 }
@@ -225,7 +225,7 @@ func (p *PoolCalls) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispa
 	case r != 0:
 		return 0, r
 	case m.space != st.Context.Space:
-		return 0, dispatch.ResultNotSupported // the work of one device would wait for that of another
+		return 0, dispatch.ResultNotSupported // the work of a device would wait for another device
 	case n == 0:
 		return 0, dispatch.ResultInvalidValue
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// revocable is a copy that can be taken back until it reads or writes the first byte of the program's.
+// revocable is a copy that can be taken back until the copy reads or writes the first byte of the program's.
 type revocable struct{ state atomic.Int32 }
 
 const (
@@ -28,10 +28,10 @@ func (r *revocable) begin() error {
 	return nil
 }
 
-// revoke takes the copy back; false if it has begun.
+// revoke takes the copy back; false if the copy has begun.
 func (r *revocable) revoke() bool { return r.state.CompareAndSwap(0, copyRevoked) }
 
-// of is the program's memory as this copy reaches it; nil of nil.
+// of is the program's memory for this copy; nil of nil.
 func (r *revocable) of(m backend.HostMemory) backend.HostMemory {
 	if m == nil {
 		return nil
@@ -39,7 +39,7 @@ func (r *revocable) of(m backend.HostMemory) backend.HostMemory {
 	return &revocableMemory{m, r}
 }
 
-// revocableMemory ends a copy that was taken back. The error has no Result, so it is no fault of the context.
+// revocableMemory ends a copy that was taken back. The error has no Result, so there is no fault of the context.
 type revocableMemory struct {
 	backend.HostMemory
 	copy *revocable

@@ -34,7 +34,7 @@ type AllocationState struct {
 	Props   dispatch.Allocprop `json:"props"`
 }
 
-// PinnedState is memory of the program that it has pinned or registered.
+// PinnedState is memory that the program has pinned or registered.
 type PinnedState struct {
 	Handle     dispatch.Hostmem `json:"handle"`
 	Context    dispatch.Context `json:"context"`
@@ -69,7 +69,7 @@ func (b *bufferIDs) Restore(all []BufferState, last uint64) {
 	}
 }
 
-// PoolsOf are the handles of a device's default pool and of its current one, 0: none.
+// PoolsOf are the handles of a device's default pool and of its current pool, 0: none.
 func (p *Calls) PoolsOf(ordinal int32) (defaults, pool dispatch.Mempool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,12 +116,12 @@ func (p *Calls) RestoreMemory(pools []PoolState, memories []AllocationState) err
 	return nil
 }
 
-// RestorePinned notes memory of the program that it has pinned or registered.
+// RestorePinned notes memory that the program has pinned or registered.
 func (p *Calls) RestorePinned(all []PinnedState) {
 	for _, m := range all {
 		x, ok := p.Contexts.Get(m.Context)
 		if !ok {
-			x = driver.NewDestroyedContext(m.Context) // it is gone; the memory is still the program's
+			x = driver.NewDestroyedContext(m.Context) // the context is gone; the memory is still the program's
 		}
 		p.pinned.PutAt(m.Handle, &pinnedMemory{context: x, n: m.Size, flags: m.Flags, registered: m.Registered})
 	}

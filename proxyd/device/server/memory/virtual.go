@@ -12,7 +12,7 @@ import (
 // VMMWaits are the calls of this file that may wait: addresses that were freed may still be in use.
 var VMMWaits = []string{"cuMemSetAccess"}
 
-// physicalMemory is memory without an address. Several handles may be of the same one.
+// physicalMemory is memory without an address. Several handles may be of the same memory.
 type physicalMemory struct {
 	space *driver.Space
 	id    backend.MemoryID
@@ -29,8 +29,8 @@ const (
 	AccessAll      = 3
 )
 
-// MemAddressReserve implements dispatch.Backend, as all below. The addresses are those of the space in which the hint lies, else of
-// the current device: memory of another device cannot be mapped there.
+// MemAddressReserve implements dispatch.Backend, as all below. The addresses are from the space in which the hint lies,
+// else of the current device: memory of another device cannot be mapped there.
 func (p *Calls) MemAddressReserve(c *dispatch.Call, n, alignment uint64, at dispatch.Range, flags uint64) (dispatch.Range, dispatch.Result) {
 	if flags != 0 {
 		return 0, dispatch.ResultInvalidValue
@@ -71,7 +71,8 @@ func (p *Calls) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) d
 	return p.Result(s.Unreserve(backend.Addr(ptr), n))
 }
 
-// checkProp is what the properties of memory must be: of a device, pinned, and for nobody else. It returns the device's space.
+// checkProp is what the properties of memory must be: of a device, pinned, and for no other process. checkProp returns
+// the device's space.
 func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Result) {
 	switch {
 	case prop.Type != typePinned:
@@ -79,7 +80,7 @@ func (p *Calls) checkProp(prop *dispatch.Allocprop) (*driver.Space, dispatch.Res
 	case prop.Location.Type != locationDevice:
 		return nil, dispatch.ResultNotSupported // memory of the host
 	case prop.RequestedHandleTypes != 0 || prop.Win32HandleMetaData != 0:
-		return nil, dispatch.ResultNotSupported // for others
+		return nil, dispatch.ResultNotSupported // for other processes
 	case prop.CompressionType > 1 || prop.GpuDirectRDMACapable > 1:
 		return nil, dispatch.ResultInvalidValue
 	}
@@ -98,7 +99,7 @@ func (p *Calls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, f
 	if err != nil {
 		return 0, p.Result(err)
 	}
-	// What is asked for and not there is told so by the properties that it has.
+	// The properties of the memory tell what was asked for and is missing.
 	prop.CompressionType, prop.GpuDirectRDMACapable, prop.Usage, prop.Reserved = 0, 0, 0, [4]uint8{}
 	return p.nameMemory(&physicalMemory{space: s, id: id, size: n, prop: prop})
 }
@@ -107,7 +108,7 @@ func (p *Calls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, f
 func (p *Calls) nameMemory(m *physicalMemory) (dispatch.Alloc, dispatch.Result) {
 	h, r := p.memories.Make(m)
 	if r != 0 {
-		_ = m.space.ReleaseMemory(m.id) // it is there
+		_ = m.space.ReleaseMemory(m.id) // the memory is there
 	}
 	return h, r
 }
@@ -142,7 +143,7 @@ func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatc
 	return p.Result(s.UnmapMemory(backend.Addr(ptr), n))
 }
 
-// MemSetAccess says which devices may use memory. What another device may read it may write as well.
+// MemSetAccess says which devices may use memory. What another device may read is also writable for that device.
 func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
 	s, r := p.reserved(ptr)
 	if r != 0 || count == 0 {
@@ -177,8 +178,8 @@ func (p *Calls) checkAccess(d *dispatch.Access) dispatch.Result {
 	return r
 }
 
-// letReach lets another device of the process follow pointers into a space. It is never taken back: others of its memory may
-// have been given to the same device.
+// letReach lets another device of the process follow pointers into a space. The right is never taken back: other memory
+// of the space may have been given to the same device.
 func (p *Calls) letReach(dev int32, s *driver.Space, allow bool) dispatch.Result {
 	if !allow {
 		return 0
@@ -211,7 +212,7 @@ func (p *Calls) MemGetAccess(_ *dispatch.Call, where dispatch.Location, ptr disp
 	return AccessNone, 0
 }
 
-// reaches tells whether a device's kernels may follow pointers into a space of another one.
+// reaches tells whether a device's kernels may follow pointers into a space of another device.
 func (p *Calls) reaches(dev int32, s *driver.Space) bool {
 	from := p.SpaceIfUsed(dev)
 	return from != nil && from.CanReach(s)

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Calls implements dispatch.ModuleCalls. It has a process's modules and what belongs to them.
+// Calls implements dispatch.ModuleCalls. Calls has a process's modules and what belongs to them.
 type Calls struct {
 	*driver.Process
 	modules   handles.Table[dispatch.Module, *module]
@@ -68,7 +68,7 @@ func New(p *driver.Process) *Calls {
 	return s
 }
 
-// ContextEnded drops what belongs to a context that is being destroyed. It does not wait.
+// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait.
 func (s *Calls) ContextEnded(x *driver.Context) {
 	s.modules.DropIf(func(m *module) bool { return m.context == x })
 	s.functions.DropIf(func(f *function) bool { return f.module.context == x })
@@ -93,7 +93,7 @@ const (
 	jitLogVerbose   = 12
 )
 
-// loadConfig reads options. Those of machine code change nothing where none is made.
+// loadConfig reads options. Options of machine code change nothing where none is made.
 func loadConfig(names []int32, values []uint64) backend.LoadConfig {
 	var cfg backend.LoadConfig
 	for i, name := range names {

@@ -96,7 +96,7 @@ func (p *Calls) KernelGetAttribute(_ *dispatch.Call, attribute int32, h dispatch
 	return facts.attributes[attribute], 0
 }
 
-// KernelSetAttribute holds for the functions of the kernel on a device, those that there are and those to come.
+// KernelSetAttribute holds for the functions of the kernel on a device, present and future.
 func (p *Calls) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h dispatch.Kernel, dev int32) dispatch.Result {
 	k, info, r := p.kernelOn(h, dev)
 	if r != 0 {

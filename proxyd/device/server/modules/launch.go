@@ -43,7 +43,7 @@ func (p *LaunchCalls) Launch(c *dispatch.Call, h dispatch.Function, gridX, gridY
 	return p.LaunchEx(c, h, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n, nil, 0)
 }
 
-// LaunchEx launches with attributes. The shim has refused what cannot be; of the others, only one is no hint.
+// LaunchEx launches with attributes. The shim has refused impossible attributes; of the rest, all but one are hints.
 func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, _ uint32, attributes []dispatch.Launchattr, _ uint32) dispatch.Result {
 	const cooperative = 2
 	st, r := p.Stream(c, stream)
@@ -157,7 +157,7 @@ func (p *LaunchCalls) FunctionName(c *dispatch.Call, _ uint32, h dispatch.Functi
 	return f.b.Name(), 0
 }
 
-// param is one of a kernel's: INVALID_VALUE behind the last.
+// param is a parameter of a kernel: INVALID_VALUE behind the last.
 func param(all []backend.Param, index uint64) (offset, size uint64, r dispatch.Result) {
 	if index >= uint64(len(all)) {
 		return 0, 0, dispatch.ResultInvalidValue
@@ -181,7 +181,7 @@ func (p *LaunchCalls) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (
 	return uint64(len(f.b.Params())), 0
 }
 
-// FuncIsLoaded is true: all of a module is loaded with it.
+// FuncIsLoaded is true: a module is loaded as a whole.
 func (p *LaunchCalls) FuncIsLoaded(c *dispatch.Call, h dispatch.Function) (int32, dispatch.Result) {
 	const loaded = 1
 	_, r := p.function(c, h)

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// library is code that belongs to no context: an image that is loaded into each in which it is asked for.
+// library is code that belongs to no context: an image that is loaded into each context that asks for it.
 type library struct {
 	image  []byte
 	cfg    backend.LoadConfig
@@ -21,7 +21,7 @@ type library struct {
 	all    []*kernel // in the order of the code
 	byName map[string]*kernel
 
-	mu      sync.Mutex // held while it is loaded
+	mu      sync.Mutex // held during the load
 	gone    bool
 	modules map[*driver.Context]*module
 }
@@ -33,7 +33,7 @@ type kernel struct {
 
 	mu     sync.Mutex
 	facts  *kernelFacts                                  // nil until they are asked for
-	handle dispatch.Kernel                               // 0 until it is asked for
+	handle dispatch.Kernel                               // 0 until first asked for
 	set    map[int32]map[backend.FunctionAttribute]int32 // by device
 }
 
@@ -60,7 +60,7 @@ func (l *library) listKernels(m backend.Module) {
 	}
 }
 
-// factsOf has a kernel compiled, once, and returns what is known of it then.
+// factsOf compiles a kernel, once, and returns what is known then.
 func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 	k.mu.Lock()
 	facts := k.facts
@@ -116,7 +116,8 @@ func (p *Calls) readFacts(m backend.Module, name string) (*kernelFacts, dispatch
 	return nil, dispatch.ResultNotFound
 }
 
-// aside calls f with a context for the moment, on the first device: for what needs one where the program has none.
+// aside calls f with a context for the moment, on the first device: for calls that need a context where the program has
+// none.
 func (p *Calls) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
 	s, r := p.Space(0)
 	if r != 0 {
@@ -126,7 +127,7 @@ func (p *Calls) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
 	if err != nil {
 		return p.Result(err)
 	}
-	defer func() { _ = x.Destroy() }() // nothing was launched in it
+	defer func() { _ = x.Destroy() }() // nothing was launched in x
 	return f(x)
 }
 
@@ -154,7 +155,7 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 		r = p.aside(func(x backend.Context) dispatch.Result { _, r := load(x); return r })
 	}
 	if r == 0 {
-		// Nobody knows the handle yet.
+		// The handle is not known yet.
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		h, r = p.libraries.Make(l)
@@ -190,7 +191,7 @@ func (p *Calls) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
 	return k, 0
 }
 
-// moduleIn is the library's module in the context that is current, loaded now if it is not there yet.
+// moduleIn is the library's module in the current context, loaded now if missing.
 func (p *Calls) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Result) {
 	x, r := p.Current(c)
 	if r != 0 {
@@ -218,7 +219,7 @@ func (p *Calls) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Result
 		k.mu.Unlock()
 		for a, v := range set {
 			if f, err := b.Function(k.name); err == nil {
-				_ = f.SetAttribute(a, v) // it was good when it was set
+				_ = f.SetAttribute(a, v) // the value was good when set
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// linker makes one image of several.
+// linker makes a single image of several.
 type linker struct {
 	context *driver.Context
 	cfg     backend.LoadConfig
@@ -22,10 +22,10 @@ type linker struct {
 	mu    sync.Mutex
 	parts [][]byte
 	bytes int
-	done  []byte // what it has made
+	done  []byte // the result
 }
 
-// Kinds of what is linked, as the driver numbers them: up to these, it is code for a device.
+// Kinds of what is linked, in the driver's numbers: up to these, the input is code for a device.
 const (
 	inputCubin = iota
 	inputPTX
@@ -44,7 +44,8 @@ func (p *Calls) LinkCreate(c *dispatch.Call, names []int32, values []uint64, _ u
 	return p.linkers.Make(&linker{context: x, cfg: loadConfig(names, values)})
 }
 
-// LinkAdd keeps a part. That it is no code for this device is known now, what is wrong with its text when all is there.
+// LinkAdd keeps a part. A part that is no code for this device is refused now; errors in its text show when all parts
+// are there.
 func (p *Calls) LinkAdd(_ *dispatch.Call, h dispatch.Linkstate, kind int32, data []uint8, _ uint64, name string, _ []int32, _ []uint64, _, _, _ uint32) (
 	info, problems string, r dispatch.Result,
 ) {
@@ -84,7 +85,7 @@ func imageResult(err error) dispatch.Result {
 	return dispatch.ResultInvalidImage
 }
 
-// LinkComplete links the first time; then the image is there as often as it is asked for.
+// LinkComplete links the first time; later calls return the same image.
 func (p *Calls) LinkComplete(_ *dispatch.Call, h dispatch.Linkstate, room uint64, _, _ uint32) (
 	out []uint8, n uint64, info, problems string, milliseconds float32, r dispatch.Result,
 ) {

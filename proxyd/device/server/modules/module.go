@@ -16,7 +16,7 @@ import (
 type module struct {
 	b       backend.Module
 	context *driver.Context
-	library *library // whose it is there, or nil
+	library *library // the library of the module, or nil
 
 	mu        sync.Mutex
 	handle    dispatch.Module
@@ -36,13 +36,13 @@ func (p *Calls) newModule(x *driver.Context, b backend.Module, l *library) (*mod
 	m := &module{b: b, context: x, library: l, functions: map[string]dispatch.Function{}}
 	h, r := p.modules.Make(m)
 	if r != 0 {
-		_ = b.Unload() // nobody has used it
+		_ = b.Unload() // b is unused
 		return nil, r
 	}
 	m.mu.Lock()
 	m.handle = h
 	m.mu.Unlock()
-	if x.Gone.Load() { // meanwhile, so that nobody else takes it out
+	if x.Gone.Load() { // the context ended meanwhile, and takes no module out
 		p.modules.Drop(h)
 		return nil, dispatch.ResultContextIsDestroyed
 	}
@@ -127,7 +127,7 @@ func (p *Calls) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Resul
 	case r != 0:
 		return r
 	case m.library != nil:
-		return dispatch.ResultNotPermitted // it goes with its library
+		return dispatch.ResultNotPermitted // a library's module goes with the library
 	}
 	if _, ok := p.modules.Drop(h); !ok {
 		return dispatch.ResultInvalidHandle
@@ -143,7 +143,7 @@ func (p *Calls) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name stri
 	return p.functionOf(m, name)
 }
 
-// runnable are the kernels that can run: the others have no handle.
+// runnable are the kernels that can run: other kernels have no handle.
 func (m *module) runnable() []string {
 	var out []string
 	for _, b := range m.b.Functions() {

@@ -12,7 +12,7 @@ import (
 type fit struct {
 	info              *backend.Info
 	registers, static uint32
-	threads           uint32 // in any block of it
+	threads           uint32 // in any block of the kernel
 }
 
 func (p *LaunchCalls) fit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {

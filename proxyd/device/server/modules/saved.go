@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// ModuleState is a module, or what a library has loaded into a context. Its functions are those that have a handle: a launch gives
-// them one that the program has never asked for.
+// ModuleState is a module, or what a library has loaded into a context. Its functions are the functions with a handle:
+// a launch gives them a handle that the program has never asked for.
 type ModuleState struct {
 	Handle    dispatch.Module              `json:"handle"`
 	Context   dispatch.Context             `json:"context"`
@@ -44,7 +44,7 @@ func (p *Calls) SavedModules() []ModuleState {
 	})
 }
 
-// LibraryOf is the library whose code a call may load into a context.
+// LibraryOf is the library with the code that a call may load into a context.
 func (p *Calls) LibraryOf(refs []replay.Ref) dispatch.Library {
 	for _, ref := range refs {
 		switch ref.Class {

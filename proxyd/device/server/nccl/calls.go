@@ -47,7 +47,7 @@ func (p *Calls) Comm(h dispatch.Comm) (*Member, dispatch.Result) {
 	return m, 0
 }
 
-// readyComm finds a member whose communicator is made and has not failed.
+// readyComm finds a member with a communicator that is made and has not failed.
 func (p *Calls) readyComm(h dispatch.Comm) (*Member, dispatch.Result) {
 	m, r := p.Comm(h)
 	if r != 0 {
@@ -77,7 +77,7 @@ func (p *Calls) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.Res
 	return dispatch.Uniqueid{}, dispatch.ResultNcclSystemError
 }
 
-// CommInit begins to make a communicator; CommState tells how far it is.
+// CommInit begins to make a communicator; CommState tells the progress.
 func (p *Calls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32, ids []dispatch.Uniqueid, _ int32, _ []int32, _ []uint64, _ uint32) dispatch.Result {
 	x, r := p.Current(c)
 	switch {
@@ -98,7 +98,8 @@ func (p *Calls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32
 	return 0
 }
 
-// CommSplit begins a split, in its turn among what the rank has issued. A rank that is in none of the parts is done with it.
+// CommSplit begins a split, in its turn among what the rank has issued. For a rank that is in none of the parts the
+// split is done then.
 func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
 	if p.Restoring != nil {
 		return p.restorePart(comm, h, color)
@@ -138,7 +139,7 @@ func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32
 	return 0
 }
 
-// askAgain is how long a call waits for a communicator; whoever is told that it is in progress asks again.
+// askAgain is how long a call waits for a communicator; a program that is told "in progress" asks again.
 const askAgain = 10 * time.Second
 
 func (p *Calls) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (state, ranks, rank, dev int32, r dispatch.Result) {
@@ -202,8 +203,9 @@ func (p *Calls) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Res
 	return 0
 }
 
-// NcclGroup issues a group. The streams of a communicator that has failed are held like those that were waiting then. If an
-// operation cannot be, then none is, and the communicators of the group fail: the program was told that it is issued.
+// NcclGroup issues a group. The streams of a failed communicator are held like the streams that were waiting at the
+// failure. If an operation cannot be issued, then none is, and the communicators of the group fail: the program was
+// told that the group is issued.
 func (p *Calls) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, ops []dispatch.Ncclop, _ uint32, _ dispatch.Stream) dispatch.Result {
 	g := NewGroup(p, c)
 	var bad error
@@ -288,7 +290,7 @@ func (p *Calls) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispa
 	return 0
 }
 
-// NcclCommRegister takes note of a buffer. Nothing is faster with it: collectives reach all memory.
+// NcclCommRegister takes note of a buffer. Nothing is faster with a registered buffer: collectives reach all memory.
 func (p *Calls) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dispatch.Devptr, n uint64) (dispatch.Commreg, dispatch.Result) {
 	m, r := p.Comm(comm)
 	if r != 0 {

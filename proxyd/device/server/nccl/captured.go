@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// collectiveRecorder is a stream whose work becomes nodes of a graph.
+// collectiveRecorder is a stream that records its work as nodes of a graph.
 type collectiveRecorder interface {
 	// RecordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for each
 	// time that the node will run, for nodes in the order in which they were made: that is the order in which the rank
@@ -19,7 +19,7 @@ type collectiveRecorder interface {
 	RecordCollective(n backend.ExchangeNode, launch func() (after func())) error
 }
 
-// recorder finds where a group is recorded, if it is.
+// recorder finds where a group is recorded, if anywhere.
 func (g *group) recorder() (collectiveRecorder, bool) {
 	for _, v := range g.turns {
 		if rec, is := v.st.Backend.(collectiveRecorder); is {
@@ -29,7 +29,7 @@ func (g *group) recorder() (collectiveRecorder, bool) {
 	return nil, false
 }
 
-// record makes a node of the group. It must be on one stream.
+// record makes a node of the group. The group must be on a single stream.
 func (g *group) record(rec collectiveRecorder) dispatch.Result {
 	if len(g.turns) != 1 {
 		return dispatch.ResultNcclInvalidUsage
@@ -41,13 +41,13 @@ func (g *group) record(rec collectiveRecorder) dispatch.Result {
 	return 0
 }
 
-// Capture has the group, which is on one stream, be a node of a graph.
+// Capture makes the group, which is on a single stream, a node of a graph.
 func (g *group) Capture() *captured { return &captured{of: g.turns[0]} }
 
-// Stream is the one that the group was captured from.
+// Stream is the stream that the group was captured from.
 func (c *captured) Stream() backend.Stream { return c.of.st.Backend }
 
-// captured is a group that is a node of a graph. Each run of it is a group of its own.
+// captured is a group that is a node of a graph. Each run of the node is a group of its own.
 type captured struct {
 	of *visit // never begun itself
 
@@ -76,7 +76,7 @@ func (c *captured) Launch() (after func()) {
 	}
 }
 
-// next is the visit of a run, nil if nobody has launched it.
+// next is the visit of a run, nil if there was no launch.
 func (c *captured) next() *visit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *captured) begin(bytes [][]byte, done func(error)) {
 	}
 }
 
-// lend is a run with memory where it is.
+// lend is a run on memory in place.
 func (c *captured) lend(spans []backend.Span, done func(error)) {
 	if v := c.next(); v != nil {
 		v.lend(spans, done)

@@ -6,7 +6,7 @@
 //	Collectives   of a server: its network, its communicators; made again by Reconnect (reconnect.go)
 //	Calls         of a process
 //	└─ Member     a rank of a communicator: what a handle stands for
-//	   └─ part    what a group does in one communicator; visit is what it does on one stream
+//	   └─ part    what a group does in a communicator; visit is what a group does on a stream
 //
 // Package collective carries the bytes; where devices can, a team of the backend's does (team.go).
 package nccl

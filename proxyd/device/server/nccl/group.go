@@ -16,20 +16,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// part is what a group does in one communicator.
+// part is what a group does in a communicator.
 type part struct {
 	m       *Member
 	ops     []collective.Op
-	spans   [][scales]backend.Span // of each operation: what it sends, and receives
-	missing int                    // streams whose turn has not come
-	visits  []*visit               // one for each stream that it uses
+	spans   [][scales]backend.Span // of each operation: what is sent, and received
+	missing int                    // streams that wait for their turn
+	visits  []*visit               // a visit for each stream that the part uses
 	split   func()                 // instead of ops: what begins a split
 
 	wrong  atomic.Pointer[error]
 	halves atomic.Int32 // that are not over: the team's, and the communicator's
 }
 
-// visit is what a group does on one stream: it has the stream's turn until all of its parts are over.
+// visit is what a group does on a stream: the visit has the stream's turn until all of its parts are over.
 type visit struct {
 	st      *driver.Stream
 	buffers []backend.Buffer
@@ -40,7 +40,7 @@ type visit struct {
 
 	mu     sync.Mutex // with no other
 	left   int        // parts that are not over
-	failed *Member    // one whose part has failed
+	failed *Member    // a member whose part has failed
 	err    error      // why
 }
 
@@ -120,7 +120,7 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	return nil
 }
 
-// reduction fills in what o reduces by. It returns the factor, if there is one.
+// reduction fills in what o reduces by. reduction returns the factor, if any.
 func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {
 		op.Reduction = collective.Reduction(o)
@@ -181,8 +181,8 @@ func (v *visit) use(s slot, at backend.Addr, n int, write bool) {
 	}
 }
 
-// issue gives the group to its members and streams. What a stream refuses is an illegal address, as it would be if a
-// kernel had found it, and the end of the communicators that wait there.
+// issue gives the group to its members and streams. What a stream refuses is an illegal address, as if a kernel had
+// found it, and the end of the communicators that wait there.
 func (g *group) issue() {
 	for _, q := range g.order {
 		q.enter()
@@ -197,7 +197,7 @@ func (g *group) issue() {
 		}
 		if backend.ResultOf(err) == backend.InvalidValue {
 			err = fmt.Errorf("a collective's buffer: %w", backend.IllegalAddress)
-			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // it has a fault already, else
+			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // the stream has a fault already, else
 		}
 		for _, q := range v.parts {
 			q.m.fail(err)
@@ -206,7 +206,7 @@ func (g *group) issue() {
 	}
 }
 
-// exchange queues the visit: with memory where it is, if the stream's device can have a team.
+// exchange queues the visit: on memory in place, if the stream's device can have a team.
 func (v *visit) exchange() error {
 	if st, is := v.st.Backend.(backend.Lender); is {
 		return st.Lend(v.buffers, v.lend)
@@ -223,7 +223,7 @@ func (q *part) enter() {
 	q.m.Calls.Open.Add(1)
 }
 
-// begin is called when the stream's turn has come. It does not wait.
+// begin is called when the stream's turn has come. begin does not wait.
 func (v *visit) begin(bytes [][]byte, done func(error)) {
 	if v.begun.Swap(true) {
 		done(nil)
@@ -273,8 +273,8 @@ func (v *visit) arrive() {
 	}
 }
 
-// move gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so it is
-// not the stream's goroutine that calls it.
+// move gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so the
+// stream's goroutine does not call move.
 func (m *Member) move() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,7 +298,8 @@ func (m *Member) move() {
 	}()
 }
 
-// begin gives the part to the communicator, and to its team. It returns when the team is done: as with NCCL, what is issued behind it waits.
+// begin gives the part to the communicator, and to its team. begin returns when the team is done: as with NCCL, what is
+// issued later waits.
 func (q *part) begin() {
 	if q.split != nil {
 		q.split()
@@ -328,7 +329,7 @@ func (q *part) begin() {
 	q.half(err)
 }
 
-// half is called when one of the two is over. The first error is what became of the part.
+// half is called when the communicator or the team is done. The first error is what became of the part.
 func (q *part) half(err error) {
 	if err != nil {
 		q.wrong.CompareAndSwap(nil, &err)
@@ -342,7 +343,7 @@ func (q *part) half(err error) {
 	q.over(err)
 }
 
-// over is called when all of it is complete, or the communicator has failed.
+// over is called when the whole part is complete, or the communicator has failed.
 func (q *part) over(err error) {
 	q.m.completed()
 	for _, v := range q.visits {
@@ -350,7 +351,7 @@ func (q *part) over(err error) {
 	}
 }
 
-// lower notes that one of the parts is over. With the last the stream goes on, or is held.
+// lower notes that a part is over. With the last part the stream goes on, or is held.
 func (v *visit) lower(q *part, err error) {
 	v.mu.Lock()
 	v.left--

@@ -18,40 +18,40 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// Member is one rank of a communicator: what a handle of NCCL's stands for.
+// Member is a rank of a communicator: what a handle of NCCL's stands for.
 //
-// Its groups are carried out in the order in which they were issued. One that is issued waits in queue until its turn has come
-// on each of its streams; then it is the communicator's. When that has carried it out, the streams go on; if it failed,
-// the streams are held: see hold.
+// Its groups are carried out in the order in which they were issued. An issued group waits in queue until its turn has
+// come on each of its streams; then the group is the communicator's. When the communicator has carried out the group,
+// the streams go on; after a failure, the streams are held: see hold.
 type Member struct {
 	Calls   *Calls
-	context *driver.Context // whose default streams it means, and whose device it is on
+	context *driver.Context // the context of its default streams and its device
 
 	MakingCtx context.Context // of its making
 	cancel    context.CancelCauseFunc
 	made      chan struct{} // closed when comm is there, or err
 	unwatch   func() bool   // the process's end is its affair no more
-	asks      *asks         // what it comes to a rendezvous with, nil: it comes of a split
-	Arrived   bool          // it has; of cutKeeper.mu, as known
-	Known     bool          // that it is made, or will not be, is told
-	Held      atomic.Bool   // it is not let in
+	asks      *asks         // what the member brings to a rendezvous, nil: the member comes of a split
+	Arrived   bool          // the member has arrived; of cutKeeper.mu, like Known
+	Known     bool          // the leader was told that the communicator is made, or will not be
+	Held      atomic.Bool   // the member is not let in
 
 	// Known when made is closed, constant since.
-	rank, size int // size is 0 if it never was one
+	rank, size int // size is 0 if the member never was a rank
 
 	mu        sync.Mutex
-	waits     *waitState // while it is in the rendezvous, or before
-	name      string     // of the communicator that it is to get back: it is restored
+	waits     *waitState // during the rendezvous, or before
+	name      string     // of a restored member: the communicator to get back
 	comm      *collective.Comm
-	team      backend.Team // that carries out what it can, or nil
+	team      backend.Team // that carries out what the team can, or nil
 	err       error
 	queue     []*part
-	moving    bool // somebody takes parts from queue
+	moving    bool // a goroutine takes parts from queue
 	open      int  // parts that are not complete
 	calm      chan struct{}
 	finalized bool
-	meets     bool // the turns on its device know that it takes part in the communicator
-	leaving   bool // destroyed: it leaves when nothing is left
+	meets     bool // the turns on its device know of the communicator
+	leaving   bool // destroyed: the member leaves when nothing is left
 	released  bool // aborted, or gone: nothing is held any more
 	held      []func(error)
 	redops    map[dispatch.Redop]*redop
@@ -68,19 +68,19 @@ type asks struct {
 // redop is a reduction with a factor.
 type redop struct {
 	t     collective.Type
-	value []byte       // nil: it is in device memory, read when it is used
+	value []byte       // nil: the value is in device memory, read at its use
 	at    backend.Addr // where
 
-	recorded bool // a graph's node was made with it
+	recorded bool // a graph's node was made with the value
 }
 
 // firstRedop is ncclNumOps: numbers below are NCCL's own reductions.
 const firstRedop dispatch.Redop = 5
 
-// errDeparted is why a communicator fails whose rank is gone.
+// errDeparted is why a communicator fails when a rank is gone.
 var errDeparted = errors.New("a rank's process has ended, or destroyed its context")
 
-// newMember makes a member that belongs to a context. It ends with its process.
+// newMember makes a member that belongs to a context. A member ends with its process.
 func (p *Calls) newMember(x *driver.Context) *Member {
 	m := &Member{
 		Calls: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, oldOps: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1,
@@ -90,7 +90,7 @@ func (p *Calls) newMember(x *driver.Context) *Member {
 	return m
 }
 
-// meet makes the communicator that m waits for. It returns when that is done, or has failed.
+// meet makes the communicator that m waits for. meet returns when that is done, or has failed.
 func (m *Member) meet() {
 	m.Calls.cuts.Arrive(m)
 	comm, err := m.Calls.collectives.join(m.MakingCtx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
@@ -128,7 +128,7 @@ func (m *Member) connect(comm *collective.Comm, rank int, err error) {
 	m.cancel(nil)
 }
 
-// enterTurns tells the turns on the member's device that its space meets others in the communicator.
+// enterTurns tells the turns on the member's device that its space meets other spaces in the communicator.
 func (m *Member) enterTurns(comm *collective.Comm) {
 	m.mu.Lock()
 	was := m.meets
@@ -139,7 +139,7 @@ func (m *Member) enterTurns(comm *collective.Comm) {
 	}
 }
 
-// leaveTurns undoes enterTurns. It may be called twice.
+// leaveTurns undoes enterTurns. leaveTurns may be called twice.
 func (m *Member) leaveTurns() {
 	m.mu.Lock()
 	was, comm := m.meets, m.comm
@@ -150,7 +150,7 @@ func (m *Member) leaveTurns() {
 	}
 }
 
-// state is nil if the communicator is ready, errBusy while it is being made or finalized, or what became of it.
+// state is nil if the communicator is ready, errBusy while it is being made or finalized, or else its end.
 func (m *Member) state() error {
 	select {
 	case <-m.made:
@@ -163,7 +163,7 @@ func (m *Member) state() error {
 	case m.err != nil:
 		return m.err
 	case m.comm == nil:
-		return errBusy // it is restored
+		return errBusy // the member is restored
 	case m.comm.Err() != nil:
 		return m.comm.Err()
 	case m.finalized && m.open > 0:
@@ -182,7 +182,7 @@ func (m *Member) Connected() bool {
 	}
 }
 
-// Communicator is the member's, or what became of it.
+// Communicator is the member's communicator, or the error that ended it.
 func (m *Member) Communicator() (*collective.Comm, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,11 +263,11 @@ func (m *Member) abort() {
 	m.unwatch()
 }
 
-// depart is the end of a member whose program is gone. If all that it issued is complete, then it only leaves: others may
-// be reading what it sent; who needs it for more gets an error.
+// depart is the end of a member whose program is gone. If all issued operations are complete, the member only leaves:
+// other ranks may be reading what the member sent; a rank that needs the member for more gets an error.
 func (m *Member) depart() {
 	if m.Calls.Restoring != nil {
-		return // what became of it then is known
+		return // the result is known then
 	}
 	m.mu.Lock()
 	idle := m.comm != nil && m.err == nil && m.open == 0
@@ -280,7 +280,7 @@ func (m *Member) depart() {
 	m.release()
 }
 
-// leave destroys the member when all that it has issued is complete.
+// leave destroys the member when all its issued operations are complete.
 func (m *Member) leave() {
 	m.mu.Lock()
 	m.leaving = true
@@ -302,7 +302,7 @@ func (m *Member) left() {
 		team.Close()
 	}
 	if comm, err := m.Communicator(); err == nil {
-		_ = comm.Destroy(m.rank) // it is a rank of it
+		_ = comm.Destroy(m.rank) // m.rank is a rank of comm
 	}
 	m.unwatch()
 }
@@ -323,8 +323,8 @@ func (m *Member) completed() {
 	m.Calls.Open.Add(-1)
 }
 
-// hold keeps a stream from going on with bytes that were not received. Abort lets it, for then the program knows; as with
-// NCCL, whose kernels end then. A program that does not look at its communicator gets a fault.
+// hold keeps a stream from going on with bytes that were not received. Abort lets the stream go on, because then the
+// program knows; as with NCCL, whose kernels end then. A program that does not look at its communicator gets a fault.
 func (m *Member) hold(done func(error), why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

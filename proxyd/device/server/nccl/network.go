@@ -24,7 +24,7 @@ type Network struct {
 	Close      func() // both; nil if there is nothing to do
 }
 
-// Alone is the network of a server that is the only one of its job. It opens no socket.
+// Alone is the network of a server that is alone in its job. Alone opens no socket.
 func Alone(ctx context.Context) (*Network, error) {
 	n, err := collective.Listen(ctx, collective.Config{})
 	if err != nil {
@@ -33,8 +33,9 @@ func Alone(ctx context.Context) (*Network, error) {
 	return &Network{Rendezvous: meeting.NewLocal(), Node: n, Close: n.Close}, nil
 }
 
-// OverTCP is the network of servers that find each other by what is in NCCL's unique ids. host is the address, of this
-// host, at which the others reach this server; if it is "", the first that is one beyond this host, else the loopback's.
+// OverTCP is the network of servers that find each other by the contents of NCCL's unique ids. host is the address, of
+// this host, at which the other servers reach this server; if host is "", the first address that is known beyond this
+// host, else the loopback's.
 func OverTCP(host string) func(context.Context) (*Network, error) {
 	return func(ctx context.Context) (*Network, error) {
 		if host == "" {
@@ -57,7 +58,7 @@ func OverTCP(host string) func(context.Context) (*Network, error) {
 	}
 }
 
-// ownAddress is an address of this host that others may reach.
+// ownAddress is an address of this host that other hosts may reach.
 func ownAddress() string {
 	const loopback = "127.0.0.1"
 	all, err := net.InterfaceAddrs()
@@ -76,8 +77,9 @@ func ownAddress() string {
 const (
 	// meetingTime bounds the time from the first rank of a communicator to the last.
 	meetingTime = 10 * time.Minute
-	// mercy is how long work on streams is held whose communicator has failed, for the program to find out and abort it,
-	// as it must with NCCL. Then it is a fault of its context: what it should have received is not there.
+	// mercy is how long work is held on the streams of a failed communicator, for the program to find out and abort the
+	// communicator, as it must with NCCL. Then the work is a fault of its context: what it should have received is not
+	// there.
 	mercy = 10 * time.Second
 )
 
@@ -88,9 +90,9 @@ type Collectives struct {
 	Self        int // the server's number
 	MeetingTime time.Duration
 	AbortTime   time.Duration
-	Teams       bool        // the devices can be in teams, or could if they had what it takes
+	Teams       bool        // the devices can be in teams, or could with what a team needs
 	Exact       bool        // sums do not depend on where ranks are
-	Rounded     atomic.Bool // a team has made one that does
+	Rounded     atomic.Bool // a team has rounded a reduction
 
 	mu     sync.Mutex
 	net    *Network
@@ -114,7 +116,7 @@ func NewCollectives(ctx context.Context, self int, open func(context.Context) (*
 	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}}
 }
 
-// network opens it when it is first needed: programs without collectives have none.
+// network opens the network at its first use: programs without collectives have none.
 func (f *Collectives) network() (*Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +130,7 @@ func (f *Collectives) network() (*Network, error) {
 		}
 		n.Rendezvous.Assume(f.Self, f.identity)
 		if err := n.Rendezvous.Move(f.peers); err != nil {
-			return nil, err // it was taken before
+			return nil, err // an earlier call took the network
 		}
 		f.net = n
 	}
@@ -154,7 +156,8 @@ func (r arranged) Meet(context.Context, string, int, collective.Member) (collect
 	return collective.Roster(r), nil
 }
 
-// join meets the other ranks, and returns the communicator that all ranks of this server share. It may still be connecting.
+// join meets the other ranks, and returns the communicator that all ranks of this server share. The communicator may
+// still be connecting.
 func (f *Collectives) join(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
 	n, err := f.network()
 	if err != nil {

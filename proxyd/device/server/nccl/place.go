@@ -19,8 +19,8 @@ func CommName(id string) barrier.Comm {
 	return barrier.Comm(binary.LittleEndian.Uint64(sum[:]))
 }
 
-// Place is a member as the leader knows it: one whose communicator is there, or that asks for it. It is nil while a split makes it, and if there is
-// nothing any more.
+// Place is a member as the leader knows it: a member with an existing communicator, or that asks for a communicator.
+// Place is nil while a split makes the communicator, and if nothing is left.
 func (m *Member) Place() *cut.Place {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,8 @@ func (m *Member) Place() *cut.Place {
 	return p
 }
 
-// Counts gives a ring's counts the barrier's keys. What is counted for a communicator that is none is left out: nothing was issued for it.
+// Counts gives a ring's counts the barrier's keys. What is counted for a communicator that does not exist is left out:
+// nothing was issued there.
 func (p *Calls) Counts(of map[uint64]uint64) map[barrier.Key]uint64 {
 	handles, members := handles.Sorted(&p.Members)
 	places := map[uint64]*cut.Place{}
@@ -56,7 +57,7 @@ func (p *Calls) Counts(of map[uint64]uint64) map[barrier.Key]uint64 {
 	return out
 }
 
-// KeyAt is the barrier's name of one of a member's numbers.
+// KeyAt is the barrier's name of a member's number.
 func KeyAt(p *cut.Place, c wire.Count) barrier.Key {
 	return barrier.Key{Comm: p.Comm, Member: p.Member, Kind: barrier.Kind(c.Kind), Peer: int32(c.Peer)}
 }

@@ -19,7 +19,7 @@ type cutObserver interface {
 	GiveUp(p *Calls, h dispatch.Comm, broken bool) (*Member, bool)
 }
 
-// Calls implements dispatch.NcclCalls. It has a process's communicators and what belongs to them.
+// Calls implements dispatch.NcclCalls. Calls has a process's communicators and what belongs to them.
 type Calls struct {
 	*driver.Process
 	collectives *Collectives
@@ -40,8 +40,8 @@ func (s *Calls) Tables() map[replay.Class]handles.Any {
 // Waits are the calls that may wait.
 var Waits = []string{"comm_state"}
 
-// ContextEnded drops what belongs to a context that is being destroyed. It does not wait: work of its streams that waits for
-// other ranks would hold up the end.
+// ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait: work of its streams
+// that waits for other ranks would hold up the end.
 func (s *Calls) ContextEnded(x *driver.Context) {
 	for _, m := range s.Members.Values() {
 		if m.context == x {

@@ -18,16 +18,17 @@ import (
 
 // How a communicator comes back:
 //
-//	Save       its name, its key, its splits, for each rank the number of the device server where it is
+//	Save       its name, its key, its splits, for each rank the number of its device server
 //	Restore    members without a communicator
-//	Reconnect  its servers meet again (meeting.Host.Again), by the saved key and where they are today; those that have all of its
-//	           ranks need nobody. All is connected when it returns; members have their communicators
-//	Resume     those who were waiting for others in the rendezvous go there again
+//	Reconnect  its servers meet again (meeting.Host.Again), by the saved key and where they are today; servers that
+//	           have all of its ranks need no other. All is connected when Reconnect returns; members have
+//	           their communicators
+//	Resume     members that were waiting in the rendezvous go there again
 
-// farewellTime is how long a server stands by to say that it has no ranks of a communicator any more.
+// farewellTime is how long a server stands by to say that no ranks of a communicator are left here.
 const farewellTime = 10 * time.Minute
 
-// Address is where the others reach this server, "" if none of them needs to.
+// Address is where the other servers reach this server, "" if none of them needs to.
 func (f *Collectives) Address() (string, error) {
 	f.mu.Lock()
 	needed := f.net != nil || f.identity != nil
@@ -42,7 +43,7 @@ func (f *Collectives) Address() (string, error) {
 	return n.Rendezvous.Address(), nil
 }
 
-// Reconnect makes all communicators again. If it fails, none is, and it may be called again.
+// Reconnect makes all communicators again. After a failure there is none, and Reconnect may be called again.
 func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error {
 	reached := map[int]string{}
 	for n, at := range peers {
@@ -55,7 +56,7 @@ func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error
 	back, needed := f.back, f.net != nil || f.identity != nil
 	f.mu.Unlock()
 	if !needed {
-		return nil // when it is, it knows its peers
+		return nil // a connected network knows its peers
 	}
 	n, err := f.network()
 	if err == nil {
@@ -80,7 +81,7 @@ func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error
 	return nil
 }
 
-// ReconnectAlone is reconnect for a server that needs no others.
+// ReconnectAlone is reconnect for a server that needs no other.
 func (f *Collectives) ReconnectAlone() error {
 	f.mu.Lock()
 	back, self := f.back, f.Self
@@ -107,7 +108,7 @@ type reunion struct {
 	teams map[int]backend.Team
 }
 
-// remake makes communicators, all at the same time. There is none of those that have failed elsewhere.
+// remake makes communicators, all at the same time. The result lacks the communicators that have failed elsewhere.
 func (f *Collectives) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
 	type result struct {
 		name  string
@@ -147,11 +148,11 @@ func (f *Collectives) remake(ctx context.Context, n *Network, back map[string]*r
 	return made, errors.Join(errs...)
 }
 
-// again makes one communicator again, and waits until it is connected.
+// again makes a communicator again, and waits for its connections.
 func (f *Collectives) again(ctx context.Context, n *Network, st *commState) (*collective.Comm, error) {
 	roster := collective.Roster{Key: make([]byte, 32), Members: []collective.Member{{Ranks: st.Ranks, Server: f.Self}}}
 	if st.isHere() {
-		_, _ = rand.Read(roster.Key) // it never fails
+		_, _ = rand.Read(roster.Key) // rand.Read never fails
 	} else {
 		var err error
 		if roster, err = n.Rendezvous.Again(ctx, meeting.Reunion{Key: st.Key, Homes: st.Servers}); err != nil {
@@ -169,8 +170,8 @@ func (f *Collectives) again(ctx context.Context, n *Network, st *commState) (*co
 	return c, nil
 }
 
-// giveBack gives a communicator to its members. Those that are not there have left it; if there is none, the other servers are
-// told why, whenever they ask.
+// giveBack gives a communicator to its members. Missing members have left the communicator; if there is none, the other
+// servers are told why, whenever they ask.
 func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 	c := r.comm
 	if c == nil {
@@ -184,7 +185,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 			go func() {
 				ctx, cancel := context.WithTimeout(f.ctx, farewellTime)
 				defer cancel()
-				_, _ = n.Rendezvous.Again(ctx, meeting.Reunion{Key: b.Key, Homes: b.Servers, Is: b.Is}) // nobody may ask
+				_, _ = n.Rendezvous.Again(ctx, meeting.Reunion{Key: b.Key, Homes: b.Servers, Is: b.Is}) // there may be no question
 			}()
 		}
 		return
@@ -194,7 +195,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 		if m := b.members[rank]; m != nil {
 			m.reunited(c, r.teams[rank], nil)
 		} else {
-			_ = c.Destroy(rank) // it is a rank of it
+			_ = c.Destroy(rank) // rank is a rank of c
 		}
 	}
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // MemberState is a member of a communicator. The calls that made it are among the process's, for the order among all: see
-// ncclCalls.restoreMember. What it was configured with stands in them.
+// ncclCalls.restoreMember. Its configuration stands in these calls.
 type MemberState struct {
 	Handle     dispatch.Comm      `json:"handle"`
-	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": there is none, or it has failed
+	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": none, or a failed communicator
 	Rank       int                `json:"rank"`
 	Size       int                `json:"size"`
 	Waits      *waitState         `json:"waits,omitempty"`
-	Result     int32              `json:"result,omitempty"` // of one that has failed
+	Result     int32              `json:"result,omitempty"` // of a member that has failed
 	Why        string             `json:"why,omitempty"`
 	Finalized  bool               `json:"finalized,omitempty"`
 	Leaving    bool               `json:"leaving,omitempty"`
@@ -35,14 +35,14 @@ type MemberState struct {
 	Registered []dispatch.Commreg `json:"registered,omitempty"`
 }
 
-// waitState is what a member waits for: the others.
+// waitState is what a member waits for: the other members.
 type waitState struct {
 	ID   []byte `json:"id"`
 	Size int    `json:"size"`
 	Rank int    `json:"rank"`
 }
 
-// asks is what an attempt at a cut is told of it.
+// asks is what an attempt at a cut is told of the wait.
 func (w *waitState) asks() *asks {
 	id := meeting.ID(w.ID)
 	return &asks{id.Name(), w.Size, w.Rank}
@@ -54,7 +54,7 @@ type redopState struct {
 	Type  collective.Type `json:"type"`
 	Value []byte          `json:"value,omitempty"`
 	At    backend.Addr    `json:"at,omitempty"`
-	Old   bool            `json:"old,omitempty"` // destroyed: graphs have it
+	Old   bool            `json:"old,omitempty"` // destroyed: graphs use the operation
 }
 
 // failedBefore is what became of a communicator before its server was replaced.
@@ -68,7 +68,7 @@ func (e *failedBefore) Error() string { return e.why }
 // maxWhy is how much of a reason is kept.
 const maxWhy = 1024
 
-// describe writes a member down. It is settled.
+// describe writes a member down. The member is settled.
 func (m *Member) describe(h dispatch.Comm) MemberState {
 	err := m.state()
 	m.mu.Lock()
@@ -141,11 +141,11 @@ func (s *Calls) Unsaved() string {
 	return ""
 }
 
-// restoreMember is comm_init of a process that is restored: x is its context, and size how many ranks it was to have.
+// restoreMember is comm_init of a process that is restored: x is its context, and size the planned number of ranks.
 func (p *Calls) restoreMember(h dispatch.Comm, x *driver.Context, size int) dispatch.Result {
 	st := p.restoring[h]
 	if st == nil {
-		// It was destroyed, and only what was captured names it.
+		// The member was destroyed, and only captured work names it.
 		st = &MemberState{Size: size, Result: int32(dispatch.ResultNcclInvalidArgument), Why: "it was destroyed"}
 	}
 	m := p.newMember(x)
@@ -171,7 +171,7 @@ func (p *Calls) restorePart(of, h dispatch.Comm, colour int32) dispatch.Result {
 	return p.restoreMember(h, m.context, m.size)
 }
 
-// restore makes a new member what another one was. It has its communicator when the server is reconnected.
+// restore makes a new member equal to the saved member. The communicator comes when the server is reconnected.
 func (m *Member) restore(st *MemberState) error {
 	if st.Size < 0 || st.Size > MaxCommSize || st.Rank < 0 || st.Rank > st.Size || len(st.Redops) > 2*maxRedops {
 		return fmt.Errorf("rank %d of %d: %w", st.Rank, st.Size, driver.ErrRestore)
@@ -197,7 +197,7 @@ func (m *Member) restore(st *MemberState) error {
 		}
 		m.waits, m.asks, m.size = st.Waits, st.Waits.asks(), 0
 		f.asksAgain(m)
-		return nil // it is not made
+		return nil // the communicator is not made
 	case st.Comm != "":
 		if err := f.comesBack(st.Comm, m); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (p *Calls) DescribeMembers() []MemberState {
 	return handles.Each(&p.Members, func(h dispatch.Comm, m *Member) MemberState { return m.describe(h) })
 }
 
-// RestoreMembers has the calls that made the members make them what they were, until it is called with nil.
+// RestoreMembers has the calls that made the members restore their state, until it is called with nil.
 func (p *Calls) RestoreMembers(all []MemberState) {
 	if all == nil {
 		p.restoring = nil

@@ -14,13 +14,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// maxPast is of how many communicators that have ended here a server knows it.
+// maxPast is how many ended communicators a server remembers.
 const maxPast = 1024
 
 // MaxCommSize is the size of the largest communicator.
 const MaxCommSize = 1 << 16
 
-// kept is what collectives has for saves. Its mu guards it.
+// kept is what collectives has for saves. Its mu guards a kept.
 type kept struct {
 	live     map[*collective.Comm]struct{}
 	past     []commState // ended here, and not everywhere
@@ -56,10 +56,10 @@ func (c *commState) isHere() bool { return len(c.Ranks) == c.Size }
 // returning is a communicator that is to be made again.
 type returning struct {
 	commState
-	members map[int]*Member // by rank; of the others, those that are here have left
+	members map[int]*Member // by rank; other ranks of this server have left
 }
 
-// keep has a communicator described in saves, until it has ended everywhere.
+// keep has a communicator described in saves, until its end everywhere.
 func (f *Collectives) keep(c *collective.Comm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +149,7 @@ func (f *Collectives) Restore(st *NetworkState) error {
 	return nil
 }
 
-// check tells whether a description is one.
+// check tells whether a description is valid.
 func (c *commState) check(self int) error {
 	increasing := slices.IsSorted(c.Ranks) && len(slices.Compact(slices.Clone(c.Ranks))) == len(c.Ranks)
 	switch {

@@ -12,17 +12,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// A communicator whose ranks are each on a device of its own, and whose devices can, has a team beside it: NCCL's communicator on real
-// GPUs. Package collective still brings its ranks together, tells everybody of a failure, and is what is saved; a team is made of it
-// anew wherever it is made:
+// A communicator has a team beside it if each of its ranks is on a device of its own, and the devices can: NCCL's
+// communicator on real GPUs. Package collective still brings its ranks together, tells every process of a failure, and
+// is what is saved; a team is made anew wherever the communicator is made:
 //
-//	connected      each rank tells all others which device it has and whether that can be in a team; the first also the team's id.
-//	               Everybody draws the same conclusion, and either all join or nobody does
+//	connected      each rank tells all other ranks its device and whether that can be in a team; the first also the team's id.
+//	               Every rank draws the same conclusion, and either all ranks join or none does
 //	issued         carries says of each operation, on all ranks the same, whether the team does it or package collective
 //	failed         here or elsewhere, the team or the connections: each ends the other
 //
 // Where ranks share a device they have no team: their bytes go through the host's memory, and each server merges what its ranks give along
-// whole subtrees of the one tree. So they do where Config.Exact asks for sums that do not depend on where ranks are.
+// whole subtrees of the tree. So they do where Config.Exact asks for sums that do not depend on where ranks are.
 
 // card is what a rank tells of itself.
 const (
@@ -32,8 +32,8 @@ const (
 	cardSize = cardID + len(backend.TeamID{})
 )
 
-// ally has a rank, whose communicator was connected a moment ago, join its team; it returns nil if there is none. d is nil for a rank whose process
-// has left it. All ranks do so at the same time.
+// ally has a rank, whose communicator was connected a moment ago, join its team; it returns nil if there is none. d is
+// nil for a rank whose process has left the communicator. All ranks do so at the same time.
 func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
 	if !f.Teams || comm.Size() == 1 {
 		return nil, nil
@@ -51,7 +51,7 @@ func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int,
 		}
 		seen[device] = true
 	}
-	// Who cannot join tells the others, who would wait for it.
+	// A rank that cannot join tells the other ranks, which would wait for it.
 	joining, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -140,7 +140,7 @@ func (m *Member) carries(op *collective.Op) bool {
 	return !m.Calls.collectives.Exact || exact(op)
 }
 
-// exact tells whether a reduction has one result, whatever the order in which it is made.
+// exact tells whether a reduction has the same result in any order.
 func exact(op *collective.Op) bool {
 	return op.Type <= collective.Uint64 && op.Reduction <= collective.Min
 }
@@ -152,7 +152,7 @@ func (m *Member) ally() backend.Team {
 	return m.team
 }
 
-// lend is begin with memory where it is. What no team does is copied.
+// lend is begin on memory in place. What no team does is copied.
 func (v *visit) lend(spans []backend.Span, done func(error)) {
 	if v.begun.Swap(true) {
 		done(nil)
@@ -197,7 +197,7 @@ var teamKinds = map[collective.Kind]backend.TeamKind{
 	collective.Gather: backend.TeamGather, collective.Scatter: backend.TeamScatter, collective.Send: backend.TeamSend, collective.Recv: backend.TeamRecv,
 }
 
-// lent is an operation as the team does it.
+// lent is an operation in the team's form.
 func (q *part) lent(i int) backend.TeamOp {
 	op := &q.ops[i]
 	t := backend.TeamOp{

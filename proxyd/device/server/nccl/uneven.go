@@ -12,7 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// ErrUneven means that ranks have not issued the same: what the others have issued waits for them, behind their gates.
+// ErrUneven means that ranks have not issued the same: what some ranks have issued waits for the other ranks, behind
+// their gates.
 var ErrUneven = errors.New("its ranks have not issued the same")
 
 // issued is what the ranks of a communicator that are here have issued.
@@ -35,7 +36,7 @@ func Uneven(all []*Calls) error {
 		}
 		counts, err := p.Ring.Counts()
 		if err != nil {
-			continue // it is gone
+			continue // the process is gone
 		}
 		members := map[uint64]*Member{}
 		hs, ms := handles.Sorted(&p.Members)
@@ -58,7 +59,7 @@ func Uneven(all []*Calls) error {
 	return nil
 }
 
-// counted is that of its communicator. The counts of one that is not ready are nobody's.
+// counted is the record of the member's communicator. The counts of a member that is not ready belong to none.
 func (m *Member) counted(lines map[*collective.Comm]*issued) *issued {
 	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
 	comm, err := m.Communicator()
@@ -86,7 +87,7 @@ func (l *issued) add(rank int, c wire.Count, n uint64) {
 	}
 }
 
-// isEven compares those that are here.
+// isEven compares the ranks that are here.
 func (l *issued) isEven() bool {
 	first, some := uint64(0), false
 	for _, n := range l.collectives {

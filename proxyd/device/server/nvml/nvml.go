@@ -21,7 +21,8 @@ type Calls struct {
 	attached func() []*driver.Process // the job's processes, in no order
 }
 
-// What NVML says of the driver. Devices are as the program sees them: those of its job, with the memory that it may use.
+// What NVML says of the driver. Devices are as the program sees them: the devices of its job, with the memory that the
+// program may use.
 const (
 	driverName  = "580.00"
 	nvmlVersion = "13.580.00"
@@ -61,7 +62,7 @@ func fits(text string, room uint32) (string, dispatch.Result) {
 	return text, 0
 }
 
-// UUIDText is a UUID as NVML writes it.
+// UUIDText is a UUID in NVML's form.
 func UUIDText(u [16]byte) string {
 	t := hex.EncodeToString(u[:])
 	return fmt.Sprintf("GPU-%s-%s-%s-%s-%s", t[:8], t[8:12], t[12:16], t[16:20], t[20:])
@@ -303,7 +304,8 @@ func (p *Calls) NvmlDeviceGetP2PStatus(_ *dispatch.Call, one, other dispatch.Nvm
 	return ok, p.nvmlZero(other)
 }
 
-// NvmlDeviceGetComputeRunningProcessesV3 lists those of the job that use the device, by the numbers by which the server sees them.
+// NvmlDeviceGetComputeRunningProcessesV3 lists the processes of the job that use the device, by their numbers in the
+// server's PID namespace.
 func (p *Calls) NvmlDeviceGetComputeRunningProcessesV3(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32, wantList bool) (uint32, []dispatch.Nvmlprocess, dispatch.Result) {
 	i, _, r := p.nvmlDevice(dev)
 	if r != 0 {
