@@ -88,7 +88,7 @@ func (c *controller) withStopwatch(all []chain.Named) []chain.Named {
 	return all
 }
 
-// stopwatch is a policy whose answers are timed.
+// stopwatch is a policy with a clock on its answers.
 type stopwatch struct {
 	chain.Policy
 	name string

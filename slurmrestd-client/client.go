@@ -24,14 +24,14 @@ type Config struct {
 	// Token authenticates each request (rest_auth/jwt). Without a token, the server must know us by
 	// the socket (rest_auth/local), so Address must be a unix socket.
 	Token TokenProvider
-	// AsUser is the user on whose behalf requests are made. Slurm allows AsUser to root over the
-	// socket and to tokens of root or SlurmUser.
+	// AsUser is the user that requests are made for. Slurm allows AsUser to root over the socket
+	// and to tokens of root or SlurmUser.
 	AsUser string
 	// Versions limits the versions of the REST API that are tried; nil: all.
 	Versions []string
 
-	// Timeout ends a request whose context has no deadline of its own, the time
-	// that a callback of EachJob takes included; default 2 minutes.
+	// Timeout ends a request with a context that has no deadline of its own; the time counts that a
+	// callback of EachJob takes; default 2 minutes.
 	Timeout time.Duration
 	// Dial replaces net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -22,7 +22,7 @@
 // What versions disagree on is in the dialects, a file each. What a version cannot do is an
 // UnsupportedError that says what would bring the feature.
 //
-// # Who asks
+// # The user of a request
 //
 // Over TCP, a token (Config.Token) is sent with each request and read again for each request. Over
 // a unix socket without a token, slurmrestd takes root, or the user that slurmrestd runs as, and

@@ -219,8 +219,8 @@ func (e *UnsupportedError) Error() string {
 // Is makes errors.Is(err, ErrUnsupported) true.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
 
-// printable makes a server's text fit for one line of a message: control
-// characters become spaces, and no more than most bytes are kept.
+// printable makes a server's text fit for a line of a message: control characters become spaces,
+// and no more than most bytes are kept.
 func printable(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -87,7 +87,7 @@ func limitField[T any](unit time.Duration, at func(*T) *Limit) field[T] {
 	return func(s *scanner, t *T) { *at(t) = limitOf(s.number(), unit) }
 }
 
-// group is for an object whose members belong to the same T: "nodes":{"total":2}.
+// group is for an object with members that belong to the same T: "nodes":{"total":2}.
 func group[T any](fields table[T]) field[T] { return fields.read }
 
 // either is for a member that is an object in some releases and a plain value in other releases.

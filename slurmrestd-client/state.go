@@ -47,7 +47,7 @@ const (
 	Revoked
 	ReservationDeleted
 	Expediting
-	UnknownFlag // the server named one that this package does not know
+	UnknownFlag // the server named a flag that this package does not know
 )
 
 // stateFlags is the wire name of each flag.

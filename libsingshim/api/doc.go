@@ -33,8 +33,8 @@
 //	async     posted; success at once, failures late
 //	counted   the same, and the barrier counts it: collectives, sends, receives
 //	sync      a round trip without lasting effect
-//	stateful  a round trip whose effect must be there again after a restore
-//	cached    a round trip whose answer never changes, so the shim may keep it
+//	stateful  a round trip with an effect that must be there again after a restore
+//	cached    a round trip with an answer that never changes, so the shim may keep it
 //	local     answered in the shim, by hand
 //	aware     by hand, because the shim must know what the call means; =A+B names the messages
 //	          that the call sends, else its own arguments are the message

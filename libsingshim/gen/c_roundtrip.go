@@ -219,7 +219,7 @@ func sayIn(w *text, a api.Arg, mark string) {
 	case a.Count.IsArray():
 		w.line("\tsay_array(%q, %s, (uint64_t)%s, %d);", a.Name, passArgument(a), lengthOf(a), a.Type.ElementSize())
 	case a.Type.Word == "stream" && mark != "":
-		// Stream 0 is the thread's own, whose number is 2.
+		// Stream 0 is the thread's own, with the number 2.
 		w.line("\tif (often())")
 		w.line("\t\t%s = NULL;", a.Name)
 		w.line("\tconst CUstream %s_own_ = %s == NULL ? (CUstream)2 : %s;", a.Name, a.Name, a.Name)

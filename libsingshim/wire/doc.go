@@ -14,14 +14,14 @@
 //	   │                                                        ▲ returns after Close, Finish, Detach,
 //	   └── Shut, Open, Grant, Counts: the barrier's ────────────┘ or when the process misbehaves
 //
-// # Who makes the memory
+// # The maker of the memory
 //
 // The server makes the memory, and seals its size before any other process sees it. A process
 // that could truncate the memory would kill the server, and with the server the whole job's
 // devices, by a SIGBUS. What a restored process brings back (Adopt) is checked for the same
 // seals, and must be a memfd of ordinary pages.
 //
-// # Who is trusted
+// # Trust
 //
 // Everything in the ring is written by a process that may do so at any moment, and nothing in the
 // ring is believed twice: words are read once, atomically, into the server's own memory, checked,

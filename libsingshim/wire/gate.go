@@ -152,7 +152,7 @@ func (r *Ring) Forget(key uint64) {
 type Busy struct {
 	Queued int   // messages that were not handled to the end
 	Calls  int   // calls without an answer, handled or not
-	Inside []int // lanes whose threads are in a call, or have not taken its answer
+	Inside []int // lanes with a thread that is in a call, or has not taken its answer
 }
 
 // IsZero tells whether nothing does. With the gate for calls shut, that is for good.

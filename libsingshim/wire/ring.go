@@ -268,7 +268,7 @@ func (r *Ring) wakeAll() {
 // process that AsksAgain may get this status.
 const StatusAgain = statusAgain
 
-// AsksAgain tells whether the process makes a call again whose status is StatusAgain.
+// AsksAgain tells whether the process repeats a call with the status StatusAgain.
 func (r *Ring) AsksAgain() bool {
 	if !r.enterMapping() {
 		return false

@@ -137,7 +137,8 @@ func (r *Ring) freeTo(i int, position uint32) {
 	}
 }
 
-// freeLanes frees the lanes whose owners are gone. The caller holds mu and handles no message.
+// freeLanes frees the lanes that have lost their owners. The caller holds mu and handles no
+// message.
 func (r *Ring) freeLanes() {
 	if len(r.leaving) == 0 || r.next != len(r.backlog) {
 		return

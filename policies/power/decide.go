@@ -221,8 +221,8 @@ func (d *decision) intentFor(c *choice) sdk.Intent {
 		"power cap %s: %.0f W too much; the job goes on with %d of its %d GPUs", c.cap, c.over, c.keep*len(where), c.job.GPUs)}
 }
 
-// movableJobs are the jobs that a cap can slow, the lowest tier first, and of a tier those that
-// lose least time.
+// movableJobs are the jobs that a cap can slow, the lowest tier first, and of a tier first the jobs
+// that lose least time.
 func (d *decision) movableJobs(c limit) []*sdk.Job {
 	s := d.snapshot
 	var jobs []*sdk.Job

@@ -16,7 +16,7 @@ type Intent struct {
 	Job    JobID  // the leader, if the job is of a gang
 	Reason string // for people, required: "gives 4 GPUs to premium job 812"
 
-	// For is the job for whose sake this is done; 0: for none. A job of a tier may fall below what
+	// For is the job that gains by the intent; 0: none. A job of a tier may fall below what
 	// is promised only for a job of a higher tier that is below its own promise.
 	For JobID
 

@@ -121,7 +121,7 @@ func (d *decision) couldHaveStarted(j *sdk.Job) bool {
 	return d.isUrgent(j) && d.snapshot.Time.Sub(since) > time.Duration(d.settings.Patience)
 }
 
-// placeJob puts a job on nodes whose room has been taken for the job.
+// placeJob puts a job on nodes after their room has been taken for the job.
 func (d *decision) placeJob(j *sdk.Job, shares []sdk.Share, reason string) {
 	d.intents = append(d.intents, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
 }

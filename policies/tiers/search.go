@@ -263,8 +263,8 @@ func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain
 // maxOptions bounds what is tried on a node: the cheapest of what is there.
 const maxOptions = 16
 
-// search looks for the cheapest set of gains that is enough: it tries all sets, but for those
-// that cannot be cheaper than the best so far.
+// search looks for the cheapest set of gains that is enough: it tries all sets, except sets that
+// cannot be cheaper than the best so far.
 type search struct {
 	need    need
 	options []gain // a victim's are neighbours

@@ -23,6 +23,6 @@
 //
 // # Other users and programs
 //
-// A job that was cancelled, released, held or edited by another user or program in the middle of
-// an action is left alone (journal.Dropped): only a hold of ours is taken back.
+// A job that was cancelled, released, held or edited by another user or program in the middle of an
+// action is left alone (journal.Dropped): only a hold of ours is taken back.
 package action

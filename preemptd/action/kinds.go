@@ -20,7 +20,8 @@ import (
 type Args struct {
 	// Nodes that the job is to run on, all of them; none: Slurm chooses.
 	Nodes []string `json:"nodes,omitempty"`
-	// Avoid names nodes that the job is not to run on, beside those of the job's own.
+	// Avoid names nodes that the job is not to run on, beside the nodes that the job excludes
+	// itself.
 	Avoid []string `json:"avoid,omitempty"`
 	// NodeCount is how many nodes the job gets; 0: as many as now, or as many as Nodes.
 	NodeCount int64 `json:"nodeCount,omitempty"`

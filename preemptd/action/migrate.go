@@ -5,8 +5,8 @@ package action
 
 import "errors"
 
-// migrate moves a job to named nodes, or away from named nodes. For a waiting job it only sets
-// where to start. If the job does not start there in time, it may start wherever Slurm has room.
+// migrate moves a job to named nodes, or away from named nodes. For a waiting job only the place of
+// the start is set. If the job does not start there in time, it may start wherever Slurm has room.
 var migrate = kind{
 	past: "migrated", takes: []string{"nodes", "avoid", "gpus"},
 	check: func(a Args) error {

@@ -5,8 +5,8 @@ package action
 
 import "errors"
 
-// place starts a waiting job on named nodes. If the job does not start there in time, it waits as
-// before.
+// place starts a waiting job on named nodes. If the job does not start there in time, the job waits
+// as before.
 var place = kind{
 	past: "placed", takes: []string{"nodes", "gpus"}, waits: true,
 	check: func(a Args) error {

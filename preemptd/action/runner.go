@@ -23,7 +23,7 @@ type Slurm interface {
 	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error)
 }
 
-// Proxyd is what actions ask of the proxyd that leads a job. Errors are those of package rpc.
+// Proxyd is what actions ask of the proxyd that leads a job. Errors are errors of package rpc.
 type Proxyd interface {
 	// Checkpoint makes a checkpoint of a running job.
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
@@ -33,7 +33,7 @@ type Proxyd interface {
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
 
-// Journal is what actions ask of the journal. *journal.Journal implements it.
+// Journal is what actions ask of the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Save(ctx context.Context, a *journal.Action, text string) error
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)
@@ -156,7 +156,7 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 
 // memo is what an action must not forget: what the action found, and what the action did.
 type memo struct {
-	Restarts int64  `json:"restarts"`          // of the job when the action checked it
+	Restarts int64  `json:"restarts"`          // of the job at the action's check
 	Ran      bool   `json:"ran,omitempty"`     // the job ran then
 	WasHeld  bool   `json:"wasHeld,omitempty"` // the job was held then, by another user
 	From     string `json:"from,omitempty"`    // its nodes then

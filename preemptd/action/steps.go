@@ -292,8 +292,8 @@ func lookRelease(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: todo}
 }
 
-// startIsDelayed reports whether a job that we requeued, and another user released, still has the
-// two minutes before it that Slurm gives a requeued job.
+// startIsDelayed reports whether a job that we requeued, and another user released, is still within
+// the two minutes of delay that Slurm gives a requeued job.
 func (w *actionRun) startIsDelayed() bool {
 	const skew = 5 * time.Second // of clocks
 	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(skew))
@@ -329,8 +329,8 @@ func lookStart(_ context.Context, w *actionRun) verdict {
 	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
 
-// releaseForgotten reports whether the job is still held by our requeue, though it was released:
-// slurmctld was killed before it saved the release, and maybe our edits before. Any other hold
+// releaseForgotten reports whether the job is still held by our requeue, though we released the
+// job: slurmctld was killed before it saved the release, and maybe our edits before. Any other hold
 // has another reason.
 func (w *actionRun) releaseForgotten() bool {
 	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // the form in which releases write the reason

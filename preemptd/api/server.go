@@ -153,8 +153,8 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, e
 // maxHistory bounds a list.
 const maxHistory = 100
 
-// History lists what the caller may see. The owner of a job that Slurm has forgotten is not
-// known: the job's actions are shown to operators, and to the users who requested them.
+// History lists what the caller may see. The owner of a job that Slurm has forgotten is not known:
+// the job's actions are shown to operators, and to the users that requested them.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
 		who, err := s.callerOf(ctx)

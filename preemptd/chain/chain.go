@@ -14,12 +14,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Policy is asked what to do. *policy.Policy implements it.
+// Policy is asked what to do. *policy.Policy is a Policy.
 type Policy interface {
 	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
 }
 
-// Named is a policy with the site's name for it.
+// Named is a policy with the site's name.
 type Named struct {
 	Name string
 	Policy

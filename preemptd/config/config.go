@@ -124,7 +124,7 @@ func parseConfig(file string, text []byte, environ []string, flags map[string]st
 	return c, nil
 }
 
-// NeedsRestart names the keys whose values differ and take effect only at a start.
+// NeedsRestart names the keys with different values that take effect only at a start.
 func (c *Config) NeedsRestart(other *Config) []string {
 	return keys.NeedsRestart(c.values, other.values)
 }

@@ -111,7 +111,8 @@ func (f *Finder) Knock(ctx context.Context, node string) error {
 // knockDeadline is how long Knock waits for a node.
 const knockDeadline = 5 * time.Second
 
-// acceptsConnections reports whether anybody listens there; a node that is off would be waited for.
+// acceptsConnections reports whether a program listens there; without the test, a call would wait
+// for a node that is off.
 func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) error {
 	d := net.Dialer{Timeout: knock}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.Address, f.Port))

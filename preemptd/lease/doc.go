@@ -8,7 +8,7 @@
 //	preemptd:works:HOST:ID   a reservation: the preemptd of this host and journal works
 //	preemptd:waits:HOST:ID   a question: this preemptd would like to work; is the worker alive?
 //
-// The reservations are of one node, for one minute, in ten years. They keep no job from anything
+// The reservations are of a single node, for a minute, in ten years. They keep no job from anything
 // (unlimited is a year to Slurm), and other people's reservations are not touched: ours have that
 // form of name. The names say everything, since REST shows no comments, and Slurm 22.05 has none.
 // No name is ever used by two preemptds, so that no preemptd can delete, or edit, another's by
@@ -23,19 +23,19 @@
 //	       └ still there after patience: make our lease, delete the worker's, look again
 //	            question still there: the worker did not live. Else wait for fresh
 //
-// Steady state costs one small read for each beat, and writes only while a preemptd waits.
+// Steady state costs a small read for each beat, and writes only while a preemptd waits.
 //
 // # Why two never work
 //
-// Two preemptds that make their leases at once: each looks after it made its own, so that at
-// least one sees both leases. A worker that is taken for dead: it is sure only since the
-// beginning of a look that saw its lease and no question, and only for fresh, which is less than
-// patience. A question that is still there when the lease is gone was never answered, so that
+// Two preemptds that make their leases at once: each looks after it made its own, so that at least
+// one of the two sees both leases. A worker that is taken for dead: the worker is sure only since
+// the beginning of a look that saw its lease and no question, and only for fresh, which is less
+// than patience. A question that is still there when the lease is gone was never answered, so that
 // look was before the question. No clocks of two hosts are compared. A worker that is not sure
 // begins nothing (Sure) until it is sure again, and loses nothing by that: without Slurm there is
-// nothing to do. A lease that disappears otherwise, by an administrator or with its node, is left
-// alone for fresh by those preemptds that saw the lease; a preemptd that starts in these seconds
-// did not see it, and only so can two work for so long.
+// nothing to do. A lease that disappears for another reason, by an administrator or with its node,
+// is left alone for fresh by the preemptds that saw the lease; a preemptd that starts in these
+// seconds did not see the lease, and only so can two work for so long.
 //
 // While Slurm is away no preemptd learns anything and nothing is counted: patience begins anew
 // with the first answer.

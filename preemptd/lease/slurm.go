@@ -16,7 +16,7 @@ import (
 // of a year.
 const far = 3650 * 24 * time.Hour
 
-// comments explain the reservations to people who find them.
+// comments explain the reservations to administrators.
 var comments = map[string]string{
 	"works": "This preemptd works. It takes nothing from jobs. Others wait until it is gone.",
 	"waits": "Another preemptd works. This one waits. One of them was started by mistake.",

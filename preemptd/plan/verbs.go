@@ -11,7 +11,7 @@ import (
 )
 
 // verb is what a verb needs and does. check looks at each job of the gang; apply changes the trial,
-// or says why it cannot and changes nothing.
+// or says why that is impossible and changes nothing.
 type verb struct {
 	check func(t *trial, j *sdk.Job, i sdk.Intent) *broken
 	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken

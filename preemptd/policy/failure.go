@@ -31,7 +31,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %s", f.Kind, f.Detail) }
 
-// RestingError says that a policy is not asked because it failed a moment ago.
+// RestingError says that a policy is not asked because of a failure a moment ago.
 type RestingError struct {
 	Until time.Time
 	Last  error // the failure

@@ -63,12 +63,12 @@ func startInstance(ctx context.Context, c Config, out *output) (*instance, error
 	return i, nil
 }
 
-// newProcess is the command that go-plugin has begun, with what it does not know.
+// newProcess is the command that go-plugin has begun, with what go-plugin does not set.
 func newProcess(c Config, spec *exec.Cmd, folder string) *process {
 	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec // what an administrator configured
 	cmd.Env = slices.Concat(spec.Env, []string{"PATH=/usr/local/bin:/usr/bin:/bin"})
 	if c.Memory > 0 {
-		// A policy in Go collects garbage before it comes to its bound.
+		// A policy in Go collects garbage before its memory comes to the bound.
 		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+strconv.FormatInt(c.Memory*3/4, 10))
 	}
 	return &process{cmd: cmd, memory: c.Memory, folder: folder, done: make(chan struct{})}
@@ -165,8 +165,8 @@ func (i *instance) isAlive() bool {
 	}
 }
 
-// killProcess kills the process. A policy has nothing to tidy up, so it is not asked to leave. A
-// process that escaped from the group may keep go-plugin waiting; killProcess does not wait.
+// killProcess kills the process. A policy has nothing to tidy up, so there is no request to leave.
+// A process that escaped from the group may keep go-plugin waiting; killProcess does not wait.
 func (i *instance) killProcess() {
 	if i.process != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)

@@ -13,7 +13,7 @@ import (
 // What is kept of a policy's standard error.
 const (
 	maxLine  = 1 << 10 // of a line
-	maxLines = 100     // that are logged from one question to the next
+	maxLines = 100     // that are logged from a question to the next
 )
 
 // output takes what a policy writes to its standard error.

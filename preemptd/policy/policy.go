@@ -37,7 +37,7 @@ func (c *Config) sameProcess(o *Config) bool {
 		slices.Equal(c.Watch, o.Watch) && c.Memory == o.Memory
 }
 
-// How long a policy that fails rests: twice as long each time, until it has answered.
+// How long a policy that fails rests: twice as long each time, until an answer.
 const (
 	firstRest = time.Second
 	maxRest   = 5 * time.Minute
@@ -59,7 +59,7 @@ type Policy struct {
 	last    error     // why
 	closed  bool
 
-	noting sync.Mutex // taken last; nothing waits while it is held
+	noting sync.Mutex // taken last; nothing waits under the lock
 	status Status
 }
 
@@ -72,7 +72,7 @@ type Status struct {
 	Failures int             //
 	Kinds    map[Kind]int    // the same failures, by kind
 	Problem  string          // what is wrong now; empty: nothing
-	Until    time.Time       // the policy rests; zero: it does not
+	Until    time.Time       // the end of the policy's rest; zero: the policy does not rest
 }
 
 // ErrClosed is the answer of a policy that was closed.
@@ -83,8 +83,8 @@ func New(c Config, log *slog.Logger) *Policy {
 	return &Policy{config: c, log: log.With("policy", c.Name), now: time.Now, status: Status{Name: c.Name}}
 }
 
-// Configure gives the policy another configuration. If its process is concerned, the next
-// question starts another process, which takes over if it comes up.
+// Configure gives the policy another configuration. If its process is concerned, the next question
+// starts another process, which takes over on success.
 func (p *Policy) Configure(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *Policy) Status() Status {
 	return s
 }
 
-// Close ends the policy's process. It may be called twice.
+// Close ends the policy's process, and may be called twice.
 func (p *Policy) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,7 @@ func (p *process) Start(context.Context) error {
 }
 
 // outputPipe gives the command the end to write to, and returns that end, to be closed here when
-// the command has it.
+// the command has a copy.
 func outputPipe(read **os.File, write *io.Writer) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -120,8 +120,8 @@ func (p *process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process. Readers of its output read the end of it, even if a process that escaped
-// from the group has it open.
+// Kill ends the process. Readers of its output read the end of the output, even if a process that
+// escaped from the group has the pipe open.
 func (p *process) Kill(ctx context.Context) error {
 	if p.cmd.Process == nil {
 		return nil

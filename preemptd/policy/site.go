@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Site is where a site has its policies, and how it bounds them.
+// Site is where a site has its policies, and how the policies are bounded.
 type Site struct {
 	Folder   string // of programs: sing-policy-NAME
 	Settings string // folder of settings: NAME.yaml, if the site has any

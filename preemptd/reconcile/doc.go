@@ -3,15 +3,16 @@
 
 // Package reconcile is preemptd's loop, top to bottom (Loop.Tick):
 //
-//	look (cluster) ─ note what others did ─ snapshot ─ decide (policies, each tried by plan) ─ begin (journal) ─ act
+//	look (cluster) ─ note foreign changes ─ snapshot ─ decide (policies, each tried by plan) ─ begin (journal) ─ act
 //	   ▲                                                                                              │
 //	   └───────────────────── the interval, an action that ended, a request of a person ◄──────────────┘
 //
-// Before the snapshot, a job that waits for nodes which an action gave it, and which were not
-// its user's wish, is given a resume that takes them back (pinned_nodes.go): what a person gave it, only
-// once it has run there. What Slurm refuses three times is left, and told of.
+// Before the snapshot, a job that waits for nodes which an action gave the job, and which were not
+// its user's wish, is given a resume that takes them back (pinned_nodes.go); nodes that a person
+// gave the job, only after the job has run there. What Slurm refuses three times is left, and
+// reported.
 //
-// Recovery is the same loop: actions that the journal has unfinished are done first,
-// whoever began them. What is decided and not begun is not remembered: the next tick
+// Recovery is the same loop: actions that the journal has unfinished are done first, including
+// actions of earlier processes. What is decided and not begun is not remembered: the next tick
 // decides again, on what is then.
 package reconcile

@@ -76,8 +76,8 @@ func isPerson(who jobrequest.Editor) bool {
 // maxHolder is how many actions are read to find the holder of a job.
 const maxHolder = 100
 
-// holderOf is the action whose hold the job has, by its last action: that action may have found a
-// hold, which then is of an action before.
+// holderOf is the action that made the job's hold, by the job's last action: that action may have
+// found a hold, which then is of an action before.
 func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Action, error) {
 	left, err := action.HoldLeftBy(last)
 	switch {
@@ -128,8 +128,8 @@ type jobHistory struct {
 	failed    string
 }
 
-// recordForeign records what other users and programs did: a job that was requeued while we did
-// nothing to it was requeued by Slurm, or by a person.
+// recordForeign records what other users and programs did: a job that was requeued without an
+// action of ours was requeued by Slurm, or by a person.
 func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
 	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)

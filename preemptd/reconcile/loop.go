@@ -19,17 +19,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Observer looks at the cluster. *cluster.Watch implements it.
+// Observer looks at the cluster. *cluster.Watch is an Observer.
 type Observer interface {
 	Look(ctx context.Context) (cluster.Seen, error)
 }
 
-// Executor carries actions out. *action.Runner implements it.
+// Executor carries actions out. *action.Runner is an Executor.
 type Executor interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
-// Journal is what the loop needs of the journal. *journal.Journal implements it.
+// Journal is what the loop needs of the journal. *journal.Journal is a Journal.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)
@@ -48,7 +48,7 @@ type Settings struct {
 	Retention  time.Duration // of what has ended
 	Rules      sdk.Rules
 	Power      cluster.Power
-	Tiers      map[string]sdk.Tier // of QOS, where it is not the tier's name
+	Tiers      map[string]sdk.Tier // of QOS, where the tier's name is another
 	Policies   []chain.Named       // in the order in which they are asked
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// unpinAgain is how long a job is left alone after anything was done to it.
+	// unpinAgain is how long a job is left alone after any change.
 	unpinAgain = 30 * time.Second
 	// unpinTries is how often the resume is tried.
 	unpinTries = 3
@@ -58,7 +58,8 @@ func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Seen, k clus
 	return problems, nil
 }
 
-// failedUnpins says why the last tries to take a job's nodes back failed, if nothing was done to it since.
+// failedUnpins says why the last tries to take a job's nodes back failed, if nothing was done to
+// the job since.
 func (l *Loop) failedUnpins(ctx context.Context, job int64) (string, error) {
 	last, err := l.Journal.History(ctx, job, unpinTries)
 	if err != nil || len(last) < unpinTries {

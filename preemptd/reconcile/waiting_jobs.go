@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Wait is a job that waits, and why nothing is done for it.
+// Wait is a job that waits, and why nothing is done for the job.
 type Wait struct {
 	Job  sdk.JobID
 	Tier sdk.Tier
@@ -67,8 +67,8 @@ func whyIdle(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string
 	return strings.Join(append(parts, plan.Why(s, j)), "; ")
 }
 
-// logWaiting logs why jobs wait: once for each reason, and only when it was so at two ticks in a
-// row. Most jobs that come wait for Slurm's next look, and for nothing else.
+// logWaiting logs why jobs wait: once for each reason, and only when the reason holds at two ticks
+// in a row. Most new jobs wait for Slurm's next look, and for nothing else.
 func (l *Loop) logWaiting(waiting []Wait) {
 	now := make(map[sdk.JobID]*loggedWait, len(waiting))
 	for _, w := range waiting {

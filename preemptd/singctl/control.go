@@ -142,7 +142,7 @@ func (a *app) askController(ctx context.Context, f func(*control.Client) error) 
 	return control.Errorf(control.ErrUnreachable, "no preemptd answers at %s", strings.Join(tried, ", "))
 }
 
-// controllerAddress adds the usual port to a host without one.
+// controllerAddress adds the usual port to a host without a port.
 func controllerAddress(host string) (string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil && !strings.ContainsAny(host, "[]:") {

@@ -155,7 +155,7 @@ func jobNameIn(line string) string {
 	return fieldOf(line, "JobId")
 }
 
-// fieldOf returns a value of scontrol's one-line output.
+// fieldOf returns a value of a line of scontrol's --oneliner output.
 func fieldOf(line, key string) string {
 	for word := range strings.FieldsSeq(line) {
 		if v, ok := strings.CutPrefix(word, key+"="); ok {

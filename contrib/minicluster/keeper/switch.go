@@ -24,7 +24,7 @@ func makeSwitch() error {
 	return netlink.LinkSetUp(bridge)
 }
 
-// plugCable connects the host whose first process is pid.
+// plugCable connects the host of the first process pid.
 func plugCable(hostName string, pid int) error {
 	bridge, err := netlink.LinkByName(bridgeName)
 	if err != nil {

@@ -67,7 +67,7 @@ func (e *NoCorpusError) Error() string {
 	return fmt.Sprintf("suite %s has not all programs of the corpus: %s has", e.Suite, suites[0].Name)
 }
 
-// NoSingularityError is a cluster with singularity-slurm of a suite whose CRIU is too old.
+// NoSingularityError is a cluster with singularity-slurm of a suite with a CRIU that is too old.
 type NoSingularityError struct{ Suite Suite }
 
 func (e *NoSingularityError) Error() string {

@@ -11,7 +11,7 @@
 //	  NAME/
 //	    control.sock  the keeper listens here
 //	    keeper.log    what the keeper has to say
-//	    logs/HOST/    one file per daemon
+//	    logs/HOST/    a file per daemon
 //	    shared/       the folder that every host sees as /shared
 //	    mnt/          mount points; empty outside the keeper's mount namespace
 package state
