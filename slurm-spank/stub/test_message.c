@@ -72,7 +72,7 @@ static void malformed(void)
 	CHECK(!valid(many, n));
 }
 
-/* Whatever comes, nothing is read beyond the end: the sanitizers see it. */
+/* Whatever comes, nothing is read beyond the end: the sanitizers would report that. */
 static void fuzz(void)
 {
 	static const char seed[] = "ok\0mode=fresh\0name=batch\0env.A=1\0reason=x";

@@ -13,7 +13,7 @@
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
-/* Have a task ask, and see what it says of the options. */
+/* Make a task ask, and see the options in its request. */
 static void ask(struct message *m)
 {
 	slurm.step = STEP_OF_BATCH;
@@ -103,7 +103,7 @@ static void taken(void)
 	CHECK(strcmp(asked(&m, "on_failure"), "hold") == 0);
 }
 
-/* It needs no value, within the list as well. */
+/* The option needs no value, within the list as well. */
 static void exact_in_list(void)
 {
 	static struct message m;

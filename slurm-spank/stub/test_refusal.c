@@ -110,7 +110,9 @@ static void refused(void)
 	}
 }
 
-/* Nobody is there, or nobody who can be understood: the administrator says what then. */
+/*
+ * No proxyd is there, or none that can be understood: the administrator decides what happens then.
+ */
 static void without_proxyd(void)
 {
 	static const struct {
@@ -165,7 +167,10 @@ static void bad_arguments(void)
 	is_refused(in_child(as_user, said, sizeof(said)), "singularity: plugstack.conf: colour=red: accepted are socket=");
 }
 
-/* An option that no sbatch has seen: REST. Slurm goes on when a callback fails here, so it does not. */
+/*
+ * An option that no sbatch has seen: REST. Slurm goes on when a callback fails here, so the
+ * callback does not fail.
+ */
 static void bad_option(void)
 {
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
@@ -182,7 +187,7 @@ static void no_warden(void)
 	is_refused(in_child(as_user, said, sizeof(said)), "the warden is not installed on this node");
 }
 
-/* --- while it waits --- */
+/* --- while the task waits --- */
 
 /* proxyd dies at the question and is started again: the same is asked once more. */
 static void asks_again(void)
@@ -246,7 +251,7 @@ static void wait_in_vain(void)
 		static struct message m;
 		const pid_t parent = getppid();
 
-		proxyd_got(&m); /* it waits now */
+		proxyd_got(&m); /* the task waits now */
 		kill(parent, SIGUSR1);
 		kill(parent, SIGTERM);
 		_exit(0);

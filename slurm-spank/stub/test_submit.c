@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The plugin in sbatch and srun. It looks at the command line of its process, so the
- * tests run this program again under theirs; submit does what Slurm's would do.
+ * The plugin in sbatch and srun. The plugin looks at the command line of its process, so the tests
+ * run this program again under theirs; submit does what Slurm's would do.
  */
 #define _GNU_SOURCE
 #include "stub.h"
@@ -23,9 +23,9 @@ static struct call {
 	char *argv[10];
 	const char *variable[2];	  /* in the environment */
 	const char *directive[2];	  /* option of a #SBATCH line */
-	const char *option[2], *more[2]; /* of the command line, as Slurm hands it over */
+	const char *option[2], *more[2]; /* of the command line, in the form of Slurm */
 	const char *argument;		  /* in plugstack.conf */
-	int program;			  /* of srun: where it stands in argv */
+	int program;			  /* of srun: its place in argv */
 } call;
 
 static void put(const char *name, const char *value)
@@ -106,7 +106,10 @@ static int code(char said[4096])
 	return (WEXITSTATUS(status));
 }
 
-/* The log of a job that asks for us is appended to, whichever way it asks; of others nothing changes. */
+/*
+ * The log of a job that asks for us is appended to, in any way of asking; for other jobs nothing
+ * changes.
+ */
 static void open_mode(void)
 {
 	static const struct {

@@ -31,7 +31,7 @@ static void untouched(void)
 	CHECK(job_variables() == 1 && slurm.n_prefix == 0);
 }
 
-/* Bad arguments are told to the administrator by slurmd, and to nobody else. */
+/* Bad arguments are told to the administrator by slurmd, and to no other user. */
 static void untouched_by_mistakes(void)
 {
 	load(S_CTX_REMOTE, "colour=red", NULL);
@@ -112,7 +112,7 @@ static void request_of_batch(void)
 	proxyd_got(&m);
 	CHECK(strcmp(asked(&m, "step"), "batch") == 0);
 	CHECK(strcmp(asked(&m, "script"), "/spool/job00812/slurm_script") == 0);
-	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* as it was told: plain */
+	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* the answer was: plain */
 }
 
 /* The program's arguments with what the plugin put before them, and its environment. */
@@ -246,7 +246,7 @@ static void job_over(void)
 	slurm.said[0] = '\0';
 	proxyd_got(&m);
 	unlink(socket_path);
-	CHECK(epilog() == 0); /* never an error: it would drain the node */
+	CHECK(epilog() == 0); /* never an error: an error would drain the node */
 	CONTAINS(slurm.said, "singularity: job 812: what is left of it here cannot be removed now: proxyd is not there");
 }
 

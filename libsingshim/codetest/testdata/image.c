@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Images on its standard input, each as a length (4 bytes) and so many bytes; for each, on its standard output, the result
- * (4 bytes), a length (8 bytes) and the image that was found. The last byte of what comes is the last one that can
- * be read, and nothing is before the page of the first.
+ * Images on the standard input, each as a length (4 bytes) and so many bytes; for each, on the
+ * standard output, the result (4 bytes), a length (8 bytes) and the image that was found. The last
+ * byte of the input is the last byte that can be read, and nothing is before the page of the first
+ * byte.
  */
 #include "image.h"
 

@@ -20,7 +20,7 @@ void sing_missed(const char *symbol, const char *why)
 			return (__LINE__ % 250 + 1); \
 	} while (0)
 
-/* What the compiler says, as a message brings it. */
+/* The compiler's text, in the form of a message. */
 static void say(struct sing_log *l, const char *text)
 {
 	unsigned int room;
@@ -56,7 +56,10 @@ int main(void)
 		sing_jit_tell(&j, 1);
 		HOLDS(strcmp(info, "used 3 register") == 0 && values[0] == (void *)15);
 	}
-	/* A number is 32 bits, whatever is beside it; of two, the last counts. All that comes back does. */
+	/*
+	 * A number is 32 bits, whatever is beside it; of two options with the same name, the last
+	 * counts. All outputs come back.
+	 */
 	{
 		int names[] = { CU_JIT_MAX_REGISTERS, CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
 				CU_JIT_LOG_VERBOSE, CU_JIT_MAX_REGISTERS };

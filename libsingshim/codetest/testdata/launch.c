@@ -210,7 +210,7 @@ int main(void)
 		HOLDS(memcmp(sent.params, "\x44\x33\x22\x11\0\0\0\0" "0123456789\0", 19) == 0);
 	}
 	HOLDS(asked == 2 && kernels == 1);
-	/* Nobody is asked again. Only the default stream is the thread's. */
+	/* The server is not asked again. Only the default stream is the thread's. */
 	HOLDS(sing_cuLaunchKernel_ptsz((CUfunction)20, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CUDA_SUCCESS && sent.stream == 2);
 	HOLDS(sing_cuLaunchKernel_ptsz((CUfunction)10, 1, 1, 1, 1, 1, 1, 0, (CUstream)1, params, NULL) == CUDA_SUCCESS && sent.stream == 1);
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CUDA_SUCCESS && sent.stream == 0);
@@ -287,7 +287,10 @@ int main(void)
 	HOLDS(sing_cuLaunchCooperativeKernel_ptsz((CUfunction)10, 10, 1, 1, 64, 1, 1, 8, NULL, params) == CUDA_SUCCESS && sent.stream == 2);
 	HOLDS(occupied == 2);
 
-	/* A function may have more shared memory from now on, as whatever it is known; so may a kernel. */
+	/*
+	 * A function may have more shared memory from now on, by any of its handles; so may a
+	 * kernel.
+	 */
 	sing_function_shares((CUfunction)20, 60000);
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 60000, NULL, params, NULL) == CUDA_SUCCESS);
 	HOLDS(sing_cuLaunchKernel((CUfunction)20, 1, 1, 1, 1, 1, 1, 60000, NULL, params, NULL) == CUDA_SUCCESS);
@@ -298,7 +301,7 @@ int main(void)
 
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 0, (CUstream)10, params, NULL) == CUDA_ERROR_INVALID_HANDLE);
 
-	/* What is unknown, of another context, without one, gone. */
+	/* Handles that are unknown, of another context, without a context, gone. */
 	HOLDS(sing_cuLaunchKernel((CUfunction)14, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_INVALID_HANDLE);
 	sing_current = &other;
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CUDA_ERROR_INVALID_HANDLE);

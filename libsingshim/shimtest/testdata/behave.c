@@ -30,7 +30,7 @@ extern char **environ;
 		} \
 	} while (0)
 
-/* A call that fails leaves the errno that it would leave without us. */
+/* A call that fails leaves the errno of a program without the shim. */
 #define FAILS(call, number) CHECK((errno = 0, (call) < 0) && errno == (number))
 
 /* A call that succeeds leaves errno alone. */
@@ -99,7 +99,7 @@ static int count_fds(void)
 	return (n);
 }
 
-/* No descriptor is ours, none is lost, and closing all of them harms nobody. */
+/* No descriptor is ours, none is lost, and closing all of them does no harm. */
 static void descriptors(void)
 {
 	const int before = count_fds();

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-/* A program that uses no device, and looks for libraries: prints what it finds, and what is open. */
+/*
+ * A program that uses no device, and looks for libraries: prints what was found, and what is open.
+ */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * load WHAT THREADS MESSAGES SEED: a process that uses the ring it has as descriptor 3, as
- * the tests of package wire expect it. What each of them must see is said there.
+ * load WHAT THREADS MESSAGES SEED: a process that uses the ring of descriptor 3, as the tests of
+ * package wire expect. The tests say what they must see.
  */
 #define _GNU_SOURCE
 #include "load.h"

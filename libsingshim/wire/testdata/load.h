@@ -34,7 +34,7 @@ enum {
 	} while (0)
 
 extern uint64_t seed;
-extern char *raw_ring; /* mapped a second time, for who writes nonsense */
+extern char *raw_ring; /* mapped a second time, for processes that write nonsense */
 extern unsigned int threads, messages;
 extern _Atomic bool enough; /* burst ends */
 extern pthread_barrier_t all; /* several begins */

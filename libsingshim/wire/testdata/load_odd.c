@@ -109,7 +109,7 @@ static void __attribute__((noinline)) begin_hold(bool staged, unsigned int depth
 	if (staged)
 		raise(SIGUSR2); /* jumps */
 	ring_call(&d);		/* the other end sends SIGUSR2 */
-	CHECK(stack[0]); /* nobody answers in time */
+	CHECK(stack[0]); /* no answer comes in time */
 }
 
 /* With a second thread: always further down than the first time. */

@@ -111,7 +111,7 @@ static enum ring_result say_stamp(void)
 
 _Atomic bool enough;
 
-/* Each thread has its own numbers; now and then one that is everybody's. */
+/* Each thread has its own numbers; now and then a number that all threads have. */
 void *burst(void *arg)
 {
 	const uint64_t thread = (uint64_t)(uintptr_t)arg;
@@ -127,7 +127,7 @@ void *burst(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
-/* A thread for each message, one after the other, more than there are lanes. */
+/* A thread for each message, in turn, more threads than there are lanes. */
 void *brief(void *arg)
 {
 	return ((void *)(uintptr_t)say(OP_SINK, (uintptr_t)arg % 2, (uintptr_t)arg));
@@ -153,13 +153,13 @@ void *counted(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
-/* One thread that is not counted, and others that are. */
+/* A thread that is not counted, and further threads that are. */
 void *mixed(void *arg)
 {
 	return (arg ? counted(arg) : burst(arg));
 }
 
-/* One call that waits, and others for room. */
+/* A call that waits, and further calls that wait for room. */
 void *stuck(void *arg)
 {
 	enum ring_result rv = arg ? RING_OK : say(OP_HOLD, true, 0);

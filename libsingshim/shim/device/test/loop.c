@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * transport.h over descriptor 3, one message at a time, for tests:
+ * transport.h over descriptor 3, message by message, for tests:
  *
  *	there: op, kind (0 call, 1 cached, 2 posted, 3 counted), comm, peer, length, message
  *	back:  result, length, answer; nothing for what was posted

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the transport and what is written by hand do, on a device server that is a test:
+ * What the transport and the hand-written calls do, on a device server that is a test:
  *
  *	trial WHAT...
  *
- * prints a line for each thing it found. A number that no call has is answered with the message, backwards.
+ * prints a line for each thing that was found. A number that no call has is answered with the
+ * message, backwards.
  */
 #define _GNU_SOURCE
 #include "attach.h"
@@ -163,7 +164,7 @@ static void say(const char *what, int r, CUcontext ctx)
 	printf("%s %d %#llx\n", what, r, (unsigned long long)(uintptr_t)ctx);
 }
 
-/* The call first, then what it left. */
+/* The call first, then what the call left. */
 #define SAY(what, call, ctx)         \
 	do {                         \
 		const int r_ = call; \
@@ -277,7 +278,7 @@ static void fault(void)
 	unsigned n = 0;
 
 	started();
-	echo(2); /* the test sets the fault when it comes */
+	echo(2); /* the test sets the fault at this call */
 	printf("call %d post %d version %d", cuCtxSynchronize(), sing_post(SING_OP_cuMemsetD8_v2, "", 0), cuDriverGetVersion(&version));
 	printf(" current %d nccl %d", cuCtxGetCurrent(&got), ncclGetVersion(&version));
 	printf(" nvml %d\n", nvmlDeviceGetCount_v2(&n));
