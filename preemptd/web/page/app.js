@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The page, top to bottom: look at preemptd's state; when it has seen the cluster again, get
-// that and the timeline; show all.
+// The page, top to bottom: look at preemptd's state; when preemptd has seen the cluster again,
+// get the cluster and the timeline; show all.
 
 import { feed, get } from "./feed.js";
 import { allowActs, refreshJob, showJob, startJob } from "./job.js";
@@ -50,7 +50,7 @@ function failed(failures, wait) {
   stale();
 }
 
-// stale says that what is shown is old, as soon as it may be.
+// stale says that what is shown is old, as soon as that is possible.
 function stale() {
   const banner = byId("stale");
   let text = "";

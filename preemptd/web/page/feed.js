@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Asks preemptd again and again, less often while it does not answer or nobody looks.
+// Asks preemptd again and again, less often while there is no answer or the page is hidden.
 
 import { serverClock } from "./text.js";
 
-const patience = 15000; // ms for one answer
+const patience = 15000; // ms for an answer
 const hiddenEvery = 30; // s, while the page is in the background
 const longest = 30; // s between two tries
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One job: what is known of it, and what people may have done to it.
+// A single job: what is known of the job, and the actions that people may request.
 
 import { jobFacts } from "./lists.js";
 import { highlight } from "./map.js";
@@ -53,7 +53,7 @@ function request(verb) {
   return body;
 }
 
-// follow says how an action goes, until it has ended or another job is shown.
+// follow says how an action goes, until the action has ended or another job is shown.
 async function follow(id, job) {
   while (shown === job) {
     const a = await ask(`api/v1/actions/${id}`);
@@ -102,13 +102,13 @@ export function refreshJob(now) {
   if (dialog.open) render();
 }
 
-// allowActs shows the buttons to who is signed in.
+// allowActs shows the buttons to a user that is signed in.
 export function allowActs(me) {
   form.hidden = !me;
   byId("act-sign").hidden = Boolean(me);
 }
 
-// startJob wires it. told is called when something was begun.
+// startJob connects the form. told is called when an action was begun.
 export function startJob(told) {
   acted = told;
   form.addEventListener("change", chosenVerb);

@@ -69,7 +69,7 @@ export function showTiers(tiers) {
       promised.style.left = `calc(${100 * t.promised}% - 1px)`;
       bar.append(promised);
     }
-    const short = t.counted && t.below > 0; // as the tile "Below promise" has it
+    const short = t.counted && t.below > 0; // the rule of the tile "Below promise"
     const detail = [
       t.promised > 0 ? `promised ${percent(t.promised)}` : "best effort", `${count(t.gpus, "GPU")}`, `${t.running} run, ${t.waiting} wait`,
       t.below ? `${count(t.below, "job")} below` : "",
@@ -82,7 +82,7 @@ export function showTiers(tiers) {
 
 const nothing = (text) => el("li", { class: "nothing" }, text);
 
-// verdict is one word for what became of a decision, and the class of its badge.
+// verdict is a word for the result of a decision, and the class of its badge.
 function verdict(d) {
   if (d.rejected) return ["rejected", d.invariant ? `rejected: ${d.invariant}` : "rejected"];
   if (d.outcome === "begun" || d.outcome === "dry run") return ["begun", d.outcome];

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The cluster map: a block for each node, a cell for each GPU. Drawn on a canvas, since
-// there may be 10 000 nodes; who cannot see it has the line below it and the table of jobs.
+// there may be 10 000 nodes; people who cannot see the map have the line below and the table of jobs.
 
 import { byId, count, jobTitle } from "./text.js";
 
@@ -95,7 +95,7 @@ function drawNode(c, colour, node, i) {
     c.beginPath();
     c.roundRect(left, top, cell, cell, round);
     c.fill();
-    if (job && (job.action || job.state !== "running")) { // something is being done to it
+    if (job && (job.action || job.state !== "running")) { // an action is under way
       c.fillStyle = colour.panel;
       c.beginPath();
       c.arc(left + cell / 2, top + cell / 2, cell / 5, 0, 2 * Math.PI);
@@ -175,18 +175,18 @@ export function showMap(cluster) {
   for (const job of data.jobs) {
     for (const share of job.shares || []) for (const g of share.gpus) if (holders[share.node]) holders[share.node][g] = job;
   }
-  canvas.dataset.nodes = data.nodes.length; // for who asks whether it is drawn
+  canvas.dataset.nodes = data.nodes.length; // for tests: the map is drawn
   draw();
 }
 
-// highlight has one job stand out; 0: none.
+// highlight makes a job stand out; 0: none.
 export function highlight(id) {
   if (id === chosen) return;
   chosen = id;
   draw();
 }
 
-// startMap wires it. opener is called with the id of a job that was chosen.
+// startMap connects the map. opener is called with the id of a job that was chosen.
 export function startMap(opener) {
   open = opener;
   canvas.addEventListener("pointermove", (e) => point(under(e)));

@@ -28,8 +28,8 @@ export function svg(tag, attributes = {}, ...children) {
 
 const drawn = new WeakMap(); // of what an element shows, as JSON
 
-// refill puts new children into an element if what they are made of has changed. Who stands
-// on one of its buttons with the keyboard stays there.
+// refill puts new children into an element if their content has changed. A keyboard
+// focus on a button of the element stays there.
 export function refill(node, content, make) {
   const text = JSON.stringify(content);
   if (drawn.get(node) === text) return;
@@ -43,7 +43,7 @@ export const byId = (id) => document.getElementById(id);
 
 let ahead = 0; // of the server's clock before ours, in ms
 
-// serverClock notes what time the server says it is.
+// serverClock notes the server's time.
 export function serverClock(date) {
   const then = Date.parse(date);
   if (!Number.isNaN(then)) ahead = then - Date.now();

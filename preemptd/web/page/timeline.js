@@ -82,7 +82,7 @@ function draw() {
     picture.append(svg("text", { x, y: 12, "text-anchor": "middle" }, clock(t, false).slice(-5)));
   }
   last.jobs.forEach((job, i) => picture.append(row(job, i, scale, left, width)));
-  // Who stands on a row with the keyboard stays there.
+  // A keyboard focus on a row stays there.
   const focused = box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   box.replaceChildren(picture);
   if (focused) [...picture.querySelectorAll(".job")].find((g) => g.getAttribute("aria-label") === focused)?.focus();
@@ -98,7 +98,7 @@ export function showTimeline(timeline) {
   else more.textContent = "";
 }
 
-// startTimeline wires it. opener is called with the id of a job that was chosen.
+// startTimeline connects the timeline. opener is called with the id of a job that was chosen.
 export function startTimeline(opener) {
   open = opener;
   let width = 0;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who is signed in. The token is kept for this tab, and sent with what needs it, in a header
-// that no other site can make a browser send.
+// The user that is signed in. The token is kept for this tab, and sent with requests that need a
+// token, in a header that no other site can make a browser send.
 
 import { byId, clock, now } from "./text.js";
 
 const key = "singularity-token";
 
-let me = null; // as /api/v1/me says; null: nobody is signed in
+let me = null; // the answer of /api/v1/me; null: no user is signed in
 let changed = () => {};
 
 // ask sends a request with the token. Its error has preemptd's words.
@@ -57,7 +57,8 @@ export function signIn() {
   byId("signing").showModal();
 }
 
-// startToken wires it. told is called with who is signed in, or null, now and at each change.
+// startToken connects the form. told is called with the user that is signed in, or null, now and at
+// each change.
 export function startToken(told) {
   changed = told;
   byId("sign").addEventListener("click", () => (me ? leave() : signIn()));
@@ -72,5 +73,5 @@ export function startToken(told) {
   });
   show();
   const kept = sessionStorage.getItem(key);
-  if (kept) enter(kept).catch(() => {}); // it ended meanwhile
+  if (kept) enter(kept).catch(() => {}); // the token ended meanwhile
 }
