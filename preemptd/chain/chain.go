@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package chain is how a decision is made: policies are asked in their order, each on what the
-// policies before leave, and plan tries what each policy wants. The loop, the simulator and a
-// person who tries a policy all decide by this package, so their results agree.
+// policies before leave, and plan tries what each policy wants. The loop, the simulator and
+// singctl's trial of a policy all decide by this package, so their results agree.
 package chain
 
 import (

@@ -54,7 +54,7 @@ func (j *Journal) writeBack(ctx context.Context) error {
 		return err
 	}
 	// From here on calls fail until the new file is open; their callers try again. At its end
-	// SQLite removes the log of the file, whose name the new file's log will have.
+	// SQLite removes the log of the file: the new file's log will have the same name.
 	if err := old.Close(); err != nil {
 		return translateError(err)
 	}

@@ -24,8 +24,8 @@ type Plan struct {
 type Step struct {
 	Intent sdk.Intent
 	Jobs   []sdk.JobID // the job and the rest of its gang, ascending
-	// After are jobs whose own steps must have left their nodes before, because this step takes
-	// what they had. Ascending.
+	// After are the jobs that must have left their nodes by steps of their own before, because this
+	// step takes what they had. Ascending.
 	After []sdk.JobID
 }
 
@@ -56,7 +56,7 @@ type trial struct {
 	room   *sdk.Room
 	gangs  map[sdk.JobID][]*sdk.Job // by leader, of jobs that are not alone
 	taken  map[sdk.JobID]bool       // jobs that have a step
-	freed  map[int32][]sdk.JobID    // by node: the jobs whose places are free for later steps
+	freed  map[int32][]sdk.JobID    // by node: the jobs with places that are free for later steps
 	used   limits
 	step   Step // that is being tried
 }

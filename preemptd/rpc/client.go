@@ -23,7 +23,7 @@ const (
 	// A snapshot of a very large cluster goes either way.
 	maxReply = 64 << 20
 
-	// The deadline of calls with a single reply whose context has no deadline.
+	// The deadline of calls with a single reply and a context without a deadline.
 	shortDeadline = 30 * time.Second
 )
 

@@ -224,7 +224,7 @@ func mergeShares(held, kept []sdk.Share) []sdk.Share {
 	return merged
 }
 
-// DefaultRules are the rules of a cluster whose site says nothing else.
+// DefaultRules are the rules of a cluster without rules of its site.
 func DefaultRules(promised [sdk.Tiers]float64) sdk.Rules {
 	return sdk.Rules{Window: time.Hour, Promised: promised, MinRun: time.Minute, CoolDown: 5 * time.Minute}
 }

@@ -50,8 +50,8 @@ const (
 	left          = 70
 )
 
-// colourOf returns the colours of the results, in their order: also people who see no red or green
-// can tell them apart.
+// colourOf returns the colours of the results, in their order: they can also be told apart without
+// seeing red or green.
 func colourOf(i int) string {
 	return []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"}[i%5]
 }

@@ -119,7 +119,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (r *run) timeAt(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 
-// Run plays a trace, whose jobs are in order of their submission, to its end.
+// Run plays a trace to its end. The jobs of the trace are in order of their submission.
 func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 	r := &run{
 		config: c, pool: newPool(c.Nodes, c.GPUs), nodes: makeNodes(c.Nodes, c.GPUs), jobs: make([]job, len(trace)),

@@ -230,7 +230,7 @@ func readJSON(r *http.Request, into any) error {
 	return nil
 }
 
-// fullActionJSON is an action for users who may know of the action.
+// fullActionJSON is an action for users that may know of the action.
 type fullActionJSON struct {
 	actionJSON
 	Problem string     `json:"problem"`
