@@ -24,7 +24,7 @@
  */
 struct buffer {
 	_Atomic bool busy;
-	uint64_t of; /* the value of moves for the beginning; 0: no working directory */
+	uint64_t of; /* moves when the beginning was asked for; 0: not the working directory */
 	size_t n;    /* length of the beginning, with a slash behind it */
 	char path[SING_MAX_PATH + 2];
 };
