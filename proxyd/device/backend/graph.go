@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// NodeID names a node within its graph, and within the executable graph made of it. Numbers are never used again.
+// NodeID names a node within its graph, and within the executable graph made from that. Numbers are never used again.
 type NodeID uint32
 
-// Node is what a node of a graph does: one of KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode,
-// WaitNode, ChildNode and ExchangeNode. They are as the stream's methods of the same name.
+// Node is what a node of a graph does: a KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode,
+// ChildNode and ExchangeNode. They are as the stream's methods of the same name.
 type Node interface{ kind() string }
 
 // The kinds of nodes.
@@ -25,15 +25,15 @@ type (
 	FillNode struct{ Fill Fill }
 	// HostNode calls a function.
 	HostNode struct{ Func func() }
-	// EmptyNode does nothing; others can depend on it.
+	// EmptyNode does nothing; other nodes can depend on it.
 	EmptyNode struct{}
 	// RecordNode records an event.
 	RecordNode struct{ Event Event }
 	// WaitNode waits for what an event stands for when the graph is launched.
 	WaitNode struct{ Event Event }
-	// ChildNode runs a graph. Add and Set copy it.
+	// ChildNode runs a graph. Add and Set copy the graph.
 	ChildNode struct{ Graph *Graph }
-	// ExchangeNode is a collective. Lend, if it is not nil, is called instead of Begin, where streams are Lenders.
+	// ExchangeNode is a collective. Lend, if not nil, is called instead of Begin, where streams are Lenders.
 	ExchangeNode struct {
 		Buffers []Buffer
 		Begin   func(bytes [][]byte, done func(error))
@@ -55,7 +55,7 @@ func (ExchangeNode) kind() string { return "exchange" }
 type Edge struct{ From, To NodeID }
 
 // Graph is a set of nodes with dependencies: plain data, of no context. The zero value is empty. Unlike all else here
-// it is not safe for concurrent use.
+// a Graph is not safe for concurrent use.
 type Graph struct {
 	nodes []graphNode // ascending by id
 	next  NodeID
@@ -75,7 +75,7 @@ func (g *Graph) find(id NodeID) (int, error) {
 	return i, nil
 }
 
-// Add adds a node that depends on others of the graph.
+// Add adds a node that depends on other nodes of the graph.
 func (g *Graph) Add(n Node, deps ...NodeID) (NodeID, error) {
 	for i, d := range deps {
 		if _, err := g.find(d); err != nil {
@@ -163,8 +163,8 @@ func (g *Graph) Edges() []Edge {
 	return out
 }
 
-// Connect adds dependencies. One that is there already, of a node on itself, or that closes a circle is InvalidValue,
-// and then nothing is added.
+// Connect adds dependencies. An edge that is there already, of a node on itself, or that closes a circle is
+// InvalidValue, and then nothing is added.
 func (g *Graph) Connect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
@@ -183,7 +183,7 @@ func (g *Graph) Connect(edges ...Edge) error {
 	return nil
 }
 
-// Disconnect removes dependencies. One that is not there is InvalidValue, and then nothing is removed.
+// Disconnect removes dependencies. An edge that is not there is InvalidValue, and then nothing is removed.
 func (g *Graph) Disconnect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
@@ -213,7 +213,7 @@ func (g *Graph) Clone() *Graph {
 	return c
 }
 
-// Order lists the nodes so that each stands behind those on which it depends, and else in the order of their numbers.
+// Order lists the nodes so that each stands behind its dependencies, and else in the order of their numbers.
 func (g *Graph) Order() ([]NodeID, error) {
 	left := make(map[NodeID]int, len(g.nodes))
 	after := make(map[NodeID][]NodeID)
@@ -244,7 +244,7 @@ func (g *Graph) Order() ([]NodeID, error) {
 	return out, nil
 }
 
-// Deps lists the nodes on which one depends.
+// Deps lists the nodes on which a node depends.
 func (g *Graph) Deps(id NodeID) ([]NodeID, error) {
 	i, err := g.find(id)
 	if err != nil {
@@ -285,10 +285,10 @@ func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 
 // Exec is an instantiated graph.
 type Exec interface {
-	// Update takes over all nodes' parameters from a graph of the same shape. Else it changes nothing, and returns
+	// Update takes over all nodes' parameters from a graph of the same shape. Else Update changes nothing, and returns
 	// GraphExecUpdateFailure with the node of g that is different, or 0.
 	Update(g *Graph) (NodeID, error)
-	// Set changes one node's parameters. Runs queued before are not changed.
+	// Set changes a node's parameters. Runs queued before are not changed.
 	Set(id NodeID, n Node) error
 	// Enable lets a kernel, copy or fill node do its work or be empty.
 	Enable(id NodeID, on bool) error

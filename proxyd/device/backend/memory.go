@@ -3,7 +3,7 @@
 
 package backend
 
-// Addr is a device address, or one of the program's in host memory that the device reaches.
+// Addr is a device address, or an address of the program's in host memory that the device reaches.
 type Addr uint64
 
 // AllocKind says how memory came to be.
@@ -23,54 +23,54 @@ type Allocation struct {
 	Base    Addr
 	Size    uint64 // as asked for
 	Kind    AllocKind
-	Context ContextID // Plain and Globals: whose it is
+	Context ContextID // Plain and Globals: the owner
 	Pool    PoolID    // Pooled
 	Memory  MemoryID  // Mapped
 	Offset  uint64    // Mapped: in Memory
-	Access  bool      // Mapped: the device may use it; true for the others
+	Access  bool      // Mapped: the device may use the memory; true for other kinds
 }
 
 // Memory is what can be asked about a space's memory, and the host's memory within it.
 type Memory interface {
-	// Info is what cuMemGetInfo says: of the space, whoever shares its device.
+	// Info is what cuMemGetInfo says: of the space, however its device is shared.
 	Info() (free, total uint64)
 	// Lookup finds the allocation that holds an address.
 	Lookup(a Addr) (Allocation, bool)
 	// MapHost lets the device reach host memory under an address of the program's, page-aligned like its length,
-	// outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared memory: a driver may have to map
-	// it at that address.
+	// outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared memory: a driver may
+	// have to map mem at that address.
 	MapHost(a Addr, mem []byte) error
 	// UnmapHost waits until work given to the space before is done.
 	UnmapHost(a Addr) error
-	// AllowPeer lets kernels in this space follow pointers into another one, whose addresses differ:
-	// cuCtxEnablePeerAccess. It fails with PeerAccessAlreadyEnabled, or InvalidValue for a space with the same
+	// AllowPeer lets kernels in this space follow pointers into another space, which has different addresses:
+	// cuCtxEnablePeerAccess. AllowPeer fails with PeerAccessAlreadyEnabled, or InvalidValue for a space with the same
 	// addresses.
 	AllowPeer(peer Space) error
-	// DenyPeer undoes it, or fails with PeerAccessNotEnabled.
+	// DenyPeer undoes AllowPeer, or fails with PeerAccessNotEnabled.
 	DenyPeer(peer Space) error
 }
 
 // MemoryID names physical memory within its space; 0 is none.
 type MemoryID uint64
 
-// Virtual is memory whose addresses and bytes are made apart: VMM. All sizes and addresses are multiples of
-// Granule; what is not is InvalidValue.
+// Virtual is memory with addresses and bytes that are made apart: VMM. All sizes and addresses are multiples of
+// Granule; any other is InvalidValue.
 type Virtual interface {
 	// Reserve takes addresses. align is a power of two or 0; a hint that is free is taken.
 	Reserve(size, align uint64, hint Addr) (Addr, error)
 	// Unreserve gives back a whole reservation in which nothing is mapped.
 	Unreserve(a Addr, size uint64) error
-	// NewMemory makes physical memory, zero; one reference is the caller's. It fails with OutOfMemory.
+	// NewMemory makes physical memory, zero; one reference is the caller's. The error is OutOfMemory.
 	NewMemory(size uint64) (MemoryID, error)
 	// RetainMemory adds a reference to the memory mapped at an address.
 	RetainMemory(a Addr) (MemoryID, error)
-	// ReleaseMemory drops a reference. The memory goes with the last one and its last mapping.
+	// ReleaseMemory drops a reference. The memory goes with the last reference and the last mapping.
 	ReleaseMemory(id MemoryID) error
 	// MapMemory maps all of a memory within a reservation, without access. Offset must be 0, as with the driver.
 	MapMemory(a Addr, size, offset uint64, id MemoryID) error
 	// UnmapMemory undoes the mappings in a range; none may be cut in two. Work given before still finds the memory.
 	UnmapMemory(a Addr, size uint64) error
-	// SetAccess lets the device use a range that is mapped all over, or no longer. Not to use it any more waits for nobody.
+	// SetAccess lets the device use a range that is mapped all over, or no longer. Taking the right away does not wait.
 	SetAccess(a Addr, size uint64, allow bool) error
 }
 
@@ -95,12 +95,12 @@ const (
 	PoolUsedHigh // only 0 can be set
 )
 
-// Pools is a space's memory pools. Where memory of a pool is placed follows from the calls alone: what is freed is free for
-// others at once, and whoever gets it waits for the work that used it. So pools keep nothing back, and their attributes
-// about reuse and release are remembered and change nothing.
+// Pools is a space's memory pools. Where memory of a pool is placed follows from the calls alone: what is freed is free
+// for other allocations at once, and the next owner waits for the work that used the memory. So pools keep nothing
+// back, and their attributes about reuse and release are remembered and change nothing.
 type Pools interface {
 	NewPool(maxSize uint64) (PoolID, error)
-	// DestroyPool ends a pool; what was allocated from it lives until it is freed.
+	// DestroyPool ends a pool; allocations from the pool live until they are freed.
 	DestroyPool(PoolID) error
 	PoolAttribute(PoolID, PoolAttribute) (uint64, error)
 	SetPoolAttribute(PoolID, PoolAttribute, uint64) error

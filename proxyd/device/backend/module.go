@@ -5,7 +5,7 @@ package backend
 
 import "fmt"
 
-// LoadConfig is what a program may ask of the just-in-time compiler, as far as it changes something.
+// LoadConfig is what a program may ask of the just-in-time compiler, as far as that changes something.
 type LoadConfig struct {
 	MaxRegisters uint32 // of a thread, 0: any
 	Verbose      bool   // the log says what each kernel uses
@@ -26,8 +26,8 @@ type Global struct {
 
 // Module is loaded code.
 type Module interface {
-	// Function finds a kernel: the same value each time. It fails with NotFound, or NotSupported for one that the
-	// backend refuses to run.
+	// Function finds a kernel: the same value each time. Function fails with NotFound, or NotSupported for a kernel
+	// that the backend refuses to run.
 	Function(name string) (Function, error)
 	// Functions lists all kernels in the order of the code.
 	Functions() []Function
@@ -40,7 +40,7 @@ type Module interface {
 	Unload() error
 }
 
-// Param is the place of one parameter in a kernel's block of parameters.
+// Param is the place of a parameter in a kernel's block of parameters.
 type Param struct{ Offset, Size uint32 }
 
 // Function is a kernel of a module.
@@ -48,12 +48,12 @@ type Function interface {
 	Name() string
 	Module() Module
 	Params() []Param
-	// Required is the one block that the kernel may be launched with, or zero for any.
+	// Required is the only block size that the kernel may be launched with, or zero for any.
 	Required() Dim
-	// Attribute is one of the driver's, or InvalidValue.
+	// Attribute is an attribute of the driver's, or InvalidValue.
 	Attribute(FunctionAttribute) (int32, error)
-	// SetAttribute changes one of those that can be: the dynamic shared memory that a launch may ask for, and the preferred
-	// carve-out, which changes nothing. Else, and for values out of range, InvalidValue.
+	// SetAttribute changes an attribute that can change: the dynamic shared memory that a launch may ask for, and the
+	// preferred carve-out, which changes nothing. Else, and for values out of range, InvalidValue.
 	SetAttribute(FunctionAttribute, int32) error
 }
 
@@ -84,7 +84,7 @@ const (
 // Dim is an extent of a grid or a block.
 type Dim struct{ X, Y, Z uint32 }
 
-// Count is the number of positions in it.
+// Count is the number of positions in the block.
 func (d Dim) Count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
 
 // Launch is a launch of a kernel.
@@ -92,9 +92,9 @@ type Launch struct {
 	Function    Function
 	Grid, Block Dim
 	Shared      uint32 // bytes of dynamic shared memory
-	Params      []byte // the block of parameters; the backend keeps it
+	Params      []byte // the block of parameters; the backend keeps the block
 	Cooperative bool
-	Done        Partial // what was done before; NotSupported by a backend whose kernels cannot be paused
+	Done        Partial // what was done before; NotSupported by a backend that cannot pause kernels
 }
 
 // CheckLaunch refuses what the driver refuses at the call; a shim that has the function's attributes can do the same.
@@ -165,7 +165,7 @@ func Occupancy(info *Info, r Resources) int {
 	}
 	const unit = 128        // of shared memory
 	const warpUnit = 256    // of registers of a warp
-	const warpsTogether = 4 // warps get registers four at a time: one for each quarter of the multiprocessor
+	const warpsTogether = 4 // warps get registers four at a time: a warp for each quarter of the multiprocessor
 	warp := uint64(at[WarpSize])
 	warps := (uint64(r.Threads) + warp - 1) / warp
 	blocks := min(uint64(at[MaxBlocksPerMultiprocessor]), uint64(at[MaxThreadsPerMultiprocessor])/warp/warps)

@@ -47,7 +47,7 @@ const (
 	Unknown                  Result = 999
 )
 
-// resultNames are the driver's names of them; those that a context keeps as its fault are sticky.
+// resultNames are the driver's names of them; results that a context keeps as its fault are sticky.
 var resultNames = map[Result]struct {
 	name   string
 	sticky bool
@@ -94,7 +94,7 @@ func (r Result) Error() string {
 	return fmt.Sprintf("CUDA error %d", uint32(r))
 }
 
-// Sticky tells whether a context that has seen the error keeps it for ever.
+// Sticky tells whether a context that has seen the error keeps the error for ever.
 func (r Result) Sticky() bool { return resultNames[r].sticky }
 
 // ResultOf is the Result that err wraps: Success for nil, Unknown if there is none.

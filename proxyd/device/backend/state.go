@@ -5,10 +5,10 @@ package backend
 
 import "cmp"
 
-// State describes a space's memory, all but its bytes. It is plain data: it can be written as JSON, and a space made with it
-// goes on as the one it was taken from, with the same addresses for all that is allocated later. What it describes is
-// owned by contexts and modules of the same numbers and addresses, which whoever restores makes again: NewContext with the id,
-// Load with LoadConfig.Globals. Host memory is not part of it.
+// State describes a space's memory, all but its bytes. A State is plain data: it can be written as JSON, and a space
+// made with it goes on like the original space, with the same addresses for all that is allocated later. The described
+// memory is owned by contexts and modules of the same numbers and addresses, which the restorer makes again: NewContext
+// with the id, Load with LoadConfig.Globals. Host memory is not part of a State.
 type State struct {
 	Base         Addr
 	Memory       uint64
@@ -40,25 +40,25 @@ type Range struct {
 // KernelHeap is where kernels' malloc finds memory.
 type KernelHeap struct {
 	Base   Addr
-	Size   uint64        // of all: LimitMallocHeap when it was first used
+	Size   uint64        // of all: LimitMallocHeap at its first use
 	Pieces []KernelPiece // ascending
 }
 
-// KernelPiece is memory that a kernel has allocated. It lives as long as the context.
+// KernelPiece is memory that a kernel has allocated. The memory lives as long as the context.
 type KernelPiece struct {
 	Base    Addr
 	Size    uint64
 	Context ContextID
 }
 
-// MemoryState is one physical memory of VMM.
+// MemoryState is a physical memory of VMM.
 type MemoryState struct {
 	ID   MemoryID
 	Size uint64
 	Refs uint32
 }
 
-// PoolState is one pool.
+// PoolState is a pool.
 type PoolState struct {
 	ID           PoolID
 	MaxSize      uint64
@@ -78,7 +78,7 @@ type Region struct {
 
 // BlockID names a block: Granule bytes of a region.
 type BlockID struct {
-	Base   Addr     // of the block, if it has an address of its own
+	Base   Addr     // of the block, if the block has an address of its own
 	Memory MemoryID // else of this memory
 	Offset uint64   // in Memory
 }
@@ -88,8 +88,8 @@ func (id BlockID) Compare(o BlockID) int {
 	return cmp.Or(cmp.Compare(id.Memory, o.Memory), cmp.Compare(id.Base, o.Base), cmp.Compare(id.Offset, o.Offset))
 }
 
-// Hash is a keyed hash of a block's bytes, of the backend's choice: under one key that a program does not know, equal hashes
-// are equal blocks, in any backend of the kind. A block of zeros has the hash zero, and no other has.
+// Hash is a keyed hash of a block's bytes, of the backend's choice: under a key that a program does not know, equal
+// hashes are equal blocks, in any backend of the kind. A block of zeros has the hash zero, and no other has.
 type Hash [16]byte
 
 // Regions lists what State's memory consists of: first by address, then by memory.
@@ -102,7 +102,7 @@ func (s *State) Regions() []Region {
 		base := a.Base &^ (Granule - 1)
 		end := (a.Base + Addr(a.Size) + Granule - 1) &^ (Granule - 1)
 		if n := len(out); n > 0 && out[n-1].Base == base {
-			continue // small ones share a granule
+			continue // small allocations share a granule
 		}
 		out = append(out, Region{Base: base, Size: uint64(end - base)})
 	}

@@ -16,7 +16,7 @@ const (
 
 // StreamConfig is how a stream is.
 type StreamConfig struct {
-	NonBlocking bool // it does not wait for the legacy stream
+	NonBlocking bool // the stream does not wait for the legacy stream
 	Priority    int  // brought into the range
 }
 
@@ -40,33 +40,33 @@ type Stream interface {
 	Write(a Addr, size int, value uint64) error
 	// WaitValue holds later work back until the 4 or 8 bytes at a satisfy the condition.
 	WaitValue(a Addr, size int, value uint64, cond Condition) error
-	// Host queues a function. It may take its time, holds up this stream only, and must not call methods that wait
-	// for this stream. It is called even if the context has a fault by then.
+	// Host queues a function. f may take its time, holds up this stream only, and must not call methods that wait for
+	// this stream. f is called even if the context has a fault by then.
 	Host(f func()) error
-	// Exchange queues work that somebody else does with device memory: a collective. begin is called when its turn
-	// comes, with the bytes of each buffer, and must not block; the stream goes on when done is called, once. An
-	// error given to done is a fault of the context if it wraps a Result.
+	// Exchange queues work that other code does with device memory: a collective. begin is called when its turn comes,
+	// with the bytes of each buffer, and must not block; the stream goes on when done is called, once. An error given
+	// to done is a fault of the context if it wraps a Result.
 	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
 	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
 	// for other work ordered after it.
 	AllocAsync(pool PoolID, n uint64) (Addr, error)
 	// FreeAsync frees what Alloc or AllocAsync returned, in this stream's order.
 	FreeAsync(a Addr) error
-	// Graph queues a run of an instantiated graph. Runs of the same one follow each other.
+	// Graph queues a run of an instantiated graph. Runs of the same graph follow each other.
 	Graph(x Exec) error
 
-	// Progress tells how far the stream's work is. It may be called after Destroy, too.
+	// Progress tells how far the stream's work is. Progress may be called after Destroy, too.
 	Progress() Progress
 	// Query is nil if no work is left, else NotReady.
 	Query() error
-	// Synchronize waits until the work queued so far is done. It returns the context's fault or ctx's error.
+	// Synchronize waits until the work queued so far is done. Synchronize returns the context's fault or ctx's error.
 	Synchronize(ctx context.Context) error
-	// Destroy ends the stream at once; work in it is still done.
+	// Destroy ends the stream at once; its work is still done.
 	Destroy() error
 }
 
-// Progress is how far a stream's work is. Each call of a method that queues something gives the stream one piece of work, or none
-// if there is nothing to do. While the space is unmapped, only calls and work that waits for others change it.
+// Progress is how far a stream's work is. Each call of a method that queues something gives the stream a piece of work,
+// or none if there is nothing to do. While the space is unmapped, only calls and waiting work change it.
 type Progress struct {
 	Given, Done uint64 // pieces of work
 	// Begun: the first piece that is not done has begun and cannot be given to another stream in its place. A WaitValue can, and so
@@ -75,7 +75,7 @@ type Progress struct {
 	Partial Partial
 }
 
-// Partial is what a kernel has done that was paused between two of its blocks. A Launch with it does the rest.
+// Partial is what a kernel has done that was paused between two of its blocks. A Launch with a Partial does the rest.
 type Partial struct {
 	Blocks  uint64 // in ascending order
 	Printed uint64 // bytes of the printf FIFO that are used
@@ -114,7 +114,7 @@ type Copy struct {
 	Width, Height, Depth uint64
 }
 
-// Place is one side of a copy. A row begins at Addr + X + Pitch*(Y + Rows*Z); Pitch of 0 is Width, Rows of 0 Height.
+// Place is a side of a copy. A row begins at Addr + X + Pitch*(Y + Rows*Z); Pitch of 0 is Width, Rows of 0 Height.
 type Place struct {
 	Host    HostMemory // the program's memory, or nil: the device's
 	Space   Space      // of another device, or nil: the stream's own
@@ -124,8 +124,8 @@ type Place struct {
 	X, Y, Z uint64 // X in bytes
 }
 
-// Fill sets Height rows of Width elements to a value of 1, 2 or 4 bytes. Addr and, for more than one row, Pitch must
-// be multiples of Element.
+// Fill sets Height rows of Width elements to a value of 1, 2 or 4 bytes. Addr and, for several rows, Pitch must be
+// multiples of Element.
 type Fill struct {
 	Addr          Addr
 	Value         uint32
@@ -147,10 +147,10 @@ type Event interface {
 	Config() EventConfig
 	// Query is nil if what was recorded last is done, or nothing was; else NotReady.
 	Query() error
-	// Synchronize waits for it, and returns the context's fault or ctx's error.
+	// Synchronize waits for the event, and returns the context's fault or ctx's error.
 	Synchronize(ctx context.Context) error
-	// Time is when what was recorded last was done, by the backend's clock. It fails with InvalidHandle if nothing
-	// was recorded or without timing, and NotReady if it is not done.
+	// Time is when what was recorded last was done, by the backend's clock. Time fails with InvalidHandle if nothing
+	// was recorded or without timing, and NotReady before that is done.
 	Time() (time.Duration, error)
 	Destroy() error
 }

@@ -5,15 +5,17 @@ package backend
 
 import "context"
 
-// Teams is a Device that can carry out collectives with others, of this process and of other ones, without the host's
-// memory in between: NCCL. Where it cannot, or a job is not to have it, Stream.Exchange hands its bytes to somebody who does.
+// Teams is a Device that can carry out collectives with other devices, of this process and of other processes, without
+// the host's memory in between: NCCL. Where a device cannot, or a job is not to have teams, Stream.Exchange hands its
+// bytes to other code.
 type Teams interface {
 	Device
-	// Teams is nil if it can, else why not.
+	// Teams is nil if the device can, else the error says why not.
 	Teams() error
-	// NewTeamID makes what the members of one team must know.
+	// NewTeamID makes what the members of a team must know.
 	NewTeamID() (TeamID, error)
-	// Join makes the device one of so many members; no two are on the same device. It returns when all have come, or ctx is done.
+	// Join makes the device a member of so many; no two are on the same device. Join returns when all have come, or ctx
+	// is done.
 	Join(ctx context.Context, id TeamID, members, member int) (Team, error)
 }
 
@@ -22,18 +24,18 @@ type TeamID [128]byte
 
 // Team is a device's part in a team. Close and Abort may be called at any time, more than once.
 type Team interface {
-	// Do carries out operations, all at the same time, and returns when the device's part in them is done. One group
-	// follows another: it is called by one goroutine at a time. An error is the team's: it can do no more.
+	// Do carries out operations, all at the same time, and returns when the device's part in them is done. A group
+	// follows another: only one goroutine at a time calls Do. An error is the team's: the team can do no more.
 	Do(ops []TeamOp) error
-	// Close leaves the team when all is done that is under way; others may go on to do what this one has taken part in.
-	// Nobody may call Do any more.
+	// Close leaves the team when all is done that is under way; other members may still finish operations with this
+	// member's part. Do must not be called any more.
 	Close()
 	// Abort ends what is under way here, for all members.
 	Abort()
 }
 
-// TeamOp is a member's part in one operation. Kinds, types and reductions are numbered as in NCCL's interface, the kinds as
-// listed; counts mean what they mean there. Of the spans a member needs those that the operation reads or writes here.
+// TeamOp is a member's part in an operation. Kinds, types and reductions are numbered as in NCCL's interface, the kinds
+// as listed; counts mean the same as there. A member needs only the spans that the operation reads or writes here.
 type TeamOp struct {
 	Kind       TeamKind
 	Type       uint8
@@ -71,7 +73,7 @@ type Span interface {
 // Lender is a Stream of a device that can be in a Team.
 type Lender interface {
 	Stream
-	// Lend is Exchange with memory where it is: begin gets spans, for Team.Do of the same device, or for whoever wants their bytes.
-	// begin may block for as long as it takes to copy them.
+	// Lend is Exchange on memory in place: begin gets spans, for Team.Do of the same device, or for code that wants
+	// their bytes. begin may block for the time of copying them.
 	Lend(buffers []Buffer, begin func(spans []Span, done func(error))) error
 }

@@ -12,7 +12,7 @@ import (
 // Activity counts what carries out a space's work: a stream's goroutine, a step of a graph.
 type Activity struct {
 	active  atomic.Int64 // that run, or wait for the gate alone
-	waiting atomic.Int64 // that wait for others
+	waiting atomic.Int64 // that wait for other work
 	changed func()
 }
 
@@ -33,7 +33,7 @@ func (a *Activity) End() {
 	}
 }
 
-// Wait calls f, which waits for others, for something that is active otherwise.
+// Wait calls f, which waits for other work, for a caller that is otherwise active.
 func (a *Activity) Wait(f func()) {
 	a.waiting.Add(1)
 	a.End()
@@ -42,7 +42,7 @@ func (a *Activity) Wait(f func()) {
 	f()
 }
 
-// State is what all of it together is doing.
+// State is the state of all work together.
 func (a *Activity) State() backend.WorkState {
 	switch {
 	case a.active.Load() > 0:

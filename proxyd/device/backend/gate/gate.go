@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate holds a space's work back while the space is not mapped. It is the same for every backend.
+// Package gate holds a space's work back while the space is not mapped. All backends share the package.
 package gate
 
 import (
@@ -24,8 +24,8 @@ type Gate struct {
 	endless chan struct{} // closed while streams take work beyond their limit
 }
 
-// New is a gate that is shut. quiet is called, by whoever leaves, when the gate is held and nothing runs any more; it must not
-// call the gate.
+// New is a gate that is shut. quiet is called, by the goroutine that leaves, when the gate is held and nothing runs any
+// more; quiet must not call the gate.
 func New(quiet func()) *Gate {
 	return &Gate{open: make(chan struct{}), endless: make(chan struct{}), quiet: quiet}
 }
@@ -53,10 +53,10 @@ func (g *Gate) Unlimited() <-chan struct{} {
 	return g.endless
 }
 
-// Enter waits until work may begin; false if it never will again.
+// Enter waits until work may begin; false if work never will again.
 func (g *Gate) Enter() bool { return g.enter(false) }
 
-// Reenter waits until work that has begun may go on; false if it never will again.
+// Reenter waits until work that has begun may go on; false if work never will again.
 func (g *Gate) Reenter() bool { return g.enter(true) }
 
 func (g *Gate) enter(begun bool) bool {
@@ -97,11 +97,11 @@ func (g *Gate) TryEnter() bool {
 	return true
 }
 
-// Aside lets the space be unmapped while work that has entered waits for others. It returns when the space is mapped again,
-// false if it never will be; the work leaves as ever.
+// Aside lets the space be unmapped while work that has entered waits for other work. Aside returns when the space is
+// mapped again, false if it never will be; the work leaves as usual.
 func (g *Gate) Aside(wait func()) bool { return g.aside(wait, true) }
 
-// Rest is Aside for work that can be interrupted here: while the gate is paused it does not go on.
+// Rest is Aside for work that can be interrupted here: while the gate is paused the work does not go on.
 func (g *Gate) Rest() bool { return g.aside(func() {}, false) }
 
 func (g *Gate) aside(wait func(), begun bool) bool {
@@ -137,7 +137,7 @@ func (g *Gate) Hold() {
 	}
 }
 
-// Pause lets no more work begin. What has begun goes on until it can be interrupted: see Rest. Set undoes it.
+// Pause lets no more work begin. What has begun goes on until an interruption is possible: see Rest. Set undoes it.
 func (g *Gate) Pause() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,11 +152,11 @@ func (g *Gate) Pause() {
 	g.open = make(chan struct{})
 }
 
-// IsPaused tells whether work that can be interrupted is to be: it calls Rest then.
+// IsPaused tells whether interruptible work is to call Rest.
 func (g *Gate) IsPaused() bool { return g.paused.Load() }
 
-// Clear shuts the gate unless work is running. busy tells of work that has been handed on; nothing enters while it looks. It
-// may be nil.
+// Clear shuts the gate unless work is running. busy tells of work that has been handed on; nothing enters during the
+// call of busy. busy may be nil.
 func (g *Gate) Clear(busy func() bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -171,7 +171,7 @@ func (g *Gate) Clear(busy func() bool) error {
 	return nil
 }
 
-// Close lets everybody through and tells them that it is over.
+// Close lets all work through and tells it that the gate is closed.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 // Quantum is what addresses of allocations are multiples of.
 const Quantum = 512
 
-// heap decides where memory is placed. It is pure, and where it places something depends only on what is live: whole
-// granules and, within granules that small allocations share, pieces, each at the lowest address where it fits. So it
-// need not be saved: the live allocations are all of it.
+// heap decides where memory is placed. A heap is pure, and a place depends only on what is live: whole granules and,
+// within granules that small allocations share, pieces, each at the lowest address where it fits. So a heap need not be
+// saved: the live allocations are all of it.
 type heap struct {
 	base, end backend.Addr
 	spans     []span  // used granules, ascending
 	slabs     []*slab // granules shared by small allocations, ascending
 }
 
-// span is a run of granules with one owner: a large allocation, a reservation, or a slab.
+// span is a run of granules with a single owner: a large allocation, a reservation, or a slab.
 type span struct {
 	base backend.Addr
 	size uint64
@@ -109,7 +109,7 @@ func (s *slab) measure() {
 	s.room = max(room, uint64(s.base+backend.Granule-at))
 }
 
-// granules places whole granules: at the hint if it is free, else at the lowest address.
+// granules places whole granules: at the hint if that is free, else at the lowest address.
 func (h *heap) granules(n, align uint64, hint backend.Addr) (backend.Addr, bool) {
 	if hint != 0 && uint64(hint)%align == 0 && h.take(hint, n) {
 		return hint, true
@@ -134,7 +134,7 @@ func (h *heap) take(a backend.Addr, n uint64) bool {
 	return true
 }
 
-// restore places an allocation where it was.
+// restore places an allocation at its former place.
 func (h *heap) restore(a backend.Addr, n uint64) bool {
 	if !small(n) {
 		return uint64(a)%backend.Granule == 0 && h.take(a, RoundUp(n, backend.Granule))

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger decides what a space's addresses mean: where memory is placed, and what calls may name. It is pure, and the
-// same for every backend, so that a program has the same addresses on all of them. What bytes are is the backend's: a
-// type B, of which there is one for each piece of memory.
+// Package ledger decides what a space's addresses mean: where memory is placed, and what calls may name. The package is
+// pure, and the same for every backend, so that a program has the same addresses on all of them. What bytes are is the
+// backend's: a type B, with a value for each piece of memory.
 //
 //	Ledger        what is allocated, reserved and mapped now
-//	├─ heap       where it is placed
+//	├─ heap       where memory is placed
 //	├─ Arena      a piece of memory with bytes: granules, or physical memory of VMM
 //	└─ Pool       counts
 //
@@ -55,18 +55,18 @@ type Physical[B any] struct {
 	maps  uint32
 }
 
-// Life tells whether an allocation's bytes may still be found by work: a program can free on one stream what another one has
-// not allocated yet. The space's lock guards it.
+// Life tells whether work may still find an allocation's bytes: a program can free on a stream what another stream has
+// not allocated yet. The space's lock guards a Life.
 type Life struct{ Over bool }
 
-// Piece is one allocation in its arena.
+// Piece is an allocation in its arena.
 type Piece[B any] struct {
 	Alloc backend.Allocation
 	Arena *Arena[B]
 	Life  *Life
 }
 
-// Offset is where the piece begins in its arena, and Size how much of it can be used.
+// Offset is where the piece begins in its arena, and Size is its usable length.
 func (p Piece[B]) Offset() uint64 { return uint64(p.Alloc.Base & (backend.Granule - 1)) }
 
 // Size is how many bytes of the arena are the piece's.
@@ -90,7 +90,7 @@ func (l *Ledger[B]) Info() (free, total uint64) { return l.memory - l.used, l.me
 // End is the first address that is never placed.
 func (l *Ledger[B]) End() backend.Addr { return l.heap.end }
 
-// Allocations lists all, ascending. The caller changes nothing in it.
+// Allocations lists all, ascending. The caller does not change the list.
 func (l *Ledger[B]) Allocations() []backend.Allocation { return l.allocs }
 
 // Arenas calls f for all bytes that were not given back.
@@ -100,7 +100,7 @@ func (l *Ledger[B]) Arenas(f func(*Arena[B])) {
 	}
 }
 
-// NewArena makes bytes beside the space's memory, which nobody counts.
+// NewArena makes bytes beside the space's memory, which is not counted.
 func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) {
 	b, err := l.make(n)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) {
 	return a, nil
 }
 
-// Ref adds a reference, and Unref drops one: it returns true with the last, when the bytes are to be given back.
+// Ref adds a reference, and Unref drops one: Unref returns true with the last, when the bytes are to be given back.
 func (l *Ledger[B]) Ref(a *Arena[B]) { a.refs++ }
 
 // Unref is Ref's reverse.
@@ -124,14 +124,14 @@ func (l *Ledger[B]) Unref(a *Arena[B]) bool {
 	return true
 }
 
-// Forget has an arena be given back by the caller, whoever still uses it: true the first time.
+// Forget lets the caller give an arena back, although it may still be in use: true the first time.
 func (l *Ledger[B]) Forget(a *Arena[B]) bool {
 	was := l.arenas[a]
 	delete(l.arenas, a)
 	return was
 }
 
-// Place finds room for an allocation and enters it.
+// Place finds room for an allocation and enters the allocation.
 func (l *Ledger[B]) Place(a backend.Allocation) (Piece[B], error) {
 	if a.Size == 0 {
 		return Piece[B]{}, fmt.Errorf("allocate 0 bytes: %w", backend.InvalidValue)
@@ -219,7 +219,7 @@ func (l *Ledger[B]) at(a backend.Addr) (int, bool) {
 	return slices.BinarySearchFunc(l.allocs, a, func(x backend.Allocation, a backend.Addr) int { return compare(x.Base, a) })
 }
 
-// Insert enters an allocation as it is, and Remove takes it out: host memory, for one.
+// Insert enters an allocation unchanged, and Remove takes an allocation out: host memory, for example.
 func (l *Ledger[B]) Insert(a backend.Allocation) {
 	i, _ := l.at(a.Base)
 	l.allocs = slices.Insert(l.allocs, i, a)
@@ -281,7 +281,7 @@ func (l *Ledger[B]) Within(a backend.Addr, n uint64) []backend.Allocation {
 	return slices.Clone(l.allocs[i:k])
 }
 
-// Block finds the bytes of a block of State: an arena and an offset in it. InvalidValue if it is none.
+// Block finds the bytes of a block of State: an arena and an offset in it. InvalidValue if there is none.
 func (l *Ledger[B]) Block(id backend.BlockID) (*Arena[B], uint64, error) {
 	bad := fmt.Errorf("block %+v: %w", id, backend.InvalidValue)
 	switch {

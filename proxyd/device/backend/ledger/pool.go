@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Pool is a memory pool: it counts, and places nothing.
+// Pool is a memory pool, which counts, and places nothing.
 type Pool struct {
 	maxSize   uint64
 	destroyed bool
@@ -36,7 +36,7 @@ func (l *Ledger[B]) PlacePooled(id backend.PoolID, n uint64) (Piece[B], error) {
 	return got, err
 }
 
-// Unname takes an allocation of one of these kinds out of the ledger. Its bytes are still there: see Unref.
+// Unname takes an allocation of these kinds out of the ledger. Its bytes are still there: see Unref.
 func (l *Ledger[B]) Unname(a backend.Addr, kinds ...backend.AllocKind) (Piece[B], error) {
 	if x, ok := l.At(a); ok {
 		for _, k := range kinds {
@@ -117,7 +117,7 @@ func (l *Ledger[B]) PoolAttribute(id backend.PoolID, a backend.PoolAttribute) (u
 	return 0, fmt.Errorf("pool attribute %d: %w", a, backend.InvalidValue)
 }
 
-// SetPoolAttribute sets one.
+// SetPoolAttribute sets an attribute.
 func (l *Ledger[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute, v uint64) error {
 	p, err := l.pool(id)
 	if err != nil {

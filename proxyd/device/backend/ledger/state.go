@@ -34,8 +34,8 @@ func (l *Ledger[B]) State() *backend.State {
 	return st
 }
 
-// Restore makes an empty ledger like the one that a state describes. Everything in it is checked: it comes from a file.
-// The caller frees what is there after an error.
+// Restore makes an empty ledger like the described ledger. Everything in the state is checked, because a state comes
+// from a file. The caller frees what is there after an error.
 func (l *Ledger[B]) Restore(st *backend.State) error {
 	if st.Base != l.base || st.Memory != l.memory {
 		return fmt.Errorf("%d bytes at %#x, not %d at %#x", l.memory, uint64(l.base), st.Memory, uint64(st.Base))
@@ -113,7 +113,7 @@ func (l *Ledger[B]) restore(a backend.Allocation) error {
 	return fmt.Errorf("kind %d", a.Kind)
 }
 
-// wants is how many bytes of granules an allocation will take where it was.
+// wants is how many bytes of granules an allocation will take at its former place.
 func (l *Ledger[B]) wants(a backend.Allocation) uint64 {
 	if !small(a.Size) {
 		return RoundUp(a.Size, backend.Granule)

@@ -40,7 +40,7 @@ func (l *Ledger[B]) reservation(a backend.Addr) (int, bool) {
 	return slices.BinarySearchFunc(l.reservations, a, func(r backend.Range, a backend.Addr) int { return compare(r.Base, a) })
 }
 
-// reserved tells whether a range lies in one reservation.
+// reserved tells whether a range lies in a single reservation.
 func (l *Ledger[B]) reserved(a backend.Addr, n uint64) bool {
 	i, found := l.reservation(a)
 	if !found {
@@ -91,7 +91,8 @@ func (l *Ledger[B]) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
 	return x.Memory, nil
 }
 
-// ReleaseMemory is backend.Virtual's. It returns the bytes that are to be given back with the memory's last name, or nil.
+// ReleaseMemory is backend.Virtual's. ReleaseMemory returns the bytes that are to be given back with the memory's last
+// name, or nil.
 func (l *Ledger[B]) ReleaseMemory(id backend.MemoryID) (*Arena[B], error) {
 	m := l.memories[id]
 	if m == nil || m.refs == 0 {
@@ -104,7 +105,7 @@ func (l *Ledger[B]) ReleaseMemory(id backend.MemoryID) (*Arena[B], error) {
 	return nil, nil
 }
 
-// forgetIfUnused ends a memory that nobody names any more, and returns whether it did.
+// forgetIfUnused ends a memory without names, and returns whether it did.
 func (l *Ledger[B]) forgetIfUnused(id backend.MemoryID) bool {
 	m := l.memories[id]
 	if m.refs > 0 || m.maps > 0 {
@@ -127,7 +128,7 @@ func (l *Ledger[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.Me
 	return nil
 }
 
-// whole returns the mappings that a range consists of: all of it, and none cut.
+// whole returns the mappings that a range consists of: the whole range, and no mapping cut.
 func (l *Ledger[B]) whole(a backend.Addr, n uint64) ([]backend.Allocation, error) {
 	list := l.Within(a, n)
 	at := a
@@ -143,8 +144,8 @@ func (l *Ledger[B]) whole(a backend.Addr, n uint64) ([]backend.Allocation, error
 	return list, nil
 }
 
-// UnmapMemory is backend.Virtual's. It returns the mappings, and the bytes of which a reference is to be dropped when no work
-// given before uses them any more: until then work finds them, though their last name may be gone.
+// UnmapMemory is backend.Virtual's. UnmapMemory returns the mappings, and the bytes of which a reference is to be
+// dropped when no work given before uses them any more: until then work finds them, though their last name may be gone.
 func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocation, []*Arena[B], error) {
 	list, err := l.whole(a, size)
 	if err != nil {
@@ -165,7 +166,7 @@ func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocati
 	return list, over, nil
 }
 
-// SetAccess is backend.Virtual's. It returns the mappings.
+// SetAccess is backend.Virtual's. SetAccess returns the mappings.
 func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backend.Allocation, error) {
 	list, err := l.whole(a, size)
 	if err != nil {
@@ -178,7 +179,7 @@ func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backen
 	return list, nil
 }
 
-// Still is the memory of a mapping that nobody has changed since.
+// Still is the memory of a mapping that has not changed since.
 func (l *Ledger[B]) Still(x backend.Allocation, allow bool) (*Arena[B], bool) {
 	now, found := l.At(x.Base)
 	if !found || now.Kind != backend.Mapped || now.Memory != x.Memory || now.Access != allow {
