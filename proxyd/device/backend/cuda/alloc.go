@@ -68,7 +68,8 @@ func await(ctx context.Context, over []chan struct{}) error {
 	return nil
 }
 
-// leaving notes that addresses may be given to others, who wait until the channel is closed. The caller holds mu.
+// leaving notes that addresses may be given to other allocations, which wait until the channel is closed. The caller
+// holds mu.
 func (s *space) leaving(a backend.Addr, n uint64) chan struct{} {
 	over := make(chan struct{})
 	s.freeing = append(s.freeing, freeing{a, n, over})
@@ -94,8 +95,8 @@ func (s *space) waits(a backend.Addr, n uint64) []chan struct{} {
 	return out
 }
 
-// waitsFor is waits for a piece. Its granules may be another memory's still, of which no piece was where this one is. The caller
-// holds mu.
+// waitsFor is waits for a piece. Its granules may still belong to another memory, of which no piece was at the place of
+// p. The caller holds mu.
 func (s *space) waitsFor(p piece) []chan struct{} {
 	if s.view.has(p.Arena.Base, p.Arena.Bytes) {
 		return s.waits(p.Alloc.Base, p.Size())
@@ -121,7 +122,7 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 		return piece{}, errClosed
 	}
 	if err := s.attach(p); err != nil {
-		_ = s.free(p.Alloc.Base, a.Kind) // it was placed a moment ago
+		_ = s.free(p.Alloc.Base, a.Kind) // placed a moment ago
 		return piece{}, err
 	}
 	return p, nil
@@ -139,7 +140,8 @@ func (s *space) attach(p piece) error {
 
 // free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
 func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
-	// First the work, then the addresses: who is given them waits for us, so we must not wait for what he does then.
+	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
+	// wait for the next owner's.
 	work := s.work()
 	s.mu.Lock()
 	p, err := s.ledger.Unname(a, kinds...)
@@ -178,7 +180,7 @@ func (s *space) unmap(p piece) {
 	shared := s.ledger.Shared(p)
 	s.mu.Unlock()
 	if shared {
-		// For whoever gets it next: that it is zero is promised.
+		// For the next owner: memory is promised to be zero.
 		if err := p.Arena.Bytes.clear(p.Offset(), p.Size()); err != nil {
 			s.broken(fmt.Errorf("clear memory that was freed: %w", err))
 		}
@@ -186,7 +188,7 @@ func (s *space) unmap(p piece) {
 	s.giveBack(p.Arena)
 }
 
-// broken has all contexts know that the space's memory is not as it should be.
+// broken has all contexts know that the space's memory is damaged.
 func (s *space) broken(err error) {
 	for _, c := range s.all() {
 		c.fail(err)
@@ -202,7 +204,7 @@ func (s *space) giveBack(ar *arena) {
 		return
 	}
 	if ar.Base != 0 {
-		_ = s.view.remove(ar.Base, ar.Bytes) // who cannot undo a mapping says so when another one is made there
+		_ = s.view.remove(ar.Base, ar.Bytes) // a mapping that stays shows when another is made there
 	}
 	_ = ar.Bytes.end()
 }
@@ -229,7 +231,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if err := st.ready(); err != nil {
 		return err
 	}
-	// Nobody is given the addresses before the mark is queued, or the job could come to wait for him.
+	// The addresses are not given away before the mark is queued, or the job could come to wait for their next owner.
 	s := st.context.space
 	c := st.context
 	c.mu.Lock()

@@ -50,7 +50,7 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// addresses is a range that the driver has reserved for us, and how many spaces lie in it.
+// addresses is a range that the driver has reserved for us, and how many spaces lie there.
 type addresses struct {
 	base  backend.Addr
 	size  uint64
@@ -179,7 +179,7 @@ func (b *Backend) Close() error {
 	}
 	b.mu.Unlock()
 	for _, s := range all {
-		_ = s.Close() // somebody else may have
+		_ = s.Close() // another goroutine may have closed it
 	}
 	var errs []error
 	for _, d := range b.list {

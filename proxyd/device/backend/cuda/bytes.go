@@ -15,8 +15,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// memory is physical memory of a device. The server sees it in its window for as long as it is there, and the program at the
-// program's addresses while its space is mapped. swap.go says when it is in the host's memory instead.
+// memory is physical memory of a device. The server sees it in its window for as long as the memory exists, and the
+// program at the program's addresses while its space is mapped. swap.go says when the bytes are in the host's memory
+// instead.
 type memory struct {
 	device *device
 	owner  *space // nil: the server's own
@@ -26,10 +27,10 @@ type memory struct {
 	mu      sync.Mutex
 	there   bool   // in the device's memory
 	away    []byte // in the host's; neither: all is zero and takes nothing in the machine
-	holds   int    // who needs it where it is
+	holds   int    // number of users that need the memory in place
 	handle  driver.Memory
 	given   []bool          // blocks that were given back
-	reached []driver.Device // others that may use it in the window
+	reached []driver.Device // other devices that may use the memory in the window
 	ended   bool
 }
 
@@ -57,7 +58,7 @@ func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 func (b *Backend) forget(m *memory) {
 	b.windowMu.Lock()
 	defer b.windowMu.Unlock()
-	_ = b.window.Unreserve(m.at, m.size) // it is there: who ends a memory does so once
+	_ = b.window.Unreserve(m.at, m.size) // reserved, and a memory is ended once
 }
 
 // bring has the memory be there.
@@ -127,7 +128,7 @@ func (m *memory) release() {
 	m.holds--
 	last := m.holds == 0 && m.ended
 	if last {
-		_ = m.drop() // nobody is left to be told
+		_ = m.drop() // no caller is left to be told
 	}
 	m.mu.Unlock()
 	if last {
@@ -135,7 +136,7 @@ func (m *memory) release() {
 	}
 }
 
-// drop gives back what it takes in the machine. The caller holds mu.
+// drop gives back the memory in the machine. The caller holds mu.
 func (m *memory) drop() error {
 	m.letGo()
 	if !m.there {
@@ -147,7 +148,8 @@ func (m *memory) drop() error {
 	return errors.Join(drv.Unmap(m.at, m.size), drv.Release(m.handle))
 }
 
-// end is the memory's end. No work uses it any more but that which holds it, and it is mapped nowhere else.
+// end is the memory's end. No work uses the memory any more but the work that holds it, and the memory is mapped
+// nowhere else.
 func (m *memory) end() error {
 	m.mu.Lock()
 	if m.ended {
@@ -166,7 +168,7 @@ func (m *memory) end() error {
 	return err
 }
 
-// reach lets another device use it in the window, if it can.
+// reach lets another device use the memory in the window, if d can.
 func (m *memory) reach(d *device) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,8 +185,8 @@ func (m *memory) reach(d *device) error {
 	return nil
 }
 
-// some tells whether the memory has bytes, and holds it if they are in the device's memory: release ends that. The others are in away, and stay
-// there until mu is let go, which the caller holds.
+// some tells whether the memory has bytes. If they are in the device's memory, some holds the memory: release ends
+// that. Otherwise the bytes are in away, and stay there until the caller releases mu, which the caller holds.
 func (m *memory) some() bool {
 	if m.there && !m.ended {
 		m.holds++
@@ -262,7 +264,7 @@ func (m *memory) clear(at, n uint64) error {
 	return m.device.borrow(func(l *lane) error { return l.zero(m.at+backend.Addr(at), n) })
 }
 
-// giveBack makes a block zero. With the last one all goes, if the memory is mapped nowhere else: mapped says so.
+// giveBack makes a block zero. With the last block all goes, unless mapped says that the memory is mapped elsewhere.
 func (m *memory) giveBack(at uint64, mapped bool) error {
 	if err := m.clear(at, backend.Granule); err != nil {
 		return err
@@ -279,7 +281,7 @@ func (m *memory) giveBack(at uint64, mapped bool) error {
 	return m.drop()
 }
 
-// open has the memory be there for a program, which may write to all of it.
+// open makes the memory available to a program, which may write to all bytes.
 func (m *memory) open() error {
 	if err := m.bring(); err != nil {
 		return err

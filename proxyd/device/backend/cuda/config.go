@@ -9,8 +9,8 @@ import "errors"
 type Config struct {
 	Library string // of the driver; "": libcuda.so.1
 	NCCL    string // its library; "": libnccl.so.2
-	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them. It is right only
-	// if no memory of the program holds the address of one.
+	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them.
+	// This is right only if no memory of the program holds the address of a variable.
 	VariablesMayMove bool
 }
 

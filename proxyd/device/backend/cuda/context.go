@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// cudaContext is one of the program's contexts, and one of the driver's: a fault stays in it.
+// cudaContext is a context of the program, and a context of the driver's: a fault stays there.
 type cudaContext struct {
 	space *space
 	id    backend.ContextID
@@ -27,16 +27,16 @@ type cudaContext struct {
 	gone  atomic.Bool
 	own   *lane // for what is in no stream of the program
 	clock clock
-	marks events // spare ones of the driver's
+	marks events // spare events of the driver's
 
-	moving sync.Mutex // held by who uses own
+	moving sync.Mutex // held by the user of own
 
 	mu      sync.Mutex // the order in which streams are given work
 	legacy  *stream
-	streams map[*stream]bool // those that were destroyed with work in them, too
+	streams map[*stream]bool // also streams that were destroyed with work in them
 	modules map[*module]bool
 
-	ending sync.RWMutex // held while the driver's context ends, for reading while something is asked of it
+	ending sync.RWMutex // held while the driver's context ends, for reading during calls on the context
 	ended  bool
 }
 
@@ -81,7 +81,7 @@ func (c *cudaContext) check() error {
 	return nil
 }
 
-// fail gives the context its fault; the first one stays.
+// fail gives the context its fault; the first fault stays.
 func (c *cudaContext) fail(err error) {
 	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
 		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
@@ -89,7 +89,7 @@ func (c *cudaContext) fail(err error) {
 	c.fault.CompareAndSwap(nil, &err)
 }
 
-// seen takes an error of the driver's: those that stay are the context's.
+// seen takes an error of the driver's: errors that stay are the context's.
 func (c *cudaContext) seen(err error) error {
 	if err != nil && backend.ResultOf(err).Sticky() {
 		c.fail(err)
@@ -109,7 +109,7 @@ func (c *cudaContext) list() []*stream {
 	return all
 }
 
-// work is a mark at the end of each stream with work in it.
+// work is a mark at the end of each stream that has work.
 func (c *cudaContext) work(of func(*stream) bool) []*mark {
 	var marks []*mark
 	for _, st := range c.list() {
@@ -170,7 +170,7 @@ func (c *cudaContext) Free(a backend.Addr) error {
 // Legacy implements backend.Context.
 func (c *cudaContext) Legacy() backend.Stream { return c.legacy }
 
-// limits are those that a program may ask for; dynamic parallelism, which has two more, is refused.
+// limits are the limits that a program may ask for; dynamic parallelism, which has two more, is refused.
 var limits = []backend.Limit{
 	backend.LimitStackSize, backend.LimitPrintfFIFO, backend.LimitMallocHeap, backend.LimitL2Fetch, backend.LimitPersistingL2,
 }
@@ -230,7 +230,7 @@ func (c *cudaContext) Destroy() error {
 	return c.end()
 }
 
-// end ends the driver's context, with all that is in it.
+// end ends the driver's context, with all its contents.
 func (c *cudaContext) end() error {
 	c.gone.Store(true)
 	c.ending.Lock()

@@ -16,7 +16,7 @@ import (
 // maxCopy bounds a copy, so that no product of its numbers overflows.
 const maxCopy = 1 << 47
 
-// side is one side of a copy, checked.
+// side is a side of a copy, checked.
 type side struct {
 	host        backend.HostMemory
 	space       *space
@@ -83,7 +83,7 @@ func (st *stream) copyJob(p backend.Copy) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What lies without gaps on both sides is one long row.
+	// What lies without gaps on both sides is a single long row.
 	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
 		w, h, d = w*h*d, 1, 1
 	}
@@ -121,7 +121,8 @@ func rows(b driver.Box, f func(to, from uint64) error) error {
 	return nil
 }
 
-// copyHost copies memory that only its owner reaches. It is read when what is before it is done: not sooner.
+// copyHost copies memory that only its owner reaches. The memory is read when the work before the copy is done: not
+// sooner.
 func (st *stream) copyHost(src, dst side, b driver.Box) error {
 	if err := st.settle(); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 }
 
 // pieces calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or where the
-// server sees those of another space, which may not be mapped.
+// server sees the bytes of another space, which may not be mapped.
 func (s side) pieces(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
 		return f(st.lane, a, n)
@@ -249,7 +250,7 @@ func (st *stream) Copy(x backend.Copy) error {
 	return st.give(func() (*job, error) { return st.copyJob(x) })
 }
 
-// give checks the stream and what it is given, and queues it.
+// give checks the stream and its input, and queues the job.
 func (st *stream) give(prepare func() (*job, error)) error {
 	if err := st.ready(); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// device is one real device.
+// device is a real device.
 type device struct {
 	backend *Backend
 	index   int
@@ -52,7 +52,7 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 	for a := range d.info.Attributes {
 		v, err := b.drv.Attribute(dev, backend.Attribute(a))
 		if backend.ResultOf(err) == backend.InvalidValue {
-			continue // this driver does not know it
+			continue // this driver does not know the attribute
 		}
 		if err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 // Info implements backend.Device.
 func (d *device) Info() *backend.Info { return &d.info }
 
-// service has the server's own context on the device be there: it costs memory, so only who uses the device makes it.
+// service makes the server's own context on the device, at the first use of the device, because a context costs memory.
 func (d *device) service() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (d *device) service() error {
 // maxLanes is how many of the server's own copies are under way on a device at once.
 const maxLanes = 4
 
-// borrow calls f with one of the server's own lanes.
+// borrow calls f with a lane of the server's own.
 func (d *device) borrow(f func(*lane) error) error {
 	l := <-d.lanes
 	defer func() { d.lanes <- l }()

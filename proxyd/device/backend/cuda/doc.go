@@ -3,7 +3,7 @@
 
 // Package cuda is the real devices: backend.Backend over the vendor's driver.
 //
-//	driver      libcuda.so.1 as Go calls it; nccl, libnccl.so.2. All C is there
+//	driver      libcuda.so.1 for Go; nccl, libnccl.so.2. All C is there
 //	Backend     addresses, taken first of all                            backend.go
 //	├─ device   its facts, and the server's own context and lanes        device.go lane.go
 //	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
@@ -11,7 +11,7 @@
 //	│           or has in the host's memory
 //	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
 //	   │        work finds at the program's addresses while it is mapped
-//	   └─ cudaContext   one of the driver's each: a fault stays in it    context.go
+//	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
 //	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go word.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
@@ -19,34 +19,36 @@
 //
 // # Without cgo
 //
-// The driver is never linked: it is opened at run time. That needs a program that is itself linked with the C library, and proxyd is
-// not, so that one binary runs on every node, whatever its C library, and in capsules' namespaces. So there are two of it, from the same source:
-// proxyd, in which Open fails with ErrNoCgo, and proxyd-cuda, made with cgo, which proxyd executes for the one thing that
-// needs it, a device server with real devices. On a node without a driver proxyd-cuda starts too, and Open says that there is none.
+// The driver is never linked: it is opened at run time. That needs a program that is itself linked with the C library,
+// and proxyd is not, so that one binary runs on every node, whatever its C library, and in capsules' namespaces. So
+// there are two binaries from the same source: proxyd, in which Open fails with ErrNoCgo, and proxyd-cuda, made with
+// cgo. proxyd executes proxyd-cuda only for a device server with real devices. On a node without a driver proxyd-cuda
+// starts too, and Open says that there is none.
 //
 // # Addresses
 //
-// A process has one memory at an address, whatever the device. Spaces lie from DefaultBase on, 64 times as many addresses as there
-// is memory; below is the window, in which the server has all physical memory mapped at all times, so that memory of spaces
-// that are not mapped can be saved, zeroed, and copied. Both ranges are reserved before anything else, and compared with what was
-// asked for: the driver takes an address as a hint. If others are there, Open fails with ErrAddresses, before anything was torn down.
-// Go's own heap may be there: proxyd-cuda is built with GOEXPERIMENT=norandomizedheapbase64, and any program can
-// start again. Settle switches off the kernel's randomisation, for what the driver places by itself.
+// A process has one memory at an address, whatever the device. Spaces lie from DefaultBase on, 64 times as many
+// addresses as there is memory; below is the window, in which the server has all physical memory mapped at all times,
+// so that memory of spaces that are not mapped can be saved, zeroed, and copied. Both ranges are reserved before
+// anything else, and compared with what was asked for: the driver takes an address as a hint. If the driver gives other
+// addresses, Open fails with ErrAddresses, before anything was torn down. Go's own heap may be there: proxyd-cuda is
+// built with GOEXPERIMENT=norandomizedheapbase64, and any program can start again. Settle switches off the kernel's
+// randomisation, for what the driver places by itself.
 //
 // Where memory is placed follows from the program's calls alone, by package ledger, as on the software GPU. Not so modules' variables: the driver
 // places them, and offers no way to say where. Their bytes are carried in an allocation of the space; when a
 // module is loaded into a restored space, its variables must be where they were (the driver does the same for the same
 // calls), else Load refuses with the variable's name. (The just-in-time compiler's CU_JIT_GLOBAL_SYMBOL_ADDRESSES may be a
-// way to place those of PTX. It was not tried.) A variable that the driver does not find by its name cannot be saved: then
-// Blocks fails and names it.
+// way to place the variables of PTX. This was not tried.) A variable that the driver does not find by its name cannot
+// be saved: then Blocks fails and names the variable.
 //
 // # Order
 //
-// A call is handed to the driver at once, in the caller's thread, if nothing in its stream waits for this process. What does wait
-// (memory that only the program reaches, host functions, collectives, values, memory that is to be mapped) goes through a
-// queue, and all behind it too, until it is empty. So a host function that waits holds up its stream only, work of a
-// space that is not mapped waits, and no thread of the driver's is ever blocked. The legacy stream's order is made here, with events
-// of the driver's between streams that do not know each other.
+// A call is handed to the driver at once, in the caller's thread, if nothing in its stream waits for this process. Work
+// that does wait (memory that only the program reaches, host functions, collectives, values, memory that is to be
+// mapped) goes through a queue, and so does all later work, until the queue is empty. So a host function that waits
+// holds up its stream only, work of a space that is not mapped waits, and no thread of the driver's is ever blocked.
+// The legacy stream's order is made here, with events of the driver's between streams that do not know each other.
 //
 // Locks:
 //
@@ -57,33 +59,36 @@
 //
 //   - An access beyond an allocation, but within its granule, is not found.
 //   - Two spaces with addresses in common are not mapped at the same time, even of different devices.
-//   - The memory of kernels' malloc is the driver's: it is not saved, and a state that has some is refused.
+//   - The memory of kernels' malloc is the driver's: such memory is not saved, and a state with some is refused.
 //   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.
-//   - Host memory for MapHost must be shared memory, for it is mapped a second time.
+//   - Host memory for MapHost must be shared memory, because it is mapped a second time.
 //   - Limits of dynamic parallelism are refused.
 //   - A graph that names memory which was freed since cannot be made again: its state is refused by name.
 //
 // # Collectives
 //
-// A device can be in teams (backend.Teams): each is a communicator of NCCL's, which is opened at run time like the driver, and a node may lack. It is
-// made without blocking and polled, so that it can be given up; its operations are issued in a stream of the device's primary context, when the program's
-// stream has come to them, and the program's stream goes on when they are done: the host waits in between. Memory is named by its address in the
-// window, and held there, so that the space may give way meanwhile. Who does not use a team has the bytes copied to the host's memory.
+// A device can be in teams (backend.Teams): each is a communicator of NCCL's. NCCL is opened at run time like the
+// driver, and a node may lack it. The communicator is made without blocking and polled, so that the making can be given
+// up. Its operations are issued in a stream of the device's primary context, when the program's stream has come to
+// them, and the program's stream goes on when they are done: the host waits in between. Memory is named by its address
+// in the window, and held there, so that the space may give way meanwhile. Work without a team has the bytes copied to
+// the host's memory.
 //
 // Communicators are split and made again by server, each with an id of its own: ncclCommSplit is not called.
 //
 // # Not seen on hardware
 //
-// All of it. It was written from the table of calls and the driver's public description, and run against fakecuda, which does what
-// its author thought that a driver does. To be looked at first on a device (tests/gpu/run does, and runs the suite there):
+// All of it. This package was written from the table of calls and the driver's public description, and run against
+// fakecuda, which does what its author thought that a driver does. To be looked at first on a device (tests/gpu/run
+// does, and runs the suite there):
 //
 //   - that reservations come where they are asked for, and memory mapped twice (window and view) behaves;
-//   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another one;
+//   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another context;
 //   - what ending a context does to kernels that run, and whether other contexts outlive a fault;
 //   - that cuModuleGetGlobal finds variables that are not visible, and the driver places them alike in each process;
 //   - attributes in which the suite and the software GPU agree (FuncPTXVersion, the default of dynamic shared memory);
 //   - how long a switch of spaces takes, and a launch through the queue;
-//   - that NCCL takes memory of cuMemCreate in the window, while contexts of cuCtxCreate are in use beside the primary one; that several
-//     communicators of one process, issued from different threads, make progress; what ncclCommAbort does to kernels that wait;
-//   - that cuMemCreate says OUT_OF_MEMORY where it should, so that memory is swapped, and how long a swap takes.
+//   - that NCCL takes memory of cuMemCreate in the window, while contexts of cuCtxCreate are in use beside the primary context; that several
+//     communicators of a process, issued from different threads, make progress; what ncclCommAbort does to kernels that wait;
+//   - that cuMemCreate says OUT_OF_MEMORY where expected, so that memory is swapped, and how long a swap takes.
 package cuda

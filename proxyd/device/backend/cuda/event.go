@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// events are the driver's that nobody uses now: making one takes longer than recording it. They end with their context.
+// events are unused events of the driver's: making an event takes longer than recording. They end with their context.
 type events struct {
 	drv *driver.Driver
 	ctx driver.Context
@@ -51,7 +51,7 @@ func (p *events) put(e driver.Event, timing bool) {
 	p.free[kindOf(timing)] = append(p.free[kindOf(timing)], e)
 }
 
-// mark is a point in a stream's work. Until it is issued the driver knows nothing of it.
+// mark is a point in a stream's work. The driver does not know a mark before its issue.
 type mark struct {
 	context *cudaContext
 	timing  bool
@@ -62,20 +62,20 @@ type mark struct {
 	has   bool          // event is recorded, and ours
 	over  bool          // the work is done
 	at    time.Duration // by the backend's clock, of a restored event
-	base  *moment       // what a timed one is measured from
+	base  *moment       // the origin of a timed mark
 }
 
 func (c *cudaContext) newMark(timing bool) *mark {
 	return &mark{context: c, timing: timing, issued: make(chan struct{})}
 }
 
-// patience is how somebody waits for a device: at first at once, then with pauses.
+// patience is a way to wait for a device: at first at once, then with pauses.
 type patience struct {
 	began time.Time
 	timer *time.Timer
 }
 
-// eager is how long nobody pauses, as the driver itself does not.
+// eager is how long a wait has no pauses, as the driver itself does not.
 const eager = 200 * time.Microsecond
 
 // pause returns after a while, or with ctx's error.
@@ -101,7 +101,8 @@ func (p *patience) pause(ctx context.Context) error {
 	}
 }
 
-// record issues the mark in a stream. It is passed at once if that fails: the context has a fault then, or is gone.
+// record issues the mark in a stream. The mark is passed at once if that fails: the context has a fault then, or is
+// gone.
 func (m *mark) record(l *lane) error {
 	defer close(m.issued)
 	c := m.context
@@ -144,7 +145,7 @@ func (m *mark) finish() {
 	}
 	m.over = true
 	if m.has && !m.timing {
-		m.context.marks.put(m.event, false) // who waits for it has said so to the driver already
+		m.context.marks.put(m.event, false) // a waiter has said so to the driver already
 		m.has = false
 	}
 }
@@ -171,8 +172,8 @@ func (m *mark) query() error {
 	return c.seen(err)
 }
 
-// wait returns when the mark's work is done, whatever became of it, or ctx's error. It asks again and again: a thread that waits in
-// the driver could not be called back.
+// wait returns when the mark's work is done, whatever became of it, or ctx's error. wait asks again and again: a thread
+// that waits in the driver could not be called back.
 func (m *mark) wait(ctx context.Context) error {
 	select {
 	case <-m.issued:
@@ -199,7 +200,8 @@ func (m *mark) holdBack(l *lane) error {
 	return m.context.alive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
 }
 
-// moment is a point of a context's time from which others are measured: over a short time, for the driver's numbers have few digits.
+// moment is a point of a context's time from which other points are measured: over a short time, because the driver's
+// numbers have few digits.
 type moment struct {
 	event driver.Event
 	prev  *moment
@@ -216,7 +218,7 @@ type clock struct {
 	made time.Time
 }
 
-// renewed is how old a moment may be that others are measured from.
+// renewed is how old a moment may be that other points are measured from.
 const renewed = time.Second
 
 func (k *clock) start(c *cudaContext) error {
@@ -292,7 +294,7 @@ func (k *clock) resolve(x *moment) (time.Duration, error) {
 	return x.at, nil
 }
 
-// event is one of the program's: it stands for a mark.
+// event is an event of the program, which stands for a mark.
 type event struct {
 	context *cudaContext
 	cfg     backend.EventConfig
@@ -330,7 +332,7 @@ func (e *event) now() (*mark, error) {
 	return e.last, nil
 }
 
-// set lets the event stand for a mark, which is queued already: who waits for it must find it before him.
+// set lets the event stand for a mark, which is queued already: a later wait for the event must find the mark.
 func (e *event) set(m *mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

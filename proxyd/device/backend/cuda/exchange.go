@@ -25,7 +25,7 @@ func (st *stream) lendJob(buffers []backend.Buffer, begin func([]backend.Span, f
 	return &job{waits: true, run: func() error { return st.lend(buffers, begin) }}, nil
 }
 
-// lend hands memory to somebody else until he is done.
+// lend hands memory to begin until done is called.
 func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func(error))) error {
 	if err := st.settle(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func
 		spans[i], lent[i] = x, x
 	}
 	over := make(chan error, 1)
-	// Whoever it waits for may need this device for that.
+	// The other side of the wait may need this device.
 	err := errClosed
 	mapped := s.waitAside(func() {
 		begin(lent, func(err error) { over <- err })
@@ -76,8 +76,8 @@ func takeBack(spans []*span) error {
 	return errors.Join(errs...)
 }
 
-// owed are loans of spaces that were closed meanwhile. What was lent is nobody's any more, and stays until it is given back or
-// the devices have stopped.
+// owed are loans of spaces that were closed meanwhile. The lent memory has no owner any more, and stays until given
+// back or until the devices have stopped.
 type owed struct {
 	mu    sync.Mutex
 	loans map[*loan]bool
@@ -96,7 +96,7 @@ func (o *owed) add(spans []*span) *loan {
 	return l
 }
 
-// end releases what was lent, once. Nobody is left to be told of an error.
+// end releases what was lent, once. No caller is left to be told of an error.
 func (o *owed) end(l *loan, _ error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +106,7 @@ func (o *owed) end(l *loan, _ error) {
 	delete(o.loans, l)
 	for _, x := range l.spans {
 		if x.whole != nil {
-			_ = x.whole.end() // it was the server's own
+			_ = x.whole.end() // the server's own memory
 		}
 		x.release()
 	}
@@ -119,7 +119,7 @@ func (o *owed) all() []*loan {
 	return slices.Collect(maps.Keys(o.loans))
 }
 
-// begins makes of a function that takes bytes one that takes spans.
+// begins turns a function that takes bytes into a function that takes spans.
 func begins(begin func([][]byte, func(error))) func([]backend.Span, func(error)) {
 	return func(spans []backend.Span, done func(error)) {
 		bytes := make([][]byte, len(spans))
@@ -144,13 +144,13 @@ func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error
 	return st.give(func() (*job, error) { return st.lendJob(b, begin) })
 }
 
-// span is lent memory. It stays on the device meanwhile, whatever space is mapped.
+// span is lent memory. A span stays on the device meanwhile, whatever space is mapped.
 type span struct {
 	space *space
 	backend.Buffer
 	pieces []part
-	bytes  []byte  // in the host's memory, if somebody has asked
-	whole  *memory // what pieces were copied to, for they are not one behind the other where the server sees them
+	bytes  []byte  // in the host's memory, once asked for
+	whole  *memory // what pieces were copied to, if they are not adjacent in the window
 }
 
 // part is a part of a memory.
@@ -209,7 +209,7 @@ func (x *span) Bytes() ([]byte, error) {
 // settle writes back what is elsewhere.
 func (x *span) settle() error {
 	if x.whole != nil {
-		defer func() { _ = x.whole.end() }() // it was the server's own
+		defer func() { _ = x.whole.end() }() // the server's own memory
 	}
 	if !x.Write || x.bytes == nil && x.whole == nil {
 		return nil

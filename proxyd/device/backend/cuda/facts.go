@@ -31,7 +31,7 @@ type kernelFacts struct {
 
 type variableFacts struct {
 	name     string
-	constant bool // no kernel writes it
+	constant bool // no kernel writes the variable
 }
 
 // read takes all code of an image: whichever the driver chooses, its names are among them.

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// exec is an instantiated graph. If all that it does is the device's, it is a graph of the driver's, and a run is one
-// call; else this process carries the nodes out, each when those on which it depends are over.
+// exec is an instantiated graph. If all its work is the device's, an exec is a graph of the driver's, and a run is a
+// single call; else this process carries the nodes out, each when its dependencies are over.
 type exec struct {
 	context *cudaContext
 
@@ -31,7 +31,7 @@ type exec struct {
 // plan is a graph that was checked: what each node does, in an order that keeps all dependencies.
 type plan struct {
 	steps  []*step
-	device bool // the driver can run all of it
+	device bool // the driver can run the whole graph
 }
 
 // step is what a node does: one of these, or nothing.
@@ -92,7 +92,7 @@ func (c *cudaContext) newPlan(g *backend.Graph) (*plan, error) {
 	return p, nil
 }
 
-// onDevice tells whether the driver can do the step. It has no node for a cooperative launch that all drivers know.
+// onDevice tells whether the driver can do the step. There is no node for a cooperative launch that all drivers know.
 func (s *step) onDevice() bool {
 	return s.host == nil && s.record == nil && s.wait == nil && s.child == nil && s.job == nil && (s.launch == nil || !s.launch.Cooperative)
 }
@@ -183,7 +183,7 @@ func (x *exec) retire() {
 		return
 	}
 	end := func() {
-		_ = c.alive(func() error { return c.space.device.backend.drv.DestroyGraph(c.ctx, *w) }) // it goes with the context at the latest
+		_ = c.alive(func() error { return c.space.device.backend.drv.DestroyGraph(c.ctx, *w) }) // the graph goes with the context at the latest
 	}
 	if last == nil || !errors.Is(last.query(), backend.NotReady) {
 		end()
@@ -286,7 +286,7 @@ func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 	return 0, x.replace(next)
 }
 
-// replace takes a graph over if it is right.
+// replace takes a valid graph over.
 func (x *exec) replace(g *backend.Graph) error {
 	p, err := x.context.newPlan(g)
 	if err != nil {

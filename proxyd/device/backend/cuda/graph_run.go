@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// run is one run of a plan by this process: what is decided when it is launched, and what it waits for.
+// run is a run of a plan by this process: what is decided at the launch, and what the run waits for.
 type run struct {
 	context *cudaContext
 	*plan
@@ -67,7 +67,7 @@ func (r *run) reach() {
 	}
 }
 
-// do carries a run out: each step when those on which it depends are over.
+// do carries a run out: each step when its dependencies are over.
 func (r *run) do() {
 	over := make([]chan struct{}, len(r.steps))
 	for i := range over {
@@ -86,7 +86,7 @@ func (r *run) do() {
 	all.Wait()
 }
 
-// step carries out one step, to its end.
+// step carries out a step, to its end.
 func (r *run) step(i int, s *step) {
 	c := r.context
 	var err error
@@ -118,7 +118,7 @@ func (r *run) work(s *step) error {
 	active.Begin()
 	defer active.End()
 	if !g.Reenter() {
-		return nil // it is closed
+		return nil // the space is closed
 	}
 	defer g.Leave()
 	var l *lane
@@ -129,7 +129,7 @@ func (r *run) work(s *step) error {
 	if err != nil {
 		return c.seen(err)
 	}
-	defer func() { _ = l.close() }() // it goes with the context at the latest
+	defer func() { _ = l.close() }() // the lane goes with the context at the latest
 	st := &stream{context: c, lane: l}
 	switch {
 	case s.launch != nil:

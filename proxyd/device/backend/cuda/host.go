@@ -14,11 +14,12 @@ import (
 )
 
 // host is memory of a program that devices reach under the program's address. The driver has host memory reached under its own
-// address, so it is mapped in this process once more, at that one, and registered there for all devices.
+// address, so the memory is mapped in this process once more, at the program's address, and registered there for all
+// devices.
 type host struct {
 	at     backend.Addr
 	mem    []byte
-	ctx    driver.Context // in which it was registered
+	ctx    driver.Context // in which the memory was registered
 	spaces map[*space]bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// lane is a stream of the driver's. One goroutine at a time moves bytes of the host through it.
+// lane is a stream of the driver's. One goroutine at a time moves bytes of the host through a lane.
 type lane struct {
 	drv    *driver.Driver
 	pool   *pinned
@@ -37,14 +37,14 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	return &lane{b.drv, &b.pinned, ctx, s, e, alive}, nil
 }
 
-// close ends the lane. Nothing is under way in it.
+// close ends the lane. Nothing is under way there.
 func (l *lane) close() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
 	})
 }
 
-// wait waits until all that was queued is done, also if it fails: what was queued uses memory.
+// wait waits until all that was queued is done, also on a failure: what was queued uses memory.
 func (l *lane) wait() error {
 	err := l.alive(func() error { return l.drv.Record(l.ctx, l.done, l.stream) })
 	ask := func() error { return l.drv.EventQuery(l.ctx, l.done) }
@@ -56,16 +56,16 @@ func (l *lane) wait() error {
 		if backend.ResultOf(e) != backend.NotReady {
 			return errors.Join(err, e)
 		}
-		_ = p.pause(context.Background()) // it has no end
+		_ = p.pause(context.Background()) // the context never ends
 	}
 }
 
-// idle tells whether nothing is under way; so does an error, which others will see.
+// idle tells whether nothing is under way; so does an error, which later calls will see.
 func (l *lane) idle() bool {
 	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
 }
 
-// out copies n bytes of a device, a part at a time, to whoever takes them, while the next part is on its way.
+// out copies n bytes of a device, a part at a time, to take, while the next part is on its way.
 func (l *lane) out(from backend.Addr, n uint64, take func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {
@@ -114,7 +114,7 @@ func (l *lane) in(to backend.Addr, n uint64, give func(part []byte) error) error
 	}
 	for at, i := uint64(0), 0; at < n; i++ {
 		part := parts[i%2][:min(n-at, partSize)]
-		err := give(part) // while the one before is on its way
+		err := give(part) // while the part before is on its way
 		if e := l.wait(); err == nil {
 			err = e
 		}
@@ -150,7 +150,7 @@ type pinned struct {
 	all   [][]byte
 }
 
-// use names a context of the server's own, and leave says that it is about to end.
+// use names a context of the server's own, and leave says that the context is about to end.
 func (p *pinned) use(b *Backend, ctx driver.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ type function struct {
 	refused  error
 
 	mu    sync.Mutex
-	known [backend.FunctionAttributes]int32 // what the driver says of it: launches are held against that
+	known [backend.FunctionAttributes]int32 // what the driver says of the kernel: launches are checked against that
 	has   [backend.FunctionAttributes]bool
 }
 
@@ -45,7 +45,7 @@ func (f *function) learn(k kernelFacts) error {
 			f.params = nil
 		}
 		if backend.ResultOf(err) == backend.InvalidValue {
-			break // it has no more
+			break // there are no more
 		}
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (f *function) Params() []backend.Param { return f.params }
 // Required implements backend.Function.
 func (f *function) Required() backend.Dim { return f.required }
 
-// Attribute implements backend.Function. What it was is remembered: only SetAttribute changes it.
+// Attribute implements backend.Function. The value is remembered: only SetAttribute changes the value.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	if err := f.module.check(); err != nil {
 		return 0, err

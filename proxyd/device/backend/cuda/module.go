@@ -26,13 +26,13 @@ type module struct {
 	functions []*function
 	globals   map[string]backend.Global
 	kept      backend.Range // where variables' bytes are in the space's memory, for State
-	hidden    []string      // variables of which the driver tells nobody where they are
+	hidden    []string      // variables at addresses that the driver does not tell
 
 	mu   sync.Mutex
 	gone bool
 }
 
-// compiled is an image as the driver takes it, with a NUL behind it.
+// compiled is an image in the driver's form, with a NUL at its end.
 func (c *cudaContext) compiled(data []byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
 	parts, err := image.Parts(data)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *cudaContext) compiled(data []byte, cfg backend.LoadConfig) ([]byte, bac
 	return append(out, 0), log, err
 }
 
-// link has the driver's linker make one image of several.
+// link has the driver's linker make a single image of several.
 func (c *cudaContext) link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
 	var list []driver.Part
 	for _, p := range parts {
@@ -165,7 +165,7 @@ func (m *module) settle(kept backend.Addr) error {
 	return m.keep(kept)
 }
 
-// compilers tells whether a variable is a text that a compiler has named: nobody writes it.
+// compilers tells whether a variable is a text that a compiler has named: no kernel writes it.
 func compilers(name string) bool {
 	return strings.HasPrefix(name, "$str") || strings.HasPrefix(name, "__unnamed_") || strings.HasPrefix(name, "_$_str")
 }
@@ -242,7 +242,7 @@ func (m *module) Unload() error {
 	work := s.work()
 	s.mu.Lock()
 	s.dropVariables(func(v variable) bool { return v.module == m })
-	over := s.leaving(0, 0) // who drains waits for it, and no address does
+	over := s.leaving(0, 0) // a drain waits for this, and no address does
 	s.mu.Unlock()
 	if m.kept.Size > 0 {
 		if err := s.free(m.kept.Base, backend.Globals); err != nil {

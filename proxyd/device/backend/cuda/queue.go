@@ -17,20 +17,20 @@ type job struct {
 	after []*mark         // of other streams; the device does this work later than that
 	until []chan struct{} // what this process waits for first
 	run   func() error    // nil: nothing to do
-	// waits says that run takes its time: it waits for the device, or for others. Else it only tells the driver.
+	// waits says that run takes its time: run waits for the device, or for other work. Else run only tells the driver.
 	waits  bool
 	always bool // run even if the context has a fault
 	mark   *mark
 	drop   func()      // called instead when the space was closed, or nil
 	steps  bool        // its steps enter the gate themselves: between them they wait for others
-	fence  bool        // it is nothing but its mark
+	fence  bool        // the job is nothing but its mark
 	direct bool        // the caller takes run's error, if nothing had to be waited for
 	box    *driver.Box // of a copy that the device does by itself
-	given  bool        // it is the program's: see backend.Progress
+	given  bool        // the job is the program's: see backend.Progress
 	begun  bool        // of the stream's mu
 }
 
-// maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
+// maxQueued is how many jobs a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
 // enqueue submits work of the program's, in the order that the legacy stream makes.
@@ -54,7 +54,7 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// note notes that a job has begun, or that it could begin again.
+// note notes that a job has begun, or could begin again.
 func (st *stream) note(j *job, begun bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -77,7 +77,7 @@ func (st *stream) count(j *job) {
 	}
 }
 
-// submit has a job done: now if nothing is before it and nothing has to be waited for, else in its turn.
+// submit has a job done: now if nothing is before the job and nothing has to be waited for, else in its turn.
 func (st *stream) submit(j *job) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -87,7 +87,7 @@ func (st *stream) submit(j *job) error {
 	if st.ended {
 		st.count(j)
 		if j.mark != nil {
-			j.mark.pass() // nothing was left in it
+			j.mark.pass() // nothing was left in the stream
 		}
 		return nil
 	}
@@ -145,7 +145,7 @@ func (st *stream) issue(j *job) error {
 		err = errors.Join(err, j.mark.record(st.lane))
 	}
 	if backend.ResultOf(err) == backend.ContextIsDestroyed {
-		return nil // whoever has ended it knows
+		return nil // the goroutine that has ended it knows
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (st *stream) do(j *job) {
 }
 
 // awaitAside waits for what this process must know before a job can be done; meanwhile the job does not make the space runnable.
-// It returns false if the space was closed.
+// awaitAside returns false if the space was closed.
 func (s *space) awaitAside(j *job) (live bool) {
 	if len(j.until) == 0 && issued(j.after) {
 		return true
@@ -222,7 +222,7 @@ func (s *space) awaitAside(j *job) (live bool) {
 	return live
 }
 
-// settle waits, within a job, until the device has done what is before it.
+// settle waits, within a job, until the device has done the earlier work.
 func (st *stream) settle() error {
 	m := st.context.newMark(false)
 	if err := m.record(st.lane); err != nil {

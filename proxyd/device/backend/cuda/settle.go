@@ -19,9 +19,9 @@ import (
 const maxAttempts = 16
 
 // Settle has this process start again without address space randomisation, so that what the driver places by itself is in the
-// same place each time, and until nothing lies where spaces will. It must be called before anything else is done. attempt is
-// 0 at first; the process that is started has the argument that name makes of the next number. Settle returns if nothing had to be
-// done, or with an error, which wraps ErrAddresses if that was of no use.
+// same place each time, and until nothing lies where spaces will. Settle must be called before anything else is done.
+// attempt is 0 at first; the process that is started has the argument that name makes of the next number. Settle
+// returns if nothing had to be done, or with an error, which wraps ErrAddresses if that was of no use.
 func Settle(attempt int, name func(attempt int) string) error {
 	const addrNoRandomize, query = 0x0040000, 0xffffffff
 	// The persona is a thread's, and the program that is executed has that of the thread.

@@ -23,7 +23,7 @@ type (
 	piece = ledger.Piece[*memory]
 )
 
-// space is one rank's device.
+// space is a rank's device.
 type space struct {
 	device   *device
 	cfg      backend.SpaceConfig
@@ -31,10 +31,10 @@ type space struct {
 	reserved *addresses
 	gate     *gate.Gate
 	active   *gate.Activity
-	watching atomic.Bool // somebody waits for the device to have done its work, to tell of it
+	watching atomic.Bool // a goroutine waits for the end of the device's work, to tell of it
 	view     view
 	shown    atomic.Bool     // its memory may be mapped, and stays
-	turn     atomic.Uint64   // when it was mapped last, by the backend's count
+	turn     atomic.Uint64   // time of the last mapping, by the backend's count
 	ctx      context.Context // ends all waits when the space is closed
 	cancel   context.CancelFunc
 
@@ -44,7 +44,7 @@ type space struct {
 	freeing     []freeing
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // whose memory our kernels see
+	peers       []*space // spaces whose memory our kernels see
 	variables   []variable
 	claims      []backend.Variable // of the state, until a module takes them
 }
@@ -165,8 +165,8 @@ func (s *space) Work() backend.WorkState {
 	return backend.Runnable
 }
 
-// waitAside waits for others within a job: meanwhile the space may be unmapped, and is not runnable. It returns false if the space
-// will never be mapped again.
+// waitAside waits for other work within a job: meanwhile the space may be unmapped, and is not runnable. waitAside
+// returns false if the space will never be mapped again.
 func (s *space) waitAside(wait func()) bool {
 	return s.gate.Aside(func() { s.active.Wait(wait) })
 }
@@ -250,7 +250,7 @@ func (s *space) streams() []*stream {
 	return all
 }
 
-// work is a mark at the end of each stream with work in it.
+// work is a mark at the end of each stream that has work.
 func (s *space) work() []*mark {
 	var marks []*mark
 	for _, st := range s.streams() {
@@ -278,7 +278,7 @@ func (s *space) Close() error {
 	s.cancel()
 	s.gate.Close()
 	for _, p := range peers {
-		_ = p.view.deny(s.device.dev) // it may be closed
+		_ = p.view.deny(s.device.dev) // p may be closed
 	}
 	// A context takes its kernels with it: nothing runs in the space from here on.
 	var errs []error

@@ -33,7 +33,7 @@ func (s *space) State() *backend.State {
 	return st
 }
 
-// restore makes a new space like the one that a state describes.
+// restore makes a new space like the described space.
 func (s *space) restore(st *backend.State) error {
 	bad := func(err error) error { return fmt.Errorf("restore a space: %w: %w", err, backend.InvalidValue) }
 	if st.KernelHeap != nil {
@@ -113,14 +113,14 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	return errors.Join(errs...)
 }
 
-// hash is the hash of a block; p is room for it.
+// hash is the hash of a block; p is room for the block.
 func (s *space) hash(h *blake3.Hasher, id backend.BlockID, p []byte) (sum backend.Hash, err error) {
 	some, err := s.ReadBlock(id, p)
 	if err != nil || !some || zero(p) {
 		return sum, err
 	}
 	h.Reset()
-	_, _ = h.Write(p) // it cannot fail
+	_, _ = h.Write(p) // Write cannot fail
 	_, err = h.Digest().Read(sum[:])
 	return sum, err
 }

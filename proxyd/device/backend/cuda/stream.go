@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// stream is one of the program's, and a lane. What can be handed to the driver at once is; behind what cannot, a goroutine
-// carries on in the stream's order.
+// stream is a stream of the program, and a lane. What can be handed to the driver at once is; behind what cannot, a
+// goroutine carries on in the stream's order.
 type stream struct {
 	context *cudaContext
 	cfg     backend.StreamConfig
@@ -28,7 +28,7 @@ type stream struct {
 	now   *job   // taken off the queue and not done
 	given uint64 // pieces of the program's work
 	done  uint64
-	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
+	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
 
 // newStream makes a stream.
@@ -76,7 +76,7 @@ func (st *stream) check() error {
 	return nil
 }
 
-// ready is check for calls that queue something: it waits while the queue is full.
+// ready is check for calls that queue something: ready waits while the queue is full.
 func (st *stream) ready() error {
 	for {
 		if err := st.check(); err != nil {
@@ -119,8 +119,8 @@ func (st *stream) query() error {
 	return st.context.seen(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
 }
 
-// fence is a mark behind all that is queued. It waits for no other stream, and none for it. Who asks again while nothing else was
-// queued gets the same mark: else the queue of a stream that waits would grow with each question.
+// fence is a mark behind all that is queued. A fence waits for no other stream, and none for it. Asking again while
+// nothing else was queued returns the same mark: else the queue of a stream that waits would grow with each question.
 func (st *stream) fence() *mark {
 	st.mu.Lock()
 	if n := len(st.queue); n > 0 && st.queue[n-1].fence {
@@ -134,7 +134,8 @@ func (st *stream) fence() *mark {
 	return m
 }
 
-// order is what work of this stream waits for in others. The caller holds the context's mu, which orders streams.
+// order is what work of this stream waits for in other streams. The caller holds the context's mu, which orders
+// streams.
 func (st *stream) order() []*mark {
 	c := st.context
 	var marks []*mark
@@ -255,7 +256,7 @@ func (st *stream) Destroy() error {
 	go func() {
 		for !st.end() {
 			if st.fence().wait(c.space.ctx) != nil {
-				return // it goes with the context
+				return // the stream goes with the context
 			}
 		}
 	}()
@@ -277,6 +278,6 @@ func (st *stream) end() bool {
 	}
 	st.ended = true
 	delete(c.streams, st)
-	_ = st.lane.close() // it goes with the context at the latest
+	_ = st.lane.close() // the lane goes with the context at the latest
 	return true
 }

@@ -19,12 +19,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// A device has the memory of the space that is mapped. What others have stays there for as long as there is room: the driver says when
-// there is none. Then memory of those that were mapped longest ago leaves, to the host's memory, until there is; it comes back when its
-// space is mapped. Two things stay: what somebody holds, as a collective does and a copy between spaces, and what is being moved already.
-// An access of kernels to a peer's memory is none of these: of two spaces on one device only one is mapped.
+// A device has the memory of the space that is mapped. The memory of other spaces stays there for as long as there is
+// room: the driver says when there is none. Then memory of the spaces that were mapped longest ago leaves, to the
+// host's memory, until there is room; the memory comes back when its space is mapped. Two things stay: held memory, as
+// in a collective and a copy between spaces, and memory that is being moved already. An access of kernels to a peer's
+// memory is none of these: of two spaces on a device only one is mapped.
 type holdings struct {
-	mu       sync.Mutex // with no other behind it
+	mu       sync.Mutex // no other lock is taken under mu
 	memories map[*memory]bool
 	now      uint64 // bytes that are there
 	swap     backend.Swap
@@ -37,7 +38,7 @@ func (d *device) Swapped() backend.Swap {
 	return d.holdings.swap
 }
 
-// enter has a memory be one that may leave. leave is its end, not the memory's leaving.
+// enter lists a memory as movable. leave takes the memory off the list, and does not move it.
 func (d *device) enter(m *memory) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
@@ -97,8 +98,8 @@ func (m *memory) since() uint64 {
 	return m.owner.turn.Load()
 }
 
-// goAway moves the bytes to the host's memory, if nobody needs them here, and returns how many. One that is busy is left alone: it may be
-// waiting for this one.
+// goAway moves the bytes to the host's memory, if no user needs them here, and returns how many. A busy memory is left
+// alone: its user may be waiting for this memory.
 func (m *memory) goAway() uint64 {
 	if !m.mu.TryLock() {
 		return 0
@@ -124,7 +125,7 @@ func (m *memory) goAway() uint64 {
 	}
 	drv := m.device.backend.drv
 	m.there = false
-	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // who cannot undo a mapping says so when another one is made there
+	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // a mapping that stays shows when another is made there
 	m.device.count(0, m.size)
 	m.device.moved(m.size, 0, began)
 	return m.size
@@ -160,7 +161,7 @@ func (m *memory) makeAway() error {
 // letGo gives that back. The caller holds mu.
 func (m *memory) letGo() {
 	if m.away != nil {
-		_ = unix.Munmap(m.away) // it is a mapping of ours
+		_ = unix.Munmap(m.away) // a mapping of ours
 		m.away = nil
 	}
 }

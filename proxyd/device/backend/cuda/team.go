@@ -17,8 +17,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/nccl"
 )
 
-// team is one rank of a communicator of NCCL's. It lives in the device's primary context, where NCCL is at home, in a stream of its own, and
-// knows memory by its addresses in the window: so it does not matter which space is mapped.
+// team is a rank of a communicator of NCCL's. A team lives in the device's primary context, where NCCL is at home, in a
+// stream of its own, and knows memory by its addresses in the window: so any space may be mapped.
 type team struct {
 	device *device
 	ctx    driver.Context
@@ -28,13 +28,13 @@ type team struct {
 	once   sync.Once
 	leave  sync.Once
 
-	mu    sync.Mutex // held by who works with comm
+	mu    sync.Mutex // held by the user of comm
 	ended bool
 }
 
 var errTeamEnded = errors.New("the team has ended")
 
-// parting is how long a member that leaves waits for what others still do with it.
+// parting is how long a member that leaves waits for operations that other members still do with it.
 const parting = 30 * time.Second
 
 // NCCL is the version of the machine's.
@@ -49,7 +49,7 @@ func NCCL() (string, error) {
 
 const ncclName = "libnccl.so.2"
 
-// library opens NCCL when it is first asked for.
+// library opens NCCL at its first use.
 func (b *Backend) library() (*nccl.Library, error) {
 	b.ncclMu.Lock()
 	defer b.ncclMu.Unlock()
@@ -125,7 +125,7 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 	return t, nil
 }
 
-// enlist has stop wait for a team's end. It returns false if that waits for none any more.
+// enlist has stop wait for a team's end. enlist returns false if stop waits for none any more.
 func (d *device) enlist(t *team) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +139,7 @@ func (d *device) enlist(t *team) bool {
 	return true
 }
 
-// disband aborts all teams. No other one is made, also by those who have begun to.
+// disband aborts all teams. No further team is made, also not by a Join that has begun.
 func (d *device) disband() {
 	d.mu.Lock()
 	d.stopped = true
@@ -289,14 +289,14 @@ func (t *team) Close() {
 // cut ends the communicator at once. The caller holds mu.
 func (t *team) cut() { t.end(t.comm.Abort) }
 
-// end ends the team, in one way or the other. The caller holds mu. When it returns, the device works no more for it.
+// end ends the team, by how. The caller holds mu. When end returns, the device works no more for it.
 func (t *team) end(how func() error) {
 	if t.ended {
 		return
 	}
 	t.ended = true
 	d := t.device
-	// Whoever waits for the team has the reason by now: what fails here is known.
+	// All waiters for the team have the reason by now: what fails here is known.
 	_ = d.backend.drv.Within(t.ctx, how)
 	_ = t.lane.wait()
 	_ = t.lane.close()

@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// variable is a module's variable, which the driver has placed where it liked. A module has an allocation in its space to which
-// the bytes of its variables are copied when the space is saved, and from which they come back when it is restored.
+// variable is a module's variable, at a place of the driver's choice. A module has an allocation in its space to which
+// the bytes of its variables are copied when the space is saved, and from which they come back at a restore.
 type variable struct {
 	backend.Variable
 	module *module
@@ -67,7 +67,7 @@ func (m *module) keep(at backend.Addr) error {
 	return s.moveVariables(func(v variable) bool { return v.module == m }, false)
 }
 
-// claim has a restored module's variables be those of the state: there, and where they were.
+// claim checks that a restored module has the variables of the state, at their former addresses.
 func (s *space) claim(at backend.Addr, size uint64, list []variable) error {
 	if len(list) == 0 && size == 0 {
 		return nil
@@ -107,7 +107,7 @@ func (s *space) dropVariables(which func(variable) bool) {
 	s.variables = slices.DeleteFunc(s.variables, which)
 }
 
-// moveVariables copies the bytes of some variables to the space's memory (out), or from it.
+// moveVariables copies the bytes of some variables to the space's memory (out), or back.
 func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	s.mu.Lock()
 	var list []variable
@@ -138,7 +138,7 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	return nil
 }
 
-// unsaved is an error if a module has variables whose bytes nobody can read.
+// unsaved is an error if a module has variables with unreadable bytes.
 func (s *space) unsaved() error {
 	var errs []error
 	for _, c := range s.all() {

@@ -16,8 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
-// view is the memory that work finds when it runs: the program's addresses over memory. What calls may name is another matter,
-// see package ledger. While the space is mapped, the device's page tables are as the view.
+// view is the memory that running work finds: the program's addresses over memory. What calls may name is another
+// matter, see package ledger. While the space is mapped, the device's page tables are as the view.
 type view struct {
 	space *space
 
@@ -25,7 +25,7 @@ type view struct {
 	shown  bool
 	closed bool
 	places map[backend.Addr]*memory
-	seen   []driver.Device // others that may follow pointers here, as often as they were allowed
+	seen   []driver.Device // other devices that may follow pointers here, as often as they were allowed
 }
 
 // devices are all that may use the memory.
@@ -39,10 +39,10 @@ func (v *view) devices() []driver.Device {
 	return list
 }
 
-// addresses are those of all places, ascending. The caller holds mu.
+// addresses are the addresses of all places, ascending. The caller holds mu.
 func (v *view) addresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
 
-// put lets work find memory at an address, unless it does already.
+// put lets work find memory at an address, unless work does already.
 func (v *view) put(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,7 +85,7 @@ func (v *view) has(a backend.Addr, m *memory) bool {
 	return v.places[a] == m
 }
 
-// remove undoes put, if it is this memory that is there.
+// remove undoes put, if this memory is there.
 func (v *view) remove(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +99,7 @@ func (v *view) remove(a backend.Addr, m *memory) error {
 	return v.space.device.backend.drv.Unmap(a, m.size)
 }
 
-// show maps all of it, or nothing.
+// show maps the whole view, or nothing.
 func (v *view) show() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -175,7 +175,7 @@ func (v *view) permit(d driver.Device, yes bool) error {
 	return errors.Join(errs...)
 }
 
-// window finds bytes where the server sees them: the piece of memory at an address, and how far it goes.
+// window finds bytes where the server sees them: the piece of memory at an address, and its length.
 func (v *view) window(a backend.Addr) (*memory, uint64, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -77,7 +77,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	s.later(over, work, func() {
 		for _, x := range list {
 			for _, ar := range arenas {
-				_ = s.view.remove(x.Base, ar.Bytes) // what is there is one of them, or nothing
+				_ = s.view.remove(x.Base, ar.Bytes) // either is there, or nothing
 			}
 		}
 		for _, ar := range arenas {

@@ -39,7 +39,8 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 	})
 }
 
-// waitValue looks at a word until it is right. The device is not told to wait: the space could not give way then.
+// waitValue looks at a word until the condition holds. The device is not told to wait: the space could not give way
+// then.
 func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
 	if err := st.settle(); err != nil {
 		return err

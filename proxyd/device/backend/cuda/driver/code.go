@@ -20,7 +20,7 @@ import (
 // logSize is how much the just-in-time compiler may say.
 const logSize = 64 << 10
 
-// compiler is what the just-in-time compiler is told, in C's memory: the linker writes to it later.
+// compiler is what the just-in-time compiler is told, in C's memory: the linker writes there later.
 type compiler struct{ c C.struct_sing_jit }
 
 func newCompiler(cfg backend.LoadConfig) *compiler {
@@ -34,14 +34,14 @@ func newCompiler(cfg backend.LoadConfig) *compiler {
 	return j
 }
 
-// log is what it has said. The compiler is of no use any more.
+// log is the compiler's output. The compiler is of no use any more.
 func (j *compiler) log() backend.Log {
 	defer C.free(unsafe.Pointer(j.c.info))
 	defer C.free(unsafe.Pointer(j.c.errors))
 	return backend.Log{Info: C.GoString(j.c.info), Error: C.GoString(j.c.errors)}
 }
 
-// Load loads an image, which the driver reads beyond its end if it is not whole.
+// Load loads an image, which the driver reads beyond its end if incomplete.
 func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig) (Module, backend.Log, error) {
 	j := newCompiler(cfg)
 	var m Module
@@ -73,7 +73,7 @@ func (d *Driver) Global(c Context, m Module, name string) (backend.Addr, uint64,
 	return backend.Addr(at), uint64(size), check("cuModuleGetGlobal_v2", r)
 }
 
-// FunctionAttribute is one of a kernel's, and SetFunctionAttribute sets it.
+// FunctionAttribute is an attribute of a kernel, and SetFunctionAttribute sets one.
 func (d *Driver) FunctionAttribute(c Context, f Function, a backend.FunctionAttribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuFuncGetAttribute(d.table, c.p, &v, C.int(a), f.p)
@@ -85,14 +85,14 @@ func (d *Driver) SetFunctionAttribute(c Context, f Function, a backend.FunctionA
 	return check("cuFuncSetAttribute", C.sing_cuFuncSetAttribute(d.table, c.p, f.p, C.int(a), C.int(v)))
 }
 
-// Param is the place of a kernel's i-th parameter: InvalidValue if it has fewer.
+// Param is the place of a kernel's i-th parameter: InvalidValue if there are fewer.
 func (d *Driver) Param(c Context, f Function, i int) (backend.Param, error) {
 	var at, n C.size_t
 	r := C.sing_cuFuncGetParamInfo(d.table, c.p, f.p, C.size_t(i), &at, &n)
 	return backend.Param{Offset: uint32(at), Size: uint32(n)}, check("cuFuncGetParamInfo", r)
 }
 
-// Launch is a launch of a kernel whose parameters begin at Offsets in Params.
+// Launch is a launch of a kernel with parameters that begin at Offsets in Params.
 type Launch struct {
 	Function    Function
 	Grid, Block backend.Dim
@@ -102,7 +102,7 @@ type Launch struct {
 	Offsets     []uint32
 }
 
-// c is the launch for as long as what it names is pinned.
+// c is the launch for as long as pin holds its memory.
 func (l *Launch) c(pin *runtime.Pinner) C.struct_sing_launch {
 	p := C.struct_sing_launch{
 		function: l.Function.p, shared: C.uint(l.Shared), n: C.size_t(len(l.Offsets)),
@@ -135,7 +135,7 @@ func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
 	return check(call, C.sing_launch(d.table, c.p, &p, s.p))
 }
 
-// Part is one of several images that are linked.
+// Part is an image for Link.
 type Part struct {
 	Kind PartKind
 	Data []byte
@@ -151,7 +151,7 @@ const (
 	Fatbin
 )
 
-// Link makes one image of several.
+// Link makes a single image of several.
 func (d *Driver) Link(c Context, parts []Part, cfg backend.LoadConfig) (image []byte, log backend.Log, err error) {
 	j := newCompiler(cfg)
 	defer func() { log = j.log() }()

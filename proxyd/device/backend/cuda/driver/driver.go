@@ -3,12 +3,12 @@
 
 //go:build cgo
 
-// Package driver is CUDA's driver as Go calls it: libcuda.so.1, opened at run time. The calls and their types come
-// from the table of calls, libsingshim/api; nothing of the vendor's headers is needed to build it. With package nccl it is all of the
-// backend with C in it, and it knows nothing of spaces and streams of ours.
+// Package driver is CUDA's driver for Go: libcuda.so.1, opened at run time. The calls and their types come from the
+// table of calls, libsingshim/api; the build needs none of the vendor's headers. Together with package nccl this is all
+// of the backend with C in it. The package knows nothing of spaces and streams of ours.
 //
-// Each method is one call. Those that depend on a context name it, and may be called from any thread. An error wraps the driver's
-// number, or is an AbsentError for a call that this driver does not have.
+// Each method is a single call. Calls that depend on a context name the context, and may be made from any thread. An
+// error wraps the driver's number, or is an AbsentError for a call that this driver does not have.
 package driver
 
 // #cgo CFLAGS: -Wall -Wextra -Werror -Wno-unused-parameter
@@ -32,15 +32,15 @@ type Driver struct {
 	library unsafe.Pointer
 }
 
-// ErrNoDriver is what Open wraps: there is no driver, or one that cannot be used.
+// ErrNoDriver is what Open wraps: there is no driver, or an unusable driver.
 var ErrNoDriver = errors.New("no CUDA driver")
 
-// AbsentError is a call that the driver does not have: the feature that needs it is refused by its name.
+// AbsentError is a call that the driver does not have: the feature that needs the call is refused by its name.
 type AbsentError struct{ Call string }
 
 func (e *AbsentError) Error() string { return "this driver has no " + e.Call }
 
-// Unwrap has it be NotSupported.
+// Unwrap returns NotSupported.
 func (e *AbsentError) Unwrap() error { return backend.NotSupported }
 
 // Open opens the library at a path, or by its name.
@@ -56,7 +56,7 @@ func Open(path string) (*Driver, error) {
 	return d, nil
 }
 
-// Close closes the library. Nothing of it may be used any more.
+// Close closes the library. Nothing of the library may be used any more.
 func (d *Driver) Close() {
 	C.sing_close(d.library)
 	C.free(unsafe.Pointer(d.table))
@@ -73,7 +73,7 @@ func check(call string, r C.CUresult) error {
 	return fmt.Errorf("%s: %w", call, backend.Result(r))
 }
 
-// Device is a device as the driver numbers it.
+// Device is a device by the driver's number.
 type Device int32
 
 // The driver's handles. The zero value is none.
@@ -92,7 +92,7 @@ type (
 	Memory uint64
 )
 
-// Pointer is the stream as another library of the vendor's takes it.
+// Pointer is the stream in the form of the vendor's other libraries.
 func (s Stream) Pointer() unsafe.Pointer { return unsafe.Pointer(s.p) }
 
 // Init is cuInit.
@@ -129,7 +129,7 @@ func (d *Driver) Name(dev Device) (string, error) {
 	return C.GoString(&b[0]), check("cuDeviceGetName", r)
 }
 
-// UUID is a device's, by the newer call if there is one: of a part of a device it is the part's.
+// UUID is a device's, by the newer call if available: of a part of a device, the part's.
 func (d *Driver) UUID(dev Device) ([16]byte, error) {
 	var id C.CUuuid
 	call, r := "cuDeviceGetUuid_v2", C.sing_cuDeviceGetUuid_v2(d.table, nil, &id, C.CUdevice(dev))
@@ -146,7 +146,7 @@ func (d *Driver) TotalMemory(dev Device) (uint64, error) {
 	return uint64(n), check("cuDeviceTotalMem_v2", r)
 }
 
-// Attribute is one of a device's.
+// Attribute is an attribute of a device.
 func (d *Driver) Attribute(dev Device, a backend.Attribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuDeviceGetAttribute(d.table, nil, &v, C.int(a), C.CUdevice(dev))
@@ -164,32 +164,34 @@ func (d *Driver) CanAccessPeer(dev, peer Device) (bool, error) {
 func (d *Driver) NewContext(dev Device) (Context, error) {
 	var c Context
 	r := C.sing_cuCtxCreate_v2(d.table, nil, &c.p, 0, C.CUdevice(dev))
-	C.sing_forget_contexts() // it is current now
+	C.sing_forget_contexts() // c is current now
 	return c, check("cuCtxCreate_v2", r)
 }
 
-// DestroyContext ends a context and all that is in it.
+// DestroyContext ends a context and all its contents.
 func (d *Driver) DestroyContext(c Context) error {
 	r := C.sing_cuCtxDestroy_v2(d.table, nil, c.p)
 	C.sing_forget_contexts()
 	return check("cuCtxDestroy_v2", r)
 }
 
-// Primary is a device's primary context, which the vendor's runtime and what is built on it use. Each is to be given back by Unprimary.
+// Primary is a device's primary context, which the vendor's runtime and its users work in. Each is to be given back by
+// Unprimary.
 func (d *Driver) Primary(dev Device) (Context, error) {
 	var c Context
 	r := C.sing_cuDevicePrimaryCtxRetain(d.table, nil, &c.p, C.CUdevice(dev))
 	return c, check("cuDevicePrimaryCtxRetain", r)
 }
 
-// Unprimary gives a primary context back. The last one ends it.
+// Unprimary gives a primary context back. The last call ends the context.
 func (d *Driver) Unprimary(dev Device) error {
 	r := C.sing_cuDevicePrimaryCtxRelease_v2(d.table, nil, C.CUdevice(dev))
 	C.sing_forget_contexts()
 	return check("cuDevicePrimaryCtxRelease_v2", r)
 }
 
-// Within calls f in a thread that has a context, for another library of the vendor's. It may leave the thread with another one.
+// Within calls f in a thread that has a context, for another library of the vendor's. f may leave the thread with
+// another context.
 func (d *Driver) Within(c Context, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -200,7 +202,7 @@ func (d *Driver) Within(c Context, f func() error) error {
 	return f()
 }
 
-// Limit is one of a context's, and SetLimit sets it.
+// Limit is a limit of a context, and SetLimit sets one.
 func (d *Driver) Limit(c Context, l backend.Limit) (uint64, error) {
 	var v C.size_t
 	r := C.sing_cuCtxGetLimit(d.table, c.p, &v, C.int(l))

@@ -17,7 +17,8 @@ import (
 // Exec is an instantiated graph of the driver's.
 type Exec struct{ p C.CUgraphExec }
 
-// Node is a node of a graph that is to be made: one of Launch, Box and Fill, or none, and the nodes before it on which it depends.
+// Node is a node of a graph that is to be made: a Launch, Box or Fill, or none of them, and the earlier nodes on which
+// the node depends.
 type Node struct {
 	Launch *Launch
 	Box    *Box
@@ -25,7 +26,7 @@ type Node struct {
 	Deps   []int
 }
 
-// Instantiate makes a graph and instantiates it.
+// Instantiate makes and instantiates a graph.
 func (d *Driver) Instantiate(c Context, nodes []Node) (Exec, error) {
 	var g C.CUgraph
 	if err := check("cuGraphCreate", C.sing_cuGraphCreate(d.table, c.p, &g, 0)); err != nil {
@@ -75,7 +76,7 @@ func (d *Driver) LaunchGraph(c Context, x Exec, s Stream) error {
 	return check("cuGraphLaunch", C.sing_cuGraphLaunch(d.table, c.p, x.p, s.p))
 }
 
-// DestroyGraph ends a graph. No run of it may be under way.
+// DestroyGraph ends a graph. No run of the graph may be under way.
 func (d *Driver) DestroyGraph(c Context, x Exec) error {
 	return check("cuGraphExecDestroy", C.sing_cuGraphExecDestroy(d.table, c.p, x.p))
 }

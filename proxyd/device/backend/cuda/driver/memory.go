@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Reserve takes n addresses, at a place if that is free: the driver takes it as a hint only.
+// Reserve takes n addresses, at a place if that is free: the driver takes the place as a hint only.
 func (d *Driver) Reserve(n uint64, at backend.Addr) (backend.Addr, error) {
 	var got C.CUdeviceptr
 	r := C.sing_cuMemAddressReserve(d.table, nil, &got, C.size_t(n), 0, C.CUdeviceptr(at), 0)
@@ -48,7 +48,7 @@ func (d *Driver) NewMemory(dev Device, n uint64, rdma bool) (Memory, error) {
 	return Memory(h), check("cuMemCreate", r)
 }
 
-// Release gives physical memory back once it is mapped nowhere.
+// Release gives physical memory back that is mapped nowhere.
 func (d *Driver) Release(m Memory) error {
 	return check("cuMemRelease", C.sing_cuMemRelease(d.table, nil, C.CUmemGenericAllocationHandle(m)))
 }
@@ -87,7 +87,7 @@ func Alias(mem []byte, at backend.Addr) error {
 // Unalias is Alias's reverse.
 func Unalias(at backend.Addr, n uint64) { C.sing_unalias(C.uint64_t(at), C.size_t(n)) }
 
-// registered: all contexts reach it, and under its own address.
+// registered: all contexts reach the memory, under its own address.
 const portableMapped = 1 | 2
 
 // Register lets devices reach host memory at its own address.
@@ -110,7 +110,7 @@ func (d *Driver) NewPinned(c Context, n uint64) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), n), nil
 }
 
-// FreePinned gives it back.
+// FreePinned gives pinned memory back.
 func (d *Driver) FreePinned(c Context, b []byte) error {
 	return check("cuMemFreeHost", C.sing_cuMemFreeHost(d.table, c.p, unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// NewStream makes a stream that waits for no other one.
+// NewStream makes a stream that waits for no other stream.
 func (d *Driver) NewStream(c Context, priority int) (Stream, error) {
 	const nonBlocking = 1
 	var s Stream
@@ -23,7 +23,7 @@ func (d *Driver) NewStream(c Context, priority int) (Stream, error) {
 	return s, check("cuStreamCreateWithPriority", r)
 }
 
-// DestroyStream ends a stream; work in it is still done.
+// DestroyStream ends a stream; its work is still done.
 func (d *Driver) DestroyStream(c Context, s Stream) error {
 	return check("cuStreamDestroy_v2", C.sing_cuStreamDestroy_v2(d.table, c.p, s.p))
 }
@@ -90,13 +90,13 @@ func (d *Driver) CopyDevice(c Context, s Stream, to, from backend.Addr, n uint64
 	return check("cuMemcpyDtoDAsync_v2", C.sing_cuMemcpyDtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(n), s.p))
 }
 
-// CopyIn copies pinned memory to a device. It must stay until that is done.
+// CopyIn copies pinned memory to a device. The memory must stay until the copy is done.
 func (d *Driver) CopyIn(c Context, s Stream, to backend.Addr, from []byte) error {
 	p := unsafe.Pointer(unsafe.SliceData(from))
 	return check("cuMemcpyHtoDAsync_v2", C.sing_cuMemcpyHtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), p, C.size_t(len(from)), s.p))
 }
 
-// CopyOut copies from a device to pinned memory. It must stay until that is done.
+// CopyOut copies from a device to pinned memory. The memory must stay until the copy is done.
 func (d *Driver) CopyOut(c Context, s Stream, to []byte, from backend.Addr) error {
 	p := unsafe.Pointer(unsafe.SliceData(to))
 	return check("cuMemcpyDtoHAsync_v2", C.sing_cuMemcpyDtoHAsync_v2(d.table, c.p, p, C.CUdeviceptr(from), C.size_t(len(to)), s.p))
@@ -111,7 +111,7 @@ type Box struct {
 }
 
 func (b *Box) c() C.CUDA_MEMCPY3D {
-	const unified = 4 // the driver knows of every address what it is
+	const unified = 4 // the driver knows the kind of every address
 	return C.CUDA_MEMCPY3D{
 		srcType: unified, srcDevice: C.CUdeviceptr(b.From), srcPitch: C.size_t(b.FromPitch), srcHeight: C.size_t(b.FromRows),
 		dstType: unified, dstDevice: C.CUdeviceptr(b.To), dstPitch: C.size_t(b.ToPitch), dstHeight: C.size_t(b.ToRows),

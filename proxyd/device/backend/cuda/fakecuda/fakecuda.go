@@ -3,8 +3,8 @@
 
 //go:build cgo
 
-// Package fakecuda is a libcuda.so.1 for tests, in C, which the backend opens as it opens the real one. testdata/fake.h says what
-// it can do. Tests of one process share it.
+// Package fakecuda is a libcuda.so.1 for tests, in C, which the backend opens like the real library. testdata/fake.h
+// says what fakecuda can do. Tests of a process share it.
 package fakecuda
 
 // #cgo LDFLAGS: -ldl
@@ -57,8 +57,8 @@ func Build(folder string, without ...string) (*Library, error) {
 	return l, nil
 }
 
-// backendFolder returns the folder of package cuda. It is found from the working folder, which is inside of the module
-// in every test: the paths in a binary that was built with -trimpath lead nowhere.
+// backendFolder returns the folder of package cuda. The folder is found from the working folder, which is inside of the
+// module in every test: the paths in a binary that was built with -trimpath lead nowhere.
 func backendFolder() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *Library) Reset(log string, memory uint64) {
 	C.reset(l.symbol("fake_reset"), name, C.size_t(memory))
 }
 
-// Fail has the n-th call of a name fail, from 1 on, and Failed tells whether it has.
+// Fail has the n-th call of a name fail, from 1 on, and Failed tells whether that has happened.
 func (l *Library) Fail(call string, n, result int) {
 	name := C.CString(call)
 	defer C.free(unsafe.Pointer(name))

@@ -4,7 +4,7 @@
 //go:build cgo
 
 // Package inventory says which real devices a machine has and how they are, by the vendor's management library
-// (libnvidia-ml.so.1), which is opened at run time. It changes nothing and uses no device.
+// (libnvidia-ml.so.1), which is opened at run time. The package changes nothing and uses no device.
 package inventory
 
 import (
@@ -20,7 +20,7 @@ type Node struct {
 	Devices []Device `json:"devices"`
 }
 
-// Device is one device. What a device does not say is nil: not all measure all.
+// Device is a device. What a device does not say is nil: not all measure all.
 type Device struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
@@ -38,13 +38,13 @@ type Device struct {
 	Faults []string `json:"faults"`
 }
 
-// Process is one that uses a device.
+// Process is a process that uses a device.
 type Process struct {
 	PID    uint32 `json:"pid"`
 	Memory uint64 `json:"memory"`
 }
 
-// ErrNone says that there is no management library, or no driver under it.
+// ErrNone says that there is no management library, or no driver below.
 var ErrNone = errors.New("no NVIDIA driver")
 
 // Read asks the library.
@@ -79,7 +79,7 @@ func read(lib nvml.Interface) (n *Node, err error) {
 	for i := range count {
 		h, r := lib.DeviceGetHandleByIndex(i)
 		if r != nvml.SUCCESS {
-			// One that has fallen off its bus must not hide the others.
+			// A device that has fallen off its bus must not hide the other devices.
 			n.Devices = append(n.Devices, Device{Index: i, Faults: []string{"it does not answer: " + r.Error()}})
 			continue
 		}

@@ -7,7 +7,7 @@ package inventory
 
 import "errors"
 
-// ErrNone says that there is no management library, or no driver under it.
+// ErrNone says that there is no management library, or no driver below.
 var ErrNone = errors.New("no NVIDIA driver")
 
 // Node is nothing in a program that cannot open libraries.

@@ -3,11 +3,13 @@
 
 //go:build cgo
 
-// Package nccl is NCCL as Go calls it: libnccl.so.2, opened at run time; nothing of the vendor's headers is needed to build it. It knows
-// nothing of spaces and streams of ours: addresses are those that the device uses, and a stream is the driver's.
+// Package nccl is NCCL for Go: libnccl.so.2, opened at run time; the build needs none of the vendor's headers. The
+// package knows nothing of spaces and streams of ours: addresses are the device's addresses, and a stream is the
+// driver's.
 //
-// Communicators are made without waiting, by libraries that can (2.14): Init, and what follows, may return while it is in progress,
-// and State tells how far it is. Between calls of one communicator the caller waits until State is nil.
+// Communicators are made without waiting, by libraries that can (2.14): Init, and later calls, may return while they
+// are in progress, and State tells how far they are. Between calls of a communicator the caller waits until State is
+// nil.
 package nccl
 
 // #cgo CFLAGS: -Wall -Wextra -Werror
@@ -25,12 +27,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Library is an open libnccl. It is never closed: it has threads of its own.
+// Library is an open libnccl. A Library is never closed, because NCCL has threads of its own.
 type Library struct{ table *C.struct_sing_nccl }
 
 // Errors of this package.
 var (
-	// ErrNone is what Open wraps: there is no library, or one that cannot be used.
+	// ErrNone is what Open wraps: there is no library, or an unusable library.
 	ErrNone = errors.New("no NCCL")
 	// ErrInProgress is what State returns until what was asked for is done.
 	ErrInProgress = errors.New("in progress")
@@ -90,8 +92,8 @@ func (l *Library) NewID() (id backend.TeamID, err error) {
 	return id, l.check("ncclGetUniqueId", nil, r)
 }
 
-// Comm is one rank of a communicator. Its methods are called by one goroutine at a time; all but Abort and State in
-// the context of the device to which it belongs.
+// Comm is a rank of a communicator. Its methods are called by one goroutine at a time; all but Abort and State in the
+// context of its device.
 type Comm struct {
 	library *Library
 	comm    C.ncclComm_t
@@ -99,7 +101,7 @@ type Comm struct {
 	ranks   int
 }
 
-// Init begins to make a rank of a communicator, on the device whose context the thread has.
+// Init begins to make a rank of a communicator, on the device of the thread's context.
 func (l *Library) Init(id backend.TeamID, ranks, rank int) (*Comm, error) {
 	c := &Comm{library: l, rank: rank, ranks: ranks}
 	r := C.sing_nccl_init(l.table, &c.comm, C.int(ranks), unsafe.Pointer(&id), C.int(rank))
@@ -123,24 +125,24 @@ func (c *Comm) Finalize() error {
 	return c.library.check("ncclCommFinalize", c, C.sing_nccl_finalize(c.library.table, c.comm))
 }
 
-// Destroy gives back what a communicator has that was finalized. It must not be used any more.
+// Destroy gives back what a communicator has that was finalized. The Comm must not be used any more.
 func (c *Comm) Destroy() error {
 	return c.library.check("ncclCommDestroy", nil, C.sing_nccl_destroy(c.library.table, c.comm))
 }
 
-// Abort ends the communicator at once, and what is under way in it. It must not be used any more.
+// Abort ends the communicator at once, and its operations. The Comm must not be used any more.
 func (c *Comm) Abort() error {
 	return c.library.check("ncclCommAbort", nil, C.sing_nccl_abort(c.library.table, c.comm))
 }
 
-// Op is one operation, of memory at addresses.
+// Op is an operation, of memory at addresses.
 type Op struct {
 	backend.TeamOp
 	From, To backend.Addr // instead of TeamOp's spans
 }
 
-// Group issues operations as one group in a stream of the driver's. When it is no longer in progress and forget is called, the reductions that
-// were made for it end.
+// Group issues operations as one group in a stream of the driver's. When the group is no longer in progress and forget
+// is called, the reductions that were made for the group end.
 func (c *Comm) Group(ops []Op, stream unsafe.Pointer) (forget func(), err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
