@@ -18,7 +18,7 @@ import (
 
 const pageSize = 4096
 
-// newArena returns zeroed memory that costs nothing until it is touched. It is outside of Go's heap.
+// newArena returns zeroed memory that costs nothing until touched. The memory is outside of Go's heap.
 func newArena(n uint64) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
@@ -30,7 +30,7 @@ func newArena(n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// freeArena gives back what newArena returned. Nobody may use it any more.
+// freeArena gives back what newArena returned. The memory must not be used any more.
 func freeArena(b []byte) { _ = unix.Munmap(b) }
 
 // wipe makes bytes of an arena zero again, and gives back the pages that lie wholly in them.
@@ -61,9 +61,9 @@ var pagemap = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// touched tells whether any page of a page-aligned part of an arena was ever written or read: it is in memory or
-// swapped out. Where that cannot be known, it says yes. (mincore would not do: it calls pages that are swapped out
-// absent.)
+// touched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in memory
+// or swapped out. Where that cannot be known, touched says yes. (mincore would not do: mincore calls pages that are
+// swapped out absent.)
 func touched(b []byte) bool {
 	f := pagemap()
 	if f == nil {

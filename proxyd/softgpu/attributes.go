@@ -16,7 +16,7 @@ type Capability int32
 // they load machine code, which a software GPU cannot run.
 const DefaultCapability Capability = 100
 
-// capabilities are those that devices can have, with the shared memory of a multiprocessor, and its threads and blocks.
+// capabilities are what devices can have, with the shared memory of a multiprocessor, and its threads and blocks.
 var capabilities = map[Capability]struct{ shared, threads, blocks int32 }{
 	80:  {167936, 2048, 32},
 	89:  {102400, 1536, 24},
@@ -47,7 +47,7 @@ func attributesOf(c Capability) backend.Attributes {
 	return all
 }
 
-// commonAttributes are those that do not depend on the capability, with what the device lacks set to 0.
+// commonAttributes are the attributes that do not depend on the capability, with what the device lacks set to 0.
 var commonAttributes = backend.Attributes{
 	backend.MaxThreadsPerBlock:            1024,
 	backend.MaxBlockX:                     1024,

@@ -5,15 +5,15 @@
 // run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
 //
 //	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
-//	table     what work finds when it runs: addresses over bytes         table.go arena_unsafe.go
+//	table     what running work finds: addresses over bytes         table.go arena_unsafe.go
 //	gate      lets work run while its space is mapped                    see package gate
-//	job       one piece of work in a stream's queue                      work.go stream.go
+//	job       a piece of work in a stream's queue                      work.go stream.go
 //	yard      keeps bytes until no work uses them any more               work.go
-//	holdings  whose bytes are in a device's memory, not in the host's    swap.go
+//	holdings  which spaces are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go watch.go watch_unsafe.go
 //
-// The book changes at the call and the table in the order of the work, so memory that is freed while work still uses
-// it is free for others at once, and whoever gets it waits.
+// The book changes at the call and the table in the order of the work. So memory that is freed while work still uses it
+// is free for other allocations at once, and the next owner waits.
 //
 // # Locks
 //
@@ -21,9 +21,9 @@
 //	device.mu → space.mu → Backend.mu
 //	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu and sums.mu are taken last
 //
-// No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two
-// wait for each other: what others can wait for (an event's recording, addresses that were freed) is shown to them
-// when it is queued.
+// No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two wait
+// for each other: what other work can wait for (an event's recording, addresses that were freed) is shown when the job
+// is queued.
 package softgpu
 
 import (
@@ -44,7 +44,7 @@ const Name = "Singularity software GPU"
 // Config is how the devices of a backend are.
 type Config struct {
 	Memory  []uint64 // bytes of each device, multiples of Granule
-	Seed    string   // makes the UUIDs; the same seed gives the same ones
+	Seed    string   // makes the UUIDs; the same seed gives the same UUIDs
 	Workers int      // cores that a kernel may use at most, 0: all
 
 	Capability Capability // 0: DefaultCapability
@@ -87,7 +87,7 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 	return b, nil
 }
 
-// Describe says what the i-th device of such a backend is like, if it has so many bytes of memory.
+// Describe says what the i-th device of such a backend is like, with so many bytes of memory.
 func Describe(cfg Config, i int, memory uint64) backend.Info {
 	info := backend.Info{Name: Name, Memory: memory, Attributes: attributesOf(cmp.Or(cfg.Capability, DefaultCapability))}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", cfg.Seed, i))
@@ -120,7 +120,7 @@ func (b *Backend) Close() error {
 // now is the backend's clock.
 func (b *Backend) now() time.Duration { return time.Since(b.epoch) }
 
-// device is one software GPU.
+// device is a software GPU.
 type device struct {
 	backend *Backend
 	info    backend.Info

@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// cudaContext is one of the program's contexts.
+// cudaContext is a context of the program.
 type cudaContext struct {
 	space *space
 	id    backend.ContextID
@@ -65,7 +65,7 @@ func (c *cudaContext) check() error {
 	return nil
 }
 
-// fail gives the context its fault; the first one stays.
+// fail gives the context its fault; the first fault stays.
 func (c *cudaContext) fail(err error) {
 	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
 		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)

@@ -15,7 +15,7 @@ import (
 // maxCopy bounds a copy, so that no product of its numbers overflows.
 const maxCopy = 1 << 47
 
-// side is one side of a copy, checked.
+// side is a side of a copy, checked.
 type side struct {
 	host        backend.HostMemory
 	space       *space
@@ -79,7 +79,7 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	// What lies without gaps on both sides is one long row.
+	// What lies without gaps on both sides is a single long row.
 	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
 		w, h, d = w*h*d, 1, 1
 	}
@@ -161,7 +161,7 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 	return nil
 }
 
-// holders are the spaces in which a range that may be used lies: this one, or those that it sees.
+// holders are the spaces in which a range that may be used lies: s, or the spaces that s sees.
 func (s *space) holders(a backend.Addr, n uint64) []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *space) holders(a backend.Addr, n uint64) []*space {
 	return append([]*space{s}, s.peers...)
 }
 
-// around are the spaces in which work finds memory: this one, and those that it sees.
+// around are the spaces in which work finds memory: s, and the spaces that s sees.
 func (s *space) around() []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func distinct(list []*space) (out []*space) {
 	return out
 }
 
-// reach finds bytes that copies may use: the space's own, and those of the spaces that it sees.
+// reach finds bytes that copies may use: the bytes of the space, and of the spaces that it sees.
 func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
 	b, err := s.table.view(a, n)
 	if err == nil {
@@ -248,9 +248,9 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 	return task{run: func(*job) error { return c.exchange(buffers, begin) }}, nil
 }
 
-// exchange hands bytes to somebody else and waits until they are done with them.
+// exchange hands bytes to begin and waits until done is called.
 func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, func(error))) error {
-	// They may go on after the space was closed, so it is they who hold the bytes, not the stream's job.
+	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's job.
 	s := c.space
 	j := &job{foreign: true}
 	var uses []*space
@@ -297,7 +297,7 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 		end()
 		over <- err
 	})
-	// Whoever it waits for may need this device for that.
+	// The other side of the wait may need this device.
 	err := errClosed
 	mapped := s.waitAside(func() {
 		select {

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// engine runs PTX. There is one besides those of tests, in a file of its own: what this package needs of package ptx is
-// all here.
+// engine runs PTX. There is a single engine besides the engines of tests, in a file of its own: what this package needs
+// of package ptx is all here.
 type engine interface {
 	// compile links texts of PTX. The error wraps a Result, and the log says more.
 	compile(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
@@ -19,8 +19,8 @@ type engine interface {
 	newAddresses() addresses
 }
 
-// addresses is memory as kernels see it. What is mapped stays where it is until it is unmapped, and a kernel that runs may
-// use it a little longer.
+// addresses is memory as kernels see it. What is mapped stays in place until unmapped, and a kernel that runs may use
+// the memory a little longer.
 type addresses interface {
 	Map(base uint64, bytes []byte, readOnly bool) error
 	Unmap(base uint64) error
@@ -45,8 +45,8 @@ type program interface {
 // kernel is compiled code.
 type kernel interface {
 	facts() facts
-	// launch runs the kernel to its end, or until it is paused between two blocks. It returns how many blocks are done, in ascending
-	// order. The error wraps a Result.
+	// launch runs the kernel to its end, or until a pause between two blocks. launch returns how many blocks are done,
+	// in ascending order. The error wraps a Result.
 	launch(ctx context.Context, l launch) (uint64, error)
 }
 

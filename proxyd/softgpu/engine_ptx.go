@@ -67,8 +67,8 @@ func (ptxEngine) compile(texts []string, c Capability, cfg backend.LoadConfig) (
 	return &ptxProgram{p, cfg, c, later}, backend.Log{}, nil
 }
 
-// longText is the length from which on kernels are compiled when they are asked for. Shorter code is compiled when it is
-// loaded, for then the driver says what is wrong with the code. Libraries have texts of many MB with hundreds of kernels,
+// longText is the length from which on kernels are compiled at their first use. Shorter code is compiled when loaded,
+// because then the driver says what is wrong with the code. Libraries have texts of many MB with hundreds of kernels,
 // of which a program needs few, and no errors in them.
 const longText = 128 << 10
 
@@ -135,7 +135,7 @@ func (k ptxKernel) facts() facts {
 		shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
 	}
-	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as it needs
+	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as needed
 		if bound != 0 {
 			f.registers = min(f.registers, bound)
 		}

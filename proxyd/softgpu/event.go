@@ -22,7 +22,7 @@ type event struct {
 	last *recording // nil: never recorded
 }
 
-// recording is one use of an event. at is written before the mark is reached.
+// recording is a use of an event. at is written before the mark is reached.
 type recording struct {
 	mark *mark
 	at   time.Duration
@@ -55,7 +55,8 @@ func (e *event) now() (*recording, error) {
 	return e.last, nil
 }
 
-// set lets the event stand for a recording, whose work is queued already: who waits for it must find it before him.
+// set lets the event stand for a recording, with work that is queued already: a later wait for the event must find the
+// recording.
 func (e *event) set(r *recording) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,7 +185,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 	})
 }
 
-// waitValue looks at a word until it is right: the program writes pinned memory without telling anybody.
+// waitValue looks at a word until the condition holds: the program's writes to pinned memory are not reported.
 func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
 	j.note(false, backend.Partial{}) // to wait again is the same
 	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond

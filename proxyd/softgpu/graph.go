@@ -25,7 +25,7 @@ type exec struct {
 // plan is a graph that was checked: what each node does, in an order that keeps all dependencies.
 type plan struct {
 	steps []*step
-	chain bool // each step depends on the one before and on nothing else
+	chain bool // each step depends on the step before and on nothing else
 }
 
 type step struct {
@@ -116,7 +116,7 @@ func (c *cudaContext) step(n backend.Node) (*step, error) {
 	return s, err
 }
 
-// run is one run of a plan: what is decided when it is launched, and what it waits for.
+// run is a run of a plan: what is decided at the launch, and what the run waits for.
 type run struct {
 	context *cudaContext
 	*plan
@@ -176,7 +176,7 @@ func (r *run) reach() {
 	}
 }
 
-// do carries a run out: each step when those on which it depends are over.
+// do carries a run out: each step when its dependencies are over.
 func (r *run) do() {
 	over := make([]*mark, len(r.steps))
 	for i := range over {
@@ -202,7 +202,7 @@ func (r *run) do() {
 	all.Wait()
 }
 
-// step carries out one step; live is false when the space was closed.
+// step carries out a step; live is false when the space was closed.
 func (r *run) step(i int, s *step, live bool) {
 	switch {
 	case s.record != nil:
@@ -306,7 +306,7 @@ func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 	return 0, x.replace(next)
 }
 
-// replace takes a graph over if it is right.
+// replace takes a valid graph over.
 func (x *exec) replace(g *backend.Graph) error {
 	p, err := x.context.plan(g)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // hasher makes keyed hashes of blocks: GMAC, the tag that AES-256-GCM has for a block as additional data. Its multiplications
-// are as fast as memory is read, and for who does not know the key two blocks have the same tag with a chance of 2 to the
-// -111. One nonce is enough: tags stay beside their key.
+// are as fast as memory is read, and without the key two blocks have the same tag with a chance of 2 to the
+// -111. A single nonce is enough: tags stay beside their key.
 type hasher struct {
 	key  [32]byte
 	gcm  cipher.AEAD
@@ -42,7 +42,7 @@ func (h *hasher) tag(b []byte) (out backend.Hash) {
 	return out
 }
 
-// sum is the hash of a block, backend.Hash{} if it is zero.
+// sum is the hash of a block, backend.Hash{} of a zero block.
 func (h *hasher) sum(b []byte) backend.Hash {
 	if t := h.tag(b); t != h.zero {
 		return t
@@ -50,7 +50,8 @@ func (h *hasher) sum(b []byte) backend.Hash {
 	return backend.Hash{}
 }
 
-// Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes blocks and hands them out: what yield reads of one is in its cache.
+// Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes
+// blocks and hands them out: what yield reads of a block is in the core's cache.
 func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
 	h, err := newHasher(key)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	return nil
 }
 
-// hash hashes one block.
+// hash hashes a block.
 func (s *space) hash(h *hasher, id backend.BlockID) (sum backend.Hash, err error) {
 	a, b, err := s.block(id)
 	if err != nil {

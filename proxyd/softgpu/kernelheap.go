@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// kernelHeap is where kernels' malloc finds memory: at the top of the space's addresses, in one piece that is mapped on first
-// use and stays. A piece is placed at the lowest address where it fits, so that where it lies follows from what is live.
-// The space's lock guards it. (Kernels that allocate run on one core, block after block.)
+// kernelHeap is where kernels' malloc finds memory: at the top of the space's addresses, in a single piece that is
+// mapped on first use and stays. A piece is placed at the lowest address where it fits, so that its place follows from
+// what is live. The space's lock guards a kernelHeap. (Kernels that allocate run on one core, block after block.)
 type kernelHeap struct {
 	base   backend.Addr
 	size   uint64

@@ -19,7 +19,7 @@ func (f *function) Module() backend.Module { return f.module }
 
 // Params implements backend.Function.
 func (f *function) Params() []backend.Param {
-	_ = f.compile() // one that is refused has none
+	_ = f.compile() // a refused kernel has none
 	return f.facts.params
 }
 
@@ -49,7 +49,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	if err := f.module.check(); err != nil {
 		return 0, err
 	}
-	_ = f.compile() // one that is refused has attributes, and no registers
+	_ = f.compile() // a refused kernel has attributes, and no registers
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch a {
@@ -136,8 +136,8 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	return task{run: func(j *job) error { return s.carryOutLaunch(j, f.kernel, spec, l.Done, fifo) }, uses: s.around()}, nil
 }
 
-// carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run, unless it is
-// cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
+// carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
+// unless the kernel is cooperative or a node of a graph. run is a copy: a graph's nodes run many times.
 func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partial, fifo uint64) error {
 	var text []byte
 	run.output = func(fd int, more []byte) {
@@ -146,7 +146,7 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 			s.print(1, text)
 			s.print(2, more)
 			text, done.Printed = nil, 0
-		case done.Printed+uint64(len(more)) <= fifo: // else it is lost, as on a device
+		case done.Printed+uint64(len(more)) <= fifo: // else the text is lost, as on a device
 			text = append(text, more...)
 			done.Printed += uint64(len(more))
 		}

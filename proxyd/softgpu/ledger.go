@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// book is what calls may name, over bytes of this process. The space's lock guards it.
+// book is what calls may name, over bytes of this process. The space's lock guards a book.
 type book struct {
 	*ledger.Ledger[*arena]
 	freeing []freeing
@@ -59,7 +59,7 @@ func bytesOf(p piece) []byte {
 	return p.Arena.Bytes.bytes[at:][:n:n]
 }
 
-// free notes that addresses may be given to others, who wait for the mark.
+// free notes that addresses may be given to other allocations, which wait for the mark.
 func (b *book) free(a backend.Addr, n uint64) *mark {
 	over := newMark()
 	b.freeing = append(b.freeing, freeing{a, n, over})

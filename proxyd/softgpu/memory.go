@@ -87,7 +87,8 @@ func (s *space) await(marks []*mark) error {
 
 // free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
 func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
-	// First the work, then the addresses: who is given them waits for us, so we must not wait for what he does then.
+	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
+	// wait for the next owner's.
 	work := s.work()
 	s.mu.Lock()
 	p, over, err := s.unname(a, kinds...)
@@ -99,8 +100,8 @@ func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
 	return nil
 }
 
-// unname takes memory of one of these kinds out of the ledger. Whoever is given its addresses waits for the mark,
-// which the caller reaches. The caller holds mu.
+// unname takes memory of these kinds out of the ledger. The next owner of its addresses waits for the mark, which the
+// caller reaches. The caller holds mu.
 func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
 	p, err := s.ledger.Unname(a, kinds...)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *space) unmap(p piece) {
 	shared := s.ledger.Shared(p)
 	s.mu.Unlock()
 	if shared {
-		p.Arena.Bytes.wipe(bytesOf(p)) // for whoever gets it next
+		p.Arena.Bytes.wipe(bytesOf(p)) // for the next owner
 	}
 	s.giveBack(p.Arena)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// newestPTX is for which architectures PTX is taken where a program has none for the device: what only such devices have
-// is refused with the kernel that needs it.
+// newestPTX is the newest architecture whose PTX is taken where a program has none for the device: what only such
+// devices have is refused with the kernel that needs that.
 const newestPTX = 121
 
 // module is loaded code.
@@ -42,7 +42,7 @@ type function struct {
 	mu      sync.Mutex
 	dynamic int32 // shared memory that a launch may ask for
 	carve   int32
-	larger  int32 // 1: clusters may be larger than those of all devices; there is only one size here
+	larger  int32 // 1: clusters may be larger than on all devices; there is a single size here
 	cache   int32
 }
 
@@ -99,7 +99,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	return m, log, nil
 }
 
-// compileKernels compiles all kernels of a program, for that is when the driver says what is wrong with one. What is only
+// compileKernels compiles all kernels of a program, because the driver reports errors of kernels then. What is only
 // refused spoils its own kernel.
 func compileKernels(p program, log *backend.Log) error {
 	for _, name := range p.kernels() {
@@ -112,12 +112,12 @@ func compileKernels(p program, log *backend.Log) error {
 	return nil
 }
 
-// attributes are those of the function's device.
+// attributes are the attributes of the function's device.
 func (f *function) attributes() *backend.Attributes {
 	return &f.module.context.space.device.info.Attributes
 }
 
-// compile compiles a function's kernel, once, and returns why the kernel cannot run. It may be called by many.
+// compile compiles a function's kernel, once, and returns why the kernel cannot run. Many goroutines may call compile.
 func (f *function) compile() error {
 	f.compiled.Do(func() {
 		if f.kernel, _, f.refused = f.module.program.kernel(f.name); f.refused == nil {

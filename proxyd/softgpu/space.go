@@ -13,7 +13,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
-// space is one rank's device.
+// space is a rank's device.
 type space struct {
 	device *device
 	cfg    backend.SpaceConfig
@@ -28,11 +28,11 @@ type space struct {
 
 	mu          sync.Mutex
 	closed      bool
-	restoring   bool // from a state, until it is mapped
+	restoring   bool // from a state, until mapped
 	ledger      book
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // whose memory our kernels see
+	peers       []*space // spaces whose memory our kernels see
 	kernelHeap  *kernelHeap
 
 	held uint64 // bytes in the device's memory; the device's lock guards it
@@ -124,14 +124,14 @@ func (s *space) Freeing() bool {
 // Work implements backend.Space.
 func (s *space) Work() backend.WorkState { return s.active.State() }
 
-// waitAside waits for others within a job: meanwhile the space may be unmapped, and is not runnable. It returns false if the space
-// will never be mapped again.
+// waitAside waits for other work within a job: meanwhile the space may be unmapped, and is not runnable. waitAside
+// returns false if the space will never be mapped again.
 func (s *space) waitAside(wait func()) bool {
 	return s.gate.Aside(func() { s.active.Wait(wait) })
 }
 
-// awaitAside waits for marks before a job; meanwhile the job does not make the space runnable. It returns false if the space was
-// closed.
+// awaitAside waits for marks before a job; meanwhile the job does not make the space runnable. awaitAside returns false
+// if the space was closed.
 func (s *space) awaitAside(marks []*mark) (live bool) {
 	if marks = undone(marks); len(marks) == 0 {
 		return true
@@ -237,8 +237,8 @@ func (s *space) Close() error {
 	b.mu.Lock()
 	delete(b.spaces, s)
 	b.mu.Unlock()
-	// From here on no work finds memory any more. What runs ends soon; what others do with memory, a collective, may
-	// take its time.
+	// From here on no work finds memory any more. What runs ends soon; other uses of memory, a collective, may take
+	// their time.
 	quiet := newMark()
 	s.yard.bury(quiet.reach, false)
 	s.yard.bury(s.release, true)

@@ -22,7 +22,7 @@ func (s *space) State() *backend.State {
 	return st
 }
 
-// restore makes a new space like the one that a state describes.
+// restore makes a new space like the described space.
 func (s *space) restore(st *backend.State) error {
 	bad := func(err error) error { return fmt.Errorf("restore a space: %w: %w", err, backend.InvalidValue) }
 	s.nextContext = st.NextContext

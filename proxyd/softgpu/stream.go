@@ -25,23 +25,23 @@ type stream struct {
 	given uint64
 	done  uint64
 	last  *mark
-	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
+	room  chan struct{} // closed when the queue is no longer full; nil when no goroutine waits
 }
 
-// maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
+// maxQueued is how many jobs a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
 // task is what a job does, checked and ready: of a stream or of a node of a graph.
 type task struct {
 	run  func(*job) error
 	uses []*space
-	late bool // of a restored graph's node: it uses what the space sees when it begins, too
+	late bool // of a restored graph's node: the job also uses what the space sees at its beginning
 }
 
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// ready is what each call that queues something begins with: it waits while the queue is full.
+// ready is what each call that queues something begins with: ready waits while the queue is full.
 func (st *stream) ready() error {
 	for {
 		if err := st.check(); err != nil {
@@ -86,7 +86,7 @@ func (st *stream) tail() *mark {
 	return st.last
 }
 
-// submit queues a job behind what it must wait for.
+// submit queues a job behind its dependencies.
 func (st *stream) submit(j *job) {
 	if j.mark == nil {
 		j.mark = newMark()
@@ -153,7 +153,7 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// note notes that a stream's job has begun, or that it could begin again, after what it has done.
+// note notes that a stream's job has begun, or could begin again, after the work done so far.
 func (j *job) note(begun bool, done backend.Partial) {
 	if j.stream == nil {
 		return
@@ -163,8 +163,8 @@ func (j *job) note(begun bool, done backend.Partial) {
 	j.begun, j.partial = begun, done
 }
 
-// rest has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory meanwhile. It
-// returns false if the space was closed.
+// rest has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory
+// meanwhile. rest returns false if the space was closed.
 func (j *job) rest(done backend.Partial) bool {
 	j.note(false, done)
 	for _, u := range j.uses {
@@ -220,7 +220,7 @@ func (st *stream) do(j *job) {
 	}
 }
 
-// enqueue checks the stream and what it is given, and submits it.
+// enqueue checks the stream and its input, and submits the task.
 func (st *stream) enqueue(prepare func(*cudaContext) (task, error)) error {
 	if err := st.ready(); err != nil {
 		return err
@@ -296,7 +296,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if s != st.context.space {
 		uses = st.context.space.around()
 	}
-	// Nobody is given the addresses before the job is queued, or the job could come to wait for him.
+	// The addresses are not given away before the job is queued, or the job could come to wait for their next owner.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, over, err := s.unname(a, backend.Plain, backend.Pooled)

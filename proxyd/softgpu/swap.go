@@ -10,14 +10,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// A device holds no more memory of spaces than it has. When one is mapped, or allocates, and there is no room, those that were
-// mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back. They come back whole, when
-// their space is mapped. Two things stay where they are, as if they were the host's then: what a collective works on, for it
-// needs other spaces to end; and a space that a peer's work or the server reaches into while it is not mapped.
+// A device holds no more memory of spaces than it has. When a space is mapped, or allocates, and there is no room, the
+// spaces that were mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back.
+// The bytes come back whole, when their space is mapped. Two things stay in place, as if they were the host's then:
+// what a collective works on, because the collective needs other spaces to end; and a space that a peer's work or the
+// server reaches into while the space is not mapped.
 //
 // The device's lock guards all this, and is held while bytes are copied.
 type holdings struct {
-	spaces []*space // that are in the device's memory, those mapped longest ago first
+	spaces []*space // that are in the device's memory, the longest mapped first
 	swap   backend.Swap
 }
 
@@ -28,7 +29,7 @@ func (d *device) Swapped() backend.Swap {
 	return d.holdings.swap
 }
 
-// admit has a space, all of it, in the device's memory. The caller holds mu.
+// admit brings a whole space into the device's memory. The caller holds mu.
 func (d *device) admit(s *space) {
 	s.comeBack()
 	h := &d.holdings
@@ -56,7 +57,7 @@ func without(list []*space, s *space) []*space {
 	return slices.DeleteFunc(slices.Clone(list), func(o *space) bool { return o == s })
 }
 
-// grown is called when a space has allocated: what it has must fit, if it is mapped.
+// grown is called when a space has allocated: its memory must fit, if the space is mapped.
 func (d *device) grown(s *space) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,7 +66,8 @@ func (d *device) grown(s *space) {
 	}
 }
 
-// leave moves a space's bytes to the host's memory, unless somebody reaches into it. The caller holds the device's mu.
+// leave moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The caller
+// holds the device's mu.
 func (s *space) leave() {
 	s.held = 0
 	if !s.yard.shut() {
@@ -128,7 +130,7 @@ func (a *arena) comeBack() uint64 {
 	return n
 }
 
-// move copies what was touched of from, gives it back, and returns how much that was.
+// move copies what was touched of from, gives from back, and returns the number of bytes.
 func move(to, from []byte) (n uint64) {
 	for len(from) > 0 {
 		part := from[:min(len(from), backend.Granule)]

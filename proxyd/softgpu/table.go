@@ -11,14 +11,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// table is the memory that work finds when it runs: addresses over bytes. What calls may name is another matter, see
-// book: the two differ for as long as stream-ordered allocations are under way.
+// table is the memory that running work finds: addresses over bytes. What calls may name is another matter, see book:
+// the two differ for as long as stream-ordered allocations are under way.
 type table struct {
 	engine addresses // what kernels see
 
 	mu      sync.RWMutex
 	entries []entry  // ascending
-	seenBy  []*table // whose kernels see this one
+	seenBy  []*table // tables of the spaces with kernels that see this space
 	closed  bool
 }
 
@@ -34,10 +34,11 @@ func (t *table) find(a backend.Addr) (int, bool) {
 	return slices.BinarySearchFunc(t.entries, a, func(e entry, a backend.Addr) int { return compare(e.base, a) })
 }
 
-// add maps bytes at an address, for this space's kernels and those of spaces that see it.
+// add maps bytes at an address, for this space's kernels and for the kernels of spaces that see this space.
 func (t *table) add(a backend.Addr, b []byte) error { return t.insert(entry{base: a, bytes: b}) }
 
-// addHost maps memory of the program at its own address, for this space's kernels only: peers have it mapped themselves.
+// addHost maps memory of the program at its own address, for this space's kernels only: peers map the memory
+// themselves.
 func (t *table) addHost(a backend.Addr, b []byte) error {
 	return t.insert(entry{base: a, bytes: b, host: true})
 }

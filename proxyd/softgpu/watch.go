@@ -10,12 +10,12 @@ import (
 )
 
 // sums remembers the hashes of an arena's blocks. A block that has the same hash in two saves is watched from then on, and not
-// read for as long as it is not written. (The first write to a page that is watched costs about what it takes to hash it: it
-// would be a loss for what changes all the time.)
+// read while unchanged. (The first write to a watched page costs about as much as hashing the page, which would be a
+// loss for what changes all the time.)
 type sums struct {
 	mu      sync.Mutex
 	asked   bool
-	known   map[uint64]blockSum // by the block's offset; nil: nobody can tell what is written
+	known   map[uint64]blockSum // by the block's offset; nil: there is no way to tell what is written
 	wipings int
 }
 
@@ -25,7 +25,7 @@ type blockSum struct {
 	watched bool
 }
 
-// sum is the hash of one of the arena's blocks. Only one caller at a time may ask for the same block.
+// sum is the hash of a block of the arena. Only one caller at a time may ask for the same block.
 func (a *arena) sum(h *hasher, b []byte) backend.Hash {
 	if !touched(b) {
 		return backend.Hash{}
@@ -42,7 +42,7 @@ func (a *arena) sum(h *hasher, b []byte) backend.Hash {
 	if old.watched && !w.written(b) {
 		return old.sum
 	}
-	// It is watched while it is hashed: what is written meanwhile counts as written.
+	// The block is watched during the hashing: what is written meanwhile counts as written.
 	maybe := old.key == h.key && !old.watched && w.protect(b, true) == nil
 	now := blockSum{key: h.key, sum: h.sum(b)}
 	now.watched = maybe && now.sum == old.sum
@@ -78,7 +78,7 @@ func (a *arena) remember(at uint64, now blockSum, wipings int) {
 	}
 }
 
-// wipe makes bytes of the arena zero. Whether the kernel calls pages written that were given back, it does not promise.
+// wipe makes bytes of the arena zero. The kernel does not promise whether given-back pages count as written.
 func (a *arena) wipe(b []byte) {
 	s := &a.sums
 	s.mu.Lock()

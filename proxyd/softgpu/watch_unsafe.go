@@ -13,8 +13,8 @@ import (
 )
 
 // The kernel can tell which pages were written (Linux 6.7): memory that is registered with a userfaultfd in its asynchronous mode
-// is write-protected, the first write to a page takes that away without telling anybody, and PAGEMAP_SCAN says from which it
-// was taken.
+// is write-protected, the first write to a page takes the protection away silently, and PAGEMAP_SCAN says from which
+// pages it was taken.
 const (
 	uffdAPI          = 0xc018aa3f // UFFDIO_API
 	uffdRegister     = 0xc020aa00 // UFFDIO_REGISTER
@@ -56,7 +56,7 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// register has the kernel watch an arena, until it is given back.
+// register has the kernel watch an arena, until the arena is given back.
 func (w *watcher) register(b []byte) error {
 	arg := [4]uint64{addressOf(b), uint64(len(b)), uffdModeWP}
 	if err := ioctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {
@@ -85,7 +85,7 @@ func (w *watcher) protect(b []byte, on bool) error {
 	return ioctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
 }
 
-// written tells whether pages of b were written since it was protected. Where that cannot be known, it says yes.
+// written tells whether pages of b were written since its protection. Where that cannot be known, written says yes.
 func (w *watcher) written(b []byte) bool {
 	var found region
 	arg := scanArg{start: addressOf(b), end: addressOf(b) + uint64(len(b)), vec: &found, vecLen: 1, maxPages: 1, mask: pageWritten, returned: pageWritten}

@@ -58,9 +58,9 @@ type job struct {
 	run    func(*job) error // nil: nothing to do
 	always bool             // run even if the context has a fault
 	steps  bool             // each of its steps enters the gate itself: between them they wait for others
-	uses   []*space         // whose memory it touches while it runs
+	uses   []*space         // whose memory the job touches while running
 	drop   func()           // called instead when the space was closed, or nil
-	// foreign is work of others, who have been given bytes and may keep them for long.
+	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool
 	mark    *mark
 	stream  *stream // nil for a node of a graph
@@ -73,7 +73,7 @@ type job struct {
 // using them.
 type yard struct {
 	mu      sync.Mutex
-	away    bool // the bytes are elsewhere: nobody may begin
+	away    bool // the bytes are elsewhere: no work may begin
 	running map[*job]bool
 	graves  []*grave
 }
@@ -97,7 +97,7 @@ func (y *yard) begin(j *job) bool {
 	return true
 }
 
-// shut lets nobody begin, and returns true, unless somebody is at work who is not foreign.
+// shut lets no work begin, and returns true, unless work is under way that is not foreign.
 func (y *yard) shut() bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -144,7 +144,7 @@ func (y *yard) end(j *job) {
 	}
 }
 
-// bury calls free once no work uses what was unmapped before this call; whether that includes work of others, see
+// bury calls free once no work uses what was unmapped before this call; whether that includes foreign work, see
 // job.foreign, the caller says.
 func (y *yard) bury(free func(), foreign bool) {
 	y.mu.Lock()

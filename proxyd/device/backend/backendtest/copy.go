@@ -65,7 +65,7 @@ func copies(r *rig) {
 		r.sync()
 		equal(r, "box "+tc.name, string(out), string(dst))
 	}
-	// A copy to host memory that is not there is a fault: CUDA's program would have died of it.
+	// A copy to host memory that is not there is a fault: CUDA's program would have died of the copy.
 	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: mem(nil), Width: 10}))
 	if err := r.stream.Synchronize(r.ctx); !backend.ResultOf(err).Sticky() {
 		r.Errorf("copy to nowhere: %v", err)
@@ -122,7 +122,7 @@ func fills(r *rig) {
 	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
 }
 
-// nowhere is a program's memory that cannot be reached. It counts who tried.
+// nowhere is a program's memory that cannot be reached. A nowhere counts the attempts.
 type nowhere struct {
 	err   error
 	tries *atomic.Int32
@@ -193,7 +193,7 @@ func exchange(r *rig) {
 			done(nil)
 		}()
 	}))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(recv), Dst: dev(a), Width: 1})) // waits for it
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(recv), Dst: dev(a), Width: 1})) // waits for the AllocAsync
 	r.want("query", r.stream.Query(), backend.NotReady)
 	close(gate)
 	r.sync()

@@ -27,7 +27,7 @@ func graphRun(r *rig) {
 	}
 	r.sync()
 	r.has("fork and join", a+32, words(11, 21, 1, 1))
-	// The graph is no longer needed, and what becomes of it changes nothing.
+	// The graph is no longer needed, and changes to the graph have no effect.
 	r.ok(g.Remove(n4))
 	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 64}))
 	r.ok(r.stream.Graph(x))

@@ -225,7 +225,7 @@ $again:
 }
 `
 
-// Needs has a variable that another module defines, and Defines defines it.
+// Needs has a variable that another module defines, and Defines defines that.
 const (
 	Needs = `
 .version 7.0

@@ -308,7 +308,7 @@ func kernelHeap(r *rig) {
 	o.gives(r)
 	equal(r, "the next place after a restore", c, get(p, 500, 8))
 
-	// It ends with its context.
+	// The module ends with its context.
 	r.ok(r.cu.Destroy())
 	if h := r.space.State().KernelHeap; h == nil || len(h.Pieces) != 0 {
 		r.Errorf("%+v", h)

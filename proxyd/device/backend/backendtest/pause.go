@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// rest pauses the rig's space and waits until it is unmapped.
+// rest pauses the rig's space and waits until the space is unmapped.
 func (r *rig) rest() {
 	r.Helper()
 	for r.space.Pause(); ; runtime.Gosched() {
@@ -56,7 +56,7 @@ func pausing(r *rig) {
 	r.at("mapped again", r.stream, backend.Progress{Given: given + 3, Done: given + 3})
 	r.has("filled", a, []byte{3})
 
-	// What has begun goes on, what is behind it does not begin.
+	// What has begun goes on, later work does not begin.
 	begun, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	g := &backend.Graph{}
 	first := must(g.Add(backend.HostNode{Func: func() { close(begun); <-over }}))(r)
@@ -91,7 +91,7 @@ func pausing(r *rig) {
 	r.at("destroyed", s, backend.Progress{Given: 3, Done: 3})
 }
 
-// pausedKernel: where a kernel can be paused, a copy of the space does the rest, and the paused one itself does, too.
+// pausedKernel: where a kernel can be paused, a copy of the space does the rest, and so does the paused space itself.
 func pausedKernel(r *rig) {
 	const blocks, threads = 1 << 16, 8
 	add := r.function(r.load(), "add")
@@ -132,7 +132,7 @@ func pausedKernel(r *rig) {
 	r.ok(r.stream.Launch(launch))
 	r.rest()
 	p := r.stream.Progress()
-	if p.Done > before { // it was too fast to be paused
+	if p.Done > before { // too fast to be paused
 		p.Partial.Blocks = blocks
 	}
 	equal(r, "pieces of work", p.Given, before+1)

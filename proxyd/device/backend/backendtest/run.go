@@ -19,8 +19,8 @@ import (
 // Except are cases that a backend is excused from, by their names, and why.
 type Except map[string]string
 
-// Run runs all cases. open makes a backend with two devices or more of at least 256 MiB, for one case each; the suite
-// closes it.
+// Run runs all cases. open makes a backend with two devices or more of at least 256 MiB, for a single case each; the
+// suite closes it.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend, except ...Except) {
 	excused := Except{}
 	for _, e := range except {
@@ -143,7 +143,7 @@ func newRig(t *testing.T, b backend.Backend, d backend.Device, cfg backend.Space
 	return r
 }
 
-// must returns what a call returned, if it did not fail.
+// must returns the result of a call that did not fail.
 func must[T any](v T, err error) func(*rig) T {
 	return func(r *rig) T {
 		r.Helper()
@@ -185,7 +185,7 @@ func (r *rig) alloc(n uint64) backend.Addr {
 	return must(r.cu.Alloc(n))(r)
 }
 
-// host is a program's memory, whose first byte is at hostBase.
+// host is a program's memory, with the first byte at hostBase.
 type host []byte
 
 const hostBase = 0x5555_0000_0000
@@ -274,7 +274,7 @@ func (r *rig) function(m backend.Module, name string) backend.Function {
 
 var one = backend.Dim{X: 1, Y: 1, Z: 1}
 
-// run launches a kernel of n threads in one block.
+// run launches a kernel of n threads in a block.
 func (r *rig) run(f backend.Function, n uint32, params []byte) error {
 	return r.stream.Launch(backend.Launch{Function: f, Grid: one, Block: backend.Dim{X: n, Y: 1, Z: 1}, Params: params})
 }

@@ -95,7 +95,7 @@ func mapping(r *rig) {
 	r.space.Hold()
 	close(gate)
 	for r.space.Unmap() != nil {
-		runtime.Gosched() // it ends, and what is behind it does not begin
+		runtime.Gosched() // the work ends, and later work does not begin
 	}
 	r.want("what was held back", r.stream.Query(), backend.NotReady)
 	r.ok(r.space.Map())
@@ -112,7 +112,8 @@ func mapping(r *rig) {
 	r.ok(other.Close())
 }
 
-// exchanging: two spaces of one device meet in a collective, so neither may keep the device while it waits for the other.
+// exchanging: two spaces of a device meet in a collective, so neither may keep the device during its wait for the
+// other.
 func exchanging(r *rig) {
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	there := must(must(other.NewContext(0))(r).Alloc(8))(r)
@@ -124,7 +125,7 @@ func exchanging(r *rig) {
 	}))
 	r.ok(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(here) + 4}, Src: backend.Place{Addr: uint64(here)}, Width: 4}))
 	done := <-began
-	for r.space.Unmap() != nil { // it has begun, and is about to wait
+	for r.space.Unmap() != nil { // the work has begun, and is about to wait
 		runtime.Gosched()
 	}
 	r.ok(other.Map())
@@ -151,7 +152,7 @@ func (s slow) Read(uint64, []byte) error {
 
 func (slow) Write(uint64, []byte) error { return nil }
 
-// waiting: work that waits for others does not keep the device, and goes on when the space has it again.
+// waiting: work that waits for other work does not keep the device, and goes on when the space is mapped again.
 func waiting(r *rig) {
 	a := r.alloc(8)
 	begun, over := make(chan struct{}), make(chan struct{})
@@ -170,7 +171,7 @@ func waiting(r *rig) {
 		w.begin()
 		r.ok(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
 		for r.space.Unmap() != nil {
-			runtime.Gosched() // it is about to wait
+			runtime.Gosched() // the work is about to wait
 		}
 		w.end()
 		r.want(w.name, r.stream.Query(), backend.NotReady)
@@ -207,7 +208,7 @@ func workStates(r *rig) {
 	until(backend.Idle)
 	began := make(chan func(error), 1)
 	r.ok(one.Exchange([]backend.Buffer{{Addr: a, Size: 4, Write: true}}, func(_ [][]byte, done func(error)) { began <- done }))
-	until(backend.Runnable) // once it is mapped
+	until(backend.Runnable) // once the space is mapped
 	r.ok(s.Map())
 	done := <-began
 	r.ok(one.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 4}))
@@ -216,7 +217,7 @@ func workStates(r *rig) {
 	r.ok(two.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
 	until(backend.Waiting)
 	for s.Unmap() != nil {
-		runtime.Gosched() // it is about to wait
+		runtime.Gosched() // the work is about to wait
 	}
 	until(backend.Waiting)
 	done(nil)
@@ -232,7 +233,7 @@ func workStates(r *rig) {
 	r.ok(r.space.Map())
 }
 
-// other is another stream, which does not wait for the first one.
+// other is another stream, which does not wait for the first stream.
 func (r *rig) other() backend.Stream {
 	return must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 }
@@ -257,7 +258,7 @@ func closedSpace(r *rig) {
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	r.ok(other.Map())
 
-	// Who exchanges keeps the bytes for as long as that takes, and kernels are cut short.
+	// An exchange keeps the bytes until its end, and kernels are cut short.
 	cu := must(other.NewContext(0))(r)
 	b := must(cu.Alloc(1 << 20))(r)
 	held := make(chan []byte)

@@ -90,7 +90,7 @@ func blocks(r *rig) {
 			}
 		}
 	}
-	// Only what was written has another hash, and equal blocks have equal ones.
+	// Only what was written has another hash, and equal blocks have equal hashes.
 	r.put(a+granule, pattern(granule, 1))
 	r.put(a+2*granule, pattern(granule, 1))
 	r.put(small, words(1))
@@ -103,7 +103,7 @@ func blocks(r *rig) {
 	if o := hashes(r, r.space, 2); o[backend.BlockID{Base: a + granule}] == n[backend.BlockID{Base: a + granule}] {
 		r.Error("the key changes nothing")
 	}
-	// Zeros are zeros, whoever wrote them.
+	// Zeros are zeros, also after a write.
 	r.put(a, pattern(granule, 1))
 	r.put(a, make([]byte, granule))
 	equal(r, "a block that is zero again", hashes(r, r.space, 1)[backend.BlockID{Base: a}], zero)
@@ -235,7 +235,7 @@ func restore(r *rig) {
 	r.ok(r.space.Drain(r.ctx))
 
 	o := carry(r, r.b.Devices()[1])
-	// Where a driver has placed variables is no part of it: that is found out when the module is loaded.
+	// Where a driver has placed variables is no part of a state: loading the module finds that out.
 	same := func(what string, got, want *backend.State) {
 		r.Helper()
 		got.Variables, want.Variables = nil, nil

@@ -15,7 +15,8 @@ import (
 var errPeerGone = errors.New("the peer is gone")
 
 func overlap(r *rig) {
-	// Each stream waits for something that the other one does, twice. With kernels: one spins until the other stream writes.
+	// Each stream waits for something that the other stream does, twice. With kernels: a kernel spins until the other
+	// stream writes.
 	a := r.alloc(4096)
 	other := must(r.cu.NewStream(backend.StreamConfig{}))(r)
 	spin := r.function(r.load(), "spin")
@@ -47,14 +48,14 @@ func legacyStream(r *rig) {
 	r.want("legacy stream", legacy.Query(), backend.NotReady)
 	ran := make(chan struct{})
 	r.ok(free.Host(func() { close(ran) }))
-	<-ran // it waits for nobody
+	<-ran // the function waits for no stream
 	r.ok(free.Synchronize(r.ctx))
 	close(gate)
 	r.ok(b.Synchronize(r.ctx))
 	if !third.Load() {
 		r.Error("the legacy stream did not order the others")
 	}
-	// Synchronizing the legacy stream waits for the blocking ones.
+	// Synchronizing the legacy stream waits for the blocking streams.
 	gate = make(chan struct{})
 	var done atomic.Bool
 	r.ok(a.Host(func() { <-gate; done.Store(true) }))
@@ -63,13 +64,13 @@ func legacyStream(r *rig) {
 	if !done.Load() {
 		r.Error("the legacy stream did not wait")
 	}
-	// Another context's legacy stream has nothing to do with it.
+	// Another context's legacy stream has nothing to do with this wait.
 	gate = make(chan struct{})
 	r.ok(a.Host(func() { <-gate }))
 	other := must(r.space.NewContext(0))(r)
 	r.ok(other.Legacy().Host(func() {}))
 	r.ok(other.Legacy().Synchronize(r.ctx))
-	// A stream that is destroyed with work in it is waited for.
+	// The work of a destroyed stream is waited for.
 	r.ok(a.Destroy())
 	r.ok(legacy.Host(func() {}))
 	r.want("legacy stream", legacy.Query(), backend.NotReady)

@@ -30,7 +30,7 @@ func manyThreads(r *rig) {
 			}
 		}()
 	}
-	// Meanwhile somebody loads and unloads modules, and asks.
+	// Meanwhile another goroutine loads and unloads modules, and asks.
 	for range 10 {
 		o, _, err := r.cu.Load([]byte(Defines), backend.LoadConfig{})
 		r.ok(err)

@@ -20,7 +20,7 @@ func virtual(r *rig) {
 	left, _ = r.space.Info()
 	equal(r, "free after 3 granules", left, total-3*granule)
 
-	// Two memories side by side are one range.
+	// Two memories side by side are a single range.
 	r.ok(r.space.MapMemory(base+granule, granule, 0, one))
 	r.ok(r.space.MapMemory(base+2*granule, 2*granule, 0, two))
 	cross := base + 2*granule - 8
@@ -40,7 +40,7 @@ func virtual(r *rig) {
 	r.put(base+6*granule-8, words(1, 2))
 	r.has("mapped twice", cross, words(1, 2))
 
-	// Memory lives as long as somebody names it.
+	// Memory lives as long as a name or mapping is left.
 	again := must(r.space.RetainMemory(base + granule))(r)
 	equal(r, "retained", again, one)
 	r.ok(r.space.ReleaseMemory(one))
@@ -78,7 +78,7 @@ func virtual(r *rig) {
 	}
 }
 
-// virtualReleased: work that was given before the memory was unmapped, and then released, still finds it.
+// virtualReleased: work that was given before the memory was unmapped, and then released, still finds the memory.
 func virtualReleased(r *rig) {
 	base := must(r.space.Reserve(granule, 0, 0))(r)
 	m := must(r.space.NewMemory(granule))(r)
@@ -202,7 +202,7 @@ func streamOrdered(r *rig) {
 	r.want("use it after", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidValue)
 	free, _ := r.space.Info()
 	equal(r, "free", free, used)
-	// Another stream gets the same address, and its work waits for what the first one does there.
+	// Another stream gets the same address, and its work waits for what the first stream does there.
 	b := must(other.AllocAsync(backend.DefaultPool, n))(r)
 	equal(r, "address", b, a)
 	r.ok(other.Fill(backend.Fill{Addr: b, Value: 3, Element: 1, Width: 10}))
@@ -219,7 +219,7 @@ func streamOrdered(r *rig) {
 	equal(r, "free at the end", free, total)
 }
 
-// wrongOrder: a program that frees on one stream before another one has allocated harms nobody.
+// wrongOrder: a program that frees on a stream before another stream has allocated harms no other program.
 func wrongOrder(r *rig) {
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	for _, n := range []uint64{1000, 3 * granule} {
