@@ -71,6 +71,7 @@
 // the backend's devices can, they have a team besides (backend.Teams; nccl/team.go): NCCL on real devices, on memory
 // where it is. Ranks that share a device have no team: their contributions are merged in their server, and the results
 // are the same bits for every placement. Config.Exact asks for that in any case.
+//
 // # Locks
 //
 //	driver.Process.mu → TimeSlices.mu → ringHold.mu        driver.Context.mu → Space.mu
@@ -94,8 +95,8 @@
 // added there. A part of a process with tables of its own has a method Tables; a part that can be in a state that
 // cannot be saved has a method Unsaved, which says why.
 //
-// A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers that there is
-// nothing when that is done: the shim asks again, at the gate.
+// A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers
+// that there is nothing when that is done: the shim asks again, at the gate.
 //
 // Work that is queued at a cut stays queued, and is saved as the messages that queued it: state_work.go and
 // driver/held_work.go. A method that queues work finds its stream by p.Stream, which notes the stream for that; a
@@ -118,8 +119,8 @@
 //
 // # A cut of the whole job
 //
-// A job has several device servers, and its collectives are over all of them. A leader (package device/cut) finds a cut of them; this is the
-// members' side of it, Exchange:
+// A job has several device servers, and its collectives are over all of them. A leader (package device/cut) finds
+// a cut of them; this is the members' side of it, Exchange:
 //
 //	cut.go         an attempt: opened, its lease, forgotten; the wait for events
 //	cut_orders.go  what the leader wants: to drain, to shut all calls

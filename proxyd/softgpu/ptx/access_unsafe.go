@@ -14,7 +14,7 @@ type loadKey struct {
 func reg32(w *warp, r ref) *[warpSize]uint32 { return w.u32(r) }
 func reg64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
 
-// loads and stores of one element, by space.
+// loads and stores of a single element, by space.
 var loads = func() map[loadKey]func(Space) opFunc {
 	m := map[loadKey]func(Space) opFunc{}
 	for _, signed := range []bool{false, true} {
@@ -35,8 +35,7 @@ var stores = map[uint32]func(Space) opFunc{
 	8: func(s Space) opFunc { return storeOp[uint64](s, reg64) },
 }
 
-// vectorLoad returns the operation that loads a vector; the usual ones have loops of
-// their own.
+// vectorLoad returns the operation that loads a vector; the usual sizes have loops of their own.
 func vectorLoad(s Space, size uint32, os []opnd) opFunc {
 	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
 		switch s {
@@ -147,7 +146,7 @@ func storeVector32Global(w *warp, in *inst, m uint32) {
 	}
 }
 
-// loadElement reads an element of n bytes, extended to 32 bits if it is narrower.
+// loadElement reads an element of n bytes, extended to 32 bits if narrower.
 func loadElement(p unsafe.Pointer, n uint32, signed bool) uint64 {
 	switch {
 	case n == 1 && signed:

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// What the generated loops call, and the operations whose values are not numbers of lanes.
+// What the generated loops call, and the operations on values that are not numbers of lanes.
 
 type integer interface {
 	~uint16 | ~uint32 | ~uint64 | ~int16 | ~int32 | ~int64
@@ -189,7 +189,7 @@ func truncU32(f float64) uint32 {
 	return 0
 }
 
-// minNum and maxNum give the number when one operand is a NaN, and order the zeros.
+// minNum and maxNum give the number when an operand is a NaN, and order the zeros.
 func minNum(a, b float64) float64 {
 	switch {
 	case a != a:
@@ -283,7 +283,7 @@ func opFrame(w *warp, in *inst, m uint32) {
 	}
 }
 
-// opSpin notes that memory is read which others may change.
+// opSpin notes that memory is read which other threads may change.
 func opSpin(w *warp, _ *inst, _ uint32) { w.spinning = true }
 
 // opCarry32 and opCarry64 are a+b, a-b and a*b+c with carry in and out in predicate e.

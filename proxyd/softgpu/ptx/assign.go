@@ -11,7 +11,7 @@ import (
 
 // Compilers write PTX with a register for each value. Kept apart, those of an unrolled
 // loop do not fit into a core's first cache; so values that are never alive together share
-// a place. Lanes are independent: what is alive is a question about one thread, and which
+// a place. Lanes are independent: what is alive is a question about a single thread, and which
 // other lanes stand elsewhere does not matter.
 
 // operands calls f for each register and constant of a micro-operation.
@@ -144,7 +144,7 @@ func (l *lowerer) assign(g *graph) {
 	l.number(l.spans(g, live, crossing, after, back, set))
 }
 
-// crossing lists the registers that a block may read before it writes them: only those
+// crossing lists the registers that a block may read before it writes them: only these registers
 // can be alive between blocks. number holds their places in the list, from 1.
 func (l *lowerer) crossing(g *graph, results map[int]bool) (list, number []int) {
 	number = make([]int, len(l.classes))
@@ -237,7 +237,7 @@ func (l *lowerer) spans(g *graph, live []bitset, crossing []int, after func(int,
 	return spans
 }
 
-// places is a heap of free places, lowest first; busy one of spans, earliest end first.
+// places is a heap of free places, lowest first; busy is a heap of spans, earliest end first.
 type places []int
 
 func (p places) Len() int           { return len(p) }
@@ -264,7 +264,7 @@ func (b *busy) Pop() any {
 	return x
 }
 
-// number assigns places to spans and rewrites the refs. Predicate 0 stays what it is.
+// number assigns places to spans and rewrites the refs. Predicate 0 is not changed.
 func (l *lowerer) number(spans []span) {
 	var free [3]places
 	var used [3]busy

@@ -5,7 +5,7 @@ package ptx
 
 import "strconv"
 
-// linkage says who else sees a name.
+// linkage says which other modules see a name.
 type linkage uint8
 
 const (
@@ -37,17 +37,17 @@ type variable struct {
 
 func (v *variable) size() uint32 { return v.typ.Size() * v.vec * v.count }
 
-// initValue is one element of an initialiser: a number or a symbol's address.
+// initValue is an element of an initialiser: a number or a symbol's address.
 type initValue struct {
 	index   uint32 // of the element
 	num     uint64 // bits of the element's type; what is added, for a symbol
 	symbol  string
 	generic bool   // generic(symbol)
-	mask    uint64 // 0xFF(symbol): the byte chosen, shifted down; 0: all of it
+	mask    uint64 // 0xFF(symbol): the byte chosen, shifted down; 0: the whole address
 	line    int
 }
 
-// register is a declared register, or one of a function's parameters in the space reg.
+// register is a declared register, or a parameter of a function in the space reg.
 type register struct {
 	name string
 	typ  Type
@@ -68,13 +68,13 @@ type prototype struct {
 	noreturn    bool
 }
 
-// param is one formal parameter: a variable in the space param, or a register.
+// param is a formal parameter: a variable in the space param, or a register.
 type param struct {
 	v   *variable
 	reg *register
 }
 
-// scope is a function's body or a block within it.
+// scope is a function's body or a block within.
 type scope struct {
 	outer   *scope
 	regs    map[string]*register
@@ -92,7 +92,7 @@ func newScope(outer *scope) *scope {
 	}
 }
 
-// register finds a register; one of a range is made when it is first named.
+// register finds a register; a register of a range is made when first named.
 func (s *scope) register(name string) *register {
 	stem := len(name)
 	for stem > 0 && isDigit(name[stem-1]) {
@@ -181,7 +181,7 @@ type operand struct {
 	pair *operand // p|q
 }
 
-// instruction is one statement as written.
+// instruction is a statement as written.
 type instruction struct {
 	line  int
 	guard string // predicate, or ""
@@ -228,5 +228,5 @@ type function struct {
 	minnctapersm     uint32
 	maxnreg          uint32
 	nctapercluster   bool
-	alias            string // name of the function that stands for it
+	alias            string // name of the function that stands in for this function
 }

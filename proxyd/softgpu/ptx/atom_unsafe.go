@@ -9,7 +9,7 @@ import (
 )
 
 // update replaces the n bytes at p, which are aligned, by f of them, atomically with
-// regard to all other cores. It returns the old value.
+// regard to all other cores. update returns the old value.
 func update(p unsafe.Pointer, n uint32, f func(old uint64) uint64) uint64 {
 	switch n {
 	case 8:

@@ -15,7 +15,7 @@ type barrierSite struct {
 	red     string // "popc", "and", "or"
 }
 
-// barrier is one of a block's barriers.
+// barrier is a barrier of a block.
 type barrier struct {
 	arrived []uint32 // lanes, for each warp
 	lanes   int      // number of them
@@ -25,8 +25,8 @@ type barrier struct {
 	and     bool
 }
 
-// barrier executes a barrier instruction of the current fragment. It reports whether that
-// has opened the barrier.
+// barrier executes a barrier instruction of the current fragment. The result tells whether that has
+// opened the barrier.
 func (w *warp) barrier(in *inst) bool {
 	f, site, blk := w.cur, in.ext.bar, w.block
 	first := bits.TrailingZeros32(f.mask) & 31
@@ -80,7 +80,7 @@ func (b *block) complete(bar *barrier) bool {
 		}
 		return here == b.live
 	}
-	// Counts are in whole warps: a warp counts fully once all that is left of it is here.
+	// Counts are in whole warps: a warp counts fully once all its remaining threads are here.
 	threads := 0
 	for i, w := range b.warps {
 		if a := bar.arrived[i]; a != 0 && w.live&^a == 0 {
@@ -92,7 +92,7 @@ func (b *block) complete(bar *barrier) bool {
 	return threads >= bar.need
 }
 
-// open lets all go on that wait at a barrier, and makes it ready for the next use.
+// open lets all threads go on that wait at a barrier, and makes the barrier ready for its next use.
 func (b *block) open(id int) {
 	bar := &b.bars[id]
 	for _, w := range b.warps {

@@ -3,7 +3,7 @@
 
 package ptx
 
-// block is a block of threads that runs, or one that has run and is used again.
+// block is a block of threads that runs, or a block that has run and is used again.
 type block struct {
 	run    *launch
 	shape  Dim3
@@ -15,12 +15,12 @@ type block struct {
 	shared []byte
 	live   int  // threads that have not exited
 	exited bool // since barriers were last looked at
-	spun   bool // one of its warps seemed to wait for others
+	spun   bool // a warp of the block seemed to wait for other warps
 	gone   uint64
 }
 
-// getBlock returns room for one block of a launch: that of an earlier launch of the kernel
-// if its shape is the same.
+// getBlock returns room for a block of a launch: the room of an earlier launch of the kernel if its
+// shape is the same.
 func getBlock(r *launch) *block {
 	stack := r.kernel.stack(r.cfg.StackSize)
 	b, _ := r.kernel.blocks.Get().(*block)
@@ -51,7 +51,7 @@ func (b *block) forget() {
 	}
 }
 
-// newBlock makes room for one block of a launch.
+// newBlock makes room for a block of a launch.
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
 	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stack(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
@@ -95,10 +95,10 @@ func (b *block) start(index uint64) {
 	}
 }
 
-// pass gives each warp a turn. It reports whether the block is done and whether anything
-// has moved.
+// pass gives each warp a turn. pass reports whether the block is done and whether anything has
+// moved.
 func (b *block) pass() (done, moved bool) {
-	// A kernel may free what it has allocated, and get the address again.
+	// A kernel may free its allocations, and get the address again.
 	if gone := b.run.memory.gone.Load(); gone != b.gone {
 		b.gone = gone
 		b.forget()
@@ -131,7 +131,7 @@ func (b *block) pass() (done, moved bool) {
 		return true, moved
 	}
 	if !moved {
-		// All wait. Lanes at a join may be those that the others wait for.
+		// All wait. Other lanes may wait for the lanes at a join.
 		for _, w := range b.warps {
 			if w.live != 0 && w.release() {
 				moved = true
@@ -141,7 +141,7 @@ func (b *block) pass() (done, moved bool) {
 	return false, moved
 }
 
-// ready reports whether one of the warp's fragments can run.
+// ready reports whether a fragment of the warp can run.
 func (w *warp) ready() bool {
 	for _, f := range w.frags {
 		if f.state == fragReady {
@@ -151,7 +151,7 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// stuck reports where a block stands that cannot go on. It does not return.
+// stuck reports where a block stands that cannot go on. stuck does not return.
 func (b *block) stuck() {
 	for _, w := range b.warps {
 		for _, f := range w.frags {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 )
 
-// Hooks are what a kernel can ask its launcher for. Those that are nil do nothing: printf
-// prints nowhere and malloc returns 0. Hooks of one launch are called one at a time.
+// Hooks are what a kernel can ask its launcher for. Hooks that are nil do nothing: printf prints
+// nowhere and malloc returns 0. Hooks of a launch are never called concurrently.
 type Hooks struct {
 	// Printf gets each call of vprintf, thread by thread.
 	Printf func(p Printf)
-	// Malloc returns the address of n bytes that it has mapped into the launch's memory,
-	// or 0. Free takes back what Malloc gave.
+	// Malloc returns the address of n bytes that Malloc has mapped into the launch's memory, or 0.
+	// Free takes back what Malloc gave.
 	Malloc func(n uint64) uint64
 	Free   func(addr uint64)
 }
@@ -27,7 +27,7 @@ var builtins = map[string]builtin{
 	"free":         callFree,
 }
 
-// refusedFunctions are those that only the device's own runtime could define.
+// refusedFunctions are the functions that only the device's own runtime could define.
 var refusedFunctions = func() map[string]string {
 	m := map[string]string{}
 	for _, f := range []string{
@@ -43,7 +43,7 @@ var refusedFunctions = func() map[string]string {
 	return m
 }()
 
-const maxString = 1 << 16 // bytes of a format or of an argument of it
+const maxString = 1 << 16 // bytes of a format or of an argument
 
 // text reads a string at a generic address.
 func (w *warp) text(addr uint64, lane int) string {

@@ -5,7 +5,7 @@ package ptx
 
 import "math/bits"
 
-// maxDepth bounds recursion; local memory usually ends it before.
+// maxDepth bounds recursion; local memory usually ends recursion before.
 const maxDepth = 1 << 14
 
 // call executes a call, direct or not. Lanes with different callees part, and meet
@@ -28,7 +28,7 @@ func (w *warp) call(in *inst) {
 			}
 		}
 		if same != f.mask {
-			// The others come back to this call.
+			// The other lanes come back to this call.
 			w.split(in, f.mask&^same, f.pc)
 		}
 		target = w.block.run.kernel.byAddress[addrs[first]]

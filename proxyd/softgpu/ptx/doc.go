@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ptx parses, checks and runs PTX, warp by warp. It knows no CUDA: no driver
-// handles, streams or contexts. Whoever uses it maps memory, places a program's
-// globals and launches kernels; it imports nothing of ours.
+// Package ptx parses, checks and runs PTX, warp by warp. The package knows no CUDA: no driver
+// handles, streams or contexts. Its user maps memory, places a program's globals and launches
+// kernels; the package imports nothing of ours.
 //
 // The way of a kernel, top to bottom:
 //
@@ -16,38 +16,38 @@
 //
 // # Registers
 //
-// A virtual register of up to 32 bits is a [32]uint32, one of 64 bits a [32]uint64, a
-// predicate one bit per lane in a uint32. The three kinds live in files of their own, so
-// that lanes of a warp which stand in different functions never share a byte. A
-// micro-operation is a function with a struct of operands; it loops over the lanes that
-// are active. Most are generated from the table in gen/ (alu_*_gen.go).
+// A virtual register of up to 32 bits is a [32]uint32, of 64 bits a [32]uint64, of a predicate a
+// uint32 with a bit per lane. The three kinds live in files of their own, so that lanes of a warp
+// which stand in different functions never share a byte. A micro-operation is a function with a
+// struct of operands, which loops over the active lanes. Most micro-operations are generated from
+// the table in gen/ (alu_*_gen.go).
 //
 // # Divergence
 //
-// A warp is a set of fragments: lanes with one program counter. A branch that not all
-// lanes take splits a fragment, and both parts meet again at the branch's post-dominator.
-// Where nothing else in the warp can run, because lanes wait for others at a barrier, or
-// where a fragment spins on memory, the lanes that stand at such a meeting point go on
-// without the rest: progress is independent, as from sm_70 on.
+// A warp is a set of fragments: lanes with the same program counter. A branch that not all lanes
+// take splits a fragment, and both parts meet again at the branch's post-dominator. Where nothing
+// else in the warp can run, because lanes wait for other lanes at a barrier, or where a fragment
+// spins on memory, the lanes that stand at such a meeting point go on without the rest: progress is
+// independent, as from sm_70 on.
 //
 // # Determinism
 //
 // A launch's result does not depend on the number of cores. Kernels that could see the
 // order of blocks (atomics with a result, floating-point reductions, volatile and
 // synchronising accesses to global memory, printf, malloc) run their blocks in ascending
-// order on one core, and more of them in turn only while those under way all spin; all
-// other kernels use all cores. Within a block warps run in ascending order, a fixed number
-// of instructions at a time. Clocks count what a warp has executed. A program whose blocks
-// race with plain loads and stores is the one exception.
+// order on a single core, and more of them in turn only while all running blocks spin; all other
+// kernels use all cores. Within a block warps run in ascending order, a fixed number of
+// instructions at a time. Clocks count what a warp has executed. A program whose blocks race with
+// plain loads and stores is the only exception.
 //
 // # Arithmetic
 //
 // Every operation with a rounding mode is exact, then rounded once. NaN results of f32
 // are 0x7fffffff, of f16 and bf16 0x7fff. The .approx forms (and div.full) give the
-// correctly rounded result as far as float64 arithmetic followed by one rounding does.
-// Full warps use AVX2 and FMA where the processor has them (simd_amd64.s): the same bits.
-// mma accumulates in ascending k, one fused multiply-add rounded to the accumulator's
-// type for each element.
+// correctly rounded result as far as float64 arithmetic followed by a single rounding does. Full
+// warps use AVX2 and FMA where the processor has them (simd_amd64.s): the same bits. mma
+// accumulates in ascending k, a fused multiply-add rounded to the accumulator's type for each
+// element.
 //
 // # Errors
 //

@@ -83,7 +83,7 @@ func (k FaultKind) String() string { return faultNames[k] }
 type Fault struct {
 	Kind   FaultKind
 	Kernel string
-	Func   string // where the thread was; the kernel itself or a function it called
+	Func   string // where the thread was; the kernel itself or a called function
 	Line   int    // of the PTX text of that function's module
 	Block  Dim3
 	Thread Dim3
@@ -103,7 +103,7 @@ func (f *Fault) Error() string {
 	return s
 }
 
-// fault ends the launch. It does not return.
+// fault ends the launch. fault does not return.
 func (w *warp) fault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
 	b := w.block
 	f := &Fault{

@@ -22,7 +22,7 @@ const (
 
 // format is a binary floating-point format.
 type format struct {
-	prec  int     // bits of the significand, with the hidden one
+	prec  int     // bits of the significand, with the hidden bit
 	emin  int     // exponent of the smallest normal number
 	max   float64 // largest finite number
 	least float64 // smallest positive normal number
@@ -97,8 +97,7 @@ func (f *format) roundParts(neg bool, mant uint64, exp int, sticky bool, mode ro
 	return v
 }
 
-// round rounds v, which stands for itself or, if odd, for a number that it is the
-// rounding to odd of.
+// round rounds v. v stands for itself or, if odd, for a number whose rounding to odd is v.
 func (f *format) round(v float64, mode rounding) float64 {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return v
@@ -137,7 +136,7 @@ func roundBig(x *big.Float, mode rounding) float64 {
 }
 
 // toOdd corrects s, the rounded value of a sum whose error is err, to the rounding to
-// odd. A second rounding to a format of at most 51 bits is then the only one.
+// odd. A second rounding to a format of at most 51 bits is then the only rounding.
 func toOdd(s, err float64) float64 {
 	u := math.Float64bits(s)
 	if err == 0 || u&1 != 0 || math.IsInf(s, 0) {

@@ -99,7 +99,7 @@ func graphOf(l *lowerer) *graph {
 
 // meet finds for each branch the block where its lanes meet again: its immediate
 // post-dominator. Blocks that end in a trap lead nowhere and have no say; blocks that lead
-// only to an endless loop have one among themselves.
+// only to an endless loop have a meeting point among themselves.
 func (g *graph) meet() {
 	order, number, leads := g.backwards()
 	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed
@@ -170,9 +170,9 @@ func (g *graph) meet() {
 	}
 }
 
-// backwards orders the blocks that lead to the exit so that most come after those that
-// they lead to, and numbers them from 1. Endless loops are led there too: joins marks the
-// block of each that was chosen, and leads tells which blocks need none of that.
+// backwards orders the blocks that lead to the exit so that most come after the blocks that they
+// lead to, and numbers them from 1. Endless loops are led there too: joins marks the chosen block
+// of each loop, and leads tells which blocks need no such block.
 func (g *graph) backwards() (order, number []int, leads []bool) {
 	prev := make([][]int, len(g.blocks))
 	var exits []int
@@ -218,7 +218,7 @@ func (g *graph) backwards() (order, number []int, leads []bool) {
 		if seen[b] || !endless[b] {
 			continue
 		}
-		// Followed far enough, it comes to a block for the second time.
+		// Followed far enough, the path comes to a block for the second time.
 		at, been := b, map[int]bool{}
 		for !been[at] {
 			been[at] = true
@@ -239,8 +239,8 @@ func (g *graph) backwards() (order, number []int, leads []bool) {
 	return order, number, leads
 }
 
-// endless tells which blocks need not come to a trap: what is left when blocks that end in one,
-// and those that lead only to such, are taken away one after the other.
+// endless tells which blocks need not come to a trap: what is left when blocks that end in a trap,
+// and blocks that lead only to such blocks, are taken away one after the other.
 func (g *graph) endless(prev [][]int) []bool {
 	left := make([]bool, len(g.blocks))
 	ways := make([]int, len(g.blocks)) // to blocks that are left

@@ -9,9 +9,9 @@ package ptx
 type opFunc func(w *warp, in *inst, m uint32)
 
 // ref names a register or a constant as an operand of a micro-operation. Bit 0 of a
-// 32-bit or 64-bit ref says that it is a constant, of a predicate that it is negated. The
-// rest is a number of a virtual register while a function is lowered, and afterwards a
-// byte offset, or an index for predicates. Predicate 0 is false always.
+// 32-bit or 64-bit ref means a constant; of a predicate, negation. The rest is a number of a
+// virtual register while a function is lowered, and afterwards a byte offset, or an index for
+// predicates. Predicate 0 is false always.
 type ref uint32
 
 const (
@@ -19,8 +19,8 @@ const (
 	alwaysTrue  ref = 1
 )
 
-// opnd says of one operand field what it holds and whether it is read or written; 0 when
-// the field is not used, or not as a ref.
+// opnd says what an operand field holds and whether the field is read or written; 0 when the field
+// is not used, or not as a ref.
 type opnd uint8
 
 const (
@@ -64,7 +64,7 @@ const (
 	flowExit
 	flowBarrier // ext.bar
 	flowSync    // shfl.sync and its like: wait until the lanes of mask ext.refs[0] are here
-	flowYield   // nanosleep: let others run
+	flowYield   // nanosleep: let other fragments run
 )
 
 // inst is a micro-operation.
@@ -124,7 +124,7 @@ type argument struct {
 	class    class
 }
 
-// callSite is a call. fn is nil for an indirect one, whose address is in operand a.
+// callSite is a call. fn is nil for an indirect call, which has the address in operand a.
 type callSite struct {
 	fn         *function
 	code       *code // set when all functions are lowered

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Param is one of a kernel's parameters in its block of parameters.
+// Param is a parameter of a kernel in its block of parameters.
 type Param struct {
 	Name   string
 	Type   Type
@@ -17,15 +17,14 @@ type Param struct {
 	Align  uint32
 }
 
-// Kernel is an entry that is ready to be launched. It does not change and must not be
-// copied.
+// Kernel is an entry that is ready to be launched. A Kernel does not change and must not be copied.
 type Kernel struct {
 	Name       string
 	Line       int
 	Params     []Param
 	ParamSize  uint32
 	SharedSize uint32 // static
-	LocalSize  uint32 // of a thread; what it needs at least if Recursive
+	LocalSize  uint32 // of a thread; the least need if Recursive
 	ConstSize  uint32 // of the constants of its module
 	Registers  uint32 // 32-bit registers of a thread, as many as are needed at once
 	MaxThreads uint32 // of .maxntid or .reqntid, 0: no bound
@@ -33,7 +32,7 @@ type Kernel struct {
 	MinBlocks  uint32 // of .minnctapersm
 	MaxRegs    uint32 // of .maxnreg
 	Recursive  bool   // the depth of its stack has no bound
-	Ordered    bool   // its blocks run in ascending order, on one core
+	Ordered    bool   // its blocks run in ascending order, on a single core
 	Module     string
 	Version    int // of its module's PTX, 10*major+minor
 	Target     string
@@ -59,7 +58,7 @@ func (k *Kernel) stack(limit uint32) uint32 {
 	return max(limit, k.LocalSize)
 }
 
-// builder lowers one kernel with all functions it may call.
+// builder lowers a kernel with all functions that may be called.
 type builder struct {
 	prog     *Program
 	owner    map[*register]*lowerer
@@ -151,7 +150,7 @@ func (b *builder) build(f *function) (*Kernel, error) {
 		}
 		b.codes[next] = c
 		if b.indirect && len(b.queue) == 0 {
-			// Any function whose address the program holds may be called.
+			// Any function may be called if the program holds its address.
 			for _, g := range b.prog.pointed() {
 				b.take(g)
 			}
@@ -222,7 +221,7 @@ type demand struct {
 	local   uint32
 	regs    int
 	bounded bool
-	open    bool // being computed: met again, it is recursive
+	open    bool // being computed: met again, the function is recursive
 }
 
 // depth adds up what a function needs. known holds what has been found.

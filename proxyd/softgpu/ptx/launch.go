@@ -13,14 +13,14 @@ import (
 	"sync/atomic"
 )
 
-// The limits of a launch, those of compute capability 8.0.
+// The limits of a launch: the limits of compute capability 8.0.
 const (
 	MaxThreads       = 1024 // of a block
 	MaxBlockZ        = 64
 	MaxGridX         = 1<<31 - 1
 	MaxGridYZ        = 1<<16 - 1
 	MaxShared        = 163 << 10 // bytes of a block, static and dynamic
-	DefaultStackSize = 16 << 10  // bytes of local memory of a thread whose calls have no bound
+	DefaultStackSize = 16 << 10  // bytes of local memory of a thread without a bound on its calls
 )
 
 // Config is a launch.
@@ -32,9 +32,9 @@ type Config struct {
 	Hooks       Hooks
 
 	// Cooperative launches run all blocks at once, so that they may wait for each other.
-	// All are held in memory; whoever launches bounds their number.
+	// All are held in memory; the caller bounds their number.
 	Cooperative bool
-	// Workers is the number of cores used at most, 0: GOMAXPROCS. It does not change the
+	// Workers is the number of cores used at most, 0: GOMAXPROCS. The number does not change the
 	// result.
 	Workers int
 	// StackSize is the local memory of a thread of kernels with recursion, indirect calls
@@ -48,10 +48,10 @@ type Config struct {
 	// SMs is %nsmid, 0: 108.
 	SMs uint32
 	// Done, if not nil, is the number of blocks that ran before, in ascending order, which are left out. Launch sets it to
-	// the number of those that have run by its end. Cooperative launches have none.
+	// the number of blocks that have run by its end. Cooperative launches have none.
 	Done *uint64
-	// Paused, if not nil, is asked before each block begins. If it says yes, Launch returns nil when the blocks that have
-	// begun are done.
+	// Paused, if not nil, is asked before each block begins. If Paused returns true, Launch returns
+	// nil when the blocks that have begun are done.
 	Paused func() bool
 	// Count, if not nil, is set to the number of lane-instructions executed.
 	Count *uint64
@@ -138,7 +138,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 // cooperative launch the address of 8 bytes, the first 4 of which are their size, by %envreg1
 // (the upper half) and %envreg2.
 const (
-	gridWorkspaces = 4 << 32 // addresses of workspaces, of which a launch takes the first free one
+	gridWorkspaces = 4 << 32 // addresses of workspaces, of which a launch takes the first free range
 	gridWorkspace  = 256     // bytes
 )
 
@@ -162,7 +162,7 @@ func (r *launch) inWorkspace(run func() error) error {
 // maxBlockBytes bounds the local and shared memory of blocks that run together.
 const maxBlockBytes = 8 << 30
 
-// blockBytes is the memory of one block.
+// blockBytes is the memory of a block.
 func (r *launch) blockBytes() uint64 {
 	warps := (r.cfg.Block.Count() + warpSize - 1) / warpSize
 	return warps*(warpSize*uint64(r.kernel.stack(r.cfg.StackSize))+4096) + uint64(r.allShared())
@@ -194,7 +194,7 @@ func (k *Kernel) check(cfg *Config) error {
 }
 
 // spread runs the blocks on workers, each the next in ascending order. Of several faults
-// that of the lowest block is returned: all blocks below it have run to their end.
+// the fault of the lowest block is returned: all blocks below it have run to their end.
 func (r *launch) spread(workers int) error {
 	var next atomic.Uint64
 	var mu sync.Mutex
@@ -301,16 +301,15 @@ func (r *launch) one(b *block, index uint64) (err error) {
 	}
 }
 
-// Blocks that run in order start early when those before them only seem to wait: after
-// spinRounds turns in which all of their warps spun. At most maxTogether are under way.
+// Blocks that run in order start early when the blocks before only seem to wait: after spinRounds
+// turns in which all of their warps spun. At most maxTogether are under way.
 const (
 	spinRounds  = 64
 	maxTogether = 256
 )
 
-// inOrder runs the blocks on this core, each when those before it are done. A program
-// whose blocks wait for later ones, without saying so by a cooperative launch, has them
-// run together.
+// inOrder runs the blocks on this core, each when the blocks before are done. If blocks wait for
+// later blocks, without saying so by a cooperative launch, they run together.
 func (r *launch) inOrder() (err error) {
 	defer guard(&err)
 	var running, free []*block

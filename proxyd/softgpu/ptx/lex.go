@@ -20,7 +20,7 @@ const (
 	tokInt           // value in num
 	tokFloat         // bits of a float64 in num; f32 when the text began with 0f
 	tokString
-	tokPunct // one byte, or one of << >> && || == != <= >=, or @@
+	tokPunct // a byte, or << >> && || == != <= >= or @@
 )
 
 type token struct {
@@ -45,7 +45,7 @@ func (t token) String() string {
 	}
 }
 
-// lexer cuts a text into tokens. The error is kept: after it all tokens are tokEOF.
+// lexer cuts a text into tokens. The error is kept: after an error all tokens are tokEOF.
 type lexer struct {
 	module string
 	src    string
@@ -156,7 +156,7 @@ func (l *lexer) next() token {
 	return t
 }
 
-// dot lexes a directive or a modifier; "::" joins the parts of one.
+// dot lexes a directive or a modifier; "::" joins the parts of a modifier.
 func (l *lexer) dot() token {
 	start := l.pos + 1
 	end := l.word(start)

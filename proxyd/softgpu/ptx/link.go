@@ -38,8 +38,8 @@ type Global struct {
 	Size   uint64
 }
 
-// Link makes a program of modules. What is .extern in one is found in another; a .weak
-// definition gives way to another one. The error is a *LinkError.
+// Link makes a program of modules. What is .extern in a module is found in another; a .weak
+// definition gives way to another definition. The error is a *LinkError.
 func Link(mods ...*Module) (*Program, error) {
 	p := &Program{mods: mods, funcs: map[string]*function{}, vars: map[string]*variable{}, kernels: map[string]*Kernel{}, align: 256, index: map[*function]uint64{}, offset: map[*variable]uint64{}}
 	for _, m := range mods {
@@ -115,8 +115,8 @@ func (p *Program) addVariable(v *variable) error {
 	return nil
 }
 
-// layout gives the variables their offsets: constants first, so that one comparison tells
-// them from the rest.
+// layout gives the variables their offsets: constants first, so that a single comparison tells them
+// from the rest.
 func (p *Program) layout() {
 	sort.SliceStable(p.order, func(i, j int) bool {
 		return p.order[i].space == ConstSpace && p.order[j].space != ConstSpace
@@ -141,7 +141,7 @@ func (p *Program) Size() uint64 { return p.size }
 func (p *Program) Align() uint64 { return p.align }
 
 // Place gives the program's variables the addresses from base on and returns their initial
-// bytes. The caller maps them there before it launches a kernel.
+// bytes. The caller maps them there before the first launch.
 func (p *Program) Place(base uint64) ([]byte, error) {
 	if base%p.align != 0 || base < MinAddress {
 		return nil, &LinkError{"place", fmt.Sprintf("%#x is not an address for variables", base)}
@@ -163,7 +163,7 @@ func (p *Program) Place(base uint64) ([]byte, error) {
 	return image, nil
 }
 
-// value is that of one element of an initialiser.
+// value is the value of an element of an initialiser.
 func (p *Program) value(v *variable, iv initValue) (uint64, error) {
 	if iv.symbol == "" {
 		return iv.num, nil
@@ -185,7 +185,7 @@ func (p *Program) value(v *variable, iv initValue) (uint64, error) {
 	return n, nil
 }
 
-// Globals lists the variables that have names for others.
+// Globals lists the variables that have names for other modules.
 func (p *Program) Globals() []Global {
 	var out []Global
 	for _, v := range p.order {
@@ -243,8 +243,7 @@ func (p *Program) variable(m *Module, name string) *variable {
 	return own
 }
 
-// Check lowers all kernels and returns the errors of those that cannot run, joined by
-// name.
+// Check lowers all kernels and returns the errors of the kernels that cannot run, joined by name.
 func (p *Program) Check() map[string]error {
 	bad := map[string]error{}
 	for _, name := range p.Kernels() {

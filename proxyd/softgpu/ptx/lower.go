@@ -5,7 +5,7 @@ package ptx
 
 import "fmt"
 
-// lowerer turns one function into micro-operations. Its methods panic with a
+// lowerer turns a function into micro-operations. Its methods panic with a
 // *SyntaxError or *RefusedError, which lowerFunction returns.
 type lowerer struct {
 	b       *builder
@@ -81,7 +81,7 @@ func (l *lowerer) refuse(reason string) {
 	panic(&RefusedError{Module: l.f.mod.Name, Line: l.in.line, Opcode: l.in.name(), Reason: reason})
 }
 
-// lower lowers one instruction.
+// lower lowers an instruction.
 func (l *lowerer) lower(in *instruction) {
 	l.in, l.guard, l.loose = in, 0, false
 	op := opcodes[in.op]
@@ -103,8 +103,8 @@ func (l *lowerer) lower(in *instruction) {
 		l.guard = l.predicate(operand{kind: argName, name: in.guard, not: in.not})
 	}
 	if l.guard != 0 && op.control {
-		// Control is never guarded: branch around it, and the lanes part as they do for
-		// any branch.
+		// Control is never guarded: branch around the instruction, and the lanes part as for any
+		// branch.
 		skip := fmt.Sprintf(" %d", len(l.code))
 		m := l.control(flowBranch)
 		m.guard, m.label = l.guard^1, skip

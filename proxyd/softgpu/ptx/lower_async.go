@@ -3,8 +3,8 @@
 
 package ptx
 
-// cp.async may copy at any time between its issue and the wait for it: it copies at once,
-// and commit and wait have nothing to do.
+// cp.async may copy at any time between its issue and the wait: here cp.async copies at once, and
+// commit and wait have nothing to do.
 
 func lowerCp(l *lowerer) {
 	if !l.has("async") {

@@ -9,12 +9,12 @@ import (
 
 func trailing(m uint32) int { return bits.TrailingZeros32(m) & 31 }
 
-// atomSite is an atomic operation: what it makes of the old value.
+// atomSite is an atomic operation: its function of the old value.
 type atomSite struct {
 	f      func(old, b, c uint64) uint64
 	size   uint32
 	o      opnd // of d, b and c
-	shared bool // only the block can see it: no other core
+	shared bool // only the block can see the memory: no other core
 	result bool
 	space  Space
 }

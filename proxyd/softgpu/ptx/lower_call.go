@@ -85,7 +85,7 @@ func lowerCall(l *lowerer) {
 	m.a, m.shape, m.ext = target, sh, &ext{call: site}
 }
 
-// actuals are the places of an operand, several if it is a vector.
+// actuals are the places of an operand, several for a vector.
 func (l *lowerer) actuals(o operand, p param, result bool) []argument {
 	v := l.spread(o)
 	if v.kind != argVector {

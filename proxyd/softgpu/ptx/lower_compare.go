@@ -115,7 +115,7 @@ func lowerSetp(l *lowerer) {
 	l.comparison(t, low, high)
 	c := alwaysTrue
 	if op != 0 {
-		// c may be one of the results.
+		// c may be a result.
 		c = l.newReg(classPred)
 		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.src(3, Pred), 0, 0)
 	} else {

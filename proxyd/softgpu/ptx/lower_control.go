@@ -152,8 +152,8 @@ func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *g
 	return m
 }
 
-// member reads the member mask, the operand after the others with .sync; without it the
-// lanes that are active take part: emulated by a mask of those.
+// member reads the member mask, the last operand with .sync; without .sync the active lanes take
+// part: emulated by a mask of the active lanes.
 func (l *lowerer) member(i int) ref {
 	if l.has("sync") {
 		return l.src(i, B32)

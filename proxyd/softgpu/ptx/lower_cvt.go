@@ -69,7 +69,7 @@ func lowerCvt(l *lowerer) {
 	l.lanes(dt, l.dst(dt), l.convert(dt, st), []Type{st}, l.src(1, st))
 }
 
-// convert returns the conversion of one value.
+// convert returns the conversion of a value.
 func (l *lowerer) convert(dt, st Type) func(a, b, c uint64) uint64 {
 	mode, sat, ftz, relu := l.rounding(), l.has("sat"), l.has("ftz"), l.has("relu")
 	toInt, isInt := rn, false
@@ -209,7 +209,7 @@ func floatToInt(v float64, dt Type) uint64 {
 	return uint64(v)
 }
 
-// intToFloat converts with one rounding; the result is exact in float64.
+// intToFloat converts with a single rounding; the result is exact in float64.
 func intToFloat(a uint64, st, dt Type, mode rounding) float64 {
 	a = castInt(a, map[bool]Type{true: S64, false: U64}[st.signed()], st, false)
 	neg := st.signed() && int64(a) < 0
@@ -222,7 +222,7 @@ func intToFloat(a uint64, st, dt Type, mode rounding) float64 {
 	return formats[dt].roundParts(neg, a, 0, false, mode)
 }
 
-// lowerCvtPacked is for results of two elements: the first source is the upper one.
+// lowerCvtPacked is for results of two elements: the first source is the upper element.
 func lowerCvtPacked(l *lowerer, dt, st Type) {
 	mode, relu, satfinite := l.rounding(), l.has("relu"), l.has("satfinite")
 	fp8 := dt == E4M3x2 || dt == E5M2x2
@@ -293,7 +293,7 @@ func encode8(t Type, v float64) uint8 {
 	}
 	_, e := math.Frexp(v)
 	e = max(e-1, f.emin)
-	q := uint64(math.Ldexp(v, mant-e)) // with the hidden bit, if there is one
+	q := uint64(math.Ldexp(v, mant-e)) // with the hidden bit, if any
 	if q>>mant == 0 {
 		return sign | uint8(q)
 	}
@@ -322,7 +322,7 @@ func decode8(t Type, b uint8) float64 {
 	return v
 }
 
-// lowerCvtPack is cvt.pack.sat: two or more integers, clamped, into one register.
+// lowerCvtPack is cvt.pack.sat: two or more integers, clamped, into a single register.
 func lowerCvtPack(l *lowerer) {
 	ts := l.types()
 	l.argc(3, 4)

@@ -156,7 +156,7 @@ func (l *lowerer) managed(v *variable) {
 	}
 }
 
-// isParam reports whether v is one of an entry's parameters, not a call's.
+// isParam reports whether v is a parameter of an entry, not of a call.
 func (f *function) isParam(v *variable) bool {
 	for _, p := range f.proto.params {
 		if f.entry && p.v == v {
@@ -166,7 +166,7 @@ func (f *function) isParam(v *variable) bool {
 	return false
 }
 
-// access is the place of one: the space, the register with the address, of 64 bits in global
+// access is the place of an access: the space, the register with the address, of 64 bits in global
 // memory and else of 32, and what is added.
 type access struct {
 	space Space

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// scalar is the type of one element of a packed type.
+// scalar is the type of an element of a packed type.
 func scalar(t Type) Type {
 	switch t {
 	case F16x2:
@@ -60,10 +60,10 @@ func (l *lowerer) rounding() rounding {
 
 var roundings = map[string]rounding{"rn": rn, "rz": rz, "rm": rm, "rp": rp, "rna": rna}
 
-// floatOp is a floating-point instruction with all that it may ask for.
+// floatOp is a floating-point instruction with all its modifiers.
 type floatOp struct {
 	op   string
-	t    Type // of one element
+	t    Type // of an element
 	mode rounding
 	ftz  bool
 	sat  bool
@@ -233,7 +233,7 @@ func lowerFloat(l *lowerer) {
 		return
 	}
 	if t == F32 && o.op == "fma" && o.mode == rm && !o.sat && !o.ftz {
-		// exp, as compilers expand it.
+		// exp, in the compilers' expansion.
 		l.alu("fma.rm.f32", l.dst(t), src...)
 		return
 	}

@@ -8,7 +8,7 @@ func unsignedKey(op string, t Type) string {
 	return op + "." + [...]string{2: "u16", 4: "u32", 8: "u64"}[t.Size()]
 }
 
-// signedKey names that of one which does.
+// signedKey names the generated form of an operation that cares for signs.
 func signedKey(op string, t Type) string {
 	if t.signed() {
 		return op + "." + [...]string{2: "s16", 4: "s32", 8: "s64"}[t.Size()]

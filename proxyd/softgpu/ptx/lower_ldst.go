@@ -13,7 +13,7 @@ func (l *lowerer) vectorOf() int {
 	return 1
 }
 
-// watched notes accesses whose order between blocks, or in time, matters.
+// watched notes accesses for which the order between blocks, or in time, matters.
 func (l *lowerer) watched(space Space) {
 	for _, m := range []string{"volatile", "relaxed", "acquire", "release", "mmio"} {
 		if l.has(m) {
@@ -27,7 +27,8 @@ func (l *lowerer) watched(space Space) {
 	}
 }
 
-// whole returns the register that stands for a .param variable, if l.in.args[i] is one.
+// whole returns the register that stands for a .param variable, if l.in.args[i] is a .param
+// variable.
 func (l *lowerer) whole(i int) (ref, *variable) {
 	o := l.in.args[i]
 	if o.kind != argAddr || o.name == "" || l.f.entry && l.f.scope.vars[o.name] != nil && l.in.scope.variable(o.name) == l.f.scope.vars[o.name] {
@@ -79,7 +80,7 @@ func lowerLd(l *lowerer) {
 	m.imm = a.off
 }
 
-// elements lists the registers of a vector operand, or of one of type b128.
+// elements lists the registers of a vector operand, or of an operand of type b128.
 func (l *lowerer) elements(i int, t Type, n int, write bool) ([]ref, []opnd, uint32) {
 	list := []operand{l.in.args[i]}
 	if n > 1 {
@@ -180,8 +181,8 @@ func (l *lowerer) move(t Type, d, s ref) {
 	}
 }
 
-// constantAt is the address of an access to a known place in a 32-bit space, or one
-// beyond all.
+// constantAt is the address of an access to a known place in a 32-bit space, or an address beyond
+// all places.
 func (b *builder) constantAt(a access) uint64 {
 	if a.base&1 == 0 || a.opnd() != use32 {
 		return 1 << 40

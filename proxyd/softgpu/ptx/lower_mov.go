@@ -33,14 +33,14 @@ func lowerMov(l *lowerer) {
 			l.alu("mov.u64", l.dst(B64)+2*p, l.src(1, B64)+2*p)
 		}
 	default:
-		// A special register of 32 bits is read into one of 16 by old texts.
+		// A special register of 32 bits is read into a register of 16 bits by old texts.
 		l.move(t, l.dst(t), l.src(1, t))
 	}
 }
 
 var bySize = map[uint32]Type{1: B8, 2: B16, 4: B32, 8: B64, 16: B128}
 
-// pack joins elements into one value, the first lowest.
+// pack joins elements into a value, the first lowest.
 func (l *lowerer) pack(t Type, list []operand) {
 	et := bySize[t.Size()/uint32(len(list))]
 	if et == NoType || t.Size()%uint32(len(list)) != 0 {
@@ -100,7 +100,7 @@ func (l *lowerer) unpack(t Type, list []operand) {
 		return
 	}
 	s := l.src(1, t)
-	// One of the results may be the source.
+	// A result may be the source.
 	keep := l.newReg(t.class())
 	l.move(bySize[t.Size()], keep, s)
 	for i, o := range list {
@@ -114,7 +114,7 @@ func (l *lowerer) unpack(t Type, list []operand) {
 
 var windows = map[Space]uint64{SharedSpace: sharedWindow, LocalSpace: localWindow, ParamSpace: paramWindow}
 
-// lowerCvta converts between generic addresses and those of a space.
+// lowerCvta converts between generic addresses and the addresses of a space.
 func lowerCvta(l *lowerer) {
 	l.loose = true
 	t, space := l.typ(), l.space()

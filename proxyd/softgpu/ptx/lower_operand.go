@@ -5,7 +5,7 @@ package ptx
 
 import "strings"
 
-// register returns the first virtual register of a declared one.
+// register returns the first virtual register of a declared register.
 func (l *lowerer) register(r *register) ref {
 	if r.id < 0 || l.b.owner[r] != l {
 		l.b.owner[r] = l
@@ -21,7 +21,7 @@ func (l *lowerer) register(r *register) ref {
 	return ref(r.id) << 1
 }
 
-// named finds the register an operand names, with its component; nil if it is none.
+// named finds the register that an operand names, with its component; false if there is none.
 func (l *lowerer) named(o operand) (ref, Type, bool) {
 	r := l.in.scope.register(o.name)
 	if r == nil {
@@ -99,7 +99,7 @@ func (l *lowerer) operand(o operand, t Type) ref {
 	return 0
 }
 
-// fit makes a register's value one of the class that t needs.
+// fit brings a register's value into the class that t needs.
 func (l *lowerer) fit(r ref, rt, t Type, name string) ref {
 	if rt == Pred {
 		l.fail("%s is a predicate", name)
@@ -159,7 +159,7 @@ func (l *lowerer) immediate(o operand, t Type) ref {
 	return l.constant(t.class(), l.bits(o, t))
 }
 
-// bits are those of a literal as a value of type t.
+// bits are the bits of a literal as a value of type t.
 func (l *lowerer) bits(o operand, t Type) uint64 {
 	switch {
 	case o.kind == argInt && (t == F32 || t == F64):

@@ -4,7 +4,7 @@
 package ptx
 
 // The video instructions take bytes, halves or words of their operands, compute with more
-// bits than those have, and may combine the result with a third operand.
+// bits than the operands have, and may combine the result with a third operand.
 
 // part picks what a selector (b0 to b3, h0, h1, or none) names, extended by t's sign.
 func part(v uint64, sel string, signed bool) int64 {
@@ -180,7 +180,7 @@ func lowerVmad(l *lowerer) {
 	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, l.src(1, U32), l.src(2, U32), l.src(3, U32))
 }
 
-// lowerVset is vset: one where the comparison holds.
+// lowerVset is vset: 1 where the comparison holds.
 func lowerVset(l *lowerer) {
 	l.argc(3, 4)
 	ts := l.types()

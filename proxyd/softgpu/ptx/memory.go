@@ -13,7 +13,7 @@ import (
 
 // Generic addresses below MinAddress belong to the windows through which a thread sees its
 // block's shared memory, its own local memory and the kernel's parameters. Memory is
-// mapped at or above it.
+// mapped at or above MinAddress.
 const (
 	sharedWindow   = 1 << 32
 	localWindow    = 2 << 32
@@ -23,7 +23,7 @@ const (
 	MinAddress     = 4 << 32
 )
 
-// mapping is a range of addresses with its bytes. It does not change.
+// mapping is a range of addresses with its bytes. A mapping does not change.
 type mapping struct {
 	base, size uint64
 	bytes      []byte
@@ -43,8 +43,8 @@ type Memory struct {
 }
 
 // Map makes bytes readable and, if they are not readOnly, writable at base. base must be a
-// multiple of 256 and so must the bytes' own address be of 16, which those of large
-// allocations are. It is an error to map over another range or below MinAddress.
+// multiple of 256, and the bytes' own address of 16, which the addresses of large allocations are.
+// It is an error to map over another range or below MinAddress.
 func (m *Memory) Map(base uint64, bytes []byte, readOnly bool) error {
 	size := uint64(len(bytes))
 	switch {
@@ -102,8 +102,8 @@ func (m *Memory) find(addr, n uint64) *mapping {
 	return nil
 }
 
-// Bytes returns the n bytes at addr, which lie in one range, or nil. They are the mapped
-// bytes themselves.
+// Bytes returns the n bytes at addr, which lie in a single range, or nil. They are the mapped bytes
+// themselves.
 func (m *Memory) Bytes(addr, n uint64) []byte {
 	r := m.find(addr, n)
 	if r == nil {
@@ -115,7 +115,7 @@ func (m *Memory) Bytes(addr, n uint64) []byte {
 // localMemory is the local memory of a warp's threads, one after the other.
 type localMemory struct {
 	data []byte
-	size uint32 // of one thread
+	size uint32 // of a thread
 	used bool
 	tops [warpSize]uint32 // end of what alloca gave
 }
@@ -125,7 +125,7 @@ func (l *localMemory) init(size uint32) {
 	l.data = make([]byte, uint64(l.size)*warpSize+16)
 }
 
-// reset clears it, so that no block sees what another has left.
+// reset clears the memory, so that no block sees what another has left.
 func (l *localMemory) reset() {
 	if l.used {
 		clear(l.data)

@@ -8,12 +8,12 @@ import (
 	"unsafe"
 )
 
-// Accesses go through an access site's last range: one comparison per lane. What is
-// outside goes the slow way, which finds another range, or a window, or faults.
+// Accesses go through an access site's last range: a single comparison per lane. What is outside
+// goes the slow way, which finds another range, or a window, or faults.
 
 func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%16 == 0 }
 
-// word is what one access reads or writes.
+// word is what an access reads or writes.
 type word interface {
 	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32
 }
@@ -26,7 +26,7 @@ func limit(size, n uint64) uint64 {
 	return size - n + 1
 }
 
-// address resolves the n bytes at a generic address for one lane, or faults.
+// address resolves the n bytes at a generic address for a lane, or faults.
 func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Pointer {
 	if addr&(n-1) != 0 {
 		w.fault(MisalignedAddress, in, lane, addr, "")
@@ -87,7 +87,7 @@ func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer
 	return unsafe.Pointer(&w.block.run.params[addr])
 }
 
-// at resolves operand a plus in.imm, in the space that in.b names, for one lane.
+// at resolves operand a plus in.imm, in the space that in.b names, for a lane.
 func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
 	switch Space(in.b) {
 	case SharedSpace:
@@ -101,7 +101,7 @@ func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
 	}
 }
 
-// loadGlobal reads one word per lane into d.
+// loadGlobal reads a word per lane into d.
 func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
@@ -133,7 +133,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 	}
 }
 
-// storeGlobal writes one word per lane from s.
+// storeGlobal writes a word per lane from s.
 func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
@@ -152,7 +152,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 	}
 }
 
-// loadShared reads one word per lane from the block's shared memory.
+// loadShared reads a word per lane from the block's shared memory.
 func loadShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off := w.u32(in.a), uint32(in.imm)
@@ -177,7 +177,7 @@ func loadShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 	}
 }
 
-// storeShared writes one word per lane to the block's shared memory.
+// storeShared writes a word per lane to the block's shared memory.
 func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off := w.u32(in.a), uint32(in.imm)
@@ -192,7 +192,7 @@ func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 	}
 }
 
-// loadLocal reads one word per lane from the threads' own memory.
+// loadLocal reads a word per lane from the threads' own memory.
 func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
@@ -207,7 +207,7 @@ func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpS
 	}
 }
 
-// storeLocal writes one word per lane to the threads' own memory.
+// storeLocal writes a word per lane to the threads' own memory.
 func storeLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)

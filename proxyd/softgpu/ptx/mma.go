@@ -19,8 +19,8 @@ type mmaPlan struct {
 	at, bt, ct Type
 	signedA    bool
 	signedB    bool
-	sub        int    // bits of an element, for 4-bit and 1-bit ones
-	bitOp      string // "xor", "and" of 1-bit ones
+	sub        int    // bits of an element, for 4-bit and 1-bit elements
+	bitOp      string // "xor", "and" of 1-bit elements
 	sat        bool
 	da, db, dc int // registers
 	wmma       bool
@@ -59,7 +59,7 @@ func shapeOf(l *lowerer) (m, n, k int) {
 // subTypes are element types that are no types elsewhere.
 var subTypes = map[string]int{"s4": 4, "u4": 4, "b1": 1}
 
-// matrixTypes lists the types of an mma, those of less than a byte as U8 and S8.
+// matrixTypes lists the types of an mma, types of less than a byte as U8 and S8.
 func matrixTypes(l *lowerer) (ts []Type, sub int) {
 	for _, m := range l.in.mods {
 		if n := subTypes[m]; n != 0 {
@@ -143,7 +143,7 @@ type mmaBuffers struct {
 	fa, fb     []float32
 }
 
-// sized returns a buffer of n elements, the old one if it is large enough.
+// sized returns a buffer of n elements, b if large enough.
 func sized[T any](b []T, n int) []T {
 	if cap(b) < n {
 		return make([]T, n)
@@ -267,7 +267,7 @@ func (p *mmaPlan) multiply(x *mmaBuffers) {
 			}
 			s := f32from(c)
 			for k := range a {
-				// As opFmaF32 does it.
+				// As in opFmaF32.
 				v := float64(a[k])*float64(b[k]) + float64(s)
 				u := math.Float64bits(v)
 				if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
@@ -294,7 +294,7 @@ func (p *mmaPlan) singles(out []float32, in []uint64, t Type) []float32 {
 	return out
 }
 
-// dot is one element of the result, of whole numbers or f64.
+// dot is an element of the result, of whole numbers or f64.
 func (p *mmaPlan) dot(a, b []uint64, c uint64) uint64 {
 	switch {
 	case p.at == F64:

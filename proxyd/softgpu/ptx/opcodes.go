@@ -5,11 +5,11 @@ package ptx
 
 import "strings"
 
-// opcode is a PTX instruction: how it is lowered, or why it is refused.
+// opcode is a PTX instruction: how to lower the instruction, or why the instruction is refused.
 type opcode struct {
 	lower   func(l *lowerer)
 	mods    string // modifiers apart from types; a trailing * stands for anything
-	control bool   // never guarded itself: a guard branches around it
+	control bool   // never guarded itself: a guard branches around the instruction
 	refused string
 }
 

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Limits on a text, so that a small one cannot make us take much memory.
+// Limits on a text, so that a small text cannot make us take much memory.
 const (
-	maxRegisters = 1 << 20 // declared in one range
-	maxVariable  = 1 << 32 // bytes of one variable
+	maxRegisters = 1 << 20 // declared in a range
+	maxVariable  = 1 << 32 // bytes of a variable
 	maxNesting   = 200     // blocks, expressions and initialisers in each other
 	maxBody      = 1 << 22 // instructions of a text
 )
 
-// Module is a parsed text. It does not change after Parse and may be linked many times,
-// one Link at a time.
+// Module is a parsed text. A Module does not change after Parse and may be linked many times, but
+// not by concurrent Links.
 type Module struct {
 	Name        string
 	Major       int // of .version
@@ -33,7 +33,7 @@ type Module struct {
 	ranged  uint64 // variables by ranges of names, in all bodies that were parsed later
 }
 
-// parser reads tokens, one of them ahead.
+// parser reads tokens, with a lookahead of one token.
 type parser struct {
 	lex   lexer
 	tok   token
@@ -52,7 +52,8 @@ type parser struct {
 func Parse(name, text string) (*Module, error) { return parse(name, text, false) }
 
 // ParseDeclarations is Parse without the bodies of functions: the syntax of a body is checked when a kernel that reaches
-// the body is asked for, and Program.Kernel returns the error. It is for long texts, of whose kernels a program uses few.
+// the body is asked for, and Program.Kernel returns the error. ParseDeclarations is for long texts,
+// when a program uses few of their kernels.
 func ParseDeclarations(name, text string) (*Module, error) { return parse(name, text, true) }
 
 func parse(name, text string, later bool) (*Module, error) {
@@ -125,7 +126,7 @@ func (p *parser) ident(what string) (string, error) {
 	return p.next().text, nil
 }
 
-// deeper guards against texts that nest without end; the caller undoes it.
+// deeper guards against texts that nest without end; the caller undoes the count.
 func (p *parser) deeper() error {
 	if p.depth++; p.depth > maxNesting {
 		return p.errorf(p.tok.line, "nested too deeply")
@@ -204,7 +205,7 @@ func (p *parser) header() error {
 	return nil
 }
 
-// declaration reads one directive at module level.
+// declaration reads a directive at module level.
 func (p *parser) declaration() error {
 	if p.accept(";") {
 		return nil
@@ -308,7 +309,7 @@ func (p *parser) alias() error {
 	return p.expect(";")
 }
 
-// globals reads the variables of one declaration at module level.
+// globals reads the variables of a declaration at module level.
 func (p *parser) globals(space Space, link linkage) error {
 	p.next()
 	vars, err := p.variables(space)

@@ -7,9 +7,9 @@ import "strings"
 
 // unparsedBody is the text of a function's body.
 type unparsedBody struct {
-	text string // from behind the opening brace up to and with the closing one
+	text string // from behind the opening brace up to and with the closing brace
 	line int    // on which text begins
-	err  error  // what parsing it has found
+	err  error  // what the parser has found
 }
 
 // body reads a function's body from the opening brace on, or notes its text for later.
@@ -59,9 +59,10 @@ func (b *unparsedBody) failure() error {
 // endsOrHides marks the bytes at which findBodyEnd looks: braces, and what may hide braces.
 var endsOrHides = [256]bool{'{': true, '}': true, '"': true, '/': true, '#': true}
 
-// findBodyEnd returns the offset behind the brace that closes a body, for a text that begins behind the opening one. It
-// returns false for a body that has to be parsed at once: one without an end, and one that declares variables of the
-// module, whose addresses depend on all of them.
+// findBodyEnd returns the offset behind the brace that closes a body, for a text that begins behind
+// the opening brace. findBodyEnd returns false for a body that has to be parsed at once: a body
+// without an end, or with variables of the module, because the addresses of the module's variables
+// depend on all of them.
 func findBodyEnd(text string) (int, bool) {
 	depth := 1
 	for at := 0; at < len(text); at++ {
@@ -87,7 +88,7 @@ func findBodyEnd(text string) (int, bool) {
 }
 
 // hiddenLength is the length of the string, the comment or the preprocessor's line at the start of a text, 1 if there is
-// none of them, false if it does not end.
+// none of them, false if there is no end.
 func hiddenLength(text string) (int, bool) {
 	end := 0
 	switch {

@@ -42,7 +42,7 @@ func (p *parser) function(link linkage) error {
 	return p.define(f)
 }
 
-// skipParens passes a directive's word and what follows it in parentheses.
+// skipParens passes a directive's word and its parentheses.
 func (p *parser) skipParens() error {
 	p.next()
 	if err := p.expect("("); err != nil {

@@ -3,7 +3,7 @@
 
 package ptx
 
-// instruction reads one instruction with its guard, up to and with the semicolon.
+// instruction reads an instruction with its guard, up to and with the semicolon.
 func (p *parser) instruction(s *scope) (*instruction, error) {
 	if p.made++; p.made > maxBody {
 		return nil, p.errorf(p.tok.line, "more than %d instructions", maxBody)
@@ -36,7 +36,7 @@ func (p *parser) instruction(s *scope) (*instruction, error) {
 	return in, p.expect(";")
 }
 
-// argument reads one operand.
+// argument reads an operand.
 func (p *parser) argument() (operand, error) {
 	if err := p.deeper(); err != nil {
 		return operand{}, err

@@ -176,7 +176,7 @@ func (p *parser) declarator(space Space, h varHead) (*variable, error) {
 // initializer reads what follows "=".
 func (p *parser) initializer(v *variable, dims []uint64) error {
 	if v.opaque != "" {
-		// The fields of a texture reference; such kernels are refused where they use it.
+		// The fields of a texture reference; such kernels are refused where they use the reference.
 		for !p.is(";") && p.tok.kind != tokEOF {
 			p.next()
 		}
@@ -203,7 +203,7 @@ func (p *parser) initializer(v *variable, dims []uint64) error {
 }
 
 // initList reads a value or a list of them for the elements from at on; dim says how deep
-// in the braces it stands. It returns the index after the last.
+// in the braces the list stands. initList returns the index after the last element.
 func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint32, error) {
 	if err := p.deeper(); err != nil {
 		return 0, err

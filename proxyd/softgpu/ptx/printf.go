@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Printf is one thread's call of printf.
+// Printf is a thread's call of printf.
 type Printf struct {
 	Format        string
 	Block, Thread Dim3
@@ -18,13 +18,13 @@ type Printf struct {
 	args        []printfArg
 }
 
-// printfArg is an argument: its bits, or the text that it points at.
+// printfArg is an argument: its bits, or the text that the argument points at.
 type printfArg struct {
 	bits uint64
 	text string
 }
 
-// verb is a conversion of a format, or the text before it.
+// verb is a conversion of a format, or the text before a conversion.
 type verb struct {
 	text   string // literal
 	spec   string // "%-*d" without length modifiers; "" for a literal
@@ -74,8 +74,8 @@ func parseFormat(format string) []verb {
 	return out
 }
 
-// read takes the arguments from the buffer at addr: 32-bit ones at multiples of 4, others
-// at multiples of 8.
+// read takes the arguments from the buffer at addr: 32-bit arguments at multiples of 4, other
+// arguments at multiples of 8.
 func (p *Printf) read(w *warp, addr uint64, verbs []verb, lane int) {
 	at := uint64(0)
 	next := func(n uint64) uint64 {
@@ -134,7 +134,7 @@ func (p *Printf) Text() string {
 	return b.String()
 }
 
-// format formats one argument.
+// format formats an argument.
 func (v verb) format(spec string, a printfArg) string {
 	signed := int64(int32(a.bits))
 	unsigned := uint64(uint32(a.bits))

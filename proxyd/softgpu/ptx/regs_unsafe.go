@@ -43,7 +43,7 @@ func (w *warp) setBits(r ref, m, v uint32) {
 }
 
 // setPred ends a setp: r is the comparison's outcome. in.imm holds, from bit 0, the
-// boolean operator that combines it with c (0: none), and whether e takes the complement.
+// boolean operator that combines r with c (0: none), and whether e takes the complement.
 func (w *warp) setPred(in *inst, m, r uint32) {
 	if in.imm == 0 {
 		w.setBits(in.d, m, r)
@@ -65,7 +65,7 @@ func (w *warp) setPred(in *inst, m, r uint32) {
 	}
 }
 
-// lane reads one lane of an operand of any class, zero-extended.
+// lane reads a lane of an operand of any class, zero-extended.
 func (w *warp) lane(o opnd, r ref, i int) uint64 {
 	switch o.class() {
 	case class64:
@@ -77,7 +77,7 @@ func (w *warp) lane(o opnd, r ref, i int) uint64 {
 	}
 }
 
-// setLane writes one lane of an operand of any class.
+// setLane writes a lane of an operand of any class.
 func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 	switch o.class() {
 	case class64:
@@ -89,9 +89,9 @@ func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 	}
 }
 
-// enter makes a frame's registers those that refs mean, and makes room for them; and for
-// one more, so that a frame without registers does not begin behind the end of a file: a
-// pointer there would belong to whatever the allocator put next.
+// enter makes refs mean a frame's registers, and makes room for them; and for another register, so
+// that a frame without registers does not begin behind the end of a file: a pointer there would
+// belong to whatever the allocator put next.
 func (w *warp) enter(f *frame, c *code) {
 	if need := (f.base32 + c.n32 + 1) * warpSize; need > len(w.file32) {
 		w.file32 = append(w.file32, make([]uint32, need-len(w.file32)+len(w.file32)/2)...)
@@ -107,7 +107,7 @@ func (w *warp) enter(f *frame, c *code) {
 	w.basePred = f.basePred
 }
 
-// setConstants makes the kernel's constants those that refs mean.
+// setConstants makes refs mean the kernel's constants.
 func (w *warp) setConstants(c32 []uint32, c64 []uint64) {
 	w.bank32[1] = unsafe.Pointer(unsafe.SliceData(c32))
 	w.bank64[1] = unsafe.Pointer(unsafe.SliceData(c64))

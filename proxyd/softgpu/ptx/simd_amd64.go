@@ -5,8 +5,8 @@ package ptx
 
 import "golang.org/x/sys/cpu"
 
-// hasSimd says that this processor has what simd_amd64.s uses. It is a variable so that
-// tests can compare both ways.
+// hasSimd says that this processor has what simd_amd64.s uses. hasSimd is a variable so that tests
+// can compare both ways.
 var hasSimd = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
 // Results may be among the operands.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// special finds a special register: it is read into a fresh register.
+// special finds a special register and reads its value into a fresh register.
 func (l *lowerer) special(o operand) (ref, Type, bool) {
 	name := o.name
 	if o.sel != "" {
@@ -41,7 +41,7 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 	}
 	c := s.typ.class()
 	d := l.newReg(c)
-	// It is read in all lanes that are active, whatever the guard.
+	// The register is read in all active lanes, whatever the guard.
 	was := l.guard
 	l.guard = 0
 	m := l.emit(opSpecial, shape{d: def(c)}, d, 0, 0, 0, 0)
@@ -87,7 +87,7 @@ func uniform64(f func(w *warp) uint64) special { return special{typ: U64, value:
 
 func perLane(f func(w *warp, lane int) uint64) special { return special{typ: U32, lane: f} }
 
-// specials are the special registers, those with components by component.
+// specials are the special registers, registers with components by component.
 var specials = func() map[string]special {
 	m := map[string]special{
 		"%laneid":  perLane(func(_ *warp, i int) uint64 { return uint64(i) }),
@@ -140,14 +140,14 @@ var specials = func() map[string]special {
 }()
 
 // reservedSize is the shared memory of a block that is reserved for the system: libraries keep
-// there what the warps of a cooperative group exchange. It follows the block's own memory, and
-// only kernels that ask for its place have it.
+// there what the warps of a cooperative group exchange. The memory follows the block's own memory,
+// and only kernels that ask for its place have it.
 const reservedSize = 1024
 
 func reservedShared(w *warp) uint64 { return uint64(w.block.run.reservedAt()) }
 
-// clock is the warp's own time: it passes with what the warp executes, so that a program
-// which looks at it gives the same result everywhere.
+// clock is the warp's own time: the time passes with what the warp executes, so that a program
+// which looks at the clock gives the same result everywhere.
 func (w *warp) clock() uint64 {
 	w.ticks += 4
 	return w.ticks

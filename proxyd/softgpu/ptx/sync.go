@@ -19,7 +19,7 @@ type gather struct {
 	val  [warpSize]uint64
 }
 
-// syncGroup is lanes that wait for the others of their member mask.
+// syncGroup is lanes that wait for the other lanes of their member mask.
 type syncGroup struct {
 	key   string
 	need  uint32
@@ -27,9 +27,9 @@ type syncGroup struct {
 	gather
 }
 
-// sync executes a flowSync. Lanes of one fragment may carry different member masks, as the
-// tiles of a warp do: lanes with the same mask are a group. Those lanes go on whose members
-// are all in the fragment, the others wait here. It reports false when lanes wait.
+// sync executes a flowSync. Lanes of a fragment may carry different member masks, as the tiles of a
+// warp do: lanes with the same mask are a group. The lanes of a group whose members are all in the
+// fragment go on, other lanes wait here. sync reports false when lanes wait.
 func (w *warp) sync(in *inst) bool {
 	f, s := w.cur, in.ext.sync
 	masks := w.u32(in.ext.refs[0])
@@ -85,8 +85,8 @@ func lanesWith(values *[warpSize]uint32, m, value uint32) uint32 {
 	return same
 }
 
-// wait puts a fragment, whose lanes all have the member mask need, among those that wait
-// for the rest of their group.
+// wait puts a fragment, with lanes that all have the member mask need, into the list of fragments
+// that wait for the rest of their group.
 func (w *warp) wait(in *inst, f *frag, need uint32) {
 	s := in.ext.sync
 	var g *syncGroup
@@ -105,7 +105,7 @@ func (w *warp) wait(in *inst, f *frag, need uint32) {
 	f.state = fragSync
 }
 
-// checkSyncs lets those groups go on whose lanes are complete.
+// checkSyncs lets complete groups go on.
 func (w *warp) checkSyncs() {
 	for i := 0; i < len(w.syncs); i++ {
 		g := w.syncs[i]

@@ -3,10 +3,10 @@
 
 package ptx
 
-// Type is one of PTX's fundamental types.
+// Type is a fundamental type of PTX.
 type Type uint8
 
-// The types. Packed ones have the width of the pack.
+// The types. Packed types have the width of the pack.
 const (
 	NoType Type = iota
 	B8
@@ -105,7 +105,7 @@ func (t Type) class() class {
 	}
 }
 
-// Space is one of PTX's state spaces.
+// Space is a state space of PTX.
 type Space uint8
 
 // The state spaces. Generic is that of accesses which name none.

@@ -5,8 +5,8 @@ package ptx
 
 import "math/bits"
 
-// frame is one activation of a function. It does not change, so that all fragments which
-// came from its caller together can share it.
+// frame is an activation of a function. A frame does not change, so that all fragments which came
+// from its caller together can share it.
 type frame struct {
 	parent   *frame
 	code     *code
@@ -28,7 +28,7 @@ const (
 	fragSync              // for other lanes of its warp
 )
 
-// frag is lanes of a warp with one program counter.
+// frag is lanes of a warp with the same program counter.
 type frag struct {
 	mask  uint32
 	pc    int32
@@ -55,7 +55,7 @@ type warp struct {
 	sites          []*mapping // last range that each access site has used
 	local          localMemory
 	live           uint32 // lanes that have not exited
-	spinning       bool   // memory that others may change was read since the last rest
+	spinning       bool   // memory that other threads may change was read since the last rest
 	rests          int
 	counting       bool
 	lanesRun       uint64 // lane-instructions, when counting
@@ -67,7 +67,7 @@ type warp struct {
 	file32 []uint32
 	file64 []uint64
 	preds  []uint32
-	frags  []*frag // all but those whose lanes stand at a join
+	frags  []*frag // all but the fragments with lanes that stand at a join
 	joins  []*join // with arrived lanes
 	syncs  []*syncGroup
 	spare  []*frag
@@ -84,7 +84,7 @@ func (w *warp) start(b *block, id int, mask uint32) {
 	w.setConstants(k.const32, k.const64)
 	f := &frame{code: k.main}
 	w.enter(f, k.main)
-	// What a program reads before it has written it must not depend on earlier blocks.
+	// What a program reads before writing must not depend on earlier blocks.
 	clear(w.file32)
 	clear(w.file64)
 	clear(w.preds)
@@ -118,8 +118,8 @@ func (w *warp) drop(f *frag) {
 	w.spare = append(w.spare, f)
 }
 
-// pick makes a fragment that can run the current one; the youngest, so that what parted
-// last meets first. It reports false when there is none.
+// pick makes a fragment that can run the current fragment: the youngest, so that what parted last
+// meets first. pick reports false when there is none.
 func (w *warp) pick() bool {
 	for i := len(w.frags) - 1; i >= 0; i-- {
 		if w.frags[i].state == fragReady {
@@ -132,7 +132,7 @@ func (w *warp) pick() bool {
 	return false
 }
 
-// park lets the current fragment wait at its join. When it is the last to come, the
+// park lets the current fragment wait at its join. When the fragment is the last to come, the
 // fragment goes on with all lanes and park reports true.
 func (w *warp) park() bool {
 	f, j := w.cur, w.cur.join
@@ -159,7 +159,7 @@ func (w *warp) forget(j *join) {
 	}
 }
 
-// release lets all lanes that stand at joins go on without those they wait for. It
+// release lets all lanes that stand at joins go on without the lanes that they wait for. release
 // reports whether there were any.
 func (w *warp) release() bool {
 	any := false
@@ -214,12 +214,12 @@ type status uint8
 
 const (
 	statusDone    status = iota // all lanes have exited
-	statusBlocked               // nothing can run before others do something
+	statusBlocked               // nothing can run before other warps do something
 	statusYielded               // its turn is over
 )
 
-// turn is the number of branches after which a warp lets the others of its block run.
-// Fewer suffice when it seems to wait for another thread's store.
+// turn is the number of branches after which a warp lets the other warps of its block run. Fewer
+// suffice when the warp seems to wait for another thread's store.
 const (
 	turn     = 1 << 14
 	spinTurn = 32
@@ -235,8 +235,8 @@ func (w *warp) run() status {
 				if len(w.frags) == 0 && len(w.joins) == 0 {
 					return statusDone
 				}
-				// Lanes may wait here for those that stand at a join; a barrier of the
-				// block may yet open by itself.
+				// Lanes may wait here for lanes that stand at a join; a barrier of the block may
+				// yet open by itself.
 				if len(w.syncs) > 0 && w.release() {
 					continue
 				}
@@ -271,8 +271,8 @@ func (w *warp) rotate() {
 	w.cur = nil
 }
 
-// step runs the current fragment until it is no longer the current one, or must be
-// entered anew. It reports whether the warp's turn is over.
+// step runs the current fragment until that is no longer the current fragment, or must be entered
+// anew. step reports whether the warp's turn is over.
 func (w *warp) step(budget *int) bool {
 	f := w.cur
 	code := f.frame.code.insts
@@ -346,7 +346,7 @@ func (w *warp) step(budget *int) bool {
 				}
 			}
 		case flowBarrier:
-			// Who opens a barrier lets the others go first: in ascending order again.
+			// A warp that opens a barrier lets the other warps go first: in ascending order again.
 			return w.barrier(in)
 		case flowSync:
 			if !w.sync(in) {

@@ -7,7 +7,7 @@ import "encoding/binary"
 
 // wmma's fragments have no documented layout; ours: element i of a matrix, A by rows and B
 // by columns, lies in lane i/(registers · elements), and where the fragment is larger than
-// the matrix, it holds it twice.
+// the matrix, the fragment holds the matrix twice.
 
 // fragmentRegs is the number of registers of an A or B fragment.
 func fragmentRegs(elements, per int, t Type, _ int) int {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Gen writes the lane loops of package ptx from the table in table.go: one function for
-// each operation and type, with a loop for full warps and one for the others. Go has no
-// other way to get the expression of an operation into the loop: what is passed as a
-// function value, or a type parameter's method, is called once per lane.
+// Gen writes the lane loops of package ptx from the table in table.go: a function for each
+// operation and type, with a loop for full warps and a loop for other warps. Go has no other way to
+// get the expression of an operation into the loop: what is passed as a function value, or a type
+// parameter's method, is called once per lane.
 //
 //	go generate ./proxyd/softgpu/ptx
 package main
@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// row is one operation.
+// row is an operation.
 type row struct {
 	key  string   // "add.u32"
 	dst  string   // a type of the table below; "p" for a predicate
@@ -33,7 +33,7 @@ type lane struct{ access, read, write, class string }
 
 var lanes = map[string]lane{
 	"u8": {"u32", "uint8(%s)", "uint32(uint8(%s))", "32"},
-	// Narrow registers may hold anything above their width: who reads them cuts it off.
+	// Narrow registers may hold anything above their width: a reader cuts the rest off.
 	"s8":  {"u32", "int8(%s)", "uint32(int32(int8(%s)))", "32"},
 	"u16": {"u32", "uint16(%s)", "uint32(uint16(%s))", "32"},
 	"s16": {"u32", "int16(%s)", "uint32(int32(int16(%s)))", "32"},
@@ -139,7 +139,7 @@ func render(table string, rows []row) ([]byte, error) {
 	return format.Source(w.Bytes())
 }
 
-// files are the generated ones: the name of the table in each, and its rows.
+// files are the generated files: the name of the table in each, and its rows.
 var files = map[string]struct {
 	table string
 	rows  func() []row

@@ -88,7 +88,7 @@ func intRows() []row {
 }
 
 // fma32 is the fused multiply-add. The product of two float32 is exact in float64, so the
-// sum has one rounding; a second one, to float32, errs only where the first has landed on
+// sum has a single rounding; a second rounding, to float32, errs only where the first has landed on
 // the middle between two float32, or where the result is no normal float32.
 const fma32 = `		s := float64(a)*float64(b) + float64(c)
 		u := math.Float64bits(s)
