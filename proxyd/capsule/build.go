@@ -120,8 +120,8 @@ func mountFresh() error {
 	}{
 		{"proc", "/proc", quiet | unix.MS_NOEXEC, ""},
 		{"tmpfs", "/dev/shm", quiet, "mode=1777"},
-		// Terminals have numbers of their own in each capsule. The options are those that systemd
-		// and container runtimes have; gid 5 is tty.
+		// Terminals have numbers of their own in each capsule. The options are the same as systemd and
+		// container runtimes use; gid 5 is tty.
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"},
 		{"mqueue", "/dev/mqueue", quiet | unix.MS_NOEXEC, ""}, // of the IPC namespace
 	} {

@@ -75,8 +75,8 @@ func cgroupIn(b []byte) (string, error) {
 // kernel share the hierarchy; the ID distinguishes their capsules.
 func groupPrefix(id string) string { return "sing-" + id + "-" }
 
-// removeGroups kills the processes in the groups of a capsule whose init is dead, and removes the
-// groups. Init's list was in memory only, so the groups are searched.
+// removeGroups kills the processes in the groups of a capsule with a dead init, and removes the groups.
+// Init's list was in memory only, so the groups are searched.
 func removeGroups(ctx context.Context, root, id string) error {
 	if root == "" || id == "" {
 		return nil

@@ -68,7 +68,7 @@ func countFitting[T any](all []T) int {
 	return len(all)
 }
 
-// pageOf returns the programs after the one called last, as many as fit.
+// pageOf returns the programs after the program called last, as many as fit.
 func pageOf(all []Program, last string) (fitting []Program, more bool) {
 	i := sort.Search(len(all), func(i int) bool { return all[i].Name > last })
 	all = all[i:]

@@ -20,8 +20,8 @@ var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupporte
 // their processes runs any more. A frozen program gets no signal except SIGKILL, and stays frozen
 // when the maker dies, until Thaw.
 //
-// A program that ends meanwhile is no error. After any error all named programs run, also those
-// that were frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
+// A program that ends meanwhile is no error. After any error all named programs run, also programs that were
+// frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
 func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	groups, err := c.groupsOf(ctx, programs)
 	if err != nil {

@@ -43,7 +43,7 @@ func Init([]string) int {
 	select {} // SIGKILL ends a capsule
 }
 
-// maxLog bounds init.log: a user whose wardens send invalid messages causes lines.
+// maxLog bounds init.log: invalid messages of a user's wardens cause lines.
 const maxLog = 1 << 20
 
 // limited drops output beyond left bytes. Package log serializes its writes.

@@ -146,7 +146,7 @@ func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
 	return t.endProgram(e)
 }
 
-// endProgram begins the end of a program whose steward has ended, or that will not be restored.
+// endProgram begins the end of a program that has lost its steward, or that will not be restored.
 func (t *table) endProgram(e *entry) effects {
 	if e.Cgroup != "" {
 		e.life = sweeping

@@ -38,10 +38,10 @@ var attachSteps = []struct {
 	{"the capsule's end", (*attachment).configureLink},
 }
 
-// Attach gives the capsule whose first process is pid an eth0 with the address addr/32, a default
-// route, and reachability from this node and from capsules of its job. name is JOB.NUMBER, unique
-// on this node. Attach may be called again, for the same capsule or, with the same name, for its
-// successor. Capsule.Spec.Address stays empty, and the capsule must not have another eth0.
+// Attach gives the capsule with the first process pid an eth0 with the address addr/32, a default route, and
+// reachability from this node and from capsules of its job. name is JOB.NUMBER, unique on this node. Attach
+// may be called again, for the same capsule or, with the same name, for its successor. Capsule.Spec.Address
+// stays empty, and the capsule must not have another eth0.
 //
 // Attach replaces what SetPeers said about addr: the address is on this node now.
 func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.Addr) error {

@@ -74,7 +74,7 @@ func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	}
 }
 
-// Unlock undoes Lock. Unlock may be called for a process whose network is not locked.
+// Unlock undoes Lock. Unlock may be called for a process without a locked network.
 func Unlock(pid int) error {
 	err := withinNetworkOf(pid, func(c *nftables.Conn) error {
 		for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {

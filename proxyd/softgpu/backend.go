@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package softgpu is the software GPU: devices whose memory is the server's and whose kernels are
-// run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
+// Package softgpu is the software GPU: devices in the server's memory, with kernels that package ptx runs.
+// Results do not depend on the host's cores, nor on how many spaces share a device.
 //
 //	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
 //	table     what running work finds: addresses over bytes         table.go arena_unsafe.go

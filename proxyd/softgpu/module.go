@@ -13,8 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// newestPTX is the newest architecture whose PTX is taken where a program has none for the device: what only such
-// devices have is refused with the kernel that needs that.
+// newestPTX is the newest architecture from which PTX is taken where a program has none for the device: what
+// only such devices have is refused with the kernel that needs that.
 const newestPTX = 121
 
 // module is loaded code.

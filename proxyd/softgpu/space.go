@@ -32,7 +32,7 @@ type space struct {
 	ledger      book
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // spaces whose memory our kernels see
+	peers       []*space // spaces with memory that our kernels see
 	kernelHeap  *kernelHeap
 
 	held uint64 // bytes in the device's memory; the device's lock guards it

@@ -58,7 +58,7 @@ type job struct {
 	run    func(*job) error // nil: nothing to do
 	always bool             // run even if the context has a fault
 	steps  bool             // each of its steps enters the gate itself: between them they wait for others
-	uses   []*space         // whose memory the job touches while running
+	uses   []*space         // with memory that the job touches while running
 	drop   func()           // called instead when the space was closed, or nil
 	// foreign is work of other code, which was given bytes and may keep them for long.
 	foreign bool

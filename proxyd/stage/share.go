@@ -149,7 +149,7 @@ func (h *Share) Commit(meta []byte) error {
 	h.ended = errEnded
 	x := shareIndex{Meta: meta, Streams: make([]Stream, len(h.names))}
 	var g errgroup.Group
-	g.SetLimit(16) // file systems sync many files at the cost of one file
+	g.SetLimit(16) // file systems sync many files at the cost of a single file
 	for n, name := range h.names {
 		g.Go(func() (err error) {
 			x.Streams[n], err = h.syncStream(n, name)

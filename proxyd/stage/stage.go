@@ -6,16 +6,16 @@
 // file; the file is hashed, compressed and compared when it is copied into the store and the job
 // runs again.
 //
-//	DIR/                      owned by root, closed to all other users, on one file system
+//	DIR/                      owned by root, closed to all other users, on a single file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
 //	    index.json            the list of its streams, written last
-//	    0, 1, 2, …            its streams, except those that a checkpoint in the store has
+//	    0, 1, 2, …            its streams, except streams that a checkpoint in the store has
 //	  mini.812.4.new/         a share that is being written, or that a killed process wrote
 //	  mini.811.2.old/         a share that is being removed
 //
 // A share exists when it has its final name: everything below that name is durable. A share is
 // not authenticated as the contents of the store are: a process that can write here is root on
-// the node that runs the job. A folder may be used by one Stage at a time.
+// the node that runs the job. A folder may be used by a single Stage at a time.
 package stage
 
 import (

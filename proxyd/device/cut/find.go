@@ -54,9 +54,10 @@ type finder struct {
 	work   sync.WaitGroup
 }
 
-// Find looks for a cut of the job whose device servers are members. On success everything stands still, with the gate of all
-// calls shut, at every member, until the caller calls Open, which it must. Else all gates are open again at every member that can
-// be reached, and the error says why: a *Failure if the barrier found no cut. Find ends with ctx, without a cut.
+// Find looks for a cut of the job with the device servers members. On success everything stands still, with
+// the gate of all calls shut, at every member, until the caller calls Open, which it must. Else all gates are
+// open again at every member that can be reached, and the error says why: a *Failure if the barrier found no
+// cut. Find ends with ctx, without a cut.
 func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	for _, d := range []struct {
 		value    *time.Duration

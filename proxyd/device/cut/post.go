@@ -33,7 +33,7 @@ func newPost(number int, m Member, attempt uint64, lease time.Duration) *post {
 	return &post{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
 }
 
-// send has orders carried out behind those before.
+// send has orders carried out behind the orders before.
 func (p *post) send(o Order) {
 	p.mu.Lock()
 	p.orders = append(p.orders, o)

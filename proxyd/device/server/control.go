@@ -285,7 +285,7 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return f, err
 }
 
-// fileIn is the file that came with a message, or nil. More than one is an error.
+// fileIn is the file that came with a message, or nil. Several files are an error.
 func fileIn(oob []byte) (*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

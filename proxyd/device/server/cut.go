@@ -201,8 +201,8 @@ func (s *Server) abandon(number uint64) *cut.Events {
 	return s.conclude(a, true)
 }
 
-// conclude is the end of an attempt whose goroutines have ended. open: its gates open, because the rings are still this
-// server's. The caller holds state.mu.
+// conclude is the end of an attempt after the end of its goroutines. open: its gates open, because the rings
+// are still this server's. The caller holds state.mu.
 func (s *Server) conclude(a *attempt, open bool) *cut.Events {
 	a.cancel()
 	s.cuts.mu.Lock()

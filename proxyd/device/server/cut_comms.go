@@ -67,8 +67,8 @@ func (a *attempt) creation(c barrier.Comm) chan struct{} {
 	return a.created[c]
 }
 
-// Arrive is called before a member meets the others. During an attempt, Arrive waits until the leader has the
-// communicator made, or the attempt is over.
+// Arrive is called before a member meets the other members. During an attempt, Arrive waits until the leader
+// has the communicator made, or the attempt is over.
 func (s *cutKeeper) Arrive(m *nccl.Member) {
 	s.mu.Lock()
 	a := s.now

@@ -83,8 +83,8 @@
 // # A limit
 //
 // A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait.
-// If the stream is stuck behind a host function whose return is a message further back in the ring, the ring waits for
-// ever. In a cut there is no such limit.
+// If the stream is stuck behind a host function, and the function's return is a message further back in the
+// ring, the ring waits for ever. In a cut there is no such limit.
 //
 // # Saved and restored
 //

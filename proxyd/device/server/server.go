@@ -22,8 +22,8 @@ import (
 type Config struct {
 	Backend backend.Backend // the server closes the backend
 	// Order says which of the backend's devices each of the job's devices is on; several may be on the same device.
-	// Nil: each has a device of its own. If a restored job had more devices, the devices whose memory was alike share a
-	// device: see likeness.go.
+	// Nil: each has a device of its own. If a restored job had more devices, the devices with memory that was
+	// alike share a device: see likeness.go.
 	Order []int
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
 	Info    []backend.Info

@@ -231,7 +231,7 @@ func (r *rebuild) correct() error {
 	p.graphs.RestoreFootprints(r.st.Footprints)
 	p.Buffers.Restore(r.st.Buffers, r.st.Buffer)
 	if err := p.RestoreContexts(r.st.Contexts); err != nil {
-		return err // check will report the missing ones
+		return err // check will report missing handles
 	}
 	p.RestoreStreams(r.st.Streams)
 	p.RestoreCounters(r.st.Lasts, r.st.Late)

@@ -43,7 +43,7 @@ var (
 	changesAll = map[uint32]bool{
 		opOf("cuModuleUnload"): true, opOf("cuLibraryUnload"): true, opOf("cuCtxDisablePeerAccess"): true, opOf("cuCtxSetLimit"): true,
 	}
-	// changesExec are calls whose first argument is an instantiated graph that they change or destroy.
+	// changesExec are calls that change or destroy their first argument, an instantiated graph.
 	changesExec = func() map[uint32]bool {
 		all := map[uint32]bool{}
 		for _, op := range replay.Ops() {

@@ -150,7 +150,7 @@ func (b *Backend) writeDurably(ctx context.Context, tmp string, parts ...[]byte)
 	return nil
 }
 
-// writeParts writes parts one after the other, many with one call.
+// writeParts writes parts in order, many with one call.
 func writeParts(ctx context.Context, fd int, parts [][]byte) error {
 	const most = 256 // fewer than the kernel's 1024
 	for len(parts) > 0 {

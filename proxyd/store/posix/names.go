@@ -52,7 +52,7 @@ func (b *Backend) inFolderOf(ctx context.Context, op, name string, f func(dir in
 }
 
 // Stat describes a name and follows no links. A Writer asks for each new chunk, which is not there:
-// Stat opens the name itself, which takes one call and not three.
+// Stat opens the name itself, which takes a single call instead of three.
 func (b *Backend) Stat(ctx context.Context, name string) (info store.Info, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return info, err

@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// Handles of graphs and nodes are the shim's, but for those that come into being inside of a call: a clone's nodes, and the
-// graph within a node.
+// Handles of graphs and nodes are the shim's, but for handles that come into being inside of a call: a
+// clone's nodes, and the graph within a node.
 const (
 	graphClass handles.Class = iota + 0x20
 	nodeClass

@@ -20,7 +20,7 @@ type hostCall struct {
 	done    chan struct{}
 }
 
-// HostFunctions are the functions that a process owes. A thread of the shim asks for them, one after the other.
+// HostFunctions are the functions that a process owes. A thread of the shim asks for them in turn.
 type HostFunctions struct {
 	mu      sync.Mutex
 	ready   []*hostCall

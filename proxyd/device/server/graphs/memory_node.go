@@ -24,7 +24,7 @@ type graphMemory struct {
 	live    bool
 }
 
-// dropMemory takes one user away, or the memory of a node that was never made. dropMemory takes the lock.
+// dropMemory takes a user away, or the memory of a node that was never made. dropMemory takes the lock.
 func (p *Graphs) dropMemory(m *graphMemory) {
 	if m == nil {
 		return

@@ -28,8 +28,8 @@ var _ backend.Stream = (*recorder)(nil)
 // Progress implements backend.Stream: a capture runs nothing.
 func (rec *recorder) Progress() backend.Progress { return backend.Progress{} }
 
-// StreamOf is the stream that a recorded call finds: of the same context as the real one. A call that asks for several
-// finds the same.
+// StreamOf is the stream that a recorded call finds: of the same context as the real stream. A call that asks
+// for several finds the same.
 func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stream, dispatch.Result) {
 	real := *c
 	real.Into = nil

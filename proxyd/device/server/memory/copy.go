@@ -292,7 +292,7 @@ const (
 	unifiedMemory = 4
 )
 
-// side is a side of a copy with several dimensions. Arrays, whose kind is 3, are not supported.
+// side is a side of a copy with several dimensions. Arrays (kind 3) are not supported.
 func (k *copier) side(kind int32, host uint64, device dispatch.Devptr) (backend.Place, dispatch.Result) {
 	switch kind {
 	case HostMemory:

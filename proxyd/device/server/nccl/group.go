@@ -40,7 +40,7 @@ type visit struct {
 
 	mu     sync.Mutex // with no other
 	left   int        // parts that are not over
-	failed *Member    // a member whose part has failed
+	failed *Member    // the member of a failed part
 	err    error      // why
 }
 

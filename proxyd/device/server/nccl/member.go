@@ -263,8 +263,9 @@ func (m *Member) abort() {
 	m.unwatch()
 }
 
-// depart is the end of a member whose program is gone. If all issued operations are complete, the member only leaves:
-// other ranks may be reading what the member sent; a rank that needs the member for more gets an error.
+// depart is the end of a member after the end of its program. If all issued operations are complete, the
+// member only leaves: other ranks may be reading what the member sent; a rank that needs the member for more
+// gets an error.
 func (m *Member) depart() {
 	if m.Calls.Restoring != nil {
 		return // the result is known then

@@ -32,8 +32,8 @@ const (
 	cardSize = cardID + len(backend.TeamID{})
 )
 
-// ally has a rank, whose communicator was connected a moment ago, join its team; it returns nil if there is none. d is
-// nil for a rank whose process has left the communicator. All ranks do so at the same time.
+// ally lets a rank of a communicator that was just connected join its team, or returns nil if there is none.
+// d is nil for a rank when its process has left the communicator. All ranks do so at the same time.
 func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
 	if !f.Teams || comm.Size() == 1 {
 		return nil, nil
