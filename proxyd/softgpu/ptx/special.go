@@ -87,7 +87,7 @@ func uniform64(f func(w *warp) uint64) special { return special{typ: U64, value:
 
 func perLane(f func(w *warp, lane int) uint64) special { return special{typ: U32, lane: f} }
 
-// specials are the special registers, registers with components by component.
+// specials are the special registers; a register with components has an entry for each component.
 var specials = func() map[string]special {
 	m := map[string]special{
 		"%laneid":  perLane(func(_ *warp, i int) uint64 { return uint64(i) }),
