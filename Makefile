@@ -76,6 +76,8 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 # get wrong; a training on one node, one on two, and a server.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
+# Only make test-devices has these: ten minutes on a busy machine.
+LONG_DEVICES := TestCorpus/torch-four
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
@@ -99,7 +101,7 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
 		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
 		'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
-		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
+		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
 		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.

@@ -6,9 +6,12 @@
 package corpus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -157,8 +160,22 @@ func strikePreempt(ctx context.Context, h hit) error {
 	})
 }
 
+// isSilent tells whether a log of the job has no whole line yet. The log is looked at before the checkpoint is asked for: one
+// that is written meanwhile is taken for silent, which allows more.
+func (r *run) isSilent() bool {
+	logs, err := filepath.Glob(filepath.Join(r.c.Shared(r.folder), "log*"))
+	if err != nil || len(logs) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(logs, func(path string) bool {
+		text, err := os.ReadFile(path)
+		return err != nil || !bytes.Contains(text, []byte("\n"))
+	})
+}
+
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
+	h.silent = h.silent || h.isSilent()
 	// Of an array, all that run on the node.
 	for _, j := range h.c.board.get(h.id) {
 		if j.state != "RUNNING" {

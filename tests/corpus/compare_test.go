@@ -20,6 +20,9 @@ import (
 // program's own line stood. It is all that a killed job's log may have more.
 var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n|^srun: (?:Job step aborted: Waiting up to \d+ seconds for job step to finish\.|got SIGCONT|forcing job termination)\n`)
 
+// ourLine is what proxyd writes into the log of a job that loses a node: the last moment of that run was not captured.
+var ourLine = regexp.MustCompile(`(?m)^singularity: the job ends without a checkpoint \(requeue\): .*\n`)
+
 // A job's log, or an array element's; a step's, where a program gives its steps logs of their
 // own. All else is what the program wrote itself.
 var (
@@ -33,7 +36,7 @@ type rewind int
 const (
 	never     rewind = iota
 	notToZero        // not before its first line: that would be a job started from scratch
-	anywhere         // a step that began after the checkpoint begins again
+	anywhere         // to a checkpoint from before its first line: a step that began later begins again
 )
 
 // sameLog reports how got differs from want, "" if it does not. got may go back once to
@@ -41,6 +44,9 @@ const (
 // it had said since.
 func sameLog(want, got []byte, back rewind) string {
 	got = slurmLine.ReplaceAll(got, nil)
+	if back != never {
+		got = ourLine.ReplaceAll(got, nil)
+	}
 	if again := len(got) - len(want); back != never && again > 0 {
 		// got is want[:a] and then want[a-again:], for some a.
 		first := 0
@@ -111,8 +117,8 @@ func entry(root, rel string) (mode string, content []byte, err error) {
 }
 
 // sameFolder returns the first few differences between two result folders, byte by
-// byte. rolledBack is for the logs: the job fell back to a checkpoint once.
-func sameFolder(want, got string, rolledBack bool) ([]string, error) {
+// byte. back says how far the job's logs may go back: it may have fallen back to a checkpoint once.
+func sameFolder(want, got string, back rewind) ([]string, error) {
 	names := map[string]int{} // 1: in want, 2: in got
 	for side, root := range []string{want, got} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -135,7 +141,7 @@ func sameFolder(want, got string, rolledBack bool) ([]string, error) {
 			found = append(found, rel+" should not be there")
 			continue
 		}
-		d, err := sameEntry(want, got, rel, rolledBack)
+		d, err := sameEntry(want, got, rel, back)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +152,7 @@ func sameFolder(want, got string, rolledBack bool) ([]string, error) {
 	return found[:min(len(found), 4)], nil
 }
 
-func sameEntry(want, got, rel string, rolledBack bool) (string, error) {
+func sameEntry(want, got, rel string, back rewind) (string, error) {
 	wantMode, wantContent, err := entry(want, rel)
 	if err != nil {
 		return "", err
@@ -157,12 +163,10 @@ func sameEntry(want, got, rel string, rolledBack bool) (string, error) {
 		return "", err
 	case wantMode != gotMode:
 		return "want " + wantMode + ", got " + gotMode, nil
-	case jobLog.MatchString(rel) && rolledBack:
-		return sameLog(wantContent, gotContent, notToZero), nil
-	case stepLog.MatchString(rel) && rolledBack:
+	case stepLog.MatchString(rel) && back != never:
 		return sameLog(wantContent, gotContent, anywhere), nil
 	case jobLog.MatchString(rel), stepLog.MatchString(rel):
-		return sameLog(wantContent, gotContent, never), nil
+		return sameLog(wantContent, gotContent, back), nil
 	}
 	return difference(wantContent, gotContent), nil
 }
@@ -188,6 +192,7 @@ func TestSameLog(t *testing.T) {
 		"ended early":              {"start\none\n", false, false},
 		"a message of our own":     {"start\none\nsingularity: restored\ntwo\nthree\n", false, false},
 		"everything said again":    {want + want, false, false},
+		"a checkpoint that failed": {"start\none\nsingularity: the job ends without a checkpoint (requeue): node n2: it is away\none\ntwo\nthree\n", false, true},
 		"all but the start again":  {want + "one\ntwo\nthree\n", false, true},
 		"the end is missing twice": {"start\none\ntwo\none\n", false, false},
 	} {
@@ -227,18 +232,20 @@ func TestSameFolder(t *testing.T) {
 	}
 	want := map[string]string{"log": "start\na\nb\n", "sub/x": "start\na\nb\n", "link": "->sub/x"}
 	for name, c := range map[string]struct {
-		change     map[string]string
-		rolledBack bool
-		want       string
+		change map[string]string
+		back   rewind
+		want   string
 	}{
-		"same":               {nil, false, ""},
-		"contents":           {map[string]string{"sub/x": "start\nA\nb\n"}, false, `sub/x: line 2: want "a", got "A"`},
-		"link":               {map[string]string{"link": "->other"}, false, `link: line 1: want "sub/x", got "other"`},
-		"more":               {map[string]string{"core": ""}, false, "core should not be there"},
-		"log back":           {map[string]string{"log": "start\na\na\nb\n"}, true, ""},
-		"log back, unasked":  {map[string]string{"log": "start\na\na\nb\n"}, false, `log: line 3: want "b", got "a"`},
-		"a file is no log":   {map[string]string{"sub/x": "start\na\na\nb\n"}, true, `sub/x: line 3: want "b", got "a"`},
-		"a kill in a result": {map[string]string{"sub/x": "start\na\nslurmstepd: error: *** JOB 1 x ***\nb\n"}, true, `sub/x: line 3: want "b", got "slurmstepd: error: *** JOB 1 x ***"`},
+		"same":               {nil, never, ""},
+		"contents":           {map[string]string{"sub/x": "start\nA\nb\n"}, never, `sub/x: line 2: want "a", got "A"`},
+		"link":               {map[string]string{"link": "->other"}, never, `link: line 1: want "sub/x", got "other"`},
+		"more":               {map[string]string{"core": ""}, never, "core should not be there"},
+		"log back":           {map[string]string{"log": "start\na\na\nb\n"}, notToZero, ""},
+		"log back, unasked":  {map[string]string{"log": "start\na\na\nb\n"}, never, `log: line 3: want "b", got "a"`},
+		"a file is no log":   {map[string]string{"sub/x": "start\na\na\nb\n"}, notToZero, `sub/x: line 3: want "b", got "a"`},
+		"a kill in a result": {map[string]string{"sub/x": "start\na\nslurmstepd: error: *** JOB 1 x ***\nb\n"}, notToZero, `sub/x: line 3: want "b", got "slurmstepd: error: *** JOB 1 x ***"`},
+		"log back to zero":   {map[string]string{"log": "start\nstart\na\nb\n"}, notToZero, `log: line 2: want "a", got "start"`},
+		"captured before it": {map[string]string{"log": "start\nstart\na\nb\n"}, anywhere, ""},
 	} {
 		files := map[string]string{}
 		for k, v := range want {
@@ -247,12 +254,12 @@ func TestSameFolder(t *testing.T) {
 		for k, v := range c.change {
 			files[k] = v
 		}
-		got, err := sameFolder(folder(want), folder(files), c.rolledBack)
+		got, err := sameFolder(folder(want), folder(files), c.back)
 		if err != nil || strings.Join(got, "; ") != c.want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if got, _ := sameFolder(folder(want), folder(map[string]string{"log": want["log"], "link": want["link"]}), false); len(got) != 2 {
+	if got, _ := sameFolder(folder(want), folder(map[string]string{"log": want["log"], "link": want["link"]}), never); len(got) != 2 {
 		t.Errorf("missing: %q", got)
 	}
 }

@@ -28,6 +28,7 @@ type run struct {
 	want    map[string]string // outcomes by job, where they are known
 	hurried map[string]time.Time
 	held    map[string]time.Time // since when a job is, that should not be
+	silent  bool                 // a checkpoint to fall back to was made before the log had its first line
 	tick    time.Time            // when a time limit is enforced, where that is the first blow
 }
 
@@ -37,6 +38,7 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
+	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
 // do submits the program, strikes the blows and waits for its end. The first blow's
@@ -65,6 +67,7 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 		return ending{}, err
 	}
 	e, err := r.follow(ctx, blows, alone)
+	e.silent = r.silent
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
@@ -185,14 +188,19 @@ func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []
 	if w, g := strings.Join(want.outcomes, ", "), strings.Join(got.outcomes, ", "); w != g {
 		return fmt.Errorf("ended with %s, undisturbed with %s", g, w)
 	}
-	rolledBack := false
+	back := never
 	for _, b := range blows {
-		rolledBack = rolledBack || b.kind.rolledBack()
+		if b.kind.rolledBack() {
+			back = max(back, notToZero)
+		}
 		if (b.kind == move || b.kind == fewer) && got.nodes < 2 {
 			return errors.New("ran on one node only")
 		}
 	}
-	found, err := sameFolder(c.Shared(wantFolder), c.Shared(gotFolder), rolledBack)
+	if got.silent && back != never {
+		back = anywhere
+	}
+	found, err := sameFolder(c.Shared(wantFolder), c.Shared(gotFolder), back)
 	if err == nil && len(found) > 0 {
 		err = errors.New(strings.Join(found, "; "))
 	}
