@@ -154,8 +154,10 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
 		j.report.setComment(commentNoCheckpoint + reason + ": " + err.Error())
-		// Before the programs get their SIGTERM: the log is open as long as the script runs.
-		j.report.writeLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
+		if !errors.Is(err, errRestoring) { // else the next run resumes from the same checkpoint, and nothing is lost
+			// Before the programs get their SIGTERM: the log is open as long as the script runs.
+			j.report.writeLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
+		}
 	}
 	j.mu.Lock()
 	a := j.ledAttempt

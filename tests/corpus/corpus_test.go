@@ -166,6 +166,9 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 		if err == nil {
 			err = c.check(alone, e, folder("alone"), folder(run), blows)
 		}
+		if err != nil && e.hadEnded {
+			err = fmt.Errorf("%w: %w", errMissed, err)
+		}
 		if err != nil {
 			t.Logf("%s: %v\n%s", run, err, e.log)
 			save(t, c, p, run)

@@ -38,6 +38,7 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
+	hadEnded bool          // a script ended while the job was requeued, so it was run again from its beginning, as the rule is
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
@@ -66,8 +67,9 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 	if err := r.submit(ctx, options); err != nil {
 		return ending{}, err
 	}
+	began := time.Now()
 	e, err := r.follow(ctx, blows, alone)
-	e.silent = r.silent
+	e.silent, e.hadEnded = r.silent, c.scriptHadEnded(lane, began)
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
@@ -80,6 +82,24 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 		}))
 	}
 	return e, err
+}
+
+// scriptHadEnded tells whether a batch script on a lane's nodes has ended, since a time, while its job was being requeued.
+func (c *cluster) scriptHadEnded(lane int, since time.Time) bool {
+	nodes, _ := c.laneNodes(lane)
+	from := since.UTC().Format("time=2006-01-02T15:04:05.000Z")
+	for _, node := range nodes {
+		log, err := os.ReadFile(c.Log(node, "proxyd"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(log)) {
+			if line >= from && strings.Contains(line, `msg="the batch script had ended"`) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (r *run) submit(ctx context.Context, options []string) error {
