@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,7 +43,8 @@ func (r jobReport) writeLogLine(ctx context.Context, text string) {
 	script, err := lc.processOfScript(ctx)
 	if err == nil {
 		rec, group := j.run.snapshot().rec, processes.OwnCgroup(j.c.Cgroups, warden)
-		err = appendToStderr(ctx, rec, script, group, commentPrefix+r.trimJobPrefix(text))
+		line := strings.ReplaceAll(r.trimJobPrefix(text), "\n", "; ") // joined errors have several lines
+		err = appendToStderr(ctx, rec, script, group, commentPrefix+line)
 	}
 	if err != nil {
 		j.log.Info("write into the job's log", "error", err)
