@@ -76,8 +76,8 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 # get wrong; a training on one node, one on two, and a server.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
-# Only make test-devices has these: ten minutes on a busy machine.
-LONG_DEVICES := TestCorpus/torch-four
+# Only make test-devices has these: five to ten minutes each on a busy machine.
+LONG_DEVICES := TestCorpus/torch-(nodes|four)
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
