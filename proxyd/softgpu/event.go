@@ -187,7 +187,7 @@ func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend
 
 // waitValue looks at a word until the condition holds: the program's writes to pinned memory are not reported.
 func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	j.note(false, backend.Partial{}) // to wait again is the same
+	j.noteProgress(false, backend.Partial{}) // to wait again is the same
 	const soonest, latest, away = 20 * time.Microsecond, time.Millisecond, 100 * time.Millisecond
 	s, pause := c.space, soonest
 	timer := time.NewTimer(0)

@@ -19,13 +19,13 @@ func (f *function) Module() backend.Module { return f.module }
 
 // Params implements backend.Function.
 func (f *function) Params() []backend.Param {
-	_ = f.compile() // a refused kernel has none
+	_ = f.compileKernel() // a refused kernel has none
 	return f.facts.params
 }
 
 // Required implements backend.Function.
 func (f *function) Required() backend.Dim {
-	_ = f.compile()
+	_ = f.compileKernel()
 	return f.facts.reqThreads
 }
 
@@ -49,7 +49,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	if err := f.module.check(); err != nil {
 		return 0, err
 	}
-	_ = f.compile() // a refused kernel has attributes, and no registers
+	_ = f.compileKernel() // a refused kernel has attributes, and no registers
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch a {
@@ -87,7 +87,7 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	if err := f.module.check(); err != nil {
 		return err
 	}
-	_ = f.compile()
+	_ = f.compileKernel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -112,7 +112,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	if err := f.module.check(); err != nil {
 		return task{}, err
 	}
-	if err := f.compile(); err != nil {
+	if err := f.compileKernel(); err != nil {
 		return task{}, err
 	}
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
@@ -163,7 +163,7 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 		if err != nil || done.Blocks >= all {
 			return err
 		}
-		if !j.rest(done) {
+		if !j.keepRemainder(done) {
 			return errClosed
 		}
 	}

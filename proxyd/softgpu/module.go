@@ -117,8 +117,8 @@ func (f *function) attributes() *backend.Attributes {
 	return &f.module.context.space.device.info.Attributes
 }
 
-// compile compiles a function's kernel, once, and returns why the kernel cannot run. Many goroutines may call compile.
-func (f *function) compile() error {
+// compileKernel compiles a function's kernel, once, and returns why the kernel cannot run. Many goroutines may call compileKernel.
+func (f *function) compileKernel() error {
 	f.compiled.Do(func() {
 		if f.kernel, _, f.refused = f.module.program.kernel(f.name); f.refused == nil {
 			f.facts = f.kernel.facts()
@@ -217,7 +217,7 @@ func (m *module) Function(name string) (backend.Function, error) {
 	}
 	for _, f := range m.functions {
 		if f.name == name {
-			if err := f.compile(); err != nil {
+			if err := f.compileKernel(); err != nil {
 				return nil, err
 			}
 			return f, nil

@@ -138,7 +138,7 @@ func (st *stream) work() {
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.do(j)
+		st.carryOut(j)
 	}
 }
 
@@ -153,8 +153,8 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// note notes that a stream's job has begun, or could begin again, after the work done so far.
-func (j *job) note(begun bool, done backend.Partial) {
+// noteProgress notes that a stream's job has begun, or could begin again, after the work done so far.
+func (j *job) noteProgress(begun bool, done backend.Partial) {
 	if j.stream == nil {
 		return
 	}
@@ -163,10 +163,10 @@ func (j *job) note(begun bool, done backend.Partial) {
 	j.begun, j.partial = begun, done
 }
 
-// rest has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory
-// meanwhile. rest returns false if the space was closed.
-func (j *job) rest(done backend.Partial) bool {
-	j.note(false, done)
+// keepRemainder has a job that has done a part of its work wait while the space is paused, or unmapped. Nothing keeps its memory
+// meanwhile. keepRemainder returns false if the space was closed.
+func (j *job) keepRemainder(done backend.Partial) bool {
+	j.noteProgress(false, done)
 	for _, u := range j.uses {
 		u.yard.end(j)
 	}
@@ -176,12 +176,12 @@ func (j *job) rest(done backend.Partial) bool {
 	for _, u := range j.uses {
 		u.begin(j)
 	}
-	j.note(true, backend.Partial{})
+	j.noteProgress(true, backend.Partial{})
 	return true
 }
 
-// over notes that the stream's job is done.
-func (st *stream) over(j *job) {
+// finishJob notes that the stream's job is done.
+func (st *stream) finishJob(j *job) {
 	st.mu.Lock()
 	st.now = nil
 	st.done++
@@ -189,9 +189,9 @@ func (st *stream) over(j *job) {
 	j.mark.reach()
 }
 
-// do carries out a job when its time has come.
-func (st *stream) do(j *job) {
-	defer st.over(j)
+// carryOut carries out a job when its time has come.
+func (st *stream) carryOut(j *job) {
+	defer st.finishJob(j)
 	c := st.context
 	s := c.space
 	if !s.awaitAside(j.deps) || !s.gate.Enter() {
@@ -200,7 +200,7 @@ func (st *stream) do(j *job) {
 		}
 		return
 	}
-	j.note(true, backend.Partial{})
+	j.noteProgress(true, backend.Partial{})
 	if j.steps {
 		s.gate.Leave()
 		s.active.End()

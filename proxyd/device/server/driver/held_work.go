@@ -93,7 +93,7 @@ func (h *HeldWork) Note(q *Queued) {
 	h.calls = append(h.calls, call)
 	h.bytes += len(call.In)
 	if len(h.calls) > max(h.sweeps, leastSweep) || h.bytes > max(h.sweepb, leastBytes) {
-		h.sweep()
+		h.forgetDoneCalls()
 	}
 }
 
@@ -113,8 +113,8 @@ func (h *HeldWork) Skip(q *Queued) {
 	h.calls = append(h.calls, &QueuedCall{stream: q.stream, from: q.before, to: q.stream.Backend.Progress().Given, skip: true})
 }
 
-// sweep forgets what is done. The caller holds mu.
-func (h *HeldWork) sweep() {
+// forgetDoneCalls forgets what is done. The caller holds mu.
+func (h *HeldWork) forgetDoneCalls() {
 	h.calls = slices.DeleteFunc(h.calls, func(c *QueuedCall) bool { return c.isDone() })
 	h.ended = slices.DeleteFunc(h.ended, func(st *Stream) bool { p := st.Backend.Progress(); return p.Done == p.Given })
 	h.bytes = 0
@@ -126,8 +126,8 @@ func (h *HeldWork) sweep() {
 
 func (c *QueuedCall) isDone() bool { return c.stream.Backend.Progress().Done >= c.to }
 
-// mark does something with each call that is left and matches.
-func (h *HeldWork) mark(match func(*QueuedCall) bool, do func(*QueuedCall)) {
+// markCalls does something with each call that is left and matches.
+func (h *HeldWork) markCalls(match func(*QueuedCall) bool, do func(*QueuedCall)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {
@@ -142,7 +142,7 @@ func (h *HeldWork) StreamEnds(st *Stream) {
 	if p := st.Backend.Progress(); p.Done == p.Given {
 		return
 	}
-	h.mark(func(c *QueuedCall) bool { return c.stream == st }, func(c *QueuedCall) { c.stale = true })
+	h.markCalls(func(c *QueuedCall) bool { return c.stream == st }, func(c *QueuedCall) { c.stale = true })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = append(h.ended, st)
@@ -150,25 +150,25 @@ func (h *HeldWork) StreamEnds(st *Stream) {
 
 // EventEnds notes that an event was destroyed, as programs do right after a wait for the event is queued.
 func (h *HeldWork) EventEnds(e dispatch.Event, x dispatch.Context) {
-	h.mark(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) { c.Gone, c.EventContext = true, x })
+	h.markCalls(func(c *QueuedCall) bool { return c.Event == e && !c.Gone }, func(c *QueuedCall) { c.Gone, c.EventContext = true, x })
 }
 
 // ExecChanges notes that an instantiated graph was changed, or destroyed: earlier launches run the earlier graph,
 // before a cut.
 func (h *HeldWork) ExecChanges(e dispatch.Graphexec) {
-	h.mark(func(c *QueuedCall) bool { return c.Exec == e }, func(c *QueuedCall) { c.stale = true })
+	h.markCalls(func(c *QueuedCall) bool { return c.Exec == e }, func(c *QueuedCall) { c.stale = true })
 }
 
 // AllChanges notes that something was changed which any work may use.
 func (h *HeldWork) AllChanges() {
-	h.mark(func(*QueuedCall) bool { return true }, func(c *QueuedCall) { c.stale = true })
+	h.markCalls(func(*QueuedCall) bool { return true }, func(c *QueuedCall) { c.stale = true })
 }
 
 // Blocked tells whether a stream of these has work that must be done before a cut. The spaces are unmapped.
 func (h *HeldWork) Blocked(streams []*Stream) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
+	h.forgetDoneCalls()
 	remembered := map[*Stream]uint64{}
 	for _, c := range h.calls {
 		p := c.stream.Backend.Progress()
@@ -222,7 +222,7 @@ func (p *Process) allStreams() []*Stream {
 func (p *Process) PauseWork() bool {
 	rests := true
 	for _, s := range p.Spaces() {
-		rests = s.Device.TimeSlices.pause(s) && rests
+		rests = s.Device.TimeSlices.pauseSpace(s) && rests
 	}
 	return rests && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
 }
@@ -237,7 +237,7 @@ func (p *Process) UnlimitWork(on bool) {
 // ResumeWork undoes PauseWork.
 func (p *Process) ResumeWork() {
 	for _, s := range p.Spaces() {
-		s.Device.TimeSlices.resume(s)
+		s.Device.TimeSlices.resumeSpace(s)
 	}
 }
 

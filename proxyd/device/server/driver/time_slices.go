@@ -210,7 +210,7 @@ func (t *TimeSlices) run() {
 // step does what is due and returns when to look again. The caller holds mu.
 func (t *TimeSlices) step(now time.Time) time.Duration {
 	if t.holder == nil {
-		return t.begin()
+		return t.beginTurn()
 	}
 	state := t.holder.Work()
 	works := state == backend.Runnable
@@ -233,7 +233,7 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 		if idle := now.Sub(t.idleSince); idle < gap {
 			return gap - idle
 		}
-		if t.change(next, false) {
+		if t.changeHolder(next, false) {
 			return 0
 		}
 		return retry
@@ -250,15 +250,15 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 		t.goOn()
 		return 0
 	}
-	if t.change(next, true) {
+	if t.changeHolder(next, true) {
 		return 0
 	}
 	return longest - now.Sub(t.heldSince) // or when what is under way has come to its end
 }
 
-// begin gives the device to a space that may have it, while none has. begin returns when to look again. The caller
+// beginTurn gives the device to a space that may have it, while none has. beginTurn returns when to look again. The caller
 // holds mu.
-func (t *TimeSlices) begin() time.Duration {
+func (t *TimeSlices) beginTurn() time.Duration {
 	wait := never // resume tells
 	for _, s := range t.spaces {
 		if t.holder == nil && !s.paused {
@@ -288,9 +288,9 @@ func (t *TimeSlices) switchTime() time.Duration {
 	return t.counts.Took / time.Duration(t.counts.Switches)
 }
 
-// change maps another space instead of the holder; false if the holder has work under way. works: the holder has more
+// changeHolder maps another space instead of the holder; false if the holder has work under way. works: the holder has more
 // to do. The caller holds mu.
-func (t *TimeSlices) change(next *Space, works bool) bool {
+func (t *TimeSlices) changeHolder(next *Space, works bool) bool {
 	began := time.Now()
 	if err := t.holder.Unmap(); err != nil && !errors.Is(err, backend.NotMapped) {
 		return false
@@ -338,9 +338,9 @@ func (t *TimeSlices) next() *Space {
 	return first
 }
 
-// pause has a space give way and stay away until resume, as soon as its work can be interrupted: true when the space is
+// pauseSpace has a space give way and stay away until resume, as soon as its work can be interrupted: true when the space is
 // not mapped.
-func (t *TimeSlices) pause(s *Space) bool {
+func (t *TimeSlices) pauseSpace(s *Space) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.paused = true
@@ -358,8 +358,8 @@ func (t *TimeSlices) pause(s *Space) bool {
 	return true
 }
 
-// resume undoes pause.
-func (t *TimeSlices) resume(s *Space) {
+// resumeSpace undoes pause.
+func (t *TimeSlices) resumeSpace(s *Space) {
 	t.mu.Lock()
 	if s.paused {
 		s.paused = false

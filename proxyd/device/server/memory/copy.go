@@ -141,7 +141,7 @@ func (k *copier) do(what backend.Copy) dispatch.Result {
 	ctx := k.p.WaitContext()
 	err := k.st.Backend.Synchronize(ctx)
 	if k.p.Interrupted(ctx, err) {
-		if end.revoke() {
+		if end.revokeCopy() {
 			k.p.Work.Skip(driver.QueuedBy(k.c))
 			return driver.Again
 		}

@@ -20,16 +20,16 @@ const (
 
 var errRevoked = errors.New("the copy was taken back")
 
-// begin tells whether the copy may go on.
-func (r *revocable) begin() error {
+// beginCopy tells whether the copy may go on.
+func (r *revocable) beginCopy() error {
 	if r.state.Load() != copyBegun && !r.state.CompareAndSwap(0, copyBegun) && r.state.Load() == copyRevoked {
 		return errRevoked
 	}
 	return nil
 }
 
-// revoke takes the copy back; false if the copy has begun.
-func (r *revocable) revoke() bool { return r.state.CompareAndSwap(0, copyRevoked) }
+// revokeCopy takes the copy back; false if the copy has begun.
+func (r *revocable) revokeCopy() bool { return r.state.CompareAndSwap(0, copyRevoked) }
 
 // of is the program's memory for this copy; nil of nil.
 func (r *revocable) of(m backend.HostMemory) backend.HostMemory {
@@ -46,14 +46,14 @@ type revocableMemory struct {
 }
 
 func (m *revocableMemory) Read(addr uint64, p []byte) error {
-	if err := m.copy.begin(); err != nil {
+	if err := m.copy.beginCopy(); err != nil {
 		return err
 	}
 	return m.HostMemory.Read(addr, p)
 }
 
 func (m *revocableMemory) Write(addr uint64, p []byte) error {
-	if err := m.copy.begin(); err != nil {
+	if err := m.copy.beginCopy(); err != nil {
 		return err
 	}
 	return m.HostMemory.Write(addr, p)
