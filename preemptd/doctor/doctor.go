@@ -286,13 +286,13 @@ func (c *Controller) checkNodes(ctx context.Context) *rpc.Finding {
 	case len(silent) > 0 && len(silent) == len(names):
 		return bad(f, rpc.Finding_FAIL, "no proxyd answers on any of "+strconv.Itoa(len(names))+" nodes", "on the nodes: systemctl status proxyd; proxyd_port of preemptd.yaml must be the port of listen in proxyd.yaml")
 	case len(silent) > 0:
-		return bad(f, rpc.Finding_WARN, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shorten(silent)), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
+		return bad(f, rpc.Finding_WARN, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shortenList(silent)), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
 	}
 	return good(f, fmt.Sprintf("%d proxyds answer", len(names)))
 }
 
-// shorten names a few of many.
-func shorten(names []string) string {
+// shortenList names a few of many.
+func shortenList(names []string) string {
 	const most = 10
 	if len(names) <= most {
 		return strings.Join(names, ", ")

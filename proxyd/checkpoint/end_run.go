@@ -52,7 +52,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	snap := j.run.snapshot()
 	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
 	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.hasBeen(runReleased), j.ending.progress(snap), next, c.OnTimeLimit)
+	again := statesToRequeue(snap.hasBeen(runReleased), j.ending.progressOf(snap), next, c.OnTimeLimit)
 	j.mu.Lock()
 	asked := j.awaitsProtection
 	j.mu.Unlock()

@@ -77,10 +77,10 @@ func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32, asked bool) 
 	}
 }
 
-// progress says how far the run has come. Before its batch script is restored the job itself has
+// progressOf says how far the run has come. Before its batch script is restored the job itself has
 // done nothing in the run, and its exit status means nothing: Slurm ends such a run for a node
 // that died a moment ago.
-func (e runEnding) progress(snap runSnapshot) progress {
+func (e runEnding) progressOf(snap runSnapshot) progress {
 	j := e.j
 	j.mu.Lock()
 	defer j.mu.Unlock()

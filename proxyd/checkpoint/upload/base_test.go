@@ -30,7 +30,7 @@ func (l *lab) stagedOn(number, on uint32) *Record {
 	}
 	up := &Record{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "periodic",
 		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Base: on}
-	noError(l.t, l.nodes["n1"].folder.save(up))
+	noError(l.t, l.nodes["n1"].folder.saveRecord(up))
 	return up
 }
 
@@ -109,7 +109,7 @@ func TestPledge(t *testing.T) {
 	up.Number, up.Base = 3, 1
 	pledged := func(after error) {
 		t.Helper()
-		err := n1.folder.pledge(&up, func() error {
+		err := n1.folder.savePledged(&up, func() error {
 			if now, err := n2.folder.load(7); err != nil || !before.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
 				t.Errorf("while pledged: upload %+v, error %v, base needed: %v", now, err, n2.IsNeededAsBase(l.id(1)))
 			}

@@ -123,7 +123,7 @@ func (f *uploadFolder) read(job uint32, suffix string) (*Record, error) {
 	return up, nil
 }
 
-func (f *uploadFolder) save(up *Record) error {
+func (f *uploadFolder) saveRecord(up *Record) error {
 	return records.WriteJSON(f.path(up.Job, uploadSuffix), up)
 }
 
@@ -140,9 +140,9 @@ func (f *uploadFolder) removeRecord(job uint32, suffix string) error {
 	return errors.Join(err, durable.SyncFolder(f.dir))
 }
 
-// pledge saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
+// savePledged saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
 // whole fails. Caller holds u.mu.
-func (f *uploadFolder) pledge(up *Record, whole func() error) error {
+func (f *uploadFolder) savePledged(up *Record, whole func() error) error {
 	err := records.WriteJSON(f.path(up.Job, pledgeSuffix), up)
 	if err == nil {
 		err = whole()
@@ -156,9 +156,9 @@ func (f *uploadFolder) pledge(up *Record, whole func() error) error {
 	return durable.SyncFolder(f.dir)
 }
 
-// change calls edit to change the record of an upload, if the job still has that record. The record
+// changeRecord calls edit to changeRecord the record of an upload, if the job still has that record. The record
 // is removed if edit returns false.
-func (f *uploadFolder) change(up *Record, edit func(*Record) bool) error {
+func (f *uploadFolder) changeRecord(up *Record, edit func(*Record) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, err := f.load(up.Job)
@@ -168,7 +168,7 @@ func (f *uploadFolder) change(up *Record, edit func(*Record) bool) error {
 	if !edit(now) {
 		return f.removeRecord(up.Job, uploadSuffix)
 	}
-	return f.save(now)
+	return f.saveRecord(now)
 }
 
 // LoadAll returns the records, or the pledges, of all jobs. The error names records that cannot

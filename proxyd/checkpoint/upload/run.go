@@ -152,7 +152,7 @@ func (u *Uploads) tryUpload(ctx context.Context, b *uploadRun) (err error) {
 			return err
 		}
 	}
-	w, err := u.Store.Create(ctx, store.Upload{ID: id, Node: u.Node, Reservation: b.reservation, Pace: u.rate.wait})
+	w, err := u.Store.Create(ctx, store.Upload{ID: id, Node: u.Node, Reservation: b.reservation, Pace: u.rate.waitForRoom})
 	if errors.Is(err, fs.ErrExist) {
 		return nil // An earlier try committed and died, or did not get the answer.
 	}
@@ -209,7 +209,7 @@ func (u *Uploads) uploadShares(ctx context.Context, w *store.Writer, up *Record)
 // finishUpload removes the record of an upload that is in the store, and tells the user.
 func (u *Uploads) finishUpload(ctx context.Context, up *Record) error {
 	left := up.Released
-	err := u.folder.change(up, func(now *Record) bool { left = now.Released; return false })
+	err := u.folder.changeRecord(up, func(now *Record) bool { left = now.Released; return false })
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (u *Uploads) markUploadLost(ctx context.Context, up *Record, why string) er
 	u.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
 	u.Conductor.AddUploadEvent(up, records.EventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
 	left := up.Released
-	err := u.folder.change(up, func(now *Record) bool { now.Lost, left = why, now.Released; return true })
+	err := u.folder.changeRecord(up, func(now *Record) bool { now.Lost, left = why, now.Released; return true })
 	if err == nil && !left {
 		err = u.Conductor.WriteComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
 	}

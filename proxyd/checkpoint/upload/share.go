@@ -39,7 +39,7 @@ type ShareReply struct {
 
 // UploadShareHere copies this node's share into the store.
 func (u *Uploads) UploadShareHere(ctx context.Context, id store.ID, ticket store.Ticket) (r ShareReply, err error) {
-	w, err := u.Store.Join(ctx, store.Upload{ID: id, Node: u.Node, Pace: u.rate.wait}, ticket)
+	w, err := u.Store.Join(ctx, store.Upload{ID: id, Node: u.Node, Pace: u.rate.waitForRoom}, ticket)
 	if err != nil {
 		return r, err
 	}
@@ -265,14 +265,14 @@ type rateLimit struct {
 	next time.Time
 }
 
-func (p *rateLimit) set(rate uint64) {
+func (p *rateLimit) setRate(rate uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate = rate
 }
 
-// wait returns when n bytes may be sent.
-func (p *rateLimit) wait(ctx context.Context, n int) error {
+// waitForRoom returns when n bytes may be sent.
+func (p *rateLimit) waitForRoom(ctx context.Context, n int) error {
 	p.mu.Lock()
 	if p.rate == 0 {
 		p.mu.Unlock()

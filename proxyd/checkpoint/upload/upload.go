@@ -64,7 +64,7 @@ type Uploads struct {
 // New returns the uploads of a node. They end with ctx.
 func New(ctx context.Context, cfg Config) *Uploads {
 	u := &Uploads{Config: cfg, folder: uploadFolder{dir: cfg.Dir}, daemonCtx: ctx, active: map[uint32]*uploadRun{}, shareProgress: map[store.ID][2]int64{}}
-	u.rate.set(cfg.Rate)
+	u.rate.setRate(cfg.Rate)
 	return u
 }
 
@@ -113,7 +113,7 @@ func (u *Uploads) Replace(job uint32) error {
 func (u *Uploads) Pledge(ctx context.Context, up *Record) error {
 	u.folder.mu.Lock()
 	defer u.folder.mu.Unlock()
-	return u.folder.pledge(up, func() error { return u.checkBaseStored(ctx, up) })
+	return u.folder.savePledged(up, func() error { return u.checkBaseStored(ctx, up) })
 }
 
 // List returns the uploads of a job, also if they were lost. 0 stands for all jobs.
@@ -133,7 +133,7 @@ func (u *Uploads) Newest(job uint32) (*Record, error) { return u.folder.load(job
 
 // Change calls edit to change the record of an upload, if the job still has that record. The record
 // is removed if edit returns false.
-func (u *Uploads) Change(up *Record, edit func(*Record) bool) error { return u.folder.change(up, edit) }
+func (u *Uploads) Change(up *Record, edit func(*Record) bool) error { return u.folder.changeRecord(up, edit) }
 
 // RemoveEnded removes the records of a job that is over, unless an upload at work removes them at its end.
 func (u *Uploads) RemoveEnded(job uint32) error {

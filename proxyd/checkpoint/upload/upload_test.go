@@ -185,7 +185,7 @@ func (l *lab) staged(number uint32, left bool) *Record {
 	}
 	up := &Record{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
 		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Released: left}
-	noError(l.t, l.nodes["n1"].folder.save(up))
+	noError(l.t, l.nodes["n1"].folder.saveRecord(up))
 	return up
 }
 
@@ -397,7 +397,7 @@ func TestUploadFenced(t *testing.T) {
 func TestUploadAbandoned(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.rate.set(1 << 20)
+	n1.rate.setRate(1 << 20)
 	n1.Start(l.staged(1, true), nil)
 	noError(t, n3.Abandon(t.Context(), 7))
 	noError(t, n1.Wait(t.Context(), 7, func() {}))
@@ -411,7 +411,7 @@ func TestUploadAbandoned(t *testing.T) {
 func TestUploadReplaced(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.rate.set(100 << 10) // the first would take long
+	n1.rate.setRate(100 << 10) // the first would take long
 	n1.Start(l.staged(1, false), nil)
 	n1.mu.Lock()
 	first := n1.active[7]
@@ -419,7 +419,7 @@ func TestUploadReplaced(t *testing.T) {
 	second := l.staged(2, true)
 	n1.Start(second, nil)
 	<-first.done
-	n1.rate.set(0)
+	n1.rate.setRate(0)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}

@@ -79,7 +79,7 @@ func (p *process) handle(m *wire.Message) {
 	}
 	switch {
 	case l.Posted:
-		_, r, err := p.serve(&c, l.Op, in, nil)
+		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
 		p.posted(&c, info, r, err)
 	case mayWait[info.Symbol]:
 		if r, over := p.atOnce(&c, info.Symbol, in); over {
@@ -88,7 +88,7 @@ func (p *process) handle(m *wire.Message) {
 		}
 		p.apart(l, c, in)
 	default:
-		out, r, err := p.serve(&c, l.Op, in, p.scratch[:0])
+		out, r, err := p.carryOutCall(&c, l.Op, in, p.scratch[:0])
 		p.answer(l, r, out, err)
 		if cap(out) > cap(p.scratch) && cap(out) <= maxScratch {
 			p.scratch = out
@@ -168,7 +168,7 @@ func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
 	var once sync.Once
 	c.Waits = func() { once.Do(func() { close(moved) }) }
 	p.calls.Go(func() {
-		out, r, err := p.serve(&c, l.Op, in, nil)
+		out, r, err := p.carryOutCall(&c, l.Op, in, nil)
 		p.answer(l, r, out, err)
 		c.Waits()
 	})

@@ -151,7 +151,7 @@ func (p *process) rest(ctx context.Context) error {
 	if busy, err := p.Ring.Rest(ctx); err != nil {
 		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
 	}
-	if err := p.settle(ctx); err != nil {
+	if err := p.waitForCommunicators(ctx); err != nil {
 		return bad("a communicator", err)
 	}
 	if err := p.holdWork(ctx); err != nil {

@@ -81,8 +81,8 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 	return nil
 }
 
-// serve carries out a call and notes what the call leaves behind. The message is kept.
-func (p *process) serve(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
+// carryOutCall carries out a call and notes what the call leaves behind. The message is kept.
+func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]byte, dispatch.Result, error) {
 	q := p.watchWork(c, op, in)
 	out, r, err := dispatch.Serve(p, *c, op, in, room)
 	if q != nil && r == 0 && err == nil {
@@ -98,8 +98,8 @@ const (
 	longLook  = 200 * time.Millisecond
 )
 
-// settle waits until no communicator has work under way: members that are paused would keep other ranks waiting.
-func (p *process) settle(ctx context.Context) error {
+// waitForCommunicators waits until no communicator has work under way: members that are paused would keep other ranks waiting.
+func (p *process) waitForCommunicators(ctx context.Context) error {
 	for {
 		err := p.Settled()
 		if err == nil || !pauseFor(ctx, firstLook) {
@@ -188,7 +188,7 @@ func (p *process) queueHeld() {
 		}
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done)}
 		info, _ := dispatch.Look(h.Op)
-		_, r, err := p.serve(&c, h.Op, h.In, nil)
+		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
 		p.posted(&c, info, r, err)
 	}
 	for e := range made {

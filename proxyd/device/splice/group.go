@@ -74,11 +74,11 @@ func (g *Group) Step(e Event) []Effect {
 	case Compared:
 		return g.compared(e)
 	}
-	return append(out, g.settle()...)
+	return append(out, g.carryOutReady()...)
 }
 
-// settle carries out all that can be, until each rank waits.
-func (g *Group) settle() []Effect {
+// carryOutReady carries out all that can be, until each rank waits.
+func (g *Group) carryOutReady() []Effect {
 	var out []Effect
 	for again := true; again; {
 		again = false
@@ -143,7 +143,7 @@ func (g *Group) haveCome(o *Op) bool {
 
 // runOwn carries out a rank's first operation in the rank's view.
 func (g *Group) runOwn(r int) []Effect {
-	o := g.take(r, nil)
+	o := g.takeOperation(r, nil)
 	effects := g.writeOwn(r, o)
 	run := Effect{Act: RunOwn, Rank: r, Op: o}
 	if g.twist == lateCopies {
@@ -158,15 +158,15 @@ func (g *Group) runOnce(o *Op) []Effect {
 	run := Effect{Act: RunOnce, IDs: make([]uint64, len(g.ranks))}
 	for r := range g.ranks {
 		if !g.ranks[r].gone {
-			run.Op = g.take(r, &like)
+			run.Op = g.takeOperation(r, &like)
 			run.IDs[r] = run.Op.ID
 		}
 	}
 	return append([]Effect{run}, g.writeOnce(run.Op)...)
 }
 
-// take takes a rank's first operation, or with like one that is like it, out of its queue.
-func (g *Group) take(r int, like *Op) *Op {
+// takeOperation takes a rank's first operation, or with like one that is like it, out of its queue.
+func (g *Group) takeOperation(r int, like *Op) *Op {
 	q := &g.ranks[r]
 	at := 0
 	if like != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// rest pauses the rig's space and waits until the space is unmapped.
-func (r *rig) rest() {
+// pauseSpace pauses the rig's space and waits until the space is unmapped.
+func (r *rig) pauseSpace() {
 	r.Helper()
 	for r.space.Pause(); ; runtime.Gosched() {
 		err := r.space.Unmap()
@@ -29,8 +29,8 @@ func (r *rig) at(what string, s backend.Stream, want backend.Progress) {
 	equal(r, what, s.Progress(), want)
 }
 
-// pausing: a paused space begins nothing, what has begun ends, and each stream tells what is left.
-func pausing(r *rig) {
+// testPausing: a paused space begins nothing, what has begun ends, and each stream tells what is left.
+func testPausing(r *rig) {
 	a := r.alloc(64)
 	fill := func(v uint32) {
 		r.Helper()
@@ -44,7 +44,7 @@ func pausing(r *rig) {
 	if given == 0 || given > 2 {
 		r.Errorf("a fill, and one of nothing, are %d pieces of work", given)
 	}
-	r.rest()
+	r.pauseSpace()
 	r.at("done", r.stream, backend.Progress{Given: given, Done: given})
 	fill(2)
 	fill(3)
@@ -72,7 +72,7 @@ func pausing(r *rig) {
 		runtime.Gosched()
 		r.ok(r.ctx.Err())
 	}
-	r.rest()
+	r.pauseSpace()
 	r.at("behind it", s, backend.Progress{Given: 2, Done: 1})
 	r.ok(r.space.Map())
 	<-ended
@@ -81,7 +81,7 @@ func pausing(r *rig) {
 
 	// To wait for a value can be begun again.
 	r.ok(s.WaitValue(a+4, 4, 1, backend.Equal))
-	r.rest()
+	r.pauseSpace()
 	r.at("waiting", s, backend.Progress{Given: 3, Done: 2})
 	r.ok(r.space.Map())
 	r.ok(r.stream.Write(a+4, 4, 1))
@@ -130,7 +130,7 @@ func pausedKernel(r *rig) {
 	}
 	before := r.stream.Progress().Given
 	r.ok(r.stream.Launch(launch))
-	r.rest()
+	r.pauseSpace()
 	p := r.stream.Progress()
 	if p.Done > before { // too fast to be paused
 		p.Partial.Blocks = blocks
@@ -150,7 +150,7 @@ func pausedKernel(r *rig) {
 	rest.Function, rest.Done = o.function(again, "add"), p.Partial
 	r.ok(o.stream.Launch(rest))
 	check("the rest, in the copy", o, blocks)
-	o.rest()
+	o.pauseSpace()
 	r.ok(r.space.Map())
 	check("the rest, where it was paused", r, blocks)
 	r.at("done", r.stream, backend.Progress{Given: r.stream.Progress().Given, Done: r.stream.Progress().Given})
@@ -159,7 +159,7 @@ func pausedKernel(r *rig) {
 // freeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.
 func freeingHeld(r *rig) {
 	a, b := r.alloc(granule), r.alloc(granule)
-	r.rest()
+	r.pauseSpace()
 	equal(r, "freeing", r.space.Freeing(), false)
 	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 1}))
 	r.ok(r.cu.Free(a))
@@ -167,7 +167,7 @@ func freeingHeld(r *rig) {
 	r.ok(r.space.Map())
 	r.ok(r.space.Drain(r.ctx))
 	equal(r, "freeing when the work is done", r.space.Freeing(), false)
-	r.rest()
+	r.pauseSpace()
 	r.ok(r.cu.Free(b))
 	r.ok(r.space.Map())
 	r.ok(r.space.Drain(r.ctx))
@@ -178,7 +178,7 @@ func freeingHeld(r *rig) {
 func fullStream(r *rig) {
 	const more = 1<<17 + 10
 	a := r.alloc(64)
-	r.rest()
+	r.pauseSpace()
 	queued := make(chan error)
 	go func() {
 		for range more {

@@ -56,7 +56,7 @@ var cases = []struct {
 	{"a space gives way while it waits in a collective", exchanging},
 	{"a space gives way while it waits for the program", waiting},
 	{"closed space", closedSpace},
-	{"a paused space", pausing},
+	{"a paused space", testPausing},
 	{"a paused kernel", pausedKernel},
 	{"memory freed under held work", freeingHeld},
 	{"a stream that is full", fullStream},

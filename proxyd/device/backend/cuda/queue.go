@@ -54,8 +54,8 @@ func (st *stream) Progress() backend.Progress {
 	return p
 }
 
-// note notes that a job has begun, or could begin again.
-func (st *stream) note(j *job, begun bool) {
+// noteProgress notes that a job has begun, or could begin again.
+func (st *stream) noteProgress(j *job, begun bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	j.begun = begun
@@ -190,7 +190,7 @@ func (st *stream) do(j *job) {
 		}
 		return
 	}
-	st.note(j, true)
+	st.noteProgress(j, true)
 	if j.steps {
 		s.gate.Leave()
 		s.active.End()
