@@ -156,7 +156,7 @@ func (f *uploadFolder) savePledged(up *Record, whole func() error) error {
 	return durable.SyncFolder(f.dir)
 }
 
-// changeRecord calls edit to changeRecord the record of an upload, if the job still has that record. The record
+// changeRecord calls edit to change the record of an upload, if the job still has that record. The record
 // is removed if edit returns false.
 func (f *uploadFolder) changeRecord(up *Record, edit func(*Record) bool) error {
 	f.mu.Lock()

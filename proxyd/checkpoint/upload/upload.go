@@ -133,7 +133,9 @@ func (u *Uploads) Newest(job uint32) (*Record, error) { return u.folder.load(job
 
 // Change calls edit to change the record of an upload, if the job still has that record. The record
 // is removed if edit returns false.
-func (u *Uploads) Change(up *Record, edit func(*Record) bool) error { return u.folder.changeRecord(up, edit) }
+func (u *Uploads) Change(up *Record, edit func(*Record) bool) error {
+	return u.folder.changeRecord(up, edit)
+}
 
 // RemoveEnded removes the records of a job that is over, unless an upload at work removes them at its end.
 func (u *Uploads) RemoveEnded(job uint32) error {
