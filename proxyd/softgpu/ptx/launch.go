@@ -74,8 +74,8 @@ type launch struct {
 // pauses tells whether no more blocks are to begin.
 func (r *launch) pauses() bool { return r.cfg.Paused != nil && r.cfg.Paused() }
 
-// countInstructions notes how many blocks are done.
-func (r *launch) countInstructions(n uint64) {
+// noteBlocksDone notes how many blocks are done.
+func (r *launch) noteBlocksDone(n uint64) {
 	if r.cfg.Done != nil {
 		*r.cfg.Done = min(n, r.cfg.Grid.Count())
 	}
@@ -118,7 +118,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
 		}
 		err := r.inWorkspace(r.together) // its blocks wait for each other: they end together
-		r.countInstructions(cfg.Grid.Count())
+		r.noteBlocksDone(cfg.Grid.Count())
 		return err
 	}
 	workers := cfg.Workers
@@ -244,7 +244,7 @@ func (r *launch) spread(workers int) error {
 	}
 	work()
 	wg.Wait()
-	r.countInstructions(next.Load())
+	r.noteBlocksDone(next.Load())
 	return first
 }
 
@@ -358,7 +358,7 @@ func (r *launch) inOrder() (err error) {
 		b.addCount()
 		b.put()
 	}
-	r.countInstructions(next)
+	r.noteBlocksDone(next)
 	return nil
 }
 

@@ -338,7 +338,7 @@ func (t *TimeSlices) next() *Space {
 	return first
 }
 
-// pauseSpace has a space give way and stay away until resume, as soon as its work can be interrupted: true when the space is
+// pauseSpace has a space give way and stay away until resumeSpace, as soon as its work can be interrupted: true when the space is
 // not mapped.
 func (t *TimeSlices) pauseSpace(s *Space) bool {
 	t.mu.Lock()
@@ -358,7 +358,7 @@ func (t *TimeSlices) pauseSpace(s *Space) bool {
 	return true
 }
 
-// resumeSpace undoes pause.
+// resumeSpace undoes pauseSpace.
 func (t *TimeSlices) resumeSpace(s *Space) {
 	t.mu.Lock()
 	if s.paused {
