@@ -10,7 +10,7 @@
 
 #include "message.h"
 
-/* The environment's default for --singularity, for users who always want the option. */
+/* The environment's default for --singularity, for users that always want the option. */
 #define SING_DEFAULT_VARIABLE "SINGULARITY_SLURM"
 
 /*

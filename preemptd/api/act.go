@@ -43,7 +43,7 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, err
 	}
-	// The owner of the job is checked first: a user who may not act on the job learns nothing.
+	// The owner of the job is checked first: a user without the right to act on the job learns nothing.
 	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestShared: those who ask at the same time share an answer, and none is kept.
+// TestShared: requests at the same time share an answer, and none is kept.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answers shared[int]

@@ -23,7 +23,7 @@ const logLineTimeout = 2 * time.Second
 // standard error of the script. Only the leader writes lines, so a line is there once.
 //
 // A process of the user opens the file, because a user can have anything for a log, for example a
-// pipe that nobody reads. If that process hangs, the daemon goes on. The process is in the job's
+// pipe that no process reads. If that process hangs, the daemon goes on. The process is in the job's
 // cgroup, because its user could take it over: the limits of the job hold for it.
 func (r jobReport) writeLogLine(ctx context.Context, text string) {
 	j := r.j

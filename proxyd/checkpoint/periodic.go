@@ -96,7 +96,7 @@ func (p *periodic) run(ctx context.Context) {
 	began := time.Now()
 	for {
 		cost, captured := j.lastCapture()
-		if p.every == IntervalAuto && captured.After(began) { // Somebody else has asked for a checkpoint meanwhile.
+		if p.every == IntervalAuto && captured.After(began) { // A checkpoint was made for another reason meanwhile.
 			began = captured
 		}
 		due := began.Add(p.next(cost))

@@ -99,7 +99,7 @@ func (s *sum) compute(n node, dst []byte) {
 	}
 }
 
-// whose tells whether a value may be written to.
+// The type whose tells whether a value may be written to.
 type whose uint8
 
 const (

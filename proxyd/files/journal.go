@@ -26,7 +26,7 @@ const (
 	Env      = "SINGULARITY_SLURM_FILES"
 )
 
-// Limits of what is taken from a user who fills the lists.
+// Limits of what is taken from a user that fills the lists.
 const (
 	maxMore    = 64 << 20
 	maxLog     = 256 << 20

@@ -124,7 +124,7 @@ func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
 // sing-srun that is turned away asks again.
 const maxAtOnce = 16
 
-// answerCaller carries out the request of a caller whom the door has announced.
+// answerCaller carries out the request of a caller that the door has announced.
 func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte) {
 	defer localsock.CloseAll(files)
 	var of callerMessage

@@ -160,7 +160,7 @@ func (d *door) acceptCallers(l *net.UnixListener) {
 			continue
 		}
 		go func() {
-			_ = d.serveCaller(c, who) // the error of a caller who is turned away is of no use
+			_ = d.serveCaller(c, who) // nothing can be done about the error of a caller that is turned away
 			who.closePidfd()
 			d.closeConn(c)
 			d.open.endCall(who.UID)

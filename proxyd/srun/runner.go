@@ -163,7 +163,7 @@ func tellOnly(from *gob.Decoder) {
 // beginRunner starts srun. It returns no runner if the order was but to write a text.
 func beginRunner(from *gob.Decoder) (*runner, record, error) {
 	r := &runner{}
-	// A user who fills the pipe must not hang us.
+	// A full pipe, which the user may have filled, must not hang the runner.
 	if err := unix.SetNonblock(runnerStatus, true); err != nil {
 		return nil, record{}, err
 	}

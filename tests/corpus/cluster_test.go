@@ -27,7 +27,7 @@ import (
 type cluster struct {
 	mini.Cluster
 	lanes   int
-	free    chan int // lanes nobody is in
+	free    chan int // lanes without a program
 	board   board
 	noTorch error // why PyTorch with CUDA is not there
 }

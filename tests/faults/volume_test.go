@@ -25,7 +25,7 @@ type volume struct {
 // volumeSize has room for a few checkpoints of the counting program.
 const volumeSize = "size=600m,mode=755"
 
-// markFile says whose folder the shared folder is. A daemon does not work with a folder without it.
+// markFile names the cluster of the shared folder. A daemon does not work with a folder without it.
 const markFile = "cluster.json"
 
 // mountVolume puts the nodes' daemons onto a volume with nothing but the mark of the cluster's shared folder. No job may

@@ -41,7 +41,7 @@ const (
 	plugstack     = "/etc/slurm/plugstack.conf"
 )
 
-// site is a cluster on which somebody installs.
+// site is a cluster to install on.
 type site struct {
 	mini.Cluster
 	page   page

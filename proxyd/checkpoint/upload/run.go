@@ -238,7 +238,7 @@ func (u *Uploads) markUploadLost(ctx context.Context, up *Record, why string) er
 // dropSharesTimeout bounds the calls by which all nodes delete their shares.
 const dropSharesTimeout = 30 * time.Second
 
-// Step is the name of an upload in the log, and for people who wait for it.
+// Step is the name of an upload in the log, and for people that wait for the upload.
 const Step = "bring"
 
 // dropShares has all nodes delete their shares of an upload that is over. A node that does not

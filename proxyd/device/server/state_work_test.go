@@ -108,7 +108,7 @@ func (w *twin) orderStreams(streams []uint64) {
 }
 
 // TestHeldWork: a program that queues and does not wait is moved at random moments, with its work in its streams, and has the same bytes
-// in its memory in the end as one that nobody disturbs.
+// in its memory in the end as a run that nothing disturbs.
 func TestHeldWork(t *testing.T) {
 	rounds := 6
 	if testing.Short() {

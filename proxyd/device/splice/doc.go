@@ -7,7 +7,7 @@
 //
 //	op.go     what a rank asks for; events and effects
 //	group.go  the ranks of a device, what each has asked for, and Step
-//	block.go  the blocks of memory, and for whom each is common memory
+//	block.go  the blocks of memory, and for which ranks each is common memory
 //
 // # What is common
 //
@@ -19,7 +19,7 @@
 //
 // An operation runs once if and only if each rank of the group has it as its next one, with an equal record and equal operands, and all that it
 // can read is common memory of all ranks. What it writes is, or becomes, common memory. It is known that all ranks have asked for it before it
-// runs: nothing has to be undone, and nobody guesses. A rank whose next operation may run once waits for the others (Park) until its time is over
+// runs: nothing has to be undone, and nothing is guessed. A rank whose next operation may run once waits for the others (Park) until its time is over
 // (TimeOut), or another rank's next operation is a different one; then it runs the operation on memory of its own.
 //
 // # What must always hold

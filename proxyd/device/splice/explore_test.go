@@ -104,7 +104,7 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// TestRandomPrograms: so it is for programs that nobody has thought of.
+// TestRandomPrograms: the same holds for random programs.
 func TestRandomPrograms(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {

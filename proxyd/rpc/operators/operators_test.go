@@ -12,7 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
-// runID answers as id(1) would of alice, who is user 1001 in the groups "alice" and "hpc admins".
+// runID answers as id(1) would of alice: user 1001 in the groups "alice" and "hpc admins".
 func runID(_ context.Context, args ...string) (string, error) {
 	switch strings.Join(args, " ") {
 	case "-un +1001":

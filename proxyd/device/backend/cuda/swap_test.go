@@ -181,7 +181,7 @@ func TestSwapNone(t *testing.T) {
 	}
 }
 
-// TestWaitingQueue: a stream that waits in a collective holds no more for it that somebody asks again and again what its space does.
+// TestWaitingQueue: a stream that waits in a collective has no longer queue for being asked again and again what its space does.
 func TestWaitingQueue(t *testing.T) {
 	_, all := tenants(t, 1)
 	x := all[0]

@@ -52,7 +52,7 @@ func newTurnRig(t *testing.T, spaces int) *turnRig {
 	return r
 }
 
-// step moves the clock and checks who has the device then.
+// step moves the clock and checks which space has the device then.
 func (r *turnRig) step(later time.Duration, want int) time.Duration {
 	r.Helper()
 	r.now = r.now.Add(later)
@@ -77,7 +77,7 @@ func (r *turnRig) set(states ...backend.WorkState) {
 	}
 }
 
-// TestTurnEnds: a space keeps the device while it has work, and a moment longer; nobody looks while no event can change anything.
+// TestTurnEnds: a space keeps the device while it has work, and a moment longer; the turns look at nothing while no event can change anything.
 func TestTurnEnds(t *testing.T) {
 	r := newTurnRig(t, 3)
 	r.set(backend.Idle, backend.Idle, backend.Waiting)
