@@ -56,6 +56,9 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 		if missed {
 			lc.saveRunEnv()
 		}
+		if p == records.BatchProgram {
+			j.writeStartLine()
+		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
 		if p == records.BatchProgram {

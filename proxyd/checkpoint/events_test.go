@@ -12,8 +12,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestRunEnvIsSaved: once, also for a script that started before the watch.
-func TestRunEnvIsSaved(t *testing.T) {
+// TestScriptStarts: the environment of the run is saved once, and the line for the job's log is
+// written once, also if the script started before the watch.
+func TestScriptStarts(t *testing.T) {
 	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	warden := exec.Command("cat") // until its input ends
 	warden.Env = []string{"SLURM_JOB_ID=7", "HOME=/"}
@@ -38,10 +39,14 @@ func TestRunEnvIsSaved(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := n1.jobFor(7)
+			j.startLine = "this run begins anew"
 			lc := &localCapsule{j: j, note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
 			lc.handleEvent(capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
 				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
+			}
+			if written := j.startLine == ""; written != (tt.program == records.BatchProgram) {
+				t.Errorf("line for the log written: %v", written)
 			}
 		})
 	}
