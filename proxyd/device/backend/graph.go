@@ -13,7 +13,7 @@ type NodeID uint32
 
 // Node is what a node of a graph does: a KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode,
 // ChildNode and ExchangeNode. They are as the stream's methods of the same name.
-type Node interface{ kind() string }
+type Node interface{ nodeKind() string }
 
 // The kinds of nodes.
 type (
@@ -41,15 +41,15 @@ type (
 	}
 )
 
-func (KernelNode) kind() string   { return "kernel" }
-func (CopyNode) kind() string     { return "copy" }
-func (FillNode) kind() string     { return "fill" }
-func (HostNode) kind() string     { return "host" }
-func (EmptyNode) kind() string    { return "empty" }
-func (RecordNode) kind() string   { return "record" }
-func (WaitNode) kind() string     { return "wait" }
-func (ChildNode) kind() string    { return "child" }
-func (ExchangeNode) kind() string { return "exchange" }
+func (KernelNode) nodeKind() string   { return "kernel" }
+func (CopyNode) nodeKind() string     { return "copy" }
+func (FillNode) nodeKind() string     { return "fill" }
+func (HostNode) nodeKind() string     { return "host" }
+func (EmptyNode) nodeKind() string    { return "empty" }
+func (RecordNode) nodeKind() string   { return "record" }
+func (WaitNode) nodeKind() string     { return "wait" }
+func (ChildNode) nodeKind() string    { return "child" }
+func (ExchangeNode) nodeKind() string { return "exchange" }
 
 // Edge is a dependency: To begins when From is done.
 type Edge struct{ From, To NodeID }
@@ -67,7 +67,7 @@ type graphNode struct {
 	deps []NodeID
 }
 
-func (g *Graph) find(id NodeID) (int, error) {
+func (g *Graph) findNode(id NodeID) (int, error) {
 	i, ok := slices.BinarySearchFunc(g.nodes, id, func(n graphNode, id NodeID) int { return int(n.id) - int(id) })
 	if !ok {
 		return 0, fmt.Errorf("graph: node %d: %w", id, InvalidValue)
@@ -78,14 +78,14 @@ func (g *Graph) find(id NodeID) (int, error) {
 // Add adds a node that depends on other nodes of the graph.
 func (g *Graph) Add(n Node, deps ...NodeID) (NodeID, error) {
 	for i, d := range deps {
-		if _, err := g.find(d); err != nil {
+		if _, err := g.findNode(d); err != nil {
 			return 0, err
 		}
 		if slices.Contains(deps[:i], d) {
 			return 0, fmt.Errorf("graph: node %d twice: %w", d, InvalidValue)
 		}
 	}
-	n, err := own(n)
+	n, err := copyChild(n)
 	if err != nil {
 		return 0, err
 	}
@@ -94,8 +94,8 @@ func (g *Graph) Add(n Node, deps ...NodeID) (NodeID, error) {
 	return g.next, nil
 }
 
-// own copies a child graph, so that no graph can come to hold itself.
-func own(n Node) (Node, error) {
+// copyChild copies a child graph, so that no graph can come to hold itself.
+func copyChild(n Node) (Node, error) {
 	switch c, child := n.(ChildNode); {
 	case n == nil || child && c.Graph == nil:
 		return nil, fmt.Errorf("graph: no node: %w", InvalidValue)
@@ -107,7 +107,7 @@ func own(n Node) (Node, error) {
 
 // Node is what a node does.
 func (g *Graph) Node(id NodeID) (Node, error) {
-	i, err := g.find(id)
+	i, err := g.findNode(id)
 	if err != nil {
 		return nil, err
 	}
@@ -116,15 +116,15 @@ func (g *Graph) Node(id NodeID) (Node, error) {
 
 // Set changes what a node does, not its kind.
 func (g *Graph) Set(id NodeID, n Node) error {
-	i, err := g.find(id)
+	i, err := g.findNode(id)
 	if err != nil {
 		return err
 	}
-	if n, err = own(n); err != nil {
+	if n, err = copyChild(n); err != nil {
 		return err
 	}
-	if g.nodes[i].node.kind() != n.kind() {
-		return fmt.Errorf("graph: node %d is of kind %s: %w", id, g.nodes[i].node.kind(), InvalidValue)
+	if g.nodes[i].node.nodeKind() != n.nodeKind() {
+		return fmt.Errorf("graph: node %d is of kind %s: %w", id, g.nodes[i].node.nodeKind(), InvalidValue)
 	}
 	g.nodes[i].node = n
 	return nil
@@ -132,7 +132,7 @@ func (g *Graph) Set(id NodeID, n Node) error {
 
 // Remove removes a node with its dependencies.
 func (g *Graph) Remove(id NodeID) error {
-	i, err := g.find(id)
+	i, err := g.findNode(id)
 	if err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func (g *Graph) Edges() []Edge {
 func (g *Graph) Connect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
-		_, err := g.find(e.From)
-		to, err2 := g.find(e.To)
+		_, err := g.findNode(e.From)
+		to, err2 := g.findNode(e.To)
 		if err != nil || err2 != nil || slices.Contains(g.nodes[to].deps, e.From) || e.From == e.To {
 			g.nodes = old.nodes
 			return fmt.Errorf("graph: dependency of %d on %d: %w", e.To, e.From, InvalidValue)
@@ -187,7 +187,7 @@ func (g *Graph) Connect(edges ...Edge) error {
 func (g *Graph) Disconnect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
-		to, err := g.find(e.To)
+		to, err := g.findNode(e.To)
 		at := -1
 		if err == nil {
 			at = slices.Index(g.nodes[to].deps, e.From)
@@ -246,7 +246,7 @@ func (g *Graph) Order() ([]NodeID, error) {
 
 // Deps lists the nodes on which a node depends.
 func (g *Graph) Deps(id NodeID) ([]NodeID, error) {
-	i, err := g.find(id)
+	i, err := g.findNode(id)
 	if err != nil {
 		return nil, err
 	}
@@ -262,11 +262,11 @@ func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 			return n.id, bad
 		}
 		o := other.nodes[i]
-		if n.node.kind() != o.node.kind() || len(n.deps) != len(o.deps) {
+		if n.node.nodeKind() != o.node.nodeKind() || len(n.deps) != len(o.deps) {
 			return n.id, bad
 		}
 		for _, d := range o.deps {
-			k, _ := other.find(d)
+			k, _ := other.findNode(d)
 			if k >= len(g.nodes) || !slices.Contains(n.deps, g.nodes[k].id) {
 				return n.id, bad
 			}

@@ -24,16 +24,16 @@ func (s *space) Info() (free, total uint64) {
 func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v, ok := s.variable(a, 1); ok {
+	if v, ok := s.findVariable(a, 1); ok {
 		return backend.Allocation{Base: v.Addr, Size: v.Size, Kind: backend.Globals, Context: v.module.context.id, Access: true}, true
 	}
 	return s.ledger.Lookup(a)
 }
 
-// allowed is InvalidValue unless the device may use all of a range.
-func (s *space) allowed(a backend.Addr, n uint64) error {
+// checkRange is InvalidValue unless the device may use all of a range.
+func (s *space) checkRange(a backend.Addr, n uint64) error {
 	s.mu.Lock()
-	_, ok := s.variable(a, n)
+	_, ok := s.findVariable(a, n)
 	ok = ok || s.ledger.Covers(a, n)
 	peers := slices.Clone(s.peers)
 	s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *space) allowed(a backend.Addr, n uint64) error {
 	return nil
 }
 
-// await waits for all to be over.
-func await(ctx context.Context, over []chan struct{}) error {
+// awaitAll waits for all to be over.
+func awaitAll(ctx context.Context, over []chan struct{}) error {
 	for _, ch := range over {
 		select {
 		case <-ch:
@@ -68,16 +68,16 @@ func await(ctx context.Context, over []chan struct{}) error {
 	return nil
 }
 
-// leaving notes that addresses may be given to other allocations, which wait until the channel is closed. The caller
-// holds mu.
-func (s *space) leaving(a backend.Addr, n uint64) chan struct{} {
+// noteLeaving notes that addresses may be given to other allocations, which wait until the channel is closed. The
+// caller holds mu.
+func (s *space) noteLeaving(a backend.Addr, n uint64) chan struct{} {
 	over := make(chan struct{})
 	s.freeing = append(s.freeing, freeing{a, n, over})
 	return over
 }
 
-// waits lists what must be over before addresses can be used again. The caller holds mu.
-func (s *space) waits(a backend.Addr, n uint64) []chan struct{} {
+// waitsForRange lists what must be over before addresses can be used again. The caller holds mu.
+func (s *space) waitsForRange(a backend.Addr, n uint64) []chan struct{} {
 	s.freeing = slices.DeleteFunc(s.freeing, func(f freeing) bool {
 		select {
 		case <-f.over:
@@ -95,17 +95,17 @@ func (s *space) waits(a backend.Addr, n uint64) []chan struct{} {
 	return out
 }
 
-// waitsFor is waits for a piece. Its granules may still belong to another memory, of which no piece was at the place of
-// p. The caller holds mu.
+// waitsFor is waitsForRange for a piece. Its granules may still belong to another memory, of which no piece was at the
+// place of p. The caller holds mu.
 func (s *space) waitsFor(p piece) []chan struct{} {
-	if s.view.has(p.Arena.Base, p.Arena.Bytes) {
-		return s.waits(p.Alloc.Base, p.Size())
+	if s.view.memoryAt(p.Arena.Base, p.Arena.Bytes) {
+		return s.waitsForRange(p.Alloc.Base, p.Size())
 	}
-	return s.waits(p.Arena.Base, p.Arena.Size)
+	return s.waitsForRange(p.Arena.Base, p.Arena.Size)
 }
 
-// alloc places memory and maps it, when its addresses are no longer used by earlier work.
-func (s *space) alloc(a backend.Allocation) (piece, error) {
+// placeMemory places memory and maps it, when its addresses are no longer used by earlier work.
+func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -118,49 +118,50 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 	}
 	over := s.waitsFor(p)
 	s.mu.Unlock()
-	if await(s.ctx, over) != nil {
+	if awaitAll(s.ctx, over) != nil {
 		return piece{}, errClosed
 	}
-	if err := s.attach(p); err != nil {
-		_ = s.free(p.Alloc.Base, a.Kind) // placed a moment ago
+	if err := s.attachPiece(p); err != nil {
+		_ = s.freeMemory(p.Alloc.Base, a.Kind) // placed a moment ago
 		return piece{}, err
 	}
 	return p, nil
 }
 
-// attach lets work find memory, unless it was freed meanwhile.
-func (s *space) attach(p piece) error {
+// attachPiece lets work find memory, unless it was freed meanwhile.
+func (s *space) attachPiece(p piece) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.Life.Over {
 		return nil
 	}
-	return s.view.put(p.Arena.Base, p.Arena.Bytes)
+	return s.view.putMemory(p.Arena.Base, p.Arena.Bytes)
 }
 
-// free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
-func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
+// freeMemory takes the memory that begins at an address out of the ledger and, once all work given so far is done,
+// away.
+func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
 	// wait for the next owner's.
-	work := s.work()
+	work := s.pendingWork()
 	s.mu.Lock()
 	p, err := s.ledger.Unname(a, kinds...)
 	if err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.leaving(p.Alloc.Base, p.Size())
+	over := s.noteLeaving(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.later(over, work, func() { s.unmap(p) })
+	s.afterWork(over, work, func() { s.unmapPiece(p) })
 	return nil
 }
 
-// later calls f once all work is done, and then closes over.
-func (s *space) later(over chan struct{}, work []*mark, f func()) {
+// afterWork calls f once all work is done, and then closes over.
+func (s *space) afterWork(over chan struct{}, work []*mark, f func()) {
 	do := func() {
 		defer close(over)
 		for _, m := range work {
-			if m.wait(s.ctx) != nil {
+			if m.waitFor(s.ctx) != nil {
 				return // all memory goes with the space
 			}
 		}
@@ -173,25 +174,25 @@ func (s *space) later(over chan struct{}, work []*mark, f func()) {
 	go do()
 }
 
-// unmap takes memory away from work that begins later, and gives its bytes back.
-func (s *space) unmap(p piece) {
+// unmapPiece takes memory away from work that begins later, and gives its bytes back.
+func (s *space) unmapPiece(p piece) {
 	s.mu.Lock()
 	p.Life.Over = true
 	shared := s.ledger.Shared(p)
 	s.mu.Unlock()
 	if shared {
 		// For the next owner: memory is promised to be zero.
-		if err := p.Arena.Bytes.clear(p.Offset(), p.Size()); err != nil {
-			s.broken(fmt.Errorf("clear memory that was freed: %w", err))
+		if err := p.Arena.Bytes.clearRange(p.Offset(), p.Size()); err != nil {
+			s.markBroken(fmt.Errorf("clear memory that was freed: %w", err))
 		}
 	}
 	s.giveBack(p.Arena)
 }
 
-// broken has all contexts know that the space's memory is damaged.
-func (s *space) broken(err error) {
-	for _, c := range s.all() {
-		c.fail(err)
+// markBroken has all contexts know that the space's memory is damaged.
+func (s *space) markBroken(err error) {
+	for _, c := range s.allContexts() {
+		c.setFault(err)
 	}
 }
 
@@ -204,14 +205,14 @@ func (s *space) giveBack(ar *arena) {
 		return
 	}
 	if ar.Base != 0 {
-		_ = s.view.remove(ar.Base, ar.Bytes) // a mapping that stays shows when another is made there
+		_ = s.view.removeMemory(ar.Base, ar.Bytes) // a mapping that stays shows when another is made there
 	}
-	_ = ar.Bytes.end()
+	_ = ar.Bytes.endMemory()
 }
 
 // AllocAsync implements backend.Stream.
 func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return 0, err
 	}
 	s := st.context.space
@@ -223,12 +224,12 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	}
 	over := s.waitsFor(p)
 	s.mu.Unlock()
-	return p.Alloc.Base, st.enqueue(&job{until: over, waits: true, always: true, run: func() error { return s.attach(p) }})
+	return p.Alloc.Base, st.enqueueJob(&job{until: over, waits: true, always: true, run: func() error { return s.attachPiece(p) }})
 }
 
 // FreeAsync implements backend.Stream.
 func (st *stream) FreeAsync(a backend.Addr) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	// The addresses are not given away before the mark is queued, or the job could come to wait for their next owner.
@@ -242,12 +243,12 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.leaving(p.Alloc.Base, p.Size())
+	over := s.noteLeaving(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
 	m := c.newMark(false)
-	if err := st.submit(&job{after: st.order(), mark: m, always: true}); err != nil {
+	if err := st.submitJob(&job{after: st.orderMarks(), mark: m, always: true}); err != nil {
 		return err
 	}
-	s.later(over, []*mark{m}, func() { s.unmap(p) })
+	s.afterWork(over, []*mark{m}, func() { s.unmapPiece(p) })
 	return nil
 }

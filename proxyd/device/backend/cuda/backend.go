@@ -71,7 +71,7 @@ func Open(cfg Config) (*Backend, error) {
 		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
 		window: ledger.New(windowBase, windowSize+backend.Granule, backend.Granule, func(uint64) (struct{}, error) { return struct{}{}, nil }),
 	}
-	if err := b.start(); err != nil {
+	if err := b.startDevices(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
@@ -83,8 +83,8 @@ const (
 	windowSize = uint64(windowBase)
 )
 
-// start is the order of events when a backend begins.
-func (b *Backend) start() error {
+// startDevices is the order of events when a backend begins.
+func (b *Backend) startDevices() error {
 	if err := b.drv.Init(); err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func (b *Backend) start() error {
 		total = max(total, backend.SpaceSize(n))
 	}
 	// First of all: whatever the driver does next may take addresses.
-	if _, err := b.reserve(windowBase, windowSize); err != nil {
+	if _, err := b.reserveAddresses(windowBase, windowSize); err != nil {
 		return err
 	}
 	if len(list) > 0 {
-		if _, err := b.reserve(backend.DefaultBase, total*uint64(len(list))); err != nil {
+		if _, err := b.reserveAddresses(backend.DefaultBase, total*uint64(len(list))); err != nil {
 			return err
 		}
 	}
@@ -123,8 +123,8 @@ func (b *Backend) start() error {
 	return nil
 }
 
-// reserve takes addresses where they are wanted, or fails. The caller holds mu, or has the backend for itself.
-func (b *Backend) reserve(base backend.Addr, size uint64) (*addresses, error) {
+// reserveAddresses takes addresses where they are wanted, or fails. The caller holds mu, or has the backend for itself.
+func (b *Backend) reserveAddresses(base backend.Addr, size uint64) (*addresses, error) {
 	got, err := b.drv.Reserve(size, base)
 	if err != nil {
 		return nil, fmt.Errorf("%d addresses at %#x: %w: %w", size, uint64(base), ErrAddresses, err)
@@ -138,8 +138,8 @@ func (b *Backend) reserve(base backend.Addr, size uint64) (*addresses, error) {
 	return a, nil
 }
 
-// claim has a space's addresses be reserved.
-func (b *Backend) claim(base backend.Addr, size uint64) (*addresses, error) {
+// claimAddresses has a space's addresses be reserved.
+func (b *Backend) claimAddresses(base backend.Addr, size uint64) (*addresses, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, a := range b.ranges {
@@ -148,11 +148,11 @@ func (b *Backend) claim(base backend.Addr, size uint64) (*addresses, error) {
 			return a, nil
 		}
 	}
-	return b.reserve(base, size)
+	return b.reserveAddresses(base, size)
 }
 
-// unclaim is claim's reverse. The addresses of the beginning are kept.
-func (b *Backend) unclaim(a *addresses) {
+// unclaimAddresses is claimAddresses's reverse. The addresses of the beginning are kept.
+func (b *Backend) unclaimAddresses(a *addresses) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a.users--; a.users > 0 {
@@ -183,10 +183,10 @@ func (b *Backend) Close() error {
 	}
 	var errs []error
 	for _, d := range b.list {
-		errs = append(errs, d.stop())
+		errs = append(errs, d.stopService())
 	}
-	for _, l := range b.owed.all() {
-		b.owed.end(l, errClosed)
+	for _, l := range b.owed.allLoans() {
+		b.owed.endLoan(l, errClosed)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,5 +197,5 @@ func (b *Backend) Close() error {
 	return errors.Join(errs...)
 }
 
-// now is the backend's clock.
-func (b *Backend) now() time.Duration { return time.Since(b.epoch) }
+// elapsed is the backend's clock.
+func (b *Backend) elapsed() time.Duration { return time.Since(b.epoch) }

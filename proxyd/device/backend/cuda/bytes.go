@@ -45,24 +45,24 @@ func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	}
 	m := &memory{device: d, owner: owner, size: size, at: at, given: make([]bool, size/backend.Granule)}
 	if owner == nil || owner.shown.Load() {
-		if err := m.bring(); err != nil {
-			b.forget(m)
+		if err := m.ensurePresent(); err != nil {
+			b.forgetWindow(m)
 			return nil, err
 		}
 	}
-	d.enter(m)
+	d.enterMovable(m)
 	return m, nil
 }
 
-// forget gives back a memory's addresses in the window.
-func (b *Backend) forget(m *memory) {
+// forgetWindow gives back a memory's addresses in the window.
+func (b *Backend) forgetWindow(m *memory) {
 	b.windowMu.Lock()
 	defer b.windowMu.Unlock()
 	_ = b.window.Unreserve(m.at, m.size) // reserved, and a memory is ended once
 }
 
-// bring has the memory be there.
-func (m *memory) bring() error {
+// ensurePresent has the memory be there.
+func (m *memory) ensurePresent() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.bringIn()
@@ -77,7 +77,7 @@ func (m *memory) bringIn() error {
 		return errClosed
 	}
 	d, drv, began := m.device, m.device.backend.drv, time.Now()
-	h, err := d.create(m.size)
+	h, err := d.createMemory(m.size)
 	if err != nil {
 		return err
 	}
@@ -86,30 +86,30 @@ func (m *memory) bringIn() error {
 	}
 	err = drv.Allow(m.at, m.size, true, d.dev)
 	if err == nil {
-		err = d.borrow(m.fill)
+		err = d.borrowLane(m.fillNew)
 	}
 	if err != nil {
 		return errors.Join(err, drv.Unmap(m.at, m.size), drv.Release(h))
 	}
 	m.handle, m.there, m.reached = h, true, nil
-	m.returned(began)
+	m.noteReturned(began)
 	return nil
 }
 
-// fill writes what new memory is to have. The caller holds mu.
-func (m *memory) fill(l *lane) error {
+// fillNew writes what new memory is to have. The caller holds mu.
+func (m *memory) fillNew(l *lane) error {
 	if m.away == nil {
-		return l.zero(m.at, m.size)
+		return l.clearMemory(m.at, m.size)
 	}
 	from := m.away
-	return l.in(m.at, m.size, func(part []byte) error {
+	return l.copyIn(m.at, m.size, func(part []byte) error {
 		from = from[copy(part, from):]
 		return nil
 	})
 }
 
-// hold has the memory be there until release.
-func (m *memory) hold() error {
+// holdPresent has the memory be there until release.
+func (m *memory) holdPresent() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
@@ -122,60 +122,60 @@ func (m *memory) hold() error {
 	return nil
 }
 
-// release ends what hold began, and the memory if that was to be its end.
-func (m *memory) release() {
+// releaseHold ends what holdPresent began, and the memory if that was to be its end.
+func (m *memory) releaseHold() {
 	m.mu.Lock()
 	m.holds--
 	last := m.holds == 0 && m.ended
 	if last {
-		_ = m.drop() // no caller is left to be told
+		_ = m.dropPhysical() // no caller is left to be told
 	}
 	m.mu.Unlock()
 	if last {
-		m.device.backend.forget(m)
+		m.device.backend.forgetWindow(m)
 	}
 }
 
-// drop gives back the memory in the machine. The caller holds mu.
-func (m *memory) drop() error {
+// dropPhysical gives back the memory in the machine. The caller holds mu.
+func (m *memory) dropPhysical() error {
 	m.letGo()
 	if !m.there {
 		return nil
 	}
 	m.there = false
-	m.device.count(0, m.size)
+	m.device.countBytes(0, m.size)
 	drv := m.device.backend.drv
 	return errors.Join(drv.Unmap(m.at, m.size), drv.Release(m.handle))
 }
 
-// end is the memory's end. No work uses the memory any more but the work that holds it, and the memory is mapped
+// endMemory is the memory's end. No work uses the memory any more but the work that holds it, and the memory is mapped
 // nowhere else.
-func (m *memory) end() error {
+func (m *memory) endMemory() error {
 	m.mu.Lock()
 	if m.ended {
 		m.mu.Unlock()
 		return nil
 	}
 	m.ended = true
-	m.device.leave(m)
+	m.device.leaveMovable(m)
 	if m.holds > 0 {
 		m.mu.Unlock()
 		return nil
 	}
-	err := m.drop()
+	err := m.dropPhysical()
 	m.mu.Unlock()
-	m.device.backend.forget(m)
+	m.device.backend.forgetWindow(m)
 	return err
 }
 
-// reach lets another device use the memory in the window, if d can.
-func (m *memory) reach(d *device) error {
+// reachFrom lets another device use the memory in the window, if d can.
+func (m *memory) reachFrom(d *device) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d == m.device || slices.Contains(m.reached, d.dev) {
 		return nil
 	}
-	if err := d.sees(m.device); err != nil {
+	if err := d.checkPeer(m.device); err != nil {
 		return err
 	}
 	if err := m.device.backend.drv.Allow(m.at, m.size, true, d.dev); err != nil {
@@ -185,19 +185,20 @@ func (m *memory) reach(d *device) error {
 	return nil
 }
 
-// some tells whether the memory has bytes. If they are in the device's memory, some holds the memory: release ends
-// that. Otherwise the bytes are in away, and stay there until the caller releases mu, which the caller holds.
-func (m *memory) some() bool {
+// holdIfAny tells whether the memory has bytes. If they are in the device's memory, holdIfAny holds the memory:
+// releaseHold ends that. Otherwise the bytes are in away, and stay there until the caller releases mu, which the caller
+// holds.
+func (m *memory) holdIfAny() bool {
 	if m.there && !m.ended {
 		m.holds++
 	}
 	return (m.there || m.away != nil) && !m.ended
 }
 
-// read copies bytes out, false if all are zero because nothing is there.
-func (m *memory) read(at uint64, p []byte) (bool, error) {
+// readAt copies bytes out, false if all are zero because nothing is there.
+func (m *memory) readAt(at uint64, p []byte) (bool, error) {
 	m.mu.Lock()
-	if !m.some() {
+	if !m.holdIfAny() {
 		m.mu.Unlock()
 		return false, nil
 	}
@@ -207,18 +208,18 @@ func (m *memory) read(at uint64, p []byte) (bool, error) {
 		return true, nil
 	}
 	m.mu.Unlock()
-	defer m.release()
-	return true, m.device.borrow(func(l *lane) error {
-		return l.out(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
+	defer m.releaseHold()
+	return true, m.device.borrowLane(func(l *lane) error {
+		return l.copyOut(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(p, part):]
 			return nil
 		})
 	})
 }
 
-// write copies bytes in: to the host's memory if the device has no room.
-func (m *memory) write(at uint64, p []byte) error {
-	m.mark(at, uint64(len(p)), false)
+// writeAt copies bytes in: to the host's memory if the device has no room.
+func (m *memory) writeAt(at uint64, p []byte) error {
+	m.markBlocks(at, uint64(len(p)), false)
 	m.mu.Lock()
 	err := error(nil)
 	if m.away == nil {
@@ -238,19 +239,19 @@ func (m *memory) write(at uint64, p []byte) error {
 	}
 	m.holds++
 	m.mu.Unlock()
-	defer m.release()
-	return m.device.borrow(func(l *lane) error {
-		return l.in(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
+	defer m.releaseHold()
+	return m.device.borrowLane(func(l *lane) error {
+		return l.copyIn(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(part, p):]
 			return nil
 		})
 	})
 }
 
-// clear makes bytes zero.
-func (m *memory) clear(at, n uint64) error {
+// clearRange makes bytes zero.
+func (m *memory) clearRange(at, n uint64) error {
 	m.mu.Lock()
-	if !m.some() {
+	if !m.holdIfAny() {
 		m.mu.Unlock()
 		return nil
 	}
@@ -260,38 +261,38 @@ func (m *memory) clear(at, n uint64) error {
 		return nil
 	}
 	m.mu.Unlock()
-	defer m.release()
-	return m.device.borrow(func(l *lane) error { return l.zero(m.at+backend.Addr(at), n) })
+	defer m.releaseHold()
+	return m.device.borrowLane(func(l *lane) error { return l.clearMemory(m.at+backend.Addr(at), n) })
 }
 
 // giveBack makes a block zero. With the last block all goes, unless mapped says that the memory is mapped elsewhere.
 func (m *memory) giveBack(at uint64, mapped bool) error {
-	if err := m.clear(at, backend.Granule); err != nil {
+	if err := m.clearRange(at, backend.Granule); err != nil {
 		return err
 	}
 	if mapped {
 		return nil
 	}
-	m.mark(at, backend.Granule, true)
+	m.markBlocks(at, backend.Granule, true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.Contains(m.given, false) || m.holds > 0 {
 		return nil
 	}
-	return m.drop()
+	return m.dropPhysical()
 }
 
-// open makes the memory available to a program, which may write to all bytes.
-func (m *memory) open() error {
-	if err := m.bring(); err != nil {
+// openForProgram makes the memory available to a program, which may write to all bytes.
+func (m *memory) openForProgram() error {
+	if err := m.ensurePresent(); err != nil {
 		return err
 	}
-	m.mark(0, m.size, false)
+	m.markBlocks(0, m.size, false)
 	return nil
 }
 
-// mark notes blocks that were given back, or are used again.
-func (m *memory) mark(at, n uint64, given bool) {
+// markBlocks notes blocks that were given back, or are used again.
+func (m *memory) markBlocks(at, n uint64, given bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for k := at / backend.Granule; k*backend.Granule < at+n; k++ {

@@ -57,10 +57,10 @@ func (p *play) quiet() {
 	s, _ := p.space.(*space)
 	for s != nil && !s.isClosed() {
 		s.mu.Lock()
-		left := len(s.waits(0, ^uint64(0))) > 0
+		left := len(s.waitsForRange(0, ^uint64(0))) > 0
 		s.mu.Unlock()
-		for _, st := range s.streams() {
-			left = left || !st.empty() // the fake driver carries work out in threads of its own
+		for _, st := range s.allStreams() {
+			left = left || !st.isEmpty() // the fake driver carries work out in threads of its own
 		}
 		if !left {
 			return

@@ -48,8 +48,8 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 		return nil, err
 	}
 	c.marks.drv, c.marks.ctx = b.drv, c.ctx
-	if c.own, err = b.newLane(c.ctx, 0, c.alive); err == nil {
-		if err = c.clock.start(c); err == nil {
+	if c.own, err = b.newLane(c.ctx, 0, c.whileAlive); err == nil {
+		if err = c.clock.startClock(c); err == nil {
 			c.legacy, err = c.newStream(backend.StreamConfig{})
 		}
 	}
@@ -70,8 +70,8 @@ func (c *cudaContext) Err() error {
 	return nil
 }
 
-// check is what each call begins with.
-func (c *cudaContext) check() error {
+// checkUsable is what each call begins with.
+func (c *cudaContext) checkUsable() error {
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -81,25 +81,25 @@ func (c *cudaContext) check() error {
 	return nil
 }
 
-// fail gives the context its fault; the first fault stays.
-func (c *cudaContext) fail(err error) {
+// setFault gives the context its fault; the first fault stays.
+func (c *cudaContext) setFault(err error) {
 	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
 		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
 	}
 	c.fault.CompareAndSwap(nil, &err)
 }
 
-// seen takes an error of the driver's: errors that stay are the context's.
-func (c *cudaContext) seen(err error) error {
+// noteFault takes an error of the driver's: errors that stay are the context's.
+func (c *cudaContext) noteFault(err error) error {
 	if err != nil && backend.ResultOf(err).Sticky() {
-		c.fail(err)
+		c.setFault(err)
 		return c.Err()
 	}
 	return err
 }
 
-// list is all streams.
-func (c *cudaContext) list() []*stream {
+// listStreams is all streams.
+func (c *cudaContext) listStreams() []*stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*stream, 0, len(c.streams))
@@ -109,43 +109,43 @@ func (c *cudaContext) list() []*stream {
 	return all
 }
 
-// work is a mark at the end of each stream that has work.
-func (c *cudaContext) work(of func(*stream) bool) []*mark {
+// pendingWork is a mark at the end of each stream that has work.
+func (c *cudaContext) pendingWork(of func(*stream) bool) []*mark {
 	var marks []*mark
-	for _, st := range c.list() {
-		if of(st) && !st.empty() {
-			marks = append(marks, st.fence())
+	for _, st := range c.listStreams() {
+		if of(st) && !st.isEmpty() {
+			marks = append(marks, st.fenceMark())
 		}
 	}
 	return marks
 }
 
-func every(*stream) bool { return true }
+func anyStream(*stream) bool { return true }
 
-func blocking(st *stream) bool { return !st.cfg.NonBlocking }
+func isBlocking(st *stream) bool { return !st.cfg.NonBlocking }
 
 // Synchronize implements backend.Context.
 func (c *cudaContext) Synchronize(ctx context.Context) error {
-	for _, m := range c.work(every) {
-		if err := m.wait(ctx); err != nil {
+	for _, m := range c.pendingWork(anyStream) {
+		if err := m.waitFor(ctx); err != nil {
 			return err
 		}
 	}
-	return c.check()
+	return c.checkUsable()
 }
 
 // Alloc implements backend.Context.
 func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, err
 	}
-	p, err := c.space.alloc(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
 	return p.Alloc.Base, err
 }
 
 // AllocPitch implements backend.Context.
 func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, 0, err
 	}
 	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
@@ -161,10 +161,10 @@ func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.
 
 // Free implements backend.Context.
 func (c *cudaContext) Free(a backend.Addr) error {
-	if err := c.check(); err != nil || a == 0 {
+	if err := c.checkUsable(); err != nil || a == 0 {
 		return err
 	}
-	return c.space.free(a, backend.Plain, backend.Pooled)
+	return c.space.freeMemory(a, backend.Plain, backend.Pooled)
 }
 
 // Legacy implements backend.Context.
@@ -177,18 +177,18 @@ var limits = []backend.Limit{
 
 // Limit implements backend.Context.
 func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, err
 	}
 	if !slices.Contains(limits, l) {
 		return 0, fmt.Errorf("limit %d: %w", l, backend.UnsupportedLimit)
 	}
 	var v uint64
-	err := c.alive(func() (err error) {
+	err := c.whileAlive(func() (err error) {
 		v, err = c.space.device.backend.drv.Limit(c.ctx, l)
 		return err
 	})
-	return v, c.seen(err)
+	return v, c.noteFault(err)
 }
 
 // SetLimit implements backend.Context.
@@ -196,7 +196,7 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 	if _, err := c.Limit(l); err != nil {
 		return err
 	}
-	return c.seen(c.alive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
+	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
 }
 
 // Destroy implements backend.Context.
@@ -205,8 +205,8 @@ func (c *cudaContext) Destroy() error {
 		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
 	}
 	s := c.space
-	for _, m := range c.work(every) {
-		if m.wait(s.ctx) != nil {
+	for _, m := range c.pendingWork(anyStream) {
+		if m.waitFor(s.ctx) != nil {
 			return errClosed
 		}
 	}
@@ -220,18 +220,18 @@ func (c *cudaContext) Destroy() error {
 	s.dropVariables(func(v variable) bool { return v.module.context == c })
 	s.mu.Unlock()
 	for _, a := range own {
-		if err := s.free(a, backend.Plain, backend.Globals); err != nil {
+		if err := s.freeMemory(a, backend.Plain, backend.Globals); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	delete(s.contexts, c.id)
 	s.mu.Unlock()
-	return c.end()
+	return c.endContext()
 }
 
-// end ends the driver's context, with all its contents.
-func (c *cudaContext) end() error {
+// endContext ends the driver's context, with all its contents.
+func (c *cudaContext) endContext() error {
 	c.gone.Store(true)
 	c.ending.Lock()
 	defer c.ending.Unlock()
@@ -242,8 +242,8 @@ func (c *cudaContext) end() error {
 	return c.space.device.backend.drv.DestroyContext(c.ctx)
 }
 
-// alive calls f, which asks something of the driver's context and does not wait, unless that has ended.
-func (c *cudaContext) alive(f func() error) error {
+// whileAlive calls f, which asks something of the driver's context and does not wait, unless that has ended.
+func (c *cudaContext) whileAlive(f func() error) error {
 	c.ending.RLock()
 	defer c.ending.RUnlock()
 	if c.ended {

@@ -25,14 +25,14 @@ type side struct {
 	length      uint64 // from the first row's beginning to the last one's end
 }
 
-func product(a, b uint64) uint64 {
+func copyProduct(a, b uint64) uint64 {
 	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
 		return lo
 	}
 	return maxCopy + 1
 }
 
-func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
+func (c *cudaContext) copySide(p backend.Place, w, h, d uint64) (side, error) {
 	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
 	if s.pitch == 0 {
 		s.pitch = w
@@ -44,9 +44,9 @@ func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
 	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
 		return side{}, bad
 	}
-	slice := product(s.pitch, s.rows)
-	start := p.X + product(s.pitch, p.Y) + product(slice, p.Z)
-	s.length = product(slice, d-1) + product(s.pitch, h-1) + w
+	slice := copyProduct(s.pitch, s.rows)
+	start := p.X + copyProduct(s.pitch, p.Y) + copyProduct(slice, p.Z)
+	s.length = copyProduct(slice, d-1) + copyProduct(s.pitch, h-1) + w
 	if start > maxCopy || s.length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+s.length < p.Addr+start {
 		return side{}, bad
 	}
@@ -65,7 +65,7 @@ func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
 		}
 		s.space = o
 	}
-	return s, s.space.allowed(backend.Addr(s.first), s.length)
+	return s, s.space.checkRange(backend.Addr(s.first), s.length)
 }
 
 // copyJob checks a copy.
@@ -75,11 +75,11 @@ func (st *stream) copyJob(p backend.Copy) (*job, error) {
 	if w == 0 {
 		return &job{}, nil
 	}
-	src, err := c.side(p.Src, w, h, d)
+	src, err := c.copySide(p.Src, w, h, d)
 	if err != nil {
 		return nil, err
 	}
-	dst, err := c.side(p.Dst, w, h, d)
+	dst, err := c.copySide(p.Dst, w, h, d)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func (st *stream) copyBox(b driver.Box) error {
 	return l.drv.CopyBox(l.ctx, l.stream, &b)
 }
 
-// rows calls f for each row of a box.
-func rows(b driver.Box, f func(to, from uint64) error) error {
+// eachRow calls f for each row of a box.
+func eachRow(b driver.Box, f func(to, from uint64) error) error {
 	for z := range b.Depth {
 		for y := range b.Height {
 			if err := f(uint64(b.To)+b.ToPitch*(y+b.ToRows*z), uint64(b.From)+b.FromPitch*(y+b.FromRows*z)); err != nil {
@@ -124,10 +124,10 @@ func rows(b driver.Box, f func(to, from uint64) error) error {
 // copyHost copies memory that only its owner reaches. The memory is read when the work before the copy is done: not
 // sooner.
 func (st *stream) copyHost(src, dst side, b driver.Box) error {
-	if err := st.settle(); err != nil {
+	if err := st.waitDevice(); err != nil {
 		return err
 	}
-	err := rows(b, func(to, from uint64) error { return st.copyRow(src, dst, to, from, b.Width) })
+	err := eachRow(b, func(to, from uint64) error { return st.copyRow(src, dst, to, from, b.Width) })
 	if backend.ResultOf(err) == backend.Unknown {
 		return nil // the program's memory: see HostMemory
 	}
@@ -150,16 +150,16 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 		}
 		return nil
 	case src.host != nil:
-		return dst.pieces(st, backend.Addr(to), n, func(l *lane, at backend.Addr, n uint64) error {
-			return l.in(at, n, func(part []byte) error {
+		return dst.eachPiece(st, backend.Addr(to), n, func(l *lane, at backend.Addr, n uint64) error {
+			return l.copyIn(at, n, func(part []byte) error {
 				err := src.host.Read(from, part)
 				from += uint64(len(part))
 				return err
 			})
 		})
 	}
-	return src.pieces(st, backend.Addr(from), n, func(l *lane, at backend.Addr, n uint64) error {
-		return l.out(at, n, func(part []byte) error {
+	return src.eachPiece(st, backend.Addr(from), n, func(l *lane, at backend.Addr, n uint64) error {
+		return l.copyOut(at, n, func(part []byte) error {
 			err := dst.host.Write(to, part)
 			to += uint64(len(part))
 			return err
@@ -167,26 +167,26 @@ func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
 	})
 }
 
-// pieces calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or where the
-// server sees the bytes of another space, which may not be mapped.
-func (s side) pieces(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
+// eachPiece calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or
+// where the server sees the bytes of another space, which may not be mapped.
+func (s side) eachPiece(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
 	if s.space == st.context.space {
 		return f(st.lane, a, n)
 	}
-	return s.space.windows(a, n, func(m *memory, at, n uint64) error {
-		if err := m.hold(); err != nil {
+	return s.space.eachWindow(a, n, func(m *memory, at, n uint64) error {
+		if err := m.holdPresent(); err != nil {
 			return err
 		}
-		defer m.release()
-		m.mark(at, n, false)
-		return m.device.borrow(func(l *lane) error { return f(l, m.at+backend.Addr(at), n) })
+		defer m.releaseHold()
+		m.markBlocks(at, n, false)
+		return m.device.borrowLane(func(l *lane) error { return f(l, m.at+backend.Addr(at), n) })
 	})
 }
 
-// windows calls f for each piece of memory of the n bytes at an address.
-func (s *space) windows(a backend.Addr, n uint64, f func(m *memory, at, n uint64) error) error {
+// eachWindow calls f for each piece of memory of the n bytes at an address.
+func (s *space) eachWindow(a backend.Addr, n uint64, f func(m *memory, at, n uint64) error) error {
 	for n > 0 {
-		m, at, ok := s.view.window(a)
+		m, at, ok := s.view.findWindow(a)
 		if !ok {
 			return fmt.Errorf("%d bytes at %#x: nothing is there: %w", n, uint64(a), backend.IllegalAddress)
 		}
@@ -201,12 +201,12 @@ func (s *space) windows(a backend.Addr, n uint64, f func(m *memory, at, n uint64
 
 // copySpaces copies between spaces, from window to window: a space may not be mapped.
 func (st *stream) copySpaces(src, dst side, b driver.Box) error {
-	if err := st.settle(); err != nil {
+	if err := st.waitDevice(); err != nil {
 		return err
 	}
-	return rows(b, func(to, from uint64) error {
-		return src.space.windows(backend.Addr(from), b.Width, func(m *memory, at, n uint64) error {
-			err := dst.space.windows(backend.Addr(to), n, func(o *memory, there, n uint64) error {
+	return eachRow(b, func(to, from uint64) error {
+		return src.space.eachWindow(backend.Addr(from), b.Width, func(m *memory, at, n uint64) error {
+			err := dst.space.eachWindow(backend.Addr(to), n, func(o *memory, there, n uint64) error {
 				err := copyMemory(o, there, m, at, n)
 				at += n
 				return err
@@ -219,26 +219,26 @@ func (st *stream) copySpaces(src, dst side, b driver.Box) error {
 
 // copyMemory copies between memories, and between devices if they differ: directly if they reach each other.
 func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
-	if err := to.hold(); err != nil {
+	if err := to.holdPresent(); err != nil {
 		return err
 	}
-	defer to.release()
-	to.mark(there, n, false)
-	if err := from.hold(); err != nil {
+	defer to.releaseHold()
+	to.markBlocks(there, n, false)
+	if err := from.holdPresent(); err != nil {
 		return err
 	}
-	defer from.release()
-	if from.reach(to.device) == nil {
-		return to.device.borrow(func(l *lane) error {
+	defer from.releaseHold()
+	if from.reachFrom(to.device) == nil {
+		return to.device.borrowLane(func(l *lane) error {
 			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {
 				return err
 			}
-			return l.wait()
+			return l.waitIdle()
 		})
 	}
-	return from.device.borrow(func(l *lane) error {
-		return l.out(from.at+backend.Addr(at), n, func(part []byte) error {
-			err := to.write(there, part)
+	return from.device.borrowLane(func(l *lane) error {
+		return l.copyOut(from.at+backend.Addr(at), n, func(part []byte) error {
+			err := to.writeAt(there, part)
 			there += uint64(len(part))
 			return err
 		})
@@ -247,34 +247,34 @@ func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
 
 // Copy implements backend.Stream.
 func (st *stream) Copy(x backend.Copy) error {
-	return st.give(func() (*job, error) { return st.copyJob(x) })
+	return st.giveJob(func() (*job, error) { return st.copyJob(x) })
 }
 
-// give checks the stream and its input, and queues the job.
-func (st *stream) give(prepare func() (*job, error)) error {
-	if err := st.ready(); err != nil {
+// giveJob checks the stream and its input, and queues the job.
+func (st *stream) giveJob(prepare func() (*job, error)) error {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	j, err := prepare()
 	if err != nil {
 		return err
 	}
-	return st.enqueue(j)
+	return st.enqueueJob(j)
 }
 
 // fillJob checks a memset.
 func (st *stream) fillJob(f backend.Fill) (*job, error) {
 	e, h := uint64(f.Element), max(f.Height, 1)
-	row := product(f.Width, e)
+	row := copyProduct(f.Width, e)
 	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
-		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || product(f.Pitch, h-1) > maxCopy
+		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || copyProduct(f.Pitch, h-1) > maxCopy
 	if bad {
 		return nil, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
 	}
 	if row == 0 {
 		return &job{}, nil
 	}
-	if err := st.context.space.allowed(f.Addr, f.Pitch*(h-1)+row); err != nil {
+	if err := st.context.space.checkRange(f.Addr, f.Pitch*(h-1)+row); err != nil {
 		return nil, err
 	}
 	return &job{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
@@ -282,5 +282,5 @@ func (st *stream) fillJob(f backend.Fill) (*job, error) {
 
 // Fill implements backend.Stream.
 func (st *stream) Fill(x backend.Fill) error {
-	return st.give(func() (*job, error) { return st.fillJob(x) })
+	return st.giveJob(func() (*job, error) { return st.fillJob(x) })
 }

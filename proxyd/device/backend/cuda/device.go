@@ -80,8 +80,9 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 // Info implements backend.Device.
 func (d *device) Info() *backend.Info { return &d.info }
 
-// service makes the server's own context on the device, at the first use of the device, because a context costs memory.
-func (d *device) service() error {
+// serviceContext makes the server's own context on the device, at the first use of the device, because a context costs
+// memory.
+func (d *device) serviceContext() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped {
@@ -104,28 +105,28 @@ func (d *device) service() error {
 		lanes <- l
 	}
 	d.ctx, d.lanes, d.served = ctx, lanes, true
-	d.backend.pinned.use(d.backend, ctx)
+	d.backend.pinned.useContext(d.backend, ctx)
 	return nil
 }
 
 // maxLanes is how many of the server's own copies are under way on a device at once.
 const maxLanes = 4
 
-// borrow calls f with a lane of the server's own.
-func (d *device) borrow(f func(*lane) error) error {
+// borrowLane calls f with a lane of the server's own.
+func (d *device) borrowLane(f func(*lane) error) error {
 	l := <-d.lanes
 	defer func() { d.lanes <- l }()
 	return f(l)
 }
 
-// stop ends the server's own context.
-func (d *device) stop() error {
-	d.disband()
+// stopService ends the server's own context.
+func (d *device) stopService() error {
+	d.disbandTeams()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.served {
 		return nil
 	}
 	d.served = false
-	return errors.Join(d.backend.pinned.leave(d.backend, d.ctx), d.backend.drv.DestroyContext(d.ctx))
+	return errors.Join(d.backend.pinned.leaveContext(d.backend, d.ctx), d.backend.drv.DestroyContext(d.ctx))
 }

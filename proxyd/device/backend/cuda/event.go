@@ -33,7 +33,7 @@ func kindOf(timing bool) int {
 	return 0
 }
 
-func (p *events) get(timing bool) (driver.Event, error) {
+func (p *events) getEvent(timing bool) (driver.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := &p.free[kindOf(timing)]
@@ -45,7 +45,7 @@ func (p *events) get(timing bool) (driver.Event, error) {
 	return p.drv.NewEvent(p.ctx, timing)
 }
 
-func (p *events) put(e driver.Event, timing bool) {
+func (p *events) putEvent(e driver.Event, timing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free[kindOf(timing)] = append(p.free[kindOf(timing)], e)
@@ -78,8 +78,8 @@ type patience struct {
 // eager is how long a wait has no pauses, as the driver itself does not.
 const eager = 200 * time.Microsecond
 
-// pause returns after a while, or with ctx's error.
-func (p *patience) pause(ctx context.Context) error {
+// pauseBeforeRetry returns after a while, or with ctx's error.
+func (p *patience) pauseBeforeRetry(ctx context.Context) error {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
@@ -101,18 +101,18 @@ func (p *patience) pause(ctx context.Context) error {
 	}
 }
 
-// record issues the mark in a stream. The mark is passed at once if that fails: the context has a fault then, or is
+// recordIn issues the mark in a stream. The mark is passed at once if that fails: the context has a fault then, or is
 // gone.
-func (m *mark) record(l *lane) error {
+func (m *mark) recordIn(l *lane) error {
 	defer close(m.issued)
 	c := m.context
-	err := c.alive(func() error {
-		e, err := c.marks.get(m.timing)
+	err := c.whileAlive(func() error {
+		e, err := c.marks.getEvent(m.timing)
 		if err != nil {
 			return err
 		}
 		if m.timing {
-			if m.base, err = c.clock.now(l); err != nil {
+			if m.base, err = c.clock.currentMoment(l); err != nil {
 				return err
 			}
 		}
@@ -125,19 +125,19 @@ func (m *mark) record(l *lane) error {
 		return nil
 	})
 	if err != nil {
-		m.finish()
+		m.finishMark()
 	}
-	return c.seen(err)
+	return c.noteFault(err)
 }
 
-// pass has the mark be behind us: its work was dropped.
-func (m *mark) pass() {
-	m.finish()
+// passDropped has the mark be behind us: its work was dropped.
+func (m *mark) passDropped() {
+	m.finishMark()
 	close(m.issued)
 }
 
-// finish notes that the work is done.
-func (m *mark) finish() {
+// finishMark notes that the work is done.
+func (m *mark) finishMark() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over {
@@ -145,13 +145,13 @@ func (m *mark) finish() {
 	}
 	m.over = true
 	if m.has && !m.timing {
-		m.context.marks.put(m.event, false) // a waiter has said so to the driver already
+		m.context.marks.putEvent(m.event, false) // a waiter has said so to the driver already
 		m.has = false
 	}
 }
 
-// query is nil if the mark's work is done, NotReady, or the context's fault.
-func (m *mark) query() error {
+// queryMark is nil if the mark's work is done, NotReady, or the context's fault.
+func (m *mark) queryMark() error {
 	select {
 	case <-m.issued:
 	default:
@@ -164,25 +164,25 @@ func (m *mark) query() error {
 		return nil
 	}
 	c := m.context
-	err := c.alive(func() error { return c.marks.drv.EventQuery(c.ctx, e) })
+	err := c.whileAlive(func() error { return c.marks.drv.EventQuery(c.ctx, e) })
 	if backend.ResultOf(err) == backend.NotReady {
 		return backend.NotReady
 	}
-	m.finish()
-	return c.seen(err)
+	m.finishMark()
+	return c.noteFault(err)
 }
 
-// wait returns when the mark's work is done, whatever became of it, or ctx's error. wait asks again and again: a thread
-// that waits in the driver could not be called back.
-func (m *mark) wait(ctx context.Context) error {
+// waitFor returns when the mark's work is done, whatever became of it, or ctx's error. waitFor asks again and again: a
+// thread that waits in the driver could not be called back.
+func (m *mark) waitFor(ctx context.Context) error {
 	select {
 	case <-m.issued:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	var p patience
-	for errors.Is(m.query(), backend.NotReady) {
-		if err := p.pause(ctx); err != nil {
+	for errors.Is(m.queryMark(), backend.NotReady) {
+		if err := p.pauseBeforeRetry(ctx); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (m *mark) holdBack(l *lane) error {
 		return nil
 	}
 	// The mark may be another context's, which may have ended: then nothing is to be waited for.
-	return m.context.alive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
+	return m.context.whileAlive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
 }
 
 // moment is a point of a context's time from which other points are measured: over a short time, because the driver's
@@ -221,27 +221,27 @@ type clock struct {
 // renewed is how old a moment may be that other points are measured from.
 const renewed = time.Second
 
-func (k *clock) start(c *cudaContext) error {
+func (k *clock) startClock(c *cudaContext) error {
 	k.context = c
-	e, err := c.marks.get(true)
+	e, err := c.marks.getEvent(true)
 	if err == nil {
 		err = c.own.drv.Record(c.ctx, e, c.own.stream)
 	}
 	if err == nil {
-		err = c.own.wait()
+		err = c.own.waitIdle()
 	}
-	k.last, k.made = &moment{event: e, at: c.space.device.backend.now(), known: true}, time.Now()
+	k.last, k.made = &moment{event: e, at: c.space.device.backend.elapsed(), known: true}, time.Now()
 	return err
 }
 
-// now is the moment to measure from what is recorded in a lane next.
-func (k *clock) now(l *lane) (*moment, error) {
+// currentMoment is the moment to measure from what is recorded in a lane next.
+func (k *clock) currentMoment(l *lane) (*moment, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.made) < renewed {
 		return k.last, nil
 	}
-	e, err := k.context.marks.get(true)
+	e, err := k.context.marks.getEvent(true)
 	if err != nil {
 		return nil, err
 	}
@@ -252,28 +252,28 @@ func (k *clock) now(l *lane) (*moment, error) {
 	return k.last, nil
 }
 
-// when is the time of a mark that is done.
-func (k *clock) when(m *mark) (time.Duration, error) {
+// timeOf is the time of a mark that is done.
+func (k *clock) timeOf(m *mark) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m.base == nil {
 		return m.at, nil
 	}
-	at, err := k.resolve(m.base)
+	at, err := k.resolveMoment(m.base)
 	if err != nil {
 		return 0, err
 	}
 	c := k.context
 	var since time.Duration
-	err = c.alive(func() error {
+	err = c.whileAlive(func() error {
 		since, err = c.marks.drv.Elapsed(c.ctx, m.base.event, m.event)
 		return err
 	})
-	return at + since, c.seen(err)
+	return at + since, c.noteFault(err)
 }
 
-// resolve finds the time of a moment. The caller holds mu.
-func (k *clock) resolve(x *moment) (time.Duration, error) {
+// resolveMoment finds the time of a moment. The caller holds mu.
+func (k *clock) resolveMoment(x *moment) (time.Duration, error) {
 	var chain []*moment
 	for ; !x.known; x = x.prev {
 		chain = append(chain, x)
@@ -281,12 +281,12 @@ func (k *clock) resolve(x *moment) (time.Duration, error) {
 	c := k.context
 	for i := len(chain) - 1; i >= 0; i-- {
 		var since time.Duration
-		err := c.alive(func() (err error) {
+		err := c.whileAlive(func() (err error) {
 			since, err = c.marks.drv.Elapsed(c.ctx, x.event, chain[i].event)
 			return err
 		})
 		if err != nil {
-			return 0, c.seen(err)
+			return 0, c.noteFault(err)
 		}
 		chain[i].at, chain[i].known, chain[i].prev = x.at+since, true, nil
 		x = chain[i]
@@ -306,14 +306,14 @@ type event struct {
 
 // NewEvent implements backend.Context.
 func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	e := &event{context: c, cfg: cfg}
 	if cfg.At != nil {
 		e.last = c.newMark(false)
 		e.last.at = *cfg.At
-		e.last.pass()
+		e.last.passDropped()
 		e.cfg.At = nil
 	}
 	return e, nil
@@ -322,8 +322,8 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 // Config implements backend.Event.
 func (e *event) Config() backend.EventConfig { return e.cfg }
 
-// now is what the event stands for.
-func (e *event) now() (*mark, error) {
+// currentMark is what the event stands for.
+func (e *event) currentMark() (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone {
@@ -332,8 +332,8 @@ func (e *event) now() (*mark, error) {
 	return e.last, nil
 }
 
-// set lets the event stand for a mark, which is queued already: a later wait for the event must find the mark.
-func (e *event) set(m *mark) {
+// standFor lets the event stand for a mark, which is queued already: a later wait for the event must find the mark.
+func (e *event) standFor(m *mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = m
@@ -341,12 +341,12 @@ func (e *event) set(m *mark) {
 
 // Query implements backend.Event.
 func (e *event) Query() error {
-	m, err := e.now()
+	m, err := e.currentMark()
 	if err == nil {
-		err = e.context.check()
+		err = e.context.checkUsable()
 	}
 	if err == nil && m != nil {
-		err = m.query()
+		err = m.queryMark()
 	}
 	if err != nil {
 		return fmt.Errorf("event: %w", err)
@@ -356,31 +356,31 @@ func (e *event) Query() error {
 
 // Synchronize implements backend.Event.
 func (e *event) Synchronize(ctx context.Context) error {
-	m, err := e.now()
+	m, err := e.currentMark()
 	if err != nil {
 		return err
 	}
 	if m != nil {
-		if err := m.wait(ctx); err != nil {
+		if err := m.waitFor(ctx); err != nil {
 			return err
 		}
 	}
-	return e.context.check()
+	return e.context.checkUsable()
 }
 
 // Time implements backend.Event.
 func (e *event) Time() (time.Duration, error) {
-	m, err := e.now()
+	m, err := e.currentMark()
 	switch {
 	case err != nil:
 		return 0, err
 	case m == nil || e.cfg.NoTiming:
 		return 0, fmt.Errorf("time of an event that has none: %w", backend.InvalidHandle)
 	}
-	if err := m.query(); err != nil {
+	if err := m.queryMark(); err != nil {
 		return 0, fmt.Errorf("time of an event: %w", err)
 	}
-	return e.context.clock.when(m)
+	return e.context.clock.timeOf(m)
 }
 
 // Destroy implements backend.Event.

@@ -18,26 +18,26 @@ import (
 // lendJob checks a collective's buffers.
 func (st *stream) lendJob(buffers []backend.Buffer, begin func([]backend.Span, func(error))) (*job, error) {
 	for _, b := range buffers {
-		if err := st.context.space.allowed(b.Addr, b.Size); err != nil {
+		if err := st.context.space.checkRange(b.Addr, b.Size); err != nil {
 			return nil, err
 		}
 	}
-	return &job{waits: true, run: func() error { return st.lend(buffers, begin) }}, nil
+	return &job{waits: true, run: func() error { return st.lendBuffers(buffers, begin) }}, nil
 }
 
-// lend hands memory to begin until done is called.
-func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func(error))) error {
-	if err := st.settle(); err != nil {
+// lendBuffers hands memory to begin until done is called.
+func (st *stream) lendBuffers(buffers []backend.Buffer, begin func([]backend.Span, func(error))) error {
+	if err := st.waitDevice(); err != nil {
 		return err
 	}
 	s := st.context.space
 	spans := make([]*span, len(buffers))
 	lent := make([]backend.Span, len(buffers))
 	for i, b := range buffers {
-		x, err := s.span(b)
+		x, err := s.spanOf(b)
 		if err != nil {
 			for _, x := range spans[:i] {
-				x.release()
+				x.releasePieces()
 			}
 			return err
 		}
@@ -53,8 +53,8 @@ func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func
 			err = errors.Join(err, takeBack(spans))
 		case <-s.ctx.Done():
 			b := s.device.backend
-			loan := b.owed.add(spans)
-			go func() { b.owed.end(loan, <-over) }()
+			loan := b.owed.addLoan(spans)
+			go func() { b.owed.endLoan(loan, <-over) }()
 		}
 	})
 	if !mapped || errors.Is(err, errClosed) {
@@ -70,8 +70,8 @@ func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func
 func takeBack(spans []*span) error {
 	var errs []error
 	for _, x := range spans {
-		errs = append(errs, x.settle())
-		x.release()
+		errs = append(errs, x.writeBack())
+		x.releasePieces()
 	}
 	return errors.Join(errs...)
 }
@@ -85,7 +85,7 @@ type owed struct {
 
 type loan struct{ spans []*span }
 
-func (o *owed) add(spans []*span) *loan {
+func (o *owed) addLoan(spans []*span) *loan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.loans == nil {
@@ -96,8 +96,8 @@ func (o *owed) add(spans []*span) *loan {
 	return l
 }
 
-// end releases what was lent, once. No caller is left to be told of an error.
-func (o *owed) end(l *loan, _ error) {
+// endLoan releases what was lent, once. No caller is left to be told of an error.
+func (o *owed) endLoan(l *loan, _ error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.loans[l] {
@@ -106,21 +106,21 @@ func (o *owed) end(l *loan, _ error) {
 	delete(o.loans, l)
 	for _, x := range l.spans {
 		if x.whole != nil {
-			_ = x.whole.end() // the server's own memory
+			_ = x.whole.endMemory() // the server's own memory
 		}
-		x.release()
+		x.releasePieces()
 	}
 }
 
-// all lists what is still lent.
-func (o *owed) all() []*loan {
+// allLoans lists what is still lent.
+func (o *owed) allLoans() []*loan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.loans))
 }
 
-// begins turns a function that takes bytes into a function that takes spans.
-func begins(begin func([][]byte, func(error))) func([]backend.Span, func(error)) {
+// beginWithSpans turns a function that takes bytes into a function that takes spans.
+func beginWithSpans(begin func([][]byte, func(error))) func([]backend.Span, func(error)) {
 	return func(spans []backend.Span, done func(error)) {
 		bytes := make([][]byte, len(spans))
 		for i, x := range spans {
@@ -136,12 +136,12 @@ func begins(begin func([][]byte, func(error))) func([]backend.Span, func(error))
 
 // Exchange implements backend.Stream.
 func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))) error {
-	return st.Lend(b, begins(begin))
+	return st.Lend(b, beginWithSpans(begin))
 }
 
 // Lend implements backend.Lender.
 func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error))) error {
-	return st.give(func() (*job, error) { return st.lendJob(b, begin) })
+	return st.giveJob(func() (*job, error) { return st.lendJob(b, begin) })
 }
 
 // span is lent memory. A span stays on the device meanwhile, whatever space is mapped.
@@ -159,30 +159,30 @@ type part struct {
 	at, n uint64
 }
 
-// span makes a span of a buffer. What the host has is there in any case.
-func (s *space) span(b backend.Buffer) (*span, error) {
+// spanOf makes a span of a buffer. What the host has is there in any case.
+func (s *space) spanOf(b backend.Buffer) (*span, error) {
 	x := &span{space: s, Buffer: b}
 	if s.hostBytes(b.Addr, b.Size) != nil {
 		return x, nil
 	}
-	err := s.windows(b.Addr, b.Size, func(m *memory, at, n uint64) error {
-		if err := m.hold(); err != nil {
+	err := s.eachWindow(b.Addr, b.Size, func(m *memory, at, n uint64) error {
+		if err := m.holdPresent(); err != nil {
 			return err
 		}
-		m.mark(at, n, false)
+		m.markBlocks(at, n, false)
 		x.pieces = append(x.pieces, part{m, at, n})
 		return nil
 	})
 	if err != nil {
-		x.release()
+		x.releasePieces()
 		return nil, err
 	}
 	return x, nil
 }
 
-func (x *span) release() {
+func (x *span) releasePieces() {
 	for _, p := range x.pieces {
-		p.release()
+		p.releaseHold()
 	}
 }
 
@@ -197,7 +197,7 @@ func (x *span) Bytes() ([]byte, error) {
 	}
 	p := bytes
 	for _, q := range x.pieces {
-		if _, err := q.read(q.at, p[:q.n]); err != nil {
+		if _, err := q.readAt(q.at, p[:q.n]); err != nil {
 			return nil, err
 		}
 		p = p[q.n:]
@@ -206,10 +206,10 @@ func (x *span) Bytes() ([]byte, error) {
 	return bytes, nil
 }
 
-// settle writes back what is elsewhere.
-func (x *span) settle() error {
+// writeBack writes back what is elsewhere.
+func (x *span) writeBack() error {
 	if x.whole != nil {
-		defer func() { _ = x.whole.end() }() // the server's own memory
+		defer func() { _ = x.whole.endMemory() }() // the server's own memory
 	}
 	if !x.Write || x.bytes == nil && x.whole == nil {
 		return nil
@@ -223,7 +223,7 @@ func (x *span) settle() error {
 		if x.whole != nil {
 			err = copyMemory(q.memory, q.at, x.whole, at, q.n)
 		} else {
-			err = q.write(q.at, x.bytes[at:][:q.n])
+			err = q.writeAt(q.at, x.bytes[at:][:q.n])
 		}
 		if err != nil {
 			return err
@@ -233,8 +233,8 @@ func (x *span) settle() error {
 	return nil
 }
 
-// address is where the device finds the span, whatever space is mapped.
-func (x *span) address() (backend.Addr, error) {
+// deviceAddress is where the device finds the span, whatever space is mapped.
+func (x *span) deviceAddress() (backend.Addr, error) {
 	switch {
 	case x.whole != nil:
 		return x.whole.at, nil

@@ -34,8 +34,8 @@ type variableFacts struct {
 	constant bool // no kernel writes the variable
 }
 
-// read takes all code of an image: whichever the driver chooses, its names are among them.
-func (f *facts) read(data []byte) {
+// readImage takes all code of an image: whichever the driver chooses, its names are among them.
+func (f *facts) readImage(data []byte) {
 	entries, err := image.Entries(data)
 	if err != nil {
 		return // the driver will say so
@@ -76,17 +76,17 @@ var (
 
 // readPTX reads what stands outside of bodies.
 func (f *facts) readPTX(text string) {
-	text = outside(ptxComment.ReplaceAllString(text, " "))
+	text = withoutBodies(ptxComment.ReplaceAllString(text, " "))
 	for _, m := range ptxEntry.FindAllStringSubmatch(text, -1) {
 		k := kernelFacts{name: m[1]}
 		if r := ptxRequired.FindStringSubmatch(m[3]); r != nil {
-			k.required = backend.Dim{X: number(r[1], 1), Y: number(r[2], 1), Z: number(r[3], 1)}
+			k.required = backend.Dim{X: parseNumber(r[1], 1), Y: parseNumber(r[2], 1), Z: parseNumber(r[3], 1)}
 		}
 		at := uint32(0)
 		for _, p := range ptxParam.FindAllStringSubmatch(m[2], -1) {
-			one := size(p[2])
-			n := one * number(p[4], 1)
-			align := number(p[1], one)
+			one := typeSize(p[2])
+			n := one * parseNumber(p[4], 1)
+			align := parseNumber(p[1], one)
 			at = (at + align - 1) / align * align
 			k.params = append(k.params, backend.Param{Offset: at, Size: n})
 			at += n
@@ -100,8 +100,8 @@ func (f *facts) readPTX(text string) {
 	}
 }
 
-// outside empties the text between braces: bodies, and what variables hold at first. The braces stay.
-func outside(text string) string {
+// withoutBodies empties the text between braces: bodies, and what variables hold at first. The braces stay.
+func withoutBodies(text string) string {
 	var b strings.Builder
 	depth := 0
 	for _, r := range text {
@@ -118,7 +118,7 @@ func outside(text string) string {
 	return b.String()
 }
 
-func number(s string, otherwise uint32) uint32 {
+func parseNumber(s string, otherwise uint32) uint32 {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 0 {
 		return otherwise
@@ -126,9 +126,9 @@ func number(s string, otherwise uint32) uint32 {
 	return uint32(n)
 }
 
-// size is how many bytes a type has, by the number at its end.
-func size(kind string) uint32 {
-	bits := number(strings.TrimLeft(kind, "abcdefghijklmnopqrstuvwxyz"), 8)
+// typeSize is how many bytes a type has, by the number at its end.
+func typeSize(kind string) uint32 {
+	bits := parseNumber(strings.TrimLeft(kind, "abcdefghijklmnopqrstuvwxyz"), 8)
 	return max(bits/8, 1)
 }
 

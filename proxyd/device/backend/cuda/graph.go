@@ -50,7 +50,7 @@ type step struct {
 
 // Instantiate implements backend.Context.
 func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	own := g.Clone()
@@ -103,7 +103,7 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 	ok := true
 	switch n := n.(type) {
 	case backend.KernelNode:
-		s.launch, err = c.launch(n.Launch)
+		s.launch, err = c.checkLaunch(n.Launch)
 	case backend.CopyNode:
 		s.box, s.job, err = c.copyStep(n.Copy)
 	case backend.FillNode:
@@ -114,7 +114,7 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 	case backend.ExchangeNode:
 		begin := n.Lend
 		if begin == nil {
-			begin = begins(n.Begin)
+			begin = beginWithSpans(n.Begin)
 		}
 		_, err = c.legacy.lendJob(n.Buffers, begin)
 		s.job = func(st *stream) (*job, error) { return st.lendJob(n.Buffers, begin) }
@@ -150,8 +150,8 @@ func (c *cudaContext) copyStep(p backend.Copy) (*driver.Box, func(*stream) (*job
 	return j.box, nil, nil
 }
 
-// nodes is the plan for the driver. What is off does nothing.
-func (p *plan) nodes(off map[backend.NodeID]bool) []driver.Node {
+// driverNodes is the plan for the driver. What is off does nothing.
+func (p *plan) driverNodes(off map[backend.NodeID]bool) []driver.Node {
 	out := make([]driver.Node, len(p.steps))
 	for i, s := range p.steps {
 		out[i].Deps = s.deps
@@ -162,13 +162,13 @@ func (p *plan) nodes(off map[backend.NodeID]bool) []driver.Node {
 	return out
 }
 
-// make has the driver's graph be there. The caller holds mu, and the context is alive.
-func (x *exec) make() error {
+// makeGraph has the driver's graph be there. The caller holds mu, and the context is alive.
+func (x *exec) makeGraph() error {
 	if x.whole != nil {
 		return nil
 	}
 	c := x.context
-	w, err := c.space.device.backend.drv.Instantiate(c.ctx, x.plan.nodes(x.off))
+	w, err := c.space.device.backend.drv.Instantiate(c.ctx, x.plan.driverNodes(x.off))
 	if err != nil {
 		return err
 	}
@@ -176,21 +176,21 @@ func (x *exec) make() error {
 	return nil
 }
 
-// retire ends the driver's graph when its last run is over. The caller holds mu.
-func (x *exec) retire() {
+// retireGraph ends the driver's graph when its last run is over. The caller holds mu.
+func (x *exec) retireGraph() {
 	w, last, c := x.whole, x.last, x.context
 	if x.whole = nil; w == nil {
 		return
 	}
 	end := func() {
-		_ = c.alive(func() error { return c.space.device.backend.drv.DestroyGraph(c.ctx, *w) }) // the graph goes with the context at the latest
+		_ = c.whileAlive(func() error { return c.space.device.backend.drv.DestroyGraph(c.ctx, *w) }) // the graph goes with the context at the latest
 	}
-	if last == nil || !errors.Is(last.query(), backend.NotReady) {
+	if last == nil || !errors.Is(last.queryMark(), backend.NotReady) {
 		end()
 		return
 	}
 	go func() {
-		if last.wait(c.space.ctx) == nil {
+		if last.waitFor(c.space.ctx) == nil {
 			end()
 		}
 	}()
@@ -198,7 +198,7 @@ func (x *exec) retire() {
 
 // Graph implements backend.Stream.
 func (st *stream) Graph(b backend.Exec) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	x, ok := b.(*exec)
@@ -220,40 +220,40 @@ func (st *stream) Graph(b backend.Exec) error {
 	}
 	var absent *driver.AbsentError
 	if x.plan.device {
-		err := c.alive(x.make)
+		err := c.whileAlive(x.makeGraph)
 		if err == nil {
 			w := *x.whole
 			j.run = func() error { return st.lane.drv.LaunchGraph(st.lane.ctx, w, st.lane.stream) }
 			x.last = j.mark
-			return st.enqueue(j)
+			return st.enqueueJob(j)
 		}
 		if !errors.As(err, &absent) {
-			return c.seen(err)
+			return c.noteFault(err)
 		}
 	}
 	off := make(map[backend.NodeID]bool, len(x.off))
 	for id := range x.off {
 		off[id] = true
 	}
-	r, err := x.plan.begin(c, off)
+	r, err := x.plan.beginRun(c, off)
 	if err != nil {
 		return err
 	}
 	j.waits, j.always, j.steps, j.direct = true, true, true, false
-	j.drop = r.reach
+	j.drop = r.passRecordings
 	j.run = func() error {
-		_ = st.settle() // host functions are called even if the context has a fault by now
-		r.do()
+		_ = st.waitDevice() // host functions are called even if the context has a fault by now
+		r.carryOut()
 		return nil
 	}
 	x.last = j.mark
-	err = st.enqueue(j)
-	r.publish()
+	err = st.enqueueJob(j)
+	r.publishEvents()
 	return err
 }
 
-func (x *exec) check() error {
-	if err := x.context.check(); err != nil {
+func (x *exec) checkUsable() error {
+	if err := x.context.checkUsable(); err != nil {
 		return err
 	}
 	if x.gone {
@@ -266,7 +266,7 @@ func (x *exec) check() error {
 func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.check(); err != nil {
+	if err := x.checkUsable(); err != nil {
 		return 0, err
 	}
 	if id, err := g.SameShape(x.graph); err != nil {
@@ -283,17 +283,17 @@ func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 			return ids[i], err
 		}
 	}
-	return 0, x.replace(next)
+	return 0, x.replaceGraph(next)
 }
 
-// replace takes a valid graph over.
-func (x *exec) replace(g *backend.Graph) error {
+// replaceGraph takes a valid graph over.
+func (x *exec) replaceGraph(g *backend.Graph) error {
 	p, err := x.context.newPlan(g)
 	if err != nil {
 		return err
 	}
 	x.graph, x.plan = g, p
-	x.retire()
+	x.retireGraph()
 	return nil
 }
 
@@ -301,19 +301,19 @@ func (x *exec) replace(g *backend.Graph) error {
 func (x *exec) Set(id backend.NodeID, n backend.Node) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.check(); err != nil {
+	if err := x.checkUsable(); err != nil {
 		return err
 	}
 	next := x.graph.Clone()
 	if err := next.Set(id, n); err != nil {
 		return err
 	}
-	return x.replace(next)
+	return x.replaceGraph(next)
 }
 
-// switchable finds a node that can be switched off.
-func (x *exec) switchable(id backend.NodeID) error {
-	if err := x.check(); err != nil {
+// findSwitchable finds a node that can be switched off.
+func (x *exec) findSwitchable(id backend.NodeID) error {
+	if err := x.checkUsable(); err != nil {
 		return err
 	}
 	n, err := x.graph.Node(id)
@@ -331,7 +331,7 @@ func (x *exec) switchable(id backend.NodeID) error {
 func (x *exec) Enable(id backend.NodeID, on bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.switchable(id); err != nil {
+	if err := x.findSwitchable(id); err != nil {
 		return err
 	}
 	if on == !x.off[id] {
@@ -342,7 +342,7 @@ func (x *exec) Enable(id backend.NodeID, on bool) error {
 	} else {
 		x.off[id] = true
 	}
-	x.retire()
+	x.retireGraph()
 	return nil
 }
 
@@ -350,7 +350,7 @@ func (x *exec) Enable(id backend.NodeID, on bool) error {
 func (x *exec) Enabled(id backend.NodeID) (bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.switchable(id); err != nil {
+	if err := x.findSwitchable(id); err != nil {
 		return false, err
 	}
 	return !x.off[id], nil
@@ -364,6 +364,6 @@ func (x *exec) Destroy() error {
 		return fmt.Errorf("graph: %w", backend.InvalidHandle)
 	}
 	x.gone = true
-	x.retire()
+	x.retireGraph()
 	return nil
 }

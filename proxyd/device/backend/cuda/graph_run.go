@@ -20,21 +20,21 @@ type run struct {
 	child []*run
 }
 
-// begin makes a run.
-func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
+// beginRun makes a run.
+func (p *plan) beginRun(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
 	n := len(p.steps)
 	r := &run{context: c, plan: p, off: off, marks: make([]*mark, n), child: make([]*run, n)}
 	for i, s := range p.steps {
 		var err error
 		switch {
 		case s.record != nil:
-			if _, err = s.record.now(); err == nil {
+			if _, err = s.record.currentMark(); err == nil {
 				r.marks[i] = c.newMark(!s.record.cfg.NoTiming)
 			}
 		case s.wait != nil:
-			r.marks[i], err = s.wait.now()
+			r.marks[i], err = s.wait.currentMark()
 		case s.child != nil:
-			r.child[i], err = s.child.begin(c, nil)
+			r.child[i], err = s.child.beginRun(c, nil)
 		}
 		if err != nil {
 			return nil, err
@@ -43,32 +43,32 @@ func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) 
 	return r, nil
 }
 
-// publish lets the events stand for this run.
-func (r *run) publish() {
+// publishEvents lets the events stand for this run.
+func (r *run) publishEvents() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			s.record.set(r.marks[i])
+			s.record.standFor(r.marks[i])
 		}
 		if s.child != nil {
-			r.child[i].publish()
+			r.child[i].publishEvents()
 		}
 	}
 }
 
-// reach ends the recordings of a run that does not take place.
-func (r *run) reach() {
+// passRecordings ends the recordings of a run that does not take place.
+func (r *run) passRecordings() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			r.marks[i].pass()
+			r.marks[i].passDropped()
 		}
 		if r.child[i] != nil {
-			r.child[i].reach()
+			r.child[i].passRecordings()
 		}
 	}
 }
 
-// do carries a run out: each step when its dependencies are over.
-func (r *run) do() {
+// carryOut carries a run out: each step when its dependencies are over.
+func (r *run) carryOut() {
 	over := make([]chan struct{}, len(r.steps))
 	for i := range over {
 		over[i] = make(chan struct{})
@@ -80,39 +80,39 @@ func (r *run) do() {
 			for _, d := range s.deps {
 				<-over[d]
 			}
-			r.step(i, s)
+			r.doStep(i, s)
 		})
 	}
 	all.Wait()
 }
 
-// step carries out a step, to its end.
-func (r *run) step(i int, s *step) {
+// doStep carries out a step, to its end.
+func (r *run) doStep(i int, s *step) {
 	c := r.context
 	var err error
 	switch {
 	case s.record != nil:
 		c.moving.Lock()
-		err = r.marks[i].record(c.own)
+		err = r.marks[i].recordIn(c.own)
 		c.moving.Unlock()
 	case s.wait != nil:
 		if r.marks[i] != nil {
-			_ = r.marks[i].wait(c.space.ctx) // the space is closed, then
+			_ = r.marks[i].waitFor(c.space.ctx) // the space is closed, then
 		}
 	case s.child != nil:
-		r.child[i].do()
+		r.child[i].carryOut()
 	case s.host != nil:
 		s.host()
 	case !r.off[s.id] && c.Err() == nil:
-		err = r.work(s)
+		err = r.doWork(s)
 	}
 	if err != nil {
-		c.fail(err)
+		c.setFault(err)
 	}
 }
 
-// work has the device do a step when the space is mapped, in a stream for this alone.
-func (r *run) work(s *step) error {
+// doWork has the device do a step when the space is mapped, in a stream for this alone.
+func (r *run) doWork(s *step) error {
 	c := r.context
 	g, active := c.space.gate, c.space.active
 	active.Begin()
@@ -122,22 +122,22 @@ func (r *run) work(s *step) error {
 	}
 	defer g.Leave()
 	var l *lane
-	err := c.alive(func() (err error) {
-		l, err = c.space.device.backend.newLane(c.ctx, 0, c.alive)
+	err := c.whileAlive(func() (err error) {
+		l, err = c.space.device.backend.newLane(c.ctx, 0, c.whileAlive)
 		return err
 	})
 	if err != nil {
-		return c.seen(err)
+		return c.noteFault(err)
 	}
-	defer func() { _ = l.close() }() // the lane goes with the context at the latest
+	defer func() { _ = l.closeLane() }() // the lane goes with the context at the latest
 	st := &stream{context: c, lane: l}
 	switch {
 	case s.launch != nil:
-		err = c.alive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch) })
+		err = c.whileAlive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch) })
 	case s.box != nil:
-		err = c.alive(func() error { return st.copyBox(*s.box) })
+		err = c.whileAlive(func() error { return st.copyBox(*s.box) })
 	case s.fill != nil:
-		err = c.alive(func() error { return l.drv.Fill(l.ctx, l.stream, s.fill) })
+		err = c.whileAlive(func() error { return l.drv.Fill(l.ctx, l.stream, s.fill) })
 	case s.job != nil:
 		var j *job
 		if j, err = s.job(st); err == nil {
@@ -145,7 +145,7 @@ func (r *run) work(s *step) error {
 		}
 	}
 	if err == nil {
-		err = st.settle()
+		err = st.waitDevice()
 	}
-	return c.seen(err)
+	return c.noteFault(err)
 }

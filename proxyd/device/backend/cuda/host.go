@@ -104,8 +104,8 @@ func (s *space) UnmapHost(a backend.Addr) error {
 	}
 	s.ledger.Remove(a)
 	s.mu.Unlock()
-	for _, m := range s.work() {
-		if m.wait(s.ctx) != nil {
+	for _, m := range s.pendingWork() {
+		if m.waitFor(s.ctx) != nil {
 			return errClosed
 		}
 	}

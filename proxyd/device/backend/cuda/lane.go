@@ -37,15 +37,15 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	return &lane{b.drv, &b.pinned, ctx, s, e, alive}, nil
 }
 
-// close ends the lane. Nothing is under way there.
-func (l *lane) close() error {
+// closeLane ends the lane. Nothing is under way there.
+func (l *lane) closeLane() error {
 	return l.alive(func() error {
 		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
 	})
 }
 
-// wait waits until all that was queued is done, also on a failure: what was queued uses memory.
-func (l *lane) wait() error {
+// waitIdle waits until all that was queued is done, also on a failure: what was queued uses memory.
+func (l *lane) waitIdle() error {
 	err := l.alive(func() error { return l.drv.Record(l.ctx, l.done, l.stream) })
 	ask := func() error { return l.drv.EventQuery(l.ctx, l.done) }
 	if err != nil {
@@ -56,24 +56,24 @@ func (l *lane) wait() error {
 		if backend.ResultOf(e) != backend.NotReady {
 			return errors.Join(err, e)
 		}
-		_ = p.pause(context.Background()) // the context never ends
+		_ = p.pauseBeforeRetry(context.Background()) // the context never ends
 	}
 }
 
-// idle tells whether nothing is under way; so does an error, which later calls will see.
-func (l *lane) idle() bool {
+// isIdle tells whether nothing is under way; so does an error, which later calls will see.
+func (l *lane) isIdle() bool {
 	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
 }
 
-// out copies n bytes of a device, a part at a time, to take, while the next part is on its way.
-func (l *lane) out(from backend.Addr, n uint64, take func(part []byte) error) error {
+// copyOut copies n bytes of a device, a part at a time, to take, while the next part is on its way.
+func (l *lane) copyOut(from backend.Addr, n uint64, take func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {
-		b, err := l.pool.get()
+		b, err := l.pool.getBuffer()
 		if err != nil {
 			return err
 		}
-		defer l.pool.put(b)
+		defer l.pool.putBuffer(b)
 		parts[i] = b
 	}
 	var ready []byte
@@ -90,7 +90,7 @@ func (l *lane) out(from backend.Addr, n uint64, take func(part []byte) error) er
 		if ready != nil {
 			err = take(ready)
 		}
-		if e := l.wait(); err == nil { // whatever happens: the buffers are others' next
+		if e := l.waitIdle(); err == nil { // whatever happens: the buffers are others' next
 			err = e
 		}
 		if err != nil {
@@ -101,21 +101,21 @@ func (l *lane) out(from backend.Addr, n uint64, take func(part []byte) error) er
 	return nil
 }
 
-// in is the reverse of out.
-func (l *lane) in(to backend.Addr, n uint64, give func(part []byte) error) error {
+// copyIn is the reverse of out.
+func (l *lane) copyIn(to backend.Addr, n uint64, give func(part []byte) error) error {
 	var parts [2][]byte
 	for i := range parts {
-		b, err := l.pool.get()
+		b, err := l.pool.getBuffer()
 		if err != nil {
 			return err
 		}
-		defer l.pool.put(b)
+		defer l.pool.putBuffer(b)
 		parts[i] = b
 	}
 	for at, i := uint64(0), 0; at < n; i++ {
 		part := parts[i%2][:min(n-at, partSize)]
 		err := give(part) // while the part before is on its way
-		if e := l.wait(); err == nil {
+		if e := l.waitIdle(); err == nil {
 			err = e
 		}
 		if err == nil {
@@ -126,16 +126,16 @@ func (l *lane) in(to backend.Addr, n uint64, give func(part []byte) error) error
 		}
 		at += uint64(len(part))
 	}
-	return l.wait()
+	return l.waitIdle()
 }
 
-// zero clears memory.
-func (l *lane) zero(at backend.Addr, n uint64) error {
+// clearMemory clears memory.
+func (l *lane) clearMemory(at backend.Addr, n uint64) error {
 	err := l.alive(func() error { return l.drv.Fill(l.ctx, l.stream, &backend.Fill{Addr: at, Element: 1, Width: n}) })
 	if err != nil {
 		return err
 	}
-	return l.wait()
+	return l.waitIdle()
 }
 
 // partSize is what is copied at once: large enough for full speed.
@@ -150,16 +150,16 @@ type pinned struct {
 	all   [][]byte
 }
 
-// use names a context of the server's own, and leave says that the context is about to end.
-func (p *pinned) use(b *Backend, ctx driver.Context) {
+// useContext names a context of the server's own, and leaveContext says that the context is about to end.
+func (p *pinned) useContext(b *Backend, ctx driver.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drv = b.drv
 	p.users = append(p.users, ctx)
 }
 
-// leave frees all buffers with the context in which they were made. No copy is under way any more.
-func (p *pinned) leave(b *Backend, ctx driver.Context) error {
+// leaveContext frees all buffers with the context in which they were made. No copy is under way any more.
+func (p *pinned) leaveContext(b *Backend, ctx driver.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
@@ -178,7 +178,7 @@ func (p *pinned) leave(b *Backend, ctx driver.Context) error {
 	return errors.Join(errs...)
 }
 
-func (p *pinned) get() ([]byte, error) {
+func (p *pinned) getBuffer() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.free); n > 0 {
@@ -193,7 +193,7 @@ func (p *pinned) get() ([]byte, error) {
 	return b, err
 }
 
-func (p *pinned) put(b []byte) {
+func (p *pinned) putBuffer(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.all) > 0 {

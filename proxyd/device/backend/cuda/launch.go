@@ -30,8 +30,8 @@ type function struct {
 	has   [backend.FunctionAttributes]bool
 }
 
-// learn asks what launches need to know. The caller has the context alive.
-func (f *function) learn(k kernelFacts) error {
+// learnLimits asks what launches need to know. The caller has the context alive.
+func (f *function) learnLimits(k kernelFacts) error {
 	c := f.module.context
 	drv := c.space.device.backend.drv
 	f.required, f.params = k.required, k.params
@@ -72,7 +72,7 @@ func (f *function) Required() backend.Dim { return f.required }
 
 // Attribute implements backend.Function. The value is remembered: only SetAttribute changes the value.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return 0, err
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
@@ -84,17 +84,17 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 		return f.known[a], nil
 	}
 	c := f.module.context
-	err := c.alive(func() (err error) {
+	err := c.whileAlive(func() (err error) {
 		f.known[a], err = c.space.device.backend.drv.FunctionAttribute(c.ctx, f.f, a)
 		return err
 	})
 	f.has[a] = err == nil
-	return f.known[a], c.seen(err)
+	return f.known[a], c.noteFault(err)
 }
 
 // SetAttribute implements backend.Function.
 func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return err
 	}
 	if a < 0 || a >= backend.FunctionAttributes {
@@ -104,16 +104,16 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.has = [backend.FunctionAttributes]bool{}
-	return c.seen(c.alive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
+	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
 }
 
-// launch checks a launch.
-func (c *cudaContext) launch(l backend.Launch) (*driver.Launch, error) {
+// checkLaunch checks a launch.
+func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 	f, ok := l.Function.(*function)
 	if !ok || f.module.context != c {
 		return nil, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
 	}
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return nil, err
 	}
 	if f.refused != nil {
@@ -132,8 +132,8 @@ func (c *cudaContext) launch(l backend.Launch) (*driver.Launch, error) {
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.give(func() (*job, error) {
-		l, err := st.context.launch(x)
+	return st.giveJob(func() (*job, error) {
+		l, err := st.context.checkLaunch(x)
 		if err != nil {
 			return nil, err
 		}

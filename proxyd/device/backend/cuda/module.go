@@ -32,8 +32,8 @@ type module struct {
 	gone bool
 }
 
-// compiled is an image in the driver's form, with a NUL at its end.
-func (c *cudaContext) compiled(data []byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+// compileImage is an image in the driver's form, with a NUL at its end.
+func (c *cudaContext) compileImage(data []byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
 	parts, err := image.Parts(data)
 	if err != nil {
 		return nil, backend.Log{Error: err.Error() + "\n"}, fmt.Errorf("%w: %w", backend.InvalidImage, err)
@@ -41,12 +41,12 @@ func (c *cudaContext) compiled(data []byte, cfg backend.LoadConfig) ([]byte, bac
 	if len(parts) == 1 {
 		return append(bytes.Clone(parts[0]), 0), backend.Log{}, nil
 	}
-	out, log, err := c.link(parts, cfg)
+	out, log, err := c.linkImages(parts, cfg)
 	return append(out, 0), log, err
 }
 
-// link has the driver's linker make a single image of several.
-func (c *cudaContext) link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+// linkImages has the driver's linker make a single image of several.
+func (c *cudaContext) linkImages(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
 	var list []driver.Part
 	for _, p := range parts {
 		kind := driver.PTX
@@ -62,16 +62,16 @@ func (c *cudaContext) link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	}
 	var out []byte
 	var log backend.Log
-	err := c.alive(func() (err error) {
+	err := c.whileAlive(func() (err error) {
 		out, log, err = c.space.device.backend.drv.Link(c.ctx, list, cfg)
 		return err
 	})
-	return out, log, c.seen(err)
+	return out, log, c.noteFault(err)
 }
 
 // Link implements backend.Context.
 func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	var flat [][]byte
@@ -85,7 +85,7 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	if len(flat) == 0 {
 		return nil, backend.Log{}, fmt.Errorf("link nothing: %w", backend.InvalidImage)
 	}
-	out, log, err := c.link(flat, cfg)
+	out, log, err := c.linkImages(flat, cfg)
 	if err != nil {
 		return nil, log, fmt.Errorf("link: %w", err)
 	}
@@ -94,15 +94,15 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 
 // Load implements backend.Context.
 func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
-	img, log, err := c.compiled(data, cfg)
+	img, log, err := c.compileImage(data, cfg)
 	if err != nil {
-		return nil, log, fmt.Errorf("load: %w", c.seen(err))
+		return nil, log, fmt.Errorf("load: %w", c.noteFault(err))
 	}
 	m := &module{context: c, globals: map[string]backend.Global{}}
-	err = c.alive(func() error {
+	err = c.whileAlive(func() error {
 		var more backend.Log
 		var err error
 		m.m, more, err = c.space.device.backend.drv.Load(c.ctx, img, cfg)
@@ -110,11 +110,11 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return err
 	})
 	if err != nil {
-		return nil, log, fmt.Errorf("load: %w", c.seen(err))
+		return nil, log, fmt.Errorf("load: %w", c.noteFault(err))
 	}
-	m.facts.read(img[:len(img)-1])
-	if err := m.settle(cfg.Globals); err != nil {
-		return nil, log, fmt.Errorf("load: %w", errors.Join(err, m.unload()))
+	m.facts.readImage(img[:len(img)-1])
+	if err := m.findSymbols(cfg.Globals); err != nil {
+		return nil, log, fmt.Errorf("load: %w", errors.Join(err, m.unloadModule()))
 	}
 	for _, name := range m.hidden {
 		log.Info += "variable " + name + " cannot be found: programs that have it are not saved\n"
@@ -125,11 +125,11 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	return m, log, nil
 }
 
-// settle finds a module's kernels and variables.
-func (m *module) settle(kept backend.Addr) error {
+// findSymbols finds a module's kernels and variables.
+func (m *module) findSymbols(kept backend.Addr) error {
 	c := m.context
 	drv := c.space.device.backend.drv
-	err := c.alive(func() error {
+	err := c.whileAlive(func() error {
 		for _, k := range m.facts.kernels {
 			f, err := drv.Function(c.ctx, m.m, k.name)
 			if backend.ResultOf(err) == backend.NotFound {
@@ -139,7 +139,7 @@ func (m *module) settle(kept backend.Addr) error {
 				return err
 			}
 			fn := &function{module: m, f: f, name: k.name}
-			if err := fn.learn(k); err != nil {
+			if err := fn.learnLimits(k); err != nil {
 				return err
 			}
 			m.functions = append(m.functions, fn)
@@ -148,7 +148,7 @@ func (m *module) settle(kept backend.Addr) error {
 			at, n, err := drv.Global(c.ctx, m.m, v.name)
 			switch {
 			case backend.ResultOf(err) == backend.NotFound:
-				if !v.constant && !compilers(v.name) {
+				if !v.constant && !isCompilerText(v.name) {
 					m.hidden = append(m.hidden, v.name)
 				}
 			case err != nil:
@@ -160,24 +160,24 @@ func (m *module) settle(kept backend.Addr) error {
 		return nil
 	})
 	if err != nil {
-		return c.seen(err)
+		return c.noteFault(err)
 	}
-	return m.keep(kept)
+	return m.keepVariables(kept)
 }
 
-// compilers tells whether a variable is a text that a compiler has named: no kernel writes it.
-func compilers(name string) bool {
+// isCompilerText tells whether a variable is a text that a compiler has named: no kernel writes it.
+func isCompilerText(name string) bool {
 	return strings.HasPrefix(name, "$str") || strings.HasPrefix(name, "__unnamed_") || strings.HasPrefix(name, "_$_str")
 }
 
-// unload ends the driver's module.
-func (m *module) unload() error {
+// unloadModule ends the driver's module.
+func (m *module) unloadModule() error {
 	c := m.context
-	return c.alive(func() error { return c.space.device.backend.drv.Unload(c.ctx, m.m) })
+	return c.whileAlive(func() error { return c.space.device.backend.drv.Unload(c.ctx, m.m) })
 }
 
-func (m *module) check() error {
-	if err := m.context.check(); err != nil {
+func (m *module) checkLoaded() error {
+	if err := m.context.checkUsable(); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -190,7 +190,7 @@ func (m *module) check() error {
 
 // Function implements backend.Module.
 func (m *module) Function(name string) (backend.Function, error) {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return nil, err
 	}
 	for _, f := range m.functions {
@@ -212,7 +212,7 @@ func (m *module) Functions() []backend.Function {
 
 // Global implements backend.Module.
 func (m *module) Global(name string) (backend.Global, error) {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return backend.Global{}, err
 	}
 	g, ok := m.globals[name]
@@ -227,7 +227,7 @@ func (m *module) Variables() backend.Range { return m.kept }
 
 // Unload implements backend.Module.
 func (m *module) Unload() error {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -239,13 +239,13 @@ func (m *module) Unload() error {
 	}
 	c := m.context
 	s := c.space
-	work := s.work()
+	work := s.pendingWork()
 	s.mu.Lock()
 	s.dropVariables(func(v variable) bool { return v.module == m })
-	over := s.leaving(0, 0) // a drain waits for this, and no address does
+	over := s.noteLeaving(0, 0) // a drain waits for this, and no address does
 	s.mu.Unlock()
 	if m.kept.Size > 0 {
-		if err := s.free(m.kept.Base, backend.Globals); err != nil {
+		if err := s.freeMemory(m.kept.Base, backend.Globals); err != nil {
 			close(over)
 			return err
 		}
@@ -254,6 +254,6 @@ func (m *module) Unload() error {
 	delete(c.modules, m)
 	c.mu.Unlock()
 	// Launches that were queued before still run.
-	s.later(over, work, func() { _ = c.seen(m.unload()) })
+	s.afterWork(over, work, func() { _ = c.noteFault(m.unloadModule()) })
 	return nil
 }

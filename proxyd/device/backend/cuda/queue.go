@@ -33,14 +33,14 @@ type job struct {
 // maxQueued is how many jobs a stream holds before its program must wait, as a device does.
 const maxQueued = 1 << 16
 
-// enqueue submits work of the program's, in the order that the legacy stream makes.
-func (st *stream) enqueue(j *job) error {
+// enqueueJob submits work of the program's, in the order that the legacy stream makes.
+func (st *stream) enqueueJob(j *job) error {
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j.after = append(j.after, st.order()...)
+	j.after = append(j.after, st.orderMarks()...)
 	j.given = true
-	return st.submit(j)
+	return st.submitJob(j)
 }
 
 // Progress implements backend.Stream. What the driver was given counts as done, which is true while the space is unmapped.
@@ -70,34 +70,34 @@ func (st *stream) noteRestartable() {
 	}
 }
 
-// count counts a job that is done. The caller holds mu.
-func (st *stream) count(j *job) {
+// countJob counts a job that is done. The caller holds mu.
+func (st *stream) countJob(j *job) {
 	if j.given {
 		st.done++
 	}
 }
 
-// submit has a job done: now if nothing is before the job and nothing has to be waited for, else in its turn.
-func (st *stream) submit(j *job) error {
+// submitJob has a job done: now if nothing is before the job and nothing has to be waited for, else in its turn.
+func (st *stream) submitJob(j *job) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if j.given {
 		st.given++
 	}
 	if st.ended {
-		st.count(j)
+		st.countJob(j)
 		if j.mark != nil {
-			j.mark.pass() // nothing was left in the stream
+			j.mark.passDropped() // nothing was left in the stream
 		}
 		return nil
 	}
 	g := st.context.space.gate
-	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && issued(j.after) && g.TryEnter() {
+	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && allIssued(j.after) && g.TryEnter() {
 		defer g.Leave()
-		err := st.issue(j)
-		st.count(j)
+		err := st.issueJob(j)
+		st.countJob(j)
 		if err != nil && !j.direct {
-			st.context.fail(err)
+			st.context.setFault(err)
 			return nil
 		}
 		return err
@@ -105,13 +105,13 @@ func (st *stream) submit(j *job) error {
 	st.queue = append(st.queue, j)
 	if !st.busy {
 		st.busy = true
-		go st.work()
+		go st.workQueue()
 	}
 	return nil
 }
 
-// issued tells whether the driver knows of all marks.
-func issued(marks []*mark) bool {
+// allIssued tells whether the driver knows of all marks.
+func allIssued(marks []*mark) bool {
 	for _, m := range marks {
 		select {
 		case <-m.issued:
@@ -122,8 +122,8 @@ func issued(marks []*mark) bool {
 	return true
 }
 
-// issue carries a job out, which is the stream's next.
-func (st *stream) issue(j *job) error {
+// issueJob carries a job out, which is the stream's next.
+func (st *stream) issueJob(j *job) error {
 	c := st.context
 	var err error
 	if c.Err() == nil {
@@ -137,12 +137,12 @@ func (st *stream) issue(j *job) error {
 		if j.waits {
 			err = j.run()
 		} else {
-			err = c.alive(j.run)
+			err = c.whileAlive(j.run)
 		}
 	}
-	err = c.seen(err)
+	err = c.noteFault(err)
 	if j.mark != nil {
-		err = errors.Join(err, j.mark.record(st.lane))
+		err = errors.Join(err, j.mark.recordIn(st.lane))
 	}
 	if backend.ResultOf(err) == backend.ContextIsDestroyed {
 		return nil // the goroutine that has ended it knows
@@ -150,8 +150,8 @@ func (st *stream) issue(j *job) error {
 	return err
 }
 
-// work carries out what is queued, until nothing is.
-func (st *stream) work() {
+// workQueue carries out what is queued, until nothing is.
+func (st *stream) workQueue() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()
@@ -170,23 +170,23 @@ func (st *stream) work() {
 			st.room = nil
 		}
 		st.mu.Unlock()
-		st.do(j)
+		st.doJob(j)
 		st.mu.Lock()
 		st.now = nil
-		st.count(j)
+		st.countJob(j)
 		st.mu.Unlock()
 	}
 }
 
-// do carries out a job when its time has come.
-func (st *stream) do(j *job) {
+// doJob carries out a job when its time has come.
+func (st *stream) doJob(j *job) {
 	s := st.context.space
 	if !s.awaitAside(j) || !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
 		if j.mark != nil {
-			j.mark.pass()
+			j.mark.passDropped()
 		}
 		return
 	}
@@ -198,19 +198,19 @@ func (st *stream) do(j *job) {
 	} else {
 		defer s.gate.Leave()
 	}
-	if err := st.issue(j); err != nil {
-		st.context.fail(err)
+	if err := st.issueJob(j); err != nil {
+		st.context.setFault(err)
 	}
 }
 
 // awaitAside waits for what this process must know before a job can be done; meanwhile the job does not make the space runnable.
 // awaitAside returns false if the space was closed.
 func (s *space) awaitAside(j *job) (live bool) {
-	if len(j.until) == 0 && issued(j.after) {
+	if len(j.until) == 0 && allIssued(j.after) {
 		return true
 	}
 	s.active.Wait(func() {
-		live = await(s.ctx, j.until) == nil
+		live = awaitAll(s.ctx, j.until) == nil
 		for _, m := range j.after {
 			select {
 			case <-m.issued:
@@ -222,13 +222,13 @@ func (s *space) awaitAside(j *job) (live bool) {
 	return live
 }
 
-// settle waits, within a job, until the device has done the earlier work.
-func (st *stream) settle() error {
+// waitDevice waits, within a job, until the device has done the earlier work.
+func (st *stream) waitDevice() error {
 	m := st.context.newMark(false)
-	if err := m.record(st.lane); err != nil {
+	if err := m.recordIn(st.lane); err != nil {
 		return err
 	}
-	if m.wait(st.context.space.ctx) != nil {
+	if m.waitFor(st.context.space.ctx) != nil {
 		return errClosed
 	}
 	return st.context.Err()

@@ -71,11 +71,11 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
 	}
-	if err := d.service(); err != nil {
+	if err := d.serviceContext(); err != nil {
 		return nil, err
 	}
 	b := d.backend
-	r, err := b.claim(cfg.Base, size)
+	r, err := b.claimAddresses(cfg.Base, size)
 	if err != nil {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), err)
 	}
@@ -90,8 +90,8 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, func(n uint64) (*memory, error) { return d.newMemory(n, s) })
 	if cfg.State != nil {
-		if err := s.restore(cfg.State); err != nil {
-			return nil, errors.Join(err, s.release())
+		if err := s.restoreState(cfg.State); err != nil {
+			return nil, errors.Join(err, s.releaseAll())
 		}
 		s.cfg.State = nil
 	}
@@ -110,7 +110,7 @@ func (s *space) Map() error {
 		return errClosed
 	}
 	for o := range b.mapped {
-		if o != s && (o.device == s.device || s.overlaps(o)) {
+		if o != s && (o.device == s.device || s.overlapsSpace(o)) {
 			return fmt.Errorf("map: another space is on the device, or has these addresses: %w", backend.AlreadyMapped)
 		}
 	}
@@ -118,7 +118,7 @@ func (s *space) Map() error {
 		b.turns++
 		s.turn.Store(b.turns)
 		s.shown.Store(true)
-		if err := s.view.show(); err != nil {
+		if err := s.view.showAll(); err != nil {
 			s.shown.Store(false)
 			return fmt.Errorf("map: %w", err)
 		}
@@ -128,8 +128,8 @@ func (s *space) Map() error {
 	return nil
 }
 
-// overlaps tells whether two spaces have addresses in common.
-func (s *space) overlaps(o *space) bool {
+// overlapsSpace tells whether two spaces have addresses in common.
+func (s *space) overlapsSpace(o *space) bool {
 	return o.cfg.Base < s.cfg.Base+backend.Addr(s.size) && s.cfg.Base < o.cfg.Base+backend.Addr(o.size)
 }
 
@@ -146,17 +146,17 @@ func (s *space) Pause() { s.gate.Pause() }
 func (s *space) Freeing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waits(0, ^uint64(0))) > 0
+	return len(s.waitsForRange(0, ^uint64(0))) > 0
 }
 
 // Work implements backend.Space. The driver does not tell when work is done: while there is some, a goroutine asks.
 func (s *space) Work() backend.WorkState {
-	if state := s.active.State(); state == backend.Runnable || !s.shown.Load() || !busy(s.streams()) {
+	if state := s.active.State(); state == backend.Runnable || !s.shown.Load() || !anyBusy(s.allStreams()) {
 		return state
 	}
 	if !s.watching.Swap(true) {
 		go func() {
-			for p := (patience{}); busy(s.streams()) && p.pause(s.ctx) == nil; {
+			for p := (patience{}); anyBusy(s.allStreams()) && p.pauseBeforeRetry(s.ctx) == nil; {
 			}
 			s.watching.Store(false)
 			s.cfg.Changed()
@@ -179,15 +179,15 @@ func (s *space) Unmap() error {
 	if !b.mapped[s] {
 		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
 	}
-	all := s.streams()
-	if err := s.gate.Clear(func() bool { return busy(all) }); err != nil {
+	all := s.allStreams()
+	if err := s.gate.Clear(func() bool { return anyBusy(all) }); err != nil {
 		return fmt.Errorf("unmap: work is under way: %w", err)
 	}
-	if busy(s.streams()) { // of a stream that is new
+	if anyBusy(s.allStreams()) { // of a stream that is new
 		s.gate.Set()
 		return fmt.Errorf("unmap: work is under way: %w", backend.NotReady)
 	}
-	if err := s.view.hide(); err != nil {
+	if err := s.view.hideAll(); err != nil {
 		return fmt.Errorf("unmap: %w", err)
 	}
 	s.shown.Store(false)
@@ -195,10 +195,10 @@ func (s *space) Unmap() error {
 	return nil
 }
 
-// busy tells whether the device has work of these streams.
-func busy(streams []*stream) bool {
+// anyBusy tells whether the device has work of these streams.
+func anyBusy(streams []*stream) bool {
 	for _, st := range streams {
-		if !st.lane.idle() {
+		if !st.lane.isIdle() {
 			return true
 		}
 	}
@@ -214,25 +214,25 @@ func (s *space) isClosed() bool {
 // Drain implements backend.Space.
 func (s *space) Drain(ctx context.Context) error {
 	for {
-		work := s.work()
+		work := s.pendingWork()
 		s.mu.Lock()
-		over := s.waits(0, ^uint64(0))
+		over := s.waitsForRange(0, ^uint64(0))
 		s.mu.Unlock()
 		if len(work) == 0 && len(over) == 0 {
 			return nil
 		}
 		for _, m := range work {
-			if err := m.wait(ctx); err != nil {
+			if err := m.waitFor(ctx); err != nil {
 				return err
 			}
 		}
-		if err := await(ctx, over); err != nil {
+		if err := awaitAll(ctx, over); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *space) all() []*cudaContext {
+func (s *space) allContexts() []*cudaContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*cudaContext
@@ -242,20 +242,20 @@ func (s *space) all() []*cudaContext {
 	return all
 }
 
-func (s *space) streams() []*stream {
+func (s *space) allStreams() []*stream {
 	var all []*stream
-	for _, c := range s.all() {
-		all = append(all, c.list()...)
+	for _, c := range s.allContexts() {
+		all = append(all, c.listStreams()...)
 	}
 	return all
 }
 
-// work is a mark at the end of each stream that has work.
-func (s *space) work() []*mark {
+// pendingWork is a mark at the end of each stream that has work.
+func (s *space) pendingWork() []*mark {
 	var marks []*mark
-	for _, st := range s.streams() {
-		if !st.empty() {
-			marks = append(marks, st.fence())
+	for _, st := range s.allStreams() {
+		if !st.isEmpty() {
+			marks = append(marks, st.fenceMark())
 		}
 	}
 	return marks
@@ -271,42 +271,42 @@ func (s *space) Close() error {
 	s.closed = true
 	peers := s.peers
 	s.mu.Unlock()
-	all := s.all()
+	all := s.allContexts()
 	for _, c := range all {
-		c.fail(errClosed)
+		c.setFault(errClosed)
 	}
 	s.cancel()
 	s.gate.Close()
 	for _, p := range peers {
-		_ = p.view.deny(s.device.dev) // p may be closed
+		_ = p.view.denyDevice(s.device.dev) // p may be closed
 	}
 	// A context takes its kernels with it: nothing runs in the space from here on.
 	var errs []error
 	for _, c := range all {
-		errs = append(errs, c.end())
+		errs = append(errs, c.endContext())
 	}
 	b := s.device.backend
 	b.mu.Lock()
 	if b.mapped[s] {
-		errs = append(errs, s.view.hide())
+		errs = append(errs, s.view.hideAll())
 		delete(b.mapped, s)
 	}
 	delete(b.spaces, s)
 	b.mu.Unlock()
-	s.view.shut()
+	s.view.shutView()
 	b.releaseHosts(s)
-	return errors.Join(append(errs, s.release())...)
+	return errors.Join(append(errs, s.releaseAll())...)
 }
 
-// release gives back all memory and addresses.
-func (s *space) release() error {
-	defer s.device.backend.unclaim(s.reserved)
+// releaseAll gives back all memory and addresses.
+func (s *space) releaseAll() error {
+	defer s.device.backend.unclaimAddresses(s.reserved)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	s.ledger.Arenas(func(a *arena) {
 		if s.ledger.Forget(a) {
-			errs = append(errs, a.Bytes.end())
+			errs = append(errs, a.Bytes.endMemory())
 		}
 	})
 	return errors.Join(errs...)
@@ -334,8 +334,8 @@ func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
 	return c, nil
 }
 
-// sees is NotSupported if a device cannot reach another one's memory.
-func (d *device) sees(o *device) error {
+// checkPeer is NotSupported if a device cannot reach another one's memory.
+func (d *device) checkPeer(o *device) error {
 	yes, err := d.backend.drv.CanAccessPeer(d.dev, o.dev)
 	if err == nil && !yes {
 		err = fmt.Errorf("device %d cannot reach the memory of device %d: %w", d.index, o.index, backend.NotSupported)
@@ -346,7 +346,7 @@ func (d *device) sees(o *device) error {
 // AllowPeer implements backend.Memory.
 func (s *space) AllowPeer(peer backend.Space) error {
 	p, ok := peer.(*space)
-	if !ok || p == s || p.device.backend != s.device.backend || p.overlaps(s) {
+	if !ok || p == s || p.device.backend != s.device.backend || p.overlapsSpace(s) {
 		return fmt.Errorf("peer: %w", backend.InvalidValue)
 	}
 	s.mu.Lock()
@@ -356,10 +356,10 @@ func (s *space) AllowPeer(peer backend.Space) error {
 		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
 	}
 	if p.device != s.device {
-		if err := s.device.sees(p.device); err != nil {
+		if err := s.device.checkPeer(p.device); err != nil {
 			return err
 		}
-		if err := p.view.allow(s.device.dev); err != nil {
+		if err := p.view.allowDevice(s.device.dev); err != nil {
 			return err
 		}
 	}
@@ -384,5 +384,5 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	if i < 0 {
 		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
 	}
-	return p.view.deny(s.device.dev)
+	return p.view.denyDevice(s.device.dev)
 }

@@ -33,8 +33,8 @@ func (s *space) State() *backend.State {
 	return st
 }
 
-// restore makes a new space like the described space.
-func (s *space) restore(st *backend.State) error {
+// restoreState makes a new space like the described space.
+func (s *space) restoreState(st *backend.State) error {
 	bad := func(err error) error { return fmt.Errorf("restore a space: %w: %w", err, backend.InvalidValue) }
 	if st.KernelHeap != nil {
 		return fmt.Errorf("restore a space: kernels have memory of malloc, which a real device's driver does not give back: %w", backend.NotSupported)
@@ -44,13 +44,13 @@ func (s *space) restore(st *backend.State) error {
 		return bad(err)
 	}
 	for _, p := range s.ledger.Pieces() {
-		if err := s.view.put(p.Arena.Base, p.Arena.Bytes); err != nil {
+		if err := s.view.putMemory(p.Arena.Base, p.Arena.Bytes); err != nil {
 			return bad(err)
 		}
 	}
 	for _, a := range s.ledger.Allocations() {
 		if a.Kind == backend.Mapped && a.Access {
-			if err := s.view.put(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes); err != nil {
+			if err := s.view.putMemory(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes); err != nil {
 				return bad(err)
 			}
 		}
@@ -58,8 +58,8 @@ func (s *space) restore(st *backend.State) error {
 	return nil
 }
 
-// block finds a block's bytes.
-func (s *space) block(id backend.BlockID) (*memory, uint64, error) {
+// findBlock finds a block's bytes.
+func (s *space) findBlock(id backend.BlockID) (*memory, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -74,7 +74,7 @@ func (s *space) block(id backend.BlockID) (*memory, uint64, error) {
 
 // Blocks implements backend.Space. Blocks are copied and hashed here, as many at once as can be.
 func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
-	if err := s.unsaved(); err != nil {
+	if err := s.checkSaved(); err != nil {
 		return err
 	}
 	if err := s.moveVariables(func(variable) bool { return true }, true); err != nil {
@@ -99,7 +99,7 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 					return
 				}
 				var sum backend.Hash
-				if sum, err = s.hash(h, all[i], p); err == nil && !yield(all[i], sum) {
+				if sum, err = s.hashBlock(h, all[i], p); err == nil && !yield(all[i], sum) {
 					stop.Store(true)
 				}
 			}
@@ -113,10 +113,10 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	return errors.Join(errs...)
 }
 
-// hash is the hash of a block; p is room for the block.
-func (s *space) hash(h *blake3.Hasher, id backend.BlockID, p []byte) (sum backend.Hash, err error) {
+// hashBlock is the hash of a block; p is room for the block.
+func (s *space) hashBlock(h *blake3.Hasher, id backend.BlockID, p []byte) (sum backend.Hash, err error) {
 	some, err := s.ReadBlock(id, p)
-	if err != nil || !some || zero(p) {
+	if err != nil || !some || isZero(p) {
 		return sum, err
 	}
 	h.Reset()
@@ -125,26 +125,26 @@ func (s *space) hash(h *blake3.Hasher, id backend.BlockID, p []byte) (sum backen
 	return sum, err
 }
 
-// zero tells whether a block has nothing else.
-func zero(p []byte) bool { return bytes.Equal(p, zeros) }
+// isZero tells whether a block has nothing else.
+func isZero(p []byte) bool { return bytes.Equal(p, zeros) }
 
 var zeros = make([]byte, backend.Granule)
 
 // ReadBlock implements backend.Space.
 func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
-	m, at, err := s.block(id)
+	m, at, err := s.findBlock(id)
 	if err != nil {
 		return false, err
 	}
 	if len(p) != backend.Granule {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
-	return m.read(at, p)
+	return m.readAt(at, p)
 }
 
 // WriteBlock implements backend.Space.
 func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
-	m, at, err := s.block(id)
+	m, at, err := s.findBlock(id)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
 		defer s.view.mu.Unlock()
 		return m.giveBack(at, s.view.shown)
 	}
-	if err := m.write(at, p); err != nil || id.Memory != 0 {
+	if err := m.writeAt(at, p); err != nil || id.Memory != 0 {
 		return err
 	}
 	// Modules that are there already have their variables elsewhere.

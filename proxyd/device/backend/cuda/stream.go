@@ -35,12 +35,12 @@ type stream struct {
 func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
 	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
 	st := &stream{context: c, cfg: cfg}
-	err := c.alive(func() (err error) {
-		st.lane, err = c.space.device.backend.newLane(c.ctx, cfg.Priority, c.alive)
+	err := c.whileAlive(func() (err error) {
+		st.lane, err = c.space.device.backend.newLane(c.ctx, cfg.Priority, c.whileAlive)
 		return err
 	})
 	if err != nil {
-		return nil, c.seen(err)
+		return nil, c.noteFault(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *cudaContext) newStream(cfg backend.StreamConfig) (*stream, error) {
 
 // NewStream implements backend.Context.
 func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	st, err := c.newStream(cfg)
@@ -63,9 +63,9 @@ func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// check is what all calls begin with.
-func (st *stream) check() error {
-	if err := st.context.check(); err != nil {
+// checkUsable is what all calls begin with.
+func (st *stream) checkUsable() error {
+	if err := st.context.checkUsable(); err != nil {
 		return err
 	}
 	st.mu.Lock()
@@ -76,10 +76,10 @@ func (st *stream) check() error {
 	return nil
 }
 
-// ready is check for calls that queue something: ready waits while the queue is full.
-func (st *stream) ready() error {
+// waitReady is checkUsable for calls that queue something: waitReady waits while the queue is full.
+func (st *stream) waitReady() error {
 	for {
-		if err := st.check(); err != nil {
+		if err := st.checkUsable(); err != nil {
 			return err
 		}
 		st.mu.Lock()
@@ -95,33 +95,33 @@ func (st *stream) ready() error {
 		select {
 		case <-room:
 		case <-st.context.space.gate.Unlimited():
-			return st.check()
+			return st.checkUsable()
 		case <-st.context.space.ctx.Done():
 			return errClosed
 		}
 	}
 }
 
-// empty tells whether no work is left.
-func (st *stream) empty() bool {
+// isEmpty tells whether no work is left.
+func (st *stream) isEmpty() bool {
 	st.mu.Lock()
 	queued, ended := st.busy || len(st.queue) > 0, st.ended
 	st.mu.Unlock()
 	if queued || ended {
 		return ended
 	}
-	err := st.query()
+	err := st.queryDriver()
 	return backend.ResultOf(err) != backend.NotReady
 }
 
-// query asks the driver, and notes a fault.
-func (st *stream) query() error {
-	return st.context.seen(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
+// queryDriver asks the driver, and notes a fault.
+func (st *stream) queryDriver() error {
+	return st.context.noteFault(st.lane.alive(func() error { return st.lane.drv.Query(st.lane.ctx, st.lane.stream) }))
 }
 
-// fence is a mark behind all that is queued. A fence waits for no other stream, and none for it. Asking again while
+// fenceMark is a mark behind all that is queued. A fence waits for no other stream, and none for it. Asking again while
 // nothing else was queued returns the same mark: else the queue of a stream that waits would grow with each question.
-func (st *stream) fence() *mark {
+func (st *stream) fenceMark() *mark {
 	st.mu.Lock()
 	if n := len(st.queue); n > 0 && st.queue[n-1].fence {
 		m := st.queue[n-1].mark
@@ -130,70 +130,70 @@ func (st *stream) fence() *mark {
 	}
 	st.mu.Unlock()
 	m := st.context.newMark(false)
-	_ = st.submit(&job{mark: m, always: true, fence: true})
+	_ = st.submitJob(&job{mark: m, always: true, fence: true})
 	return m
 }
 
-// order is what work of this stream waits for in other streams. The caller holds the context's mu, which orders
+// orderMarks is what work of this stream waits for in other streams. The caller holds the context's mu, which orders
 // streams.
-func (st *stream) order() []*mark {
+func (st *stream) orderMarks() []*mark {
 	c := st.context
 	var marks []*mark
 	switch {
 	case st == c.legacy:
 		for o := range c.streams {
-			if o != st && !o.cfg.NonBlocking && !o.empty() {
-				marks = append(marks, o.fence())
+			if o != st && !o.cfg.NonBlocking && !o.isEmpty() {
+				marks = append(marks, o.fenceMark())
 			}
 		}
-	case !st.cfg.NonBlocking && !c.legacy.empty():
-		marks = append(marks, c.legacy.fence())
+	case !st.cfg.NonBlocking && !c.legacy.isEmpty():
+		marks = append(marks, c.legacy.fenceMark())
 	}
 	return marks
 }
 
 // Record implements backend.Stream.
 func (st *stream) Record(x backend.Event) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)
 	if !ok || e.context != st.context {
 		return fmt.Errorf("record an event of another context: %w", backend.InvalidHandle)
 	}
-	if _, err := e.now(); err != nil {
+	if _, err := e.currentMark(); err != nil {
 		return err
 	}
 	m := st.context.newMark(!e.cfg.NoTiming)
-	err := st.enqueue(&job{mark: m, always: true, direct: true})
-	e.set(m)
+	err := st.enqueueJob(&job{mark: m, always: true, direct: true})
+	e.standFor(m)
 	return err
 }
 
 // Wait implements backend.Stream.
 func (st *stream) Wait(x backend.Event) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)
 	if !ok {
 		return fmt.Errorf("wait for an event: %w", backend.InvalidHandle)
 	}
-	m, err := e.now()
+	m, err := e.currentMark()
 	if err != nil || m == nil {
 		return err
 	}
-	return st.enqueue(&job{after: []*mark{m}, direct: true})
+	return st.enqueueJob(&job{after: []*mark{m}, direct: true})
 }
 
 // Host implements backend.Stream.
 func (st *stream) Host(f func()) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
-	return st.enqueue(&job{waits: true, always: true, run: func() error {
+	return st.enqueueJob(&job{waits: true, always: true, run: func() error {
 		// A function is called even if the context has a fault by now.
-		_ = st.settle()
+		_ = st.waitDevice()
 		if !st.context.space.waitAside(f) {
 			return errClosed
 		}
@@ -203,7 +203,7 @@ func (st *stream) Host(f func()) error {
 
 // Query implements backend.Stream.
 func (st *stream) Query() error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
 	st.mu.Lock()
@@ -212,31 +212,31 @@ func (st *stream) Query() error {
 	if queued {
 		return fmt.Errorf("stream: %w", backend.NotReady)
 	}
-	return st.query()
+	return st.queryDriver()
 }
 
 // Synchronize implements backend.Stream.
 func (st *stream) Synchronize(ctx context.Context) error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
 	marks := []*mark{}
 	if st == st.context.legacy {
-		marks = st.context.work(blocking)
-	} else if !st.empty() {
-		marks = append(marks, st.fence())
+		marks = st.context.pendingWork(isBlocking)
+	} else if !st.isEmpty() {
+		marks = append(marks, st.fenceMark())
 	}
 	for _, m := range marks {
-		if err := m.wait(ctx); err != nil {
+		if err := m.waitFor(ctx); err != nil {
 			return err
 		}
 	}
-	return st.context.check()
+	return st.context.checkUsable()
 }
 
 // Destroy implements backend.Stream.
 func (st *stream) Destroy() error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
 	c := st.context
@@ -250,12 +250,12 @@ func (st *stream) Destroy() error {
 	if was {
 		return fmt.Errorf("stream: %w", backend.InvalidHandle)
 	}
-	if st.end() {
+	if st.closeEmpty() {
 		return nil
 	}
 	go func() {
-		for !st.end() {
-			if st.fence().wait(c.space.ctx) != nil {
+		for !st.closeEmpty() {
+			if st.fenceMark().waitFor(c.space.ctx) != nil {
 				return // the stream goes with the context
 			}
 		}
@@ -263,12 +263,12 @@ func (st *stream) Destroy() error {
 	return nil
 }
 
-// end closes a stream that is empty.
-func (st *stream) end() bool {
+// closeEmpty closes a stream that is empty.
+func (st *stream) closeEmpty() bool {
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !st.empty() {
+	if !st.isEmpty() {
 		return false
 	}
 	st.mu.Lock()
@@ -278,6 +278,6 @@ func (st *stream) end() bool {
 	}
 	st.ended = true
 	delete(c.streams, st)
-	_ = st.lane.close() // the lane goes with the context at the latest
+	_ = st.lane.closeLane() // the lane goes with the context at the latest
 	return true
 }

@@ -38,8 +38,8 @@ func (d *device) Swapped() backend.Swap {
 	return d.holdings.swap
 }
 
-// enter lists a memory as movable. leave takes the memory off the list, and does not move it.
-func (d *device) enter(m *memory) {
+// enterMovable lists a memory as movable. leaveMovable takes the memory off the list, and does not move it.
+func (d *device) enterMovable(m *memory) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	if d.holdings.memories == nil {
@@ -48,14 +48,14 @@ func (d *device) enter(m *memory) {
 	d.holdings.memories[m] = true
 }
 
-func (d *device) leave(m *memory) {
+func (d *device) leaveMovable(m *memory) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	delete(d.holdings.memories, m)
 }
 
-// count notes bytes that have come to be in the device's memory, or are no longer.
-func (d *device) count(more, less uint64) {
+// countBytes notes bytes that have come to be in the device's memory, or are no longer.
+func (d *device) countBytes(more, less uint64) {
 	h := &d.holdings
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,8 +63,8 @@ func (d *device) count(more, less uint64) {
 	h.swap.Most = max(h.swap.Most, h.now)
 }
 
-// create makes physical memory. What is not mapped makes room.
-func (d *device) create(size uint64) (driver.Memory, error) {
+// createMemory makes physical memory. What is not mapped makes room.
+func (d *device) createMemory(size uint64) (driver.Memory, error) {
 	for {
 		h, err := d.backend.drv.NewMemory(d.dev, size, d.rdma)
 		if backend.ResultOf(err) != backend.OutOfMemory || !d.makeRoom(size) {
@@ -77,7 +77,7 @@ func (d *device) create(size uint64) (driver.Memory, error) {
 func (d *device) makeRoom(size uint64) bool {
 	d.holdings.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(d.holdings.memories), func(a, b *memory) int {
-		return cmp.Or(cmp.Compare(a.since(), b.since()), cmp.Compare(a.at, b.at))
+		return cmp.Or(cmp.Compare(a.mappedSince(), b.mappedSince()), cmp.Compare(a.at, b.at))
 	})
 	d.holdings.mu.Unlock()
 	left := uint64(0)
@@ -90,8 +90,8 @@ func (d *device) makeRoom(size uint64) bool {
 	return left > 0
 }
 
-// since is when the memory's space was mapped last.
-func (m *memory) since() uint64 {
+// mappedSince is when the memory's space was mapped last.
+func (m *memory) mappedSince() uint64 {
 	if m.owner == nil {
 		return 0
 	}
@@ -113,8 +113,8 @@ func (m *memory) goAway() uint64 {
 		return 0
 	}
 	to := m.away
-	err := m.device.borrow(func(l *lane) error {
-		return l.out(m.at, m.size, func(part []byte) error {
+	err := m.device.borrowLane(func(l *lane) error {
+		return l.copyOut(m.at, m.size, func(part []byte) error {
 			to = to[copy(to, part):]
 			return nil
 		})
@@ -126,22 +126,22 @@ func (m *memory) goAway() uint64 {
 	drv := m.device.backend.drv
 	m.there = false
 	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // a mapping that stays shows when another is made there
-	m.device.count(0, m.size)
-	m.device.moved(m.size, 0, began)
+	m.device.countBytes(0, m.size)
+	m.device.countMoved(m.size, 0, began)
 	return m.size
 }
 
-// returned notes that the bytes are in the device's memory. The caller holds mu.
-func (m *memory) returned(began time.Time) {
-	m.device.count(m.size, 0)
+// noteReturned notes that the bytes are in the device's memory. The caller holds mu.
+func (m *memory) noteReturned(began time.Time) {
+	m.device.countBytes(m.size, 0)
 	if m.away != nil {
 		m.letGo()
-		m.device.moved(0, m.size, began)
+		m.device.countMoved(0, m.size, began)
 	}
 }
 
-// moved counts.
-func (d *device) moved(out, in uint64, began time.Time) {
+// countMoved counts bytes that were moved out of the device's memory and back, and the time since began.
+func (d *device) countMoved(out, in uint64, began time.Time) {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	s := &d.holdings.swap

@@ -173,10 +173,10 @@ func TestSwapNone(t *testing.T) {
 		t.Errorf("%v, %+v", err, d.Swapped())
 	}
 	p := bytes.Repeat([]byte{9}, backend.Granule) // it went to the host's memory at once
-	if some, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, p); err != nil || !some || !zero(p) {
+	if some, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, p); err != nil || !some || !isZero(p) {
 		t.Errorf("%v %v %d", some, err, p[0])
 	}
-	if _, err := d.create(tenantSize); backend.ResultOf(err) != backend.OutOfMemory {
+	if _, err := d.createMemory(tenantSize); backend.ResultOf(err) != backend.OutOfMemory {
 		t.Errorf("%v", err)
 	}
 }

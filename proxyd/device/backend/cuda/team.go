@@ -49,8 +49,8 @@ func NCCL() (string, error) {
 
 const ncclName = "libnccl.so.2"
 
-// library opens NCCL at its first use.
-func (b *Backend) library() (*nccl.Library, error) {
+// openLibrary opens NCCL at its first use.
+func (b *Backend) openLibrary() (*nccl.Library, error) {
 	b.ncclMu.Lock()
 	defer b.ncclMu.Unlock()
 	if b.nccl != nil || b.ncclErr != nil {
@@ -66,13 +66,13 @@ func (b *Backend) library() (*nccl.Library, error) {
 
 // Teams implements backend.Teams.
 func (d *device) Teams() error {
-	_, err := d.backend.library()
+	_, err := d.backend.openLibrary()
 	return err
 }
 
 // NewTeamID implements backend.Teams.
 func (d *device) NewTeamID() (backend.TeamID, error) {
-	lib, err := d.backend.library()
+	lib, err := d.backend.openLibrary()
 	if err != nil {
 		return backend.TeamID{}, err
 	}
@@ -81,11 +81,11 @@ func (d *device) NewTeamID() (backend.TeamID, error) {
 
 // Join implements backend.Teams.
 func (d *device) Join(ctx context.Context, id backend.TeamID, members, member int) (backend.Team, error) {
-	lib, err := d.backend.library()
+	lib, err := d.backend.openLibrary()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.service(); err != nil {
+	if err := d.serviceContext(); err != nil {
 		return nil, err
 	}
 	drv := d.backend.drv
@@ -102,21 +102,21 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, t.lane.close(), drv.Unprimary(d.dev))
+		return nil, errors.Join(err, t.lane.closeLane(), drv.Unprimary(d.dev))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !d.enlist(t) {
-		t.cut()
+	if !d.enlistTeam(t) {
+		t.abortCommunicator()
 		return nil, errClosed
 	}
 	stop := context.AfterFunc(ctx, func() { t.once.Do(func() { close(t.stop) }) })
-	err = t.progress()
+	err = t.waitProgress()
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		t.cut()
+		t.abortCommunicator()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -125,8 +125,8 @@ func (d *device) Join(ctx context.Context, id backend.TeamID, members, member in
 	return t, nil
 }
 
-// enlist has stop wait for a team's end. enlist returns false if stop waits for none any more.
-func (d *device) enlist(t *team) bool {
+// enlistTeam has stop wait for a team's end. enlist returns false if stop waits for none any more.
+func (d *device) enlistTeam(t *team) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped {
@@ -139,8 +139,8 @@ func (d *device) enlist(t *team) bool {
 	return true
 }
 
-// disband aborts all teams. No further team is made, also not by a Join that has begun.
-func (d *device) disband() {
+// disbandTeams aborts all teams. No further team is made, also not by a Join that has begun.
+func (d *device) disbandTeams() {
 	d.mu.Lock()
 	d.stopped = true
 	var all []*team
@@ -151,31 +151,31 @@ func (d *device) disband() {
 	for _, t := range all {
 		t.Abort()
 		t.mu.Lock()
-		t.cut()
+		t.abortCommunicator()
 		t.mu.Unlock()
 	}
 }
 
-// progress waits until nothing is in progress. The caller holds mu.
-func (t *team) progress() error {
+// waitProgress waits until nothing is in progress. The caller holds mu.
+func (t *team) waitProgress() error {
 	for p := (patience{}); ; {
 		err := t.comm.State()
 		if !errors.Is(err, nccl.ErrInProgress) {
 			return err
 		}
-		if err := t.pause(&p); err != nil {
+		if err := t.pauseUnlessEnding(&p); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits a little, or returns that the team is to end.
-func (t *team) pause(p *patience) error {
+// pauseUnlessEnding waits a little, or returns that the team is to end.
+func (t *team) pauseUnlessEnding(p *patience) error {
 	select {
 	case <-t.stop:
 		return errTeamEnded
 	default:
-		return p.pause(context.Background())
+		return p.pauseBeforeRetry(context.Background())
 	}
 }
 
@@ -190,11 +190,11 @@ func (t *team) Do(ops []backend.TeamOp) error {
 	var err error
 	for i, o := range ops {
 		list[i].TeamOp = o
-		if list[i].From, err = address(o.Send); err == nil {
-			list[i].To, err = address(o.Recv)
+		if list[i].From, err = spanAddress(o.Send); err == nil {
+			list[i].To, err = spanAddress(o.Recv)
 		}
 		if err != nil {
-			t.cut()
+			t.abortCommunicator()
 			return err
 		}
 	}
@@ -205,20 +205,20 @@ func (t *team) Do(ops []backend.TeamOp) error {
 		return err
 	})
 	if err == nil {
-		err = t.progress()
+		err = t.waitProgress()
 	}
 	if err == nil {
-		err = t.wait()
+		err = t.waitIssued()
 	}
 	if err != nil {
-		t.cut()
+		t.abortCommunicator()
 		return err
 	}
 	return drv.Within(t.ctx, func() error { forget(); return nil })
 }
 
-// address is where a device finds a span, 0 for none.
-func address(x backend.Span) (backend.Addr, error) {
+// spanAddress is where a device finds a span, 0 for none.
+func spanAddress(x backend.Span) (backend.Addr, error) {
 	if x == nil {
 		return 0, nil
 	}
@@ -226,11 +226,11 @@ func address(x backend.Span) (backend.Addr, error) {
 	if !ok {
 		return 0, fmt.Errorf("memory of another backend: %w", backend.InvalidValue)
 	}
-	return own.address()
+	return own.deviceAddress()
 }
 
-// wait returns when the device has done what was issued. The caller holds mu.
-func (t *team) wait() error {
+// waitIssued returns when the device has done what was issued. The caller holds mu.
+func (t *team) waitIssued() error {
 	l := t.lane
 	if err := l.drv.Record(l.ctx, l.done, l.stream); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (t *team) wait() error {
 		if err := t.comm.State(); err != nil {
 			return err
 		}
-		if err := t.pause(&p); err != nil {
+		if err := t.pauseUnlessEnding(&p); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func (t *team) Abort() {
 		go func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.cut()
+			t.abortCommunicator()
 		}()
 	})
 }
@@ -275,22 +275,22 @@ func (t *team) Close() {
 			drv := t.device.backend.drv
 			err := drv.Within(t.ctx, t.comm.Finalize)
 			if err == nil {
-				err = t.progress()
+				err = t.waitProgress()
 			}
 			if err != nil {
-				t.cut()
+				t.abortCommunicator()
 				return
 			}
-			t.end(t.comm.Destroy)
+			t.endTeam(t.comm.Destroy)
 		}()
 	})
 }
 
-// cut ends the communicator at once. The caller holds mu.
-func (t *team) cut() { t.end(t.comm.Abort) }
+// abortCommunicator ends the communicator at once. The caller holds mu.
+func (t *team) abortCommunicator() { t.endTeam(t.comm.Abort) }
 
-// end ends the team, by how. The caller holds mu. When end returns, the device works no more for it.
-func (t *team) end(how func() error) {
+// endTeam ends the team, by how. The caller holds mu. When end returns, the device works no more for it.
+func (t *team) endTeam(how func() error) {
 	if t.ended {
 		return
 	}
@@ -298,8 +298,8 @@ func (t *team) end(how func() error) {
 	d := t.device
 	// All waiters for the team have the reason by now: what fails here is known.
 	_ = d.backend.drv.Within(t.ctx, how)
-	_ = t.lane.wait()
-	_ = t.lane.close()
+	_ = t.lane.waitIdle()
+	_ = t.lane.closeLane()
 	_ = d.backend.drv.Unprimary(d.dev)
 	d.mu.Lock()
 	delete(d.teams, t)

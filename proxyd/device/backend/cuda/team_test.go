@@ -132,12 +132,12 @@ func oneOfTwo(t *testing.T, b *Backend, id backend.TeamID, member int) {
 	if err := p.stream.Synchronize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, err := p.space.(*space).span(backend.Buffer{Addr: p.at, Size: 32})
+	all, err := p.space.(*space).spanOf(backend.Buffer{Addr: p.at, Size: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := all.Bytes()
-	all.release()
+	all.releasePieces()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,14 +178,14 @@ func TestTeamTooLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := &team{device: d}
-	if !d.enlist(late) {
+	if !d.enlistTeam(late) {
 		t.Error("it is too late before it is")
 	}
 	delete(d.teams, late)
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if d.enlist(late) {
+	if d.enlistTeam(late) {
 		delete(d.teams, late)
 		t.Error("nobody ends it")
 	}

@@ -25,8 +25,8 @@ type variable struct {
 // variableAlign is what offsets are multiples of.
 const variableAlign = 16
 
-// keep enters a module's variables. at is where their bytes are in a restored space, or 0.
-func (m *module) keep(at backend.Addr) error {
+// keepVariables enters a module's variables. at is where their bytes are in a restored space, or 0.
+func (m *module) keepVariables(at backend.Addr) error {
 	s := m.context.space
 	var list []variable
 	size := uint64(0)
@@ -41,11 +41,11 @@ func (m *module) keep(at backend.Addr) error {
 	base := at
 	switch {
 	case at != 0:
-		if err := s.claim(at, size, list); err != nil {
+		if err := s.claimVariables(at, size, list); err != nil {
 			return err
 		}
 	case size > 0:
-		p, err := s.alloc(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
+		p, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
 		if err != nil {
 			return err
 		}
@@ -67,8 +67,8 @@ func (m *module) keep(at backend.Addr) error {
 	return s.moveVariables(func(v variable) bool { return v.module == m }, false)
 }
 
-// claim checks that a restored module has the variables of the state, at their former addresses.
-func (s *space) claim(at backend.Addr, size uint64, list []variable) error {
+// claimVariables checks that a restored module has the variables of the state, at their former addresses.
+func (s *space) claimVariables(at backend.Addr, size uint64, list []variable) error {
 	if len(list) == 0 && size == 0 {
 		return nil
 	}
@@ -90,8 +90,8 @@ func (s *space) claim(at backend.Addr, size uint64, list []variable) error {
 	return nil
 }
 
-// variable finds the variable that holds n bytes at an address. The caller holds mu.
-func (s *space) variable(a backend.Addr, n uint64) (variable, bool) {
+// findVariable finds the variable that holds n bytes at an address. The caller holds mu.
+func (s *space) findVariable(a backend.Addr, n uint64) (variable, bool) {
 	i, found := slices.BinarySearchFunc(s.variables, a, func(v variable, a backend.Addr) int { return int(int64(v.Addr) - int64(a)) })
 	if !found {
 		i--
@@ -119,29 +119,29 @@ func (s *space) moveVariables(which func(variable) bool, out bool) error {
 	s.mu.Unlock()
 	for _, v := range list {
 		c := v.module.context
-		err := s.windows(v.Kept, v.Size, func(m *memory, at, n uint64) error {
-			if err := m.bring(); err != nil {
+		err := s.eachWindow(v.Kept, v.Size, func(m *memory, at, n uint64) error {
+			if err := m.ensurePresent(); err != nil {
 				return err
 			}
 			c.moving.Lock()
 			defer c.moving.Unlock()
 			if !out {
-				return c.own.in(v.Addr, n, func(part []byte) error { _, err := m.read(at, part); return err })
+				return c.own.copyIn(v.Addr, n, func(part []byte) error { _, err := m.readAt(at, part); return err })
 			}
-			m.mark(at, n, false)
-			return c.own.out(v.Addr, n, func(part []byte) error { return m.write(at, part) })
+			m.markBlocks(at, n, false)
+			return c.own.copyOut(v.Addr, n, func(part []byte) error { return m.writeAt(at, part) })
 		})
 		if err != nil {
-			return fmt.Errorf("variable %s: %w", v.Name, c.seen(err))
+			return fmt.Errorf("variable %s: %w", v.Name, c.noteFault(err))
 		}
 	}
 	return nil
 }
 
-// unsaved is an error if a module has variables with unreadable bytes.
-func (s *space) unsaved() error {
+// checkSaved is an error if a module has variables with unreadable bytes.
+func (s *space) checkSaved() error {
 	var errs []error
-	for _, c := range s.all() {
+	for _, c := range s.allContexts() {
 		c.mu.Lock()
 		for m := range c.modules {
 			if len(m.hidden) > 0 {

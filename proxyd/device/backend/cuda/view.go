@@ -28,8 +28,8 @@ type view struct {
 	seen   []driver.Device // other devices that may follow pointers here, as often as they were allowed
 }
 
-// devices are all that may use the memory.
-func (v *view) devices() []driver.Device {
+// allDevices are all that may use the memory.
+func (v *view) allDevices() []driver.Device {
 	list := []driver.Device{v.space.device.dev}
 	for _, d := range v.seen {
 		if !slices.Contains(list, d) {
@@ -39,11 +39,11 @@ func (v *view) devices() []driver.Device {
 	return list
 }
 
-// addresses are the addresses of all places, ascending. The caller holds mu.
-func (v *view) addresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
+// sortedAddresses are the addresses of all places, ascending. The caller holds mu.
+func (v *view) sortedAddresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
 
-// put lets work find memory at an address, unless work does already.
-func (v *view) put(a backend.Addr, m *memory) error {
+// putMemory lets work find memory at an address, unless work does already.
+func (v *view) putMemory(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -55,7 +55,7 @@ func (v *view) put(a backend.Addr, m *memory) error {
 		return fmt.Errorf("map %#x: in use: %w", uint64(a), backend.InvalidValue)
 	}
 	if v.shown {
-		if err := v.enter(a, m); err != nil {
+		if err := v.enterMemory(a, m); err != nil {
 			return err
 		}
 	}
@@ -63,30 +63,30 @@ func (v *view) put(a backend.Addr, m *memory) error {
 	return nil
 }
 
-// enter maps memory. The caller holds mu.
-func (v *view) enter(a backend.Addr, m *memory) error {
-	if err := m.open(); err != nil {
+// enterMemory maps memory. The caller holds mu.
+func (v *view) enterMemory(a backend.Addr, m *memory) error {
+	if err := m.openForProgram(); err != nil {
 		return err
 	}
 	drv := v.space.device.backend.drv
 	if err := drv.Map(a, m.size, m.handle); err != nil {
 		return err
 	}
-	if err := drv.Allow(a, m.size, true, v.devices()...); err != nil {
+	if err := drv.Allow(a, m.size, true, v.allDevices()...); err != nil {
 		return errors.Join(err, drv.Unmap(a, m.size))
 	}
 	return nil
 }
 
-// has tells what is at an address.
-func (v *view) has(a backend.Addr, m *memory) bool {
+// memoryAt tells what is at an address.
+func (v *view) memoryAt(a backend.Addr, m *memory) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.places[a] == m
 }
 
-// remove undoes put, if this memory is there.
-func (v *view) remove(a backend.Addr, m *memory) error {
+// removeMemory undoes putMemory, if this memory is there.
+func (v *view) removeMemory(a backend.Addr, m *memory) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.places[a] != m {
@@ -99,13 +99,13 @@ func (v *view) remove(a backend.Addr, m *memory) error {
 	return v.space.device.backend.drv.Unmap(a, m.size)
 }
 
-// show maps the whole view, or nothing.
-func (v *view) show() error {
+// showAll maps the whole view, or nothing.
+func (v *view) showAll() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var done []backend.Addr
-	for _, a := range v.addresses() {
-		if err := v.enter(a, v.places[a]); err != nil {
+	for _, a := range v.sortedAddresses() {
+		if err := v.enterMemory(a, v.places[a]); err != nil {
 			for _, a := range done {
 				err = errors.Join(err, v.space.device.backend.drv.Unmap(a, v.places[a].size))
 			}
@@ -117,8 +117,8 @@ func (v *view) show() error {
 	return nil
 }
 
-// hide is show's reverse.
-func (v *view) hide() error {
+// hideAll is showAll's reverse.
+func (v *view) hideAll() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.shown {
@@ -126,30 +126,30 @@ func (v *view) hide() error {
 	}
 	v.shown = false
 	var errs []error
-	for _, a := range v.addresses() {
+	for _, a := range v.sortedAddresses() {
 		errs = append(errs, v.space.device.backend.drv.Unmap(a, v.places[a].size))
 	}
 	return errors.Join(errs...)
 }
 
-// shut has no more be put.
-func (v *view) shut() {
+// shutView has no more be put.
+func (v *view) shutView() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closed = true
 	clear(v.places)
 }
 
-// allow lets another device use all that is and will be there.
-func (v *view) allow(d driver.Device) error {
+// allowDevice lets another device use all that is and will be there.
+func (v *view) allowDevice(d driver.Device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.seen = append(v.seen, d)
-	return v.permit(d, true)
+	return v.permitDevice(d, true)
 }
 
-// deny undoes allow.
-func (v *view) deny(d driver.Device) error {
+// denyDevice undoes allowDevice.
+func (v *view) denyDevice(d driver.Device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i := slices.Index(v.seen, d)
@@ -160,11 +160,11 @@ func (v *view) deny(d driver.Device) error {
 	if slices.Contains(v.seen, d) {
 		return nil
 	}
-	return v.permit(d, false)
+	return v.permitDevice(d, false)
 }
 
-// permit is what a device may do with what is mapped now. The caller holds mu.
-func (v *view) permit(d driver.Device, yes bool) error {
+// permitDevice is what a device may do with what is mapped now. The caller holds mu.
+func (v *view) permitDevice(d driver.Device, yes bool) error {
 	if !v.shown || v.closed || d == v.space.device.dev {
 		return nil
 	}
@@ -175,8 +175,8 @@ func (v *view) permit(d driver.Device, yes bool) error {
 	return errors.Join(errs...)
 }
 
-// window finds bytes where the server sees them: the piece of memory at an address, and its length.
-func (v *view) window(a backend.Addr) (*memory, uint64, bool) {
+// findWindow finds bytes where the server sees them: the piece of memory at an address, and its length.
+func (v *view) findWindow(a backend.Addr) (*memory, uint64, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for base, m := range v.places {

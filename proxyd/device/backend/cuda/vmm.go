@@ -65,19 +65,19 @@ func (s *space) MapMemory(a backend.Addr, size, offset uint64, id backend.Memory
 
 // UnmapMemory implements backend.Virtual.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
-	work := s.work() // first, see free
+	work := s.pendingWork() // first, see freeMemory
 	s.mu.Lock()
 	list, arenas, err := s.ledger.UnmapMemory(a, size)
 	if err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.leaving(a, size)
+	over := s.noteLeaving(a, size)
 	s.mu.Unlock()
-	s.later(over, work, func() {
+	s.afterWork(over, work, func() {
 		for _, x := range list {
 			for _, ar := range arenas {
-				_ = s.view.remove(x.Base, ar.Bytes) // either is there, or nothing
+				_ = s.view.removeMemory(x.Base, ar.Bytes) // either is there, or nothing
 			}
 		}
 		for _, ar := range arenas {
@@ -95,9 +95,9 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.waits(a, size)
+	over := s.waitsForRange(a, size)
 	s.mu.Unlock()
-	if await(s.ctx, over) != nil {
+	if awaitAll(s.ctx, over) != nil {
 		return errClosed
 	}
 	s.mu.Lock()
@@ -108,9 +108,9 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		switch {
 		case !still: // what another thread has unmapped meanwhile stays so
 		case allow:
-			errs = append(errs, s.view.put(x.Base, ar.Bytes))
+			errs = append(errs, s.view.putMemory(x.Base, ar.Bytes))
 		default:
-			errs = append(errs, s.view.remove(x.Base, ar.Bytes))
+			errs = append(errs, s.view.removeMemory(x.Base, ar.Bytes))
 		}
 	}
 	return errors.Join(errs...)

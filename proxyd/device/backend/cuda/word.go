@@ -12,37 +12,37 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// word checks an address of 4 or 8 bytes.
-func (st *stream) word(a backend.Addr, size int) error {
+// checkWord checks an address of 4 or 8 bytes.
+func (st *stream) checkWord(a backend.Addr, size int) error {
 	if size != 4 && size != 8 || uint64(a)%uint64(size) != 0 {
 		return fmt.Errorf("a word of %d bytes at %#x: %w", size, uint64(a), backend.InvalidValue)
 	}
-	return st.context.space.allowed(a, uint64(size))
+	return st.context.space.checkRange(a, uint64(size))
 }
 
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
-	return st.give(func() (*job, error) {
+	return st.giveJob(func() (*job, error) {
 		run := func() error { return st.lane.drv.WriteValue(st.lane.ctx, st.lane.stream, a, size, value) }
-		return &job{direct: true, run: run}, st.word(a, size)
+		return &job{direct: true, run: run}, st.checkWord(a, size)
 	})
 }
 
 // WaitValue implements backend.Stream.
 func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	return st.give(func() (*job, error) {
+	return st.giveJob(func() (*job, error) {
 		if cond > backend.Nor {
 			return nil, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
 		run := func() error { return st.waitValue(a, size, value, cond) }
-		return &job{waits: true, run: run}, st.word(a, size)
+		return &job{waits: true, run: run}, st.checkWord(a, size)
 	})
 }
 
 // waitValue looks at a word until the condition holds. The device is not told to wait: the space could not give way
 // then.
 func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	if err := st.settle(); err != nil {
+	if err := st.waitDevice(); err != nil {
 		return err
 	}
 	st.noteRestartable()
@@ -51,10 +51,10 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	if !s.waitAside(func() {
 		for p := (patience{}); err == nil && st.context.Err() == nil; {
 			var v uint64
-			if v, err = s.look(a, size); err != nil || satisfied(v, value, size, cond) {
+			if v, err = s.readWord(a, size); err != nil || isSatisfied(v, value, size, cond) {
 				return
 			}
-			if p.pause(s.ctx) != nil {
+			if p.pauseBeforeRetry(s.ctx) != nil {
 				err = errClosed
 			}
 		}
@@ -64,22 +64,22 @@ func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend
 	return err
 }
 
-// look reads a word, of a space that need not be mapped.
-func (s *space) look(a backend.Addr, size int) (uint64, error) {
+// readWord reads a word, of a space that need not be mapped.
+func (s *space) readWord(a backend.Addr, size int) (uint64, error) {
 	b := make([]byte, 8)
 	if host := s.hostBytes(a, uint64(size)); host != nil {
 		copy(b, host)
 		return binary.LittleEndian.Uint64(b), nil
 	}
-	err := s.windows(a, uint64(size), func(m *memory, at, n uint64) error {
-		_, err := m.read(at, b[:n])
+	err := s.eachWindow(a, uint64(size), func(m *memory, at, n uint64) error {
+		_, err := m.readAt(at, b[:n])
 		return err
 	})
 	return binary.LittleEndian.Uint64(b), err
 }
 
-// satisfied tells whether the word v satisfies a condition.
-func satisfied(v, value uint64, size int, cond backend.Condition) bool {
+// isSatisfied tells whether the word v satisfies a condition.
+func isSatisfied(v, value uint64, size int, cond backend.Condition) bool {
 	mask := ^uint64(0) >> (64 - 8*size)
 	v, value = v&mask, value&mask
 	switch cond {

@@ -54,12 +54,12 @@ func (g *Gate) Unlimited() <-chan struct{} {
 }
 
 // Enter waits until work may begin; false if work never will again.
-func (g *Gate) Enter() bool { return g.enter(false) }
+func (g *Gate) Enter() bool { return g.enterCall(false) }
 
 // Reenter waits until work that has begun may go on; false if work never will again.
-func (g *Gate) Reenter() bool { return g.enter(true) }
+func (g *Gate) Reenter() bool { return g.enterCall(true) }
 
-func (g *Gate) enter(begun bool) bool {
+func (g *Gate) enterCall(begun bool) bool {
 	for {
 		g.mu.Lock()
 		if g.closed {
@@ -99,15 +99,15 @@ func (g *Gate) TryEnter() bool {
 
 // Aside lets the space be unmapped while work that has entered waits for other work. Aside returns when the space is
 // mapped again, false if it never will be; the work leaves as usual.
-func (g *Gate) Aside(wait func()) bool { return g.aside(wait, true) }
+func (g *Gate) Aside(wait func()) bool { return g.waitAside(wait, true) }
 
 // Rest is Aside for work that can be interrupted here: while the gate is paused the work does not go on.
-func (g *Gate) Rest() bool { return g.aside(func() {}, false) }
+func (g *Gate) Rest() bool { return g.waitAside(func() {}, false) }
 
-func (g *Gate) aside(wait func(), begun bool) bool {
+func (g *Gate) waitAside(wait func(), begun bool) bool {
 	g.Leave()
 	wait()
-	if g.enter(begun) {
+	if g.enterCall(begun) {
 		return true
 	}
 	g.mu.Lock()

@@ -34,13 +34,13 @@ type slab struct {
 	room uint64 // the largest gap
 }
 
-func small(n uint64) bool { return n <= backend.Granule/2 }
+func sharesGranule(n uint64) bool { return n <= backend.Granule/2 }
 
 // RoundUp is the next multiple of to.
 func RoundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
-// lowest finds the lowest gap of spans between base and end for n bytes at a multiple of align.
-func lowest(spans []span, base, end backend.Addr, n, align uint64) (backend.Addr, int, bool) {
+// lowestGap finds the lowest gap of spans between base and end for n bytes at a multiple of align.
+func lowestGap(spans []span, base, end backend.Addr, n, align uint64) (backend.Addr, int, bool) {
 	at := backend.Addr(RoundUp(uint64(base), align))
 	for i, s := range spans {
 		if at+backend.Addr(n) <= s.base && at+backend.Addr(n) > at {
@@ -53,9 +53,9 @@ func lowest(spans []span, base, end backend.Addr, n, align uint64) (backend.Addr
 	return at, len(spans), at+backend.Addr(n) <= end && at+backend.Addr(n) > at
 }
 
-// takes is how many bytes of granules an allocation would need that is placed now.
-func (h *heap) takes(n uint64) uint64 {
-	if !small(n) {
+// granuleBytesNeeded is how many bytes of granules an allocation would need that is placed now.
+func (h *heap) granuleBytesNeeded(n uint64) uint64 {
+	if !sharesGranule(n) {
 		return RoundUp(n, backend.Granule)
 	}
 	if h.slabFor(RoundUp(n, Quantum)) != nil {
@@ -73,34 +73,34 @@ func (h *heap) slabFor(n uint64) *slab {
 	return nil
 }
 
-// alloc places n bytes; false if there is no room among the addresses.
-func (h *heap) alloc(n uint64) (backend.Addr, bool) {
-	if !small(n) {
-		return h.granules(RoundUp(n, backend.Granule), backend.Granule, 0)
+// placeBytes places n bytes; false if there is no room among the addresses.
+func (h *heap) placeBytes(n uint64) (backend.Addr, bool) {
+	if !sharesGranule(n) {
+		return h.placeGranules(RoundUp(n, backend.Granule), backend.Granule, 0)
 	}
 	n = RoundUp(n, Quantum)
 	s := h.slabFor(n)
 	if s == nil {
-		a, ok := h.granules(backend.Granule, backend.Granule, 0)
+		a, ok := h.placeGranules(backend.Granule, backend.Granule, 0)
 		if !ok {
 			return 0, false
 		}
 		s = h.addSlab(a)
 	}
-	a, i, _ := lowest(s.used, s.base, s.base+backend.Granule, n, Quantum)
+	a, i, _ := lowestGap(s.used, s.base, s.base+backend.Granule, n, Quantum)
 	s.used = slices.Insert(s.used, i, span{a, n})
-	s.measure()
+	s.measureGaps()
 	return a, true
 }
 
 func (h *heap) addSlab(a backend.Addr) *slab {
 	s := &slab{base: a, room: backend.Granule}
-	i, _ := slices.BinarySearchFunc(h.slabs, a, func(s *slab, a backend.Addr) int { return compare(s.base, a) })
+	i, _ := slices.BinarySearchFunc(h.slabs, a, func(s *slab, a backend.Addr) int { return compareAddrs(s.base, a) })
 	h.slabs = slices.Insert(h.slabs, i, s)
 	return s
 }
 
-func (s *slab) measure() {
+func (s *slab) measureGaps() {
 	at, room := s.base, uint64(0)
 	for _, u := range s.used {
 		room = max(room, uint64(u.base-at))
@@ -109,24 +109,24 @@ func (s *slab) measure() {
 	s.room = max(room, uint64(s.base+backend.Granule-at))
 }
 
-// granules places whole granules: at the hint if that is free, else at the lowest address.
-func (h *heap) granules(n, align uint64, hint backend.Addr) (backend.Addr, bool) {
-	if hint != 0 && uint64(hint)%align == 0 && h.take(hint, n) {
+// placeGranules places whole granules: at the hint if that is free, else at the lowest address.
+func (h *heap) placeGranules(n, align uint64, hint backend.Addr) (backend.Addr, bool) {
+	if hint != 0 && uint64(hint)%align == 0 && h.takeGranulesAt(hint, n) {
 		return hint, true
 	}
-	a, i, ok := lowest(h.spans, h.base, h.end, n, align)
+	a, i, ok := lowestGap(h.spans, h.base, h.end, n, align)
 	if ok {
 		h.spans = slices.Insert(h.spans, i, span{a, n})
 	}
 	return a, ok
 }
 
-// take places whole granules at an address, if they are free.
-func (h *heap) take(a backend.Addr, n uint64) bool {
+// takeGranulesAt places whole granules at an address, if they are free.
+func (h *heap) takeGranulesAt(a backend.Addr, n uint64) bool {
 	if a < h.base || n == 0 || a+backend.Addr(n) > h.end || a+backend.Addr(n) < a {
 		return false
 	}
-	i, found := h.span(a)
+	i, found := h.findSpan(a)
 	if found || i > 0 && h.spans[i-1].base+backend.Addr(h.spans[i-1].size) > a || i < len(h.spans) && h.spans[i].base < a+backend.Addr(n) {
 		return false
 	}
@@ -134,51 +134,51 @@ func (h *heap) take(a backend.Addr, n uint64) bool {
 	return true
 }
 
-// restore places an allocation at its former place.
-func (h *heap) restore(a backend.Addr, n uint64) bool {
-	if !small(n) {
-		return uint64(a)%backend.Granule == 0 && h.take(a, RoundUp(n, backend.Granule))
+// restoreAt places an allocation at its former place.
+func (h *heap) restoreAt(a backend.Addr, n uint64) bool {
+	if !sharesGranule(n) {
+		return uint64(a)%backend.Granule == 0 && h.takeGranulesAt(a, RoundUp(n, backend.Granule))
 	}
 	base := a &^ (backend.Granule - 1)
-	i, ok := slices.BinarySearchFunc(h.slabs, base, func(s *slab, a backend.Addr) int { return compare(s.base, a) })
+	i, ok := slices.BinarySearchFunc(h.slabs, base, func(s *slab, a backend.Addr) int { return compareAddrs(s.base, a) })
 	if !ok {
-		if !h.take(base, backend.Granule) {
+		if !h.takeGranulesAt(base, backend.Granule) {
 			return false
 		}
 		h.addSlab(base)
 	}
 	s := h.slabs[i]
 	n = RoundUp(n, Quantum)
-	k, found := slices.BinarySearchFunc(s.used, a, func(u span, a backend.Addr) int { return compare(u.base, a) })
+	k, found := slices.BinarySearchFunc(s.used, a, func(u span, a backend.Addr) int { return compareAddrs(u.base, a) })
 	if found || uint64(a)%Quantum != 0 || a+backend.Addr(n) > base+backend.Granule ||
 		k > 0 && s.used[k-1].base+backend.Addr(s.used[k-1].size) > a || k < len(s.used) && s.used[k].base < a+backend.Addr(n) {
 		return false
 	}
 	s.used = slices.Insert(s.used, k, span{a, n})
-	s.measure()
+	s.measureGaps()
 	return true
 }
 
-// free takes back what alloc or restore placed, and returns how many bytes of granules have become free.
-func (h *heap) free(a backend.Addr, n uint64) uint64 {
-	if !small(n) {
-		return h.drop(a)
+// freeBytes takes back what placeBytes or restoreAt placed, and returns how many bytes of granules have become free.
+func (h *heap) freeBytes(a backend.Addr, n uint64) uint64 {
+	if !sharesGranule(n) {
+		return h.dropGranules(a)
 	}
 	base := a &^ (backend.Granule - 1)
-	i, _ := slices.BinarySearchFunc(h.slabs, base, func(s *slab, a backend.Addr) int { return compare(s.base, a) })
+	i, _ := slices.BinarySearchFunc(h.slabs, base, func(s *slab, a backend.Addr) int { return compareAddrs(s.base, a) })
 	s := h.slabs[i]
 	s.used = slices.DeleteFunc(s.used, func(u span) bool { return u.base == a })
 	if len(s.used) > 0 {
-		s.measure()
+		s.measureGaps()
 		return 0
 	}
 	h.slabs = slices.Delete(h.slabs, i, i+1)
-	return h.drop(base)
+	return h.dropGranules(base)
 }
 
-// drop takes back the granules that begin at an address.
-func (h *heap) drop(a backend.Addr) uint64 {
-	i, ok := h.span(a)
+// dropGranules takes back the granules that begin at an address.
+func (h *heap) dropGranules(a backend.Addr) uint64 {
+	i, ok := h.findSpan(a)
 	if !ok {
 		return 0
 	}
@@ -187,11 +187,11 @@ func (h *heap) drop(a backend.Addr) uint64 {
 	return n
 }
 
-func (h *heap) span(a backend.Addr) (int, bool) {
-	return slices.BinarySearchFunc(h.spans, a, func(s span, a backend.Addr) int { return compare(s.base, a) })
+func (h *heap) findSpan(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(h.spans, a, func(s span, a backend.Addr) int { return compareAddrs(s.base, a) })
 }
 
-func compare(a, b backend.Addr) int {
+func compareAddrs(a, b backend.Addr) int {
 	switch {
 	case a < b:
 		return -1

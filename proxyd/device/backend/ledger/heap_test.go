@@ -36,7 +36,7 @@ func (d *dumb) kind(g backend.Addr) int {
 		return 0
 	}
 	for b, k := range d.live {
-		if small(k) && b&^(backend.Granule-1) == g {
+		if sharesGranule(k) && b&^(backend.Granule-1) == g {
 			return 1
 		}
 	}
@@ -57,7 +57,7 @@ next:
 }
 
 func (d *dumb) alloc(n uint64) (backend.Addr, bool) {
-	if !small(n) {
+	if !sharesGranule(n) {
 		return d.granules(RoundUp(n, backend.Granule))
 	}
 	for g := d.base; g < d.end; g += backend.Granule {
@@ -91,17 +91,17 @@ func TestHeapAgainstADumbOne(t *testing.T) {
 				n := d.live[a]
 				delete(d.live, a)
 				gone := uint64(0)
-				if !small(n) {
+				if !sharesGranule(n) {
 					gone = RoundUp(n, backend.Granule)
 				} else if d.kind(a&^(backend.Granule-1)) == 0 {
 					gone = backend.Granule
 				}
-				if got := h.free(a, n); got != gone {
+				if got := h.freeBytes(a, n); got != gone {
 					t.Fatalf("seed %d, step %d: free %#x: %d bytes of granules, want %d", seed, step, uint64(a), got, gone)
 				}
 			case k == 3 && len(d.reserved) < 2:
 				want, ok := d.granules(2 * backend.Granule)
-				got, gotOK := h.granules(2*backend.Granule, backend.Granule, 0)
+				got, gotOK := h.placeGranules(2*backend.Granule, backend.Granule, 0)
 				if gotOK != ok || ok && got != want {
 					t.Fatalf("seed %d, step %d: reserved at %#x %v, want %#x %v", seed, step, uint64(got), gotOK, uint64(want), ok)
 				}
@@ -114,9 +114,9 @@ func TestHeapAgainstADumbOne(t *testing.T) {
 					n = uint64(1 + rnd.IntN(3*backend.Granule))
 				}
 				want, ok := d.alloc(n)
-				takes := h.takes(n)
+				takes := h.granuleBytesNeeded(n)
 				before := len(h.spans)
-				got, gotOK := h.alloc(n)
+				got, gotOK := h.placeBytes(n)
 				if gotOK != ok || ok && got != want {
 					t.Fatalf("seed %d, step %d: %d bytes at %#x %v, want %#x %v", seed, step, n, uint64(got), gotOK, uint64(want), ok)
 				}
@@ -130,12 +130,12 @@ func TestHeapAgainstADumbOne(t *testing.T) {
 			// What is live is all there is to a heap.
 			again := &heap{base: d.base, end: d.end}
 			for a, n := range d.live {
-				if !again.restore(a, n) {
+				if !again.restoreAt(a, n) {
 					t.Fatalf("seed %d, step %d: %d bytes cannot be restored at %#x", seed, step, n, uint64(a))
 				}
 			}
 			for a, n := range d.reserved {
-				if !again.take(a, n) {
+				if !again.takeGranulesAt(a, n) {
 					t.Fatalf("seed %d, step %d: addresses cannot be reserved at %#x", seed, step, uint64(a))
 				}
 			}

@@ -136,24 +136,24 @@ func (l *Ledger[B]) Place(a backend.Allocation) (Piece[B], error) {
 	if a.Size == 0 {
 		return Piece[B]{}, fmt.Errorf("allocate 0 bytes: %w", backend.InvalidValue)
 	}
-	if a.Size > l.memory || l.used+l.heap.takes(a.Size) > l.memory {
+	if a.Size > l.memory || l.used+l.heap.granuleBytesNeeded(a.Size) > l.memory {
 		return Piece[B]{}, fmt.Errorf("allocate %d bytes, %d are free: %w", a.Size, l.memory-l.used, backend.OutOfMemory)
 	}
-	base, ok := l.heap.alloc(a.Size)
+	base, ok := l.heap.placeBytes(a.Size)
 	if !ok {
 		return Piece[B]{}, fmt.Errorf("allocate %d bytes: no addresses are left: %w", a.Size, backend.OutOfMemory)
 	}
 	a.Base, a.Access = base, true
-	p, err := l.enter(a)
+	p, err := l.enterAllocation(a)
 	if err != nil {
-		l.heap.free(a.Base, a.Size)
+		l.heap.freeBytes(a.Base, a.Size)
 		return Piece[B]{}, err
 	}
 	return p, nil
 }
 
-// enter makes the bytes of an allocation that has its place in the heap.
-func (l *Ledger[B]) enter(a backend.Allocation) (Piece[B], error) {
+// enterAllocation makes the bytes of an allocation that has its place in the heap.
+func (l *Ledger[B]) enterAllocation(a backend.Allocation) (Piece[B], error) {
 	first := a.Base &^ (backend.Granule - 1)
 	ar := l.granules[first]
 	if ar == nil {
@@ -169,7 +169,7 @@ func (l *Ledger[B]) enter(a backend.Allocation) (Piece[B], error) {
 	ar.refs++
 	l.Insert(a)
 	l.lives[a.Base] = &Life{}
-	return l.piece(a, ar), nil
+	return l.pieceOf(a, ar), nil
 }
 
 // Leave takes an allocation out. Its bytes are still there: see Unref.
@@ -177,11 +177,11 @@ func (l *Ledger[B]) Leave(a backend.Allocation) Piece[B] {
 	l.Remove(a.Base)
 	first := a.Base &^ (backend.Granule - 1)
 	ar := l.granules[first]
-	if n := l.heap.free(a.Base, a.Size); n > 0 {
+	if n := l.heap.freeBytes(a.Base, a.Size); n > 0 {
 		l.used -= n
 		delete(l.granules, first)
 	}
-	p := l.piece(a, ar)
+	p := l.pieceOf(a, ar)
 	delete(l.lives, a.Base)
 	return p
 }
@@ -196,45 +196,45 @@ func (l *Ledger[B]) Pieces() []Piece[B] {
 	var out []Piece[B]
 	for _, a := range l.allocs {
 		if l.lives[a.Base] != nil {
-			out = append(out, l.piece(a, l.granules[a.Base&^(backend.Granule-1)]))
+			out = append(out, l.pieceOf(a, l.granules[a.Base&^(backend.Granule-1)]))
 		}
 	}
 	return out
 }
 
-func (l *Ledger[B]) piece(a backend.Allocation, ar *Arena[B]) Piece[B] {
+func (l *Ledger[B]) pieceOf(a backend.Allocation, ar *Arena[B]) Piece[B] {
 	return Piece[B]{a, ar, l.lives[a.Base]}
 }
 
 // At finds the allocation that begins at an address.
 func (l *Ledger[B]) At(a backend.Addr) (backend.Allocation, bool) {
-	i, found := l.at(a)
+	i, found := l.searchAllocation(a)
 	if !found {
 		return backend.Allocation{}, false
 	}
 	return l.allocs[i], true
 }
 
-func (l *Ledger[B]) at(a backend.Addr) (int, bool) {
-	return slices.BinarySearchFunc(l.allocs, a, func(x backend.Allocation, a backend.Addr) int { return compare(x.Base, a) })
+func (l *Ledger[B]) searchAllocation(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(l.allocs, a, func(x backend.Allocation, a backend.Addr) int { return compareAddrs(x.Base, a) })
 }
 
 // Insert enters an allocation unchanged, and Remove takes an allocation out: host memory, for example.
 func (l *Ledger[B]) Insert(a backend.Allocation) {
-	i, _ := l.at(a.Base)
+	i, _ := l.searchAllocation(a.Base)
 	l.allocs = slices.Insert(l.allocs, i, a)
 }
 
 // Remove is Insert's reverse.
 func (l *Ledger[B]) Remove(a backend.Addr) {
-	if i, found := l.at(a); found {
+	if i, found := l.searchAllocation(a); found {
 		l.allocs = slices.Delete(l.allocs, i, i+1)
 	}
 }
 
 // Lookup finds the allocation that holds an address.
 func (l *Ledger[B]) Lookup(a backend.Addr) (backend.Allocation, bool) {
-	i, found := l.at(a)
+	i, found := l.searchAllocation(a)
 	if !found {
 		i--
 	}
@@ -270,7 +270,7 @@ func (l *Ledger[B]) Covers(a backend.Addr, n uint64) bool {
 
 // Within returns the allocations that overlap a range.
 func (l *Ledger[B]) Within(a backend.Addr, n uint64) []backend.Allocation {
-	i, found := l.at(a)
+	i, found := l.searchAllocation(a)
 	if !found && i > 0 && l.allocs[i-1].Base+backend.Addr(Extent(l.allocs[i-1])) > a {
 		i--
 	}
@@ -294,7 +294,7 @@ func (l *Ledger[B]) Block(id backend.BlockID) (*Arena[B], uint64, error) {
 	case id.Base%backend.Granule != 0 || id.Offset != 0:
 		return nil, 0, bad
 	}
-	i, found := l.heap.span(id.Base)
+	i, found := l.heap.findSpan(id.Base)
 	if !found {
 		i--
 	}

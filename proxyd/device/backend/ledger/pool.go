@@ -22,7 +22,7 @@ type Pool struct {
 
 // PlacePooled is Place for a pool.
 func (l *Ledger[B]) PlacePooled(id backend.PoolID, n uint64) (Piece[B], error) {
-	p, err := l.pool(id)
+	p, err := l.findPool(id)
 	if err != nil {
 		return Piece[B]{}, err
 	}
@@ -31,7 +31,7 @@ func (l *Ledger[B]) PlacePooled(id backend.PoolID, n uint64) (Piece[B], error) {
 	}
 	got, err := l.Place(backend.Allocation{Size: n, Kind: backend.Pooled, Pool: id})
 	if err == nil {
-		l.pooled(got.Alloc, true)
+		l.countPooled(got.Alloc, true)
 	}
 	return got, err
 }
@@ -44,7 +44,7 @@ func (l *Ledger[B]) Unname(a backend.Addr, kinds ...backend.AllocKind) (Piece[B]
 				continue
 			}
 			if k == backend.Pooled {
-				l.pooled(x, false)
+				l.countPooled(x, false)
 			}
 			return l.Leave(x), nil
 		}
@@ -52,8 +52,8 @@ func (l *Ledger[B]) Unname(a backend.Addr, kinds ...backend.AllocKind) (Piece[B]
 	return Piece[B]{}, fmt.Errorf("free %#x: no allocation begins there: %w", uint64(a), backend.InvalidValue)
 }
 
-// pooled counts an allocation that a pool gives or takes back.
-func (l *Ledger[B]) pooled(a backend.Allocation, given bool) {
+// countPooled counts an allocation that a pool gives or takes back.
+func (l *Ledger[B]) countPooled(a backend.Allocation, given bool) {
 	p := l.pools[a.Pool]
 	n := RoundUp(a.Size, Quantum)
 	if given {
@@ -66,8 +66,8 @@ func (l *Ledger[B]) pooled(a backend.Allocation, given bool) {
 	}
 }
 
-// pool finds a pool that can be used.
-func (l *Ledger[B]) pool(id backend.PoolID) (*Pool, error) {
+// findPool finds a pool that can be used.
+func (l *Ledger[B]) findPool(id backend.PoolID) (*Pool, error) {
 	if p := l.pools[id]; p != nil && !p.destroyed {
 		return p, nil
 	}
@@ -83,7 +83,7 @@ func (l *Ledger[B]) NewPool(maxSize uint64) backend.PoolID {
 
 // DestroyPool ends a pool.
 func (l *Ledger[B]) DestroyPool(id backend.PoolID) error {
-	p, err := l.pool(id)
+	p, err := l.findPool(id)
 	if err != nil || id == backend.DefaultPool {
 		return fmt.Errorf("destroy pool %d: %w", id, backend.InvalidValue)
 	}
@@ -95,7 +95,7 @@ func (l *Ledger[B]) DestroyPool(id backend.PoolID) error {
 
 // PoolAttribute reads an attribute.
 func (l *Ledger[B]) PoolAttribute(id backend.PoolID, a backend.PoolAttribute) (uint64, error) {
-	p, err := l.pool(id)
+	p, err := l.findPool(id)
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +119,7 @@ func (l *Ledger[B]) PoolAttribute(id backend.PoolID, a backend.PoolAttribute) (u
 
 // SetPoolAttribute sets an attribute.
 func (l *Ledger[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute, v uint64) error {
-	p, err := l.pool(id)
+	p, err := l.findPool(id)
 	if err != nil {
 		return err
 	}
@@ -140,6 +140,6 @@ func (l *Ledger[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute,
 
 // TrimPool has nothing to do: a pool holds nothing but what is in use.
 func (l *Ledger[B]) TrimPool(id backend.PoolID) error {
-	_, err := l.pool(id)
+	_, err := l.findPool(id)
 	return err
 }

@@ -50,7 +50,7 @@ func (l *Ledger[B]) Restore(st *backend.State) error {
 		}
 	}
 	for _, m := range st.Memories {
-		if misaligned(0, m.Size) || m.Size > l.memory-l.used || m.ID == 0 || m.ID > st.NextMemory || l.memories[m.ID] != nil {
+		if isMisaligned(0, m.Size) || m.Size > l.memory-l.used || m.ID == 0 || m.ID > st.NextMemory || l.memories[m.ID] != nil {
 			return fmt.Errorf("memory %d of %d bytes", m.ID, m.Size)
 		}
 		ar, err := l.NewArena(m.Size)
@@ -61,14 +61,14 @@ func (l *Ledger[B]) Restore(st *backend.State) error {
 		l.memories[m.ID] = &Physical[B]{Arena: ar, refs: m.Refs}
 	}
 	for _, r := range st.Reservations {
-		i, _ := l.reservation(r.Base)
-		if misaligned(r.Base, r.Size) || !l.heap.take(r.Base, r.Size) {
+		i, _ := l.findReservation(r.Base)
+		if isMisaligned(r.Base, r.Size) || !l.heap.takeGranulesAt(r.Base, r.Size) {
 			return fmt.Errorf("%d addresses at %#x", r.Size, uint64(r.Base))
 		}
 		l.reservations = slices.Insert(l.reservations, i, r)
 	}
 	for _, a := range st.Allocations {
-		if err := l.restore(a); err != nil {
+		if err := l.restoreAllocation(a); err != nil {
 			return fmt.Errorf("%d bytes at %#x: %w", a.Size, uint64(a.Base), err)
 		}
 	}
@@ -80,13 +80,13 @@ func (l *Ledger[B]) Restore(st *backend.State) error {
 	return nil
 }
 
-func (l *Ledger[B]) restore(a backend.Allocation) error {
+func (l *Ledger[B]) restoreAllocation(a backend.Allocation) error {
 	switch a.Kind {
 	case backend.Plain, backend.Pooled, backend.Globals:
-		if a.Size == 0 || a.Size > l.memory || !a.Access || l.used+l.wants(a) > l.memory || !l.heap.restore(a.Base, a.Size) {
+		if a.Size == 0 || a.Size > l.memory || !a.Access || l.used+l.granuleBytesNeeded(a) > l.memory || !l.heap.restoreAt(a.Base, a.Size) {
 			return fmt.Errorf("no room there")
 		}
-		if _, err := l.enter(a); err != nil {
+		if _, err := l.enterAllocation(a); err != nil {
 			return err
 		}
 		if a.Kind != backend.Pooled {
@@ -97,13 +97,13 @@ func (l *Ledger[B]) restore(a backend.Allocation) error {
 			return fmt.Errorf("no pool %d", a.Pool)
 		}
 		high := *p
-		l.pooled(a, true)
+		l.countPooled(a, true)
 		p.usedHigh, p.resHigh = high.usedHigh, high.resHigh
 		return nil
 	case backend.Mapped:
 		m := l.memories[a.Memory]
-		if m == nil || a.Offset != 0 || a.Size != m.Arena.Size || misaligned(a.Base, a.Size) ||
-			!l.reserved(a.Base, a.Size) || len(l.Within(a.Base, a.Size)) > 0 {
+		if m == nil || a.Offset != 0 || a.Size != m.Arena.Size || isMisaligned(a.Base, a.Size) ||
+			!l.isReserved(a.Base, a.Size) || len(l.Within(a.Base, a.Size)) > 0 {
 			return fmt.Errorf("no such mapping")
 		}
 		m.maps++
@@ -113,9 +113,9 @@ func (l *Ledger[B]) restore(a backend.Allocation) error {
 	return fmt.Errorf("kind %d", a.Kind)
 }
 
-// wants is how many bytes of granules an allocation will take at its former place.
-func (l *Ledger[B]) wants(a backend.Allocation) uint64 {
-	if !small(a.Size) {
+// granuleBytesNeeded is how many bytes of granules an allocation will take at its former place.
+func (l *Ledger[B]) granuleBytesNeeded(a backend.Allocation) uint64 {
+	if !sharesGranule(a.Size) {
 		return RoundUp(a.Size, backend.Granule)
 	}
 	if l.granules[a.Base&^(backend.Granule-1)] != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func misaligned(a backend.Addr, sizes ...uint64) bool {
+func isMisaligned(a backend.Addr, sizes ...uint64) bool {
 	for _, n := range sizes {
 		if n == 0 || n%backend.Granule != 0 || uint64(a)+n < uint64(a) {
 			return true
@@ -21,28 +21,28 @@ func misaligned(a backend.Addr, sizes ...uint64) bool {
 
 // Reserve is backend.Virtual's.
 func (l *Ledger[B]) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
-	if misaligned(0, size) || align&(align-1) != 0 || align > 1<<40 {
+	if isMisaligned(0, size) || align&(align-1) != 0 || align > 1<<40 {
 		return 0, fmt.Errorf("reserve %d bytes aligned to %d: %w", size, align, backend.InvalidValue)
 	}
 	if hint%backend.Granule != 0 {
 		hint = 0
 	}
-	a, ok := l.heap.granules(size, max(align, backend.Granule), hint)
+	a, ok := l.heap.placeGranules(size, max(align, backend.Granule), hint)
 	if !ok {
 		return 0, fmt.Errorf("reserve %d bytes: no addresses are left: %w", size, backend.OutOfMemory)
 	}
-	i, _ := l.reservation(a)
+	i, _ := l.findReservation(a)
 	l.reservations = slices.Insert(l.reservations, i, backend.Range{Base: a, Size: size})
 	return a, nil
 }
 
-func (l *Ledger[B]) reservation(a backend.Addr) (int, bool) {
-	return slices.BinarySearchFunc(l.reservations, a, func(r backend.Range, a backend.Addr) int { return compare(r.Base, a) })
+func (l *Ledger[B]) findReservation(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(l.reservations, a, func(r backend.Range, a backend.Addr) int { return compareAddrs(r.Base, a) })
 }
 
-// reserved tells whether a range lies in a single reservation.
-func (l *Ledger[B]) reserved(a backend.Addr, n uint64) bool {
-	i, found := l.reservation(a)
+// isReserved tells whether a range lies in a single reservation.
+func (l *Ledger[B]) isReserved(a backend.Addr, n uint64) bool {
+	i, found := l.findReservation(a)
 	if !found {
 		i--
 	}
@@ -51,18 +51,18 @@ func (l *Ledger[B]) reserved(a backend.Addr, n uint64) bool {
 
 // Unreserve is backend.Virtual's.
 func (l *Ledger[B]) Unreserve(a backend.Addr, size uint64) error {
-	i, found := l.reservation(a)
+	i, found := l.findReservation(a)
 	if !found || l.reservations[i].Size != size || len(l.Within(a, size)) > 0 {
 		return fmt.Errorf("unreserve %d bytes at %#x: %w", size, uint64(a), backend.InvalidValue)
 	}
 	l.reservations = slices.Delete(l.reservations, i, i+1)
-	l.heap.drop(a)
+	l.heap.dropGranules(a)
 	return nil
 }
 
 // NewMemory is backend.Virtual's.
 func (l *Ledger[B]) NewMemory(size uint64) (backend.MemoryID, error) {
-	if misaligned(0, size) {
+	if isMisaligned(0, size) {
 		return 0, fmt.Errorf("memory of %d bytes: %w", size, backend.InvalidValue)
 	}
 	if size > l.memory-l.used {
@@ -119,8 +119,8 @@ func (l *Ledger[B]) forgetIfUnused(id backend.MemoryID) bool {
 // MapMemory is backend.Virtual's.
 func (l *Ledger[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
 	m := l.memories[id]
-	if m == nil || m.refs == 0 || offset != 0 || misaligned(a, size) || size != m.Arena.Size ||
-		!l.reserved(a, size) || len(l.Within(a, size)) > 0 {
+	if m == nil || m.refs == 0 || offset != 0 || isMisaligned(a, size) || size != m.Arena.Size ||
+		!l.isReserved(a, size) || len(l.Within(a, size)) > 0 {
 		return fmt.Errorf("map memory %d at %#x: %w", id, uint64(a), backend.InvalidValue)
 	}
 	m.maps++
@@ -128,8 +128,8 @@ func (l *Ledger[B]) MapMemory(a backend.Addr, size, offset uint64, id backend.Me
 	return nil
 }
 
-// whole returns the mappings that a range consists of: the whole range, and no mapping cut.
-func (l *Ledger[B]) whole(a backend.Addr, n uint64) ([]backend.Allocation, error) {
+// wholeMappings returns the mappings that a range consists of: the whole range, and no mapping cut.
+func (l *Ledger[B]) wholeMappings(a backend.Addr, n uint64) ([]backend.Allocation, error) {
 	list := l.Within(a, n)
 	at := a
 	for _, x := range list {
@@ -138,7 +138,7 @@ func (l *Ledger[B]) whole(a backend.Addr, n uint64) ([]backend.Allocation, error
 		}
 		at += backend.Addr(x.Size)
 	}
-	if misaligned(a, n) || at != a+backend.Addr(n) {
+	if isMisaligned(a, n) || at != a+backend.Addr(n) {
 		return nil, fmt.Errorf("%d bytes at %#x are not mapped memory: %w", n, uint64(a), backend.InvalidValue)
 	}
 	return list, nil
@@ -147,11 +147,11 @@ func (l *Ledger[B]) whole(a backend.Addr, n uint64) ([]backend.Allocation, error
 // UnmapMemory is backend.Virtual's. UnmapMemory returns the mappings, and the bytes of which a reference is to be
 // dropped when no work given before uses them any more: until then work finds them, though their last name may be gone.
 func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocation, []*Arena[B], error) {
-	list, err := l.whole(a, size)
+	list, err := l.wholeMappings(a, size)
 	if err != nil {
 		return nil, nil, fmt.Errorf("unmap: %w", err)
 	}
-	i, _ := l.at(a)
+	i, _ := l.searchAllocation(a)
 	l.allocs = slices.Delete(l.allocs, i, i+len(list))
 	var over []*Arena[B]
 	for _, x := range list {
@@ -168,11 +168,11 @@ func (l *Ledger[B]) UnmapMemory(a backend.Addr, size uint64) ([]backend.Allocati
 
 // SetAccess is backend.Virtual's. SetAccess returns the mappings.
 func (l *Ledger[B]) SetAccess(a backend.Addr, size uint64, allow bool) ([]backend.Allocation, error) {
-	list, err := l.whole(a, size)
+	list, err := l.wholeMappings(a, size)
 	if err != nil {
 		return nil, fmt.Errorf("set access: %w", err)
 	}
-	i, _ := l.at(a)
+	i, _ := l.searchAllocation(a)
 	for k := range list {
 		l.allocs[i+k].Access = allow
 	}

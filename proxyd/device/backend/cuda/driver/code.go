@@ -34,8 +34,8 @@ func newCompiler(cfg backend.LoadConfig) *compiler {
 	return j
 }
 
-// log is the compiler's output. The compiler is of no use any more.
-func (j *compiler) log() backend.Log {
+// takeLog is the compiler's output. The compiler is of no use any more.
+func (j *compiler) takeLog() backend.Log {
 	defer C.free(unsafe.Pointer(j.c.info))
 	defer C.free(unsafe.Pointer(j.c.errors))
 	return backend.Log{Info: C.GoString(j.c.info), Error: C.GoString(j.c.errors)}
@@ -46,12 +46,12 @@ func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig) (Module, 
 	j := newCompiler(cfg)
 	var m Module
 	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), &j.c)
-	return m, j.log(), check("cuModuleLoadDataEx", r)
+	return m, j.takeLog(), checkResult("cuModuleLoadDataEx", r)
 }
 
 // Unload ends a module.
 func (d *Driver) Unload(c Context, m Module) error {
-	return check("cuModuleUnload", C.sing_cuModuleUnload(d.table, c.p, m.p))
+	return checkResult("cuModuleUnload", C.sing_cuModuleUnload(d.table, c.p, m.p))
 }
 
 // Function finds a kernel.
@@ -60,7 +60,7 @@ func (d *Driver) Function(c Context, m Module, name string) (Function, error) {
 	defer C.free(unsafe.Pointer(n))
 	var f Function
 	r := C.sing_cuModuleGetFunction(d.table, c.p, &f.p, m.p, n)
-	return f, check("cuModuleGetFunction", r)
+	return f, checkResult("cuModuleGetFunction", r)
 }
 
 // Global finds a variable.
@@ -70,26 +70,26 @@ func (d *Driver) Global(c Context, m Module, name string) (backend.Addr, uint64,
 	var at C.CUdeviceptr
 	var size C.size_t
 	r := C.sing_cuModuleGetGlobal_v2(d.table, c.p, &at, &size, m.p, n)
-	return backend.Addr(at), uint64(size), check("cuModuleGetGlobal_v2", r)
+	return backend.Addr(at), uint64(size), checkResult("cuModuleGetGlobal_v2", r)
 }
 
 // FunctionAttribute is an attribute of a kernel, and SetFunctionAttribute sets one.
 func (d *Driver) FunctionAttribute(c Context, f Function, a backend.FunctionAttribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuFuncGetAttribute(d.table, c.p, &v, C.int(a), f.p)
-	return int32(v), check("cuFuncGetAttribute", r)
+	return int32(v), checkResult("cuFuncGetAttribute", r)
 }
 
 // SetFunctionAttribute is FunctionAttribute's reverse.
 func (d *Driver) SetFunctionAttribute(c Context, f Function, a backend.FunctionAttribute, v int32) error {
-	return check("cuFuncSetAttribute", C.sing_cuFuncSetAttribute(d.table, c.p, f.p, C.int(a), C.int(v)))
+	return checkResult("cuFuncSetAttribute", C.sing_cuFuncSetAttribute(d.table, c.p, f.p, C.int(a), C.int(v)))
 }
 
 // Param is the place of a kernel's i-th parameter: InvalidValue if there are fewer.
 func (d *Driver) Param(c Context, f Function, i int) (backend.Param, error) {
 	var at, n C.size_t
 	r := C.sing_cuFuncGetParamInfo(d.table, c.p, f.p, C.size_t(i), &at, &n)
-	return backend.Param{Offset: uint32(at), Size: uint32(n)}, check("cuFuncGetParamInfo", r)
+	return backend.Param{Offset: uint32(at), Size: uint32(n)}, checkResult("cuFuncGetParamInfo", r)
 }
 
 // Launch is a launch of a kernel with parameters that begin at Offsets in Params.
@@ -102,8 +102,8 @@ type Launch struct {
 	Offsets     []uint32
 }
 
-// c is the launch for as long as pin holds its memory.
-func (l *Launch) c(pin *runtime.Pinner) C.struct_sing_launch {
+// cStruct is the launch for as long as pin holds its memory.
+func (l *Launch) cStruct(pin *runtime.Pinner) C.struct_sing_launch {
 	p := C.struct_sing_launch{
 		function: l.Function.p, shared: C.uint(l.Shared), n: C.size_t(len(l.Offsets)),
 		grid:  [3]C.uint{C.uint(l.Grid.X), C.uint(l.Grid.Y), C.uint(l.Grid.Z)},
@@ -127,12 +127,12 @@ func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	p := l.c(&pin)
+	p := l.cStruct(&pin)
 	call := "cuLaunchKernel"
 	if l.Cooperative {
 		call = "cuLaunchCooperativeKernel"
 	}
-	return check(call, C.sing_launch(d.table, c.p, &p, s.p))
+	return checkResult(call, C.sing_launch(d.table, c.p, &p, s.p))
 }
 
 // Part is an image for Link.
@@ -154,21 +154,21 @@ const (
 // Link makes a single image of several.
 func (d *Driver) Link(c Context, parts []Part, cfg backend.LoadConfig) (image []byte, log backend.Log, err error) {
 	j := newCompiler(cfg)
-	defer func() { log = j.log() }()
+	defer func() { log = j.takeLog() }()
 	var state C.CUlinkState
-	if err := check("cuLinkCreate_v2", C.sing_link_create(d.table, c.p, &state, &j.c)); err != nil {
+	if err := checkResult("cuLinkCreate_v2", C.sing_link_create(d.table, c.p, &state, &j.c)); err != nil {
 		return nil, log, err
 	}
 	defer C.sing_cuLinkDestroy(d.table, c.p, state)
 	for _, p := range parts {
 		r := C.sing_cuLinkAddData_v2(d.table, c.p, state, C.int(p.Kind), unsafe.Pointer(unsafe.SliceData(p.Data)), C.size_t(len(p.Data)), nil, 0, nil, nil)
-		if err := check("cuLinkAddData_v2", r); err != nil {
+		if err := checkResult("cuLinkAddData_v2", r); err != nil {
 			return nil, log, err
 		}
 	}
 	var out unsafe.Pointer
 	var n C.size_t
-	if err := check("cuLinkComplete", C.sing_cuLinkComplete(d.table, c.p, state, &out, &n)); err != nil {
+	if err := checkResult("cuLinkComplete", C.sing_cuLinkComplete(d.table, c.p, state, &out, &n)); err != nil {
 		return nil, log, err
 	}
 	return C.GoBytes(out, C.int(n)), log, nil

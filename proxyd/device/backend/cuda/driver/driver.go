@@ -62,8 +62,8 @@ func (d *Driver) Close() {
 	C.free(unsafe.Pointer(d.table))
 }
 
-// check is a call's result as an error.
-func check(call string, r C.CUresult) error {
+// checkResult is a call's result as an error.
+func checkResult(call string, r C.CUresult) error {
 	switch r {
 	case 0:
 		return nil
@@ -96,25 +96,25 @@ type (
 func (s Stream) Pointer() unsafe.Pointer { return unsafe.Pointer(s.p) }
 
 // Init is cuInit.
-func (d *Driver) Init() error { return check("cuInit", C.sing_cuInit(d.table, nil, 0)) }
+func (d *Driver) Init() error { return checkResult("cuInit", C.sing_cuInit(d.table, nil, 0)) }
 
 // Version is the driver's: 12040 is 12.4.
 func (d *Driver) Version() (int, error) {
 	var v C.int
 	r := C.sing_cuDriverGetVersion(d.table, nil, &v)
-	return int(v), check("cuDriverGetVersion", r)
+	return int(v), checkResult("cuDriverGetVersion", r)
 }
 
 // Devices lists all devices.
 func (d *Driver) Devices() ([]Device, error) {
 	var n C.int
-	if err := check("cuDeviceGetCount", C.sing_cuDeviceGetCount(d.table, nil, &n)); err != nil {
+	if err := checkResult("cuDeviceGetCount", C.sing_cuDeviceGetCount(d.table, nil, &n)); err != nil {
 		return nil, err
 	}
 	out := make([]Device, n)
 	for i := range out {
 		var dev C.CUdevice
-		if err := check("cuDeviceGet", C.sing_cuDeviceGet(d.table, nil, &dev, C.int(i))); err != nil {
+		if err := checkResult("cuDeviceGet", C.sing_cuDeviceGet(d.table, nil, &dev, C.int(i))); err != nil {
 			return nil, err
 		}
 		out[i] = Device(dev)
@@ -126,7 +126,7 @@ func (d *Driver) Devices() ([]Device, error) {
 func (d *Driver) Name(dev Device) (string, error) {
 	var b [256]C.char
 	r := C.sing_cuDeviceGetName(d.table, nil, &b[0], C.int(len(b)), C.CUdevice(dev))
-	return C.GoString(&b[0]), check("cuDeviceGetName", r)
+	return C.GoString(&b[0]), checkResult("cuDeviceGetName", r)
 }
 
 // UUID is a device's, by the newer call if available: of a part of a device, the part's.
@@ -136,28 +136,28 @@ func (d *Driver) UUID(dev Device) ([16]byte, error) {
 	if r == C.SING_ABSENT {
 		call, r = "cuDeviceGetUuid", C.sing_cuDeviceGetUuid(d.table, nil, &id, C.CUdevice(dev))
 	}
-	return *(*[16]byte)(unsafe.Pointer(&id)), check(call, r)
+	return *(*[16]byte)(unsafe.Pointer(&id)), checkResult(call, r)
 }
 
 // TotalMemory is a device's, in bytes.
 func (d *Driver) TotalMemory(dev Device) (uint64, error) {
 	var n C.size_t
 	r := C.sing_cuDeviceTotalMem_v2(d.table, nil, &n, C.CUdevice(dev))
-	return uint64(n), check("cuDeviceTotalMem_v2", r)
+	return uint64(n), checkResult("cuDeviceTotalMem_v2", r)
 }
 
 // Attribute is an attribute of a device.
 func (d *Driver) Attribute(dev Device, a backend.Attribute) (int32, error) {
 	var v C.int
 	r := C.sing_cuDeviceGetAttribute(d.table, nil, &v, C.int(a), C.CUdevice(dev))
-	return int32(v), check("cuDeviceGetAttribute", r)
+	return int32(v), checkResult("cuDeviceGetAttribute", r)
 }
 
 // CanAccessPeer tells whether a device can reach another one's memory.
 func (d *Driver) CanAccessPeer(dev, peer Device) (bool, error) {
 	var yes C.int
 	r := C.sing_cuDeviceCanAccessPeer(d.table, nil, &yes, C.CUdevice(dev), C.CUdevice(peer))
-	return yes != 0, check("cuDeviceCanAccessPeer", r)
+	return yes != 0, checkResult("cuDeviceCanAccessPeer", r)
 }
 
 // NewContext makes a context.
@@ -165,14 +165,14 @@ func (d *Driver) NewContext(dev Device) (Context, error) {
 	var c Context
 	r := C.sing_cuCtxCreate_v2(d.table, nil, &c.p, 0, C.CUdevice(dev))
 	C.sing_forget_contexts() // c is current now
-	return c, check("cuCtxCreate_v2", r)
+	return c, checkResult("cuCtxCreate_v2", r)
 }
 
 // DestroyContext ends a context and all its contents.
 func (d *Driver) DestroyContext(c Context) error {
 	r := C.sing_cuCtxDestroy_v2(d.table, nil, c.p)
 	C.sing_forget_contexts()
-	return check("cuCtxDestroy_v2", r)
+	return checkResult("cuCtxDestroy_v2", r)
 }
 
 // Primary is a device's primary context, which the vendor's runtime and its users work in. Each is to be given back by
@@ -180,14 +180,14 @@ func (d *Driver) DestroyContext(c Context) error {
 func (d *Driver) Primary(dev Device) (Context, error) {
 	var c Context
 	r := C.sing_cuDevicePrimaryCtxRetain(d.table, nil, &c.p, C.CUdevice(dev))
-	return c, check("cuDevicePrimaryCtxRetain", r)
+	return c, checkResult("cuDevicePrimaryCtxRetain", r)
 }
 
 // Unprimary gives a primary context back. The last call ends the context.
 func (d *Driver) Unprimary(dev Device) error {
 	r := C.sing_cuDevicePrimaryCtxRelease_v2(d.table, nil, C.CUdevice(dev))
 	C.sing_forget_contexts()
-	return check("cuDevicePrimaryCtxRelease_v2", r)
+	return checkResult("cuDevicePrimaryCtxRelease_v2", r)
 }
 
 // Within calls f in a thread that has a context, for another library of the vendor's. f may leave the thread with
@@ -195,7 +195,7 @@ func (d *Driver) Unprimary(dev Device) error {
 func (d *Driver) Within(c Context, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := check("cuCtxSetCurrent", C.sing_enter(d.table, c.p)); err != nil {
+	if err := checkResult("cuCtxSetCurrent", C.sing_enter(d.table, c.p)); err != nil {
 		return err
 	}
 	defer C.sing_forget_mine()
@@ -206,10 +206,10 @@ func (d *Driver) Within(c Context, f func() error) error {
 func (d *Driver) Limit(c Context, l backend.Limit) (uint64, error) {
 	var v C.size_t
 	r := C.sing_cuCtxGetLimit(d.table, c.p, &v, C.int(l))
-	return uint64(v), check("cuCtxGetLimit", r)
+	return uint64(v), checkResult("cuCtxGetLimit", r)
 }
 
 // SetLimit is Limit's reverse.
 func (d *Driver) SetLimit(c Context, l backend.Limit, v uint64) error {
-	return check("cuCtxSetLimit", C.sing_cuCtxSetLimit(d.table, c.p, C.int(l), C.size_t(v)))
+	return checkResult("cuCtxSetLimit", C.sing_cuCtxSetLimit(d.table, c.p, C.int(l), C.size_t(v)))
 }

@@ -29,7 +29,7 @@ type Node struct {
 // Instantiate makes and instantiates a graph.
 func (d *Driver) Instantiate(c Context, nodes []Node) (Exec, error) {
 	var g C.CUgraph
-	if err := check("cuGraphCreate", C.sing_cuGraphCreate(d.table, c.p, &g, 0)); err != nil {
+	if err := checkResult("cuGraphCreate", C.sing_cuGraphCreate(d.table, c.p, &g, 0)); err != nil {
 		return Exec{}, err
 	}
 	defer C.sing_cuGraphDestroy(d.table, c.p, g)
@@ -39,44 +39,44 @@ func (d *Driver) Instantiate(c Context, nodes []Node) (Exec, error) {
 		for k, at := range n.Deps {
 			deps[k] = made[at]
 		}
-		if err := d.add(c, g, &made[i], n, deps); err != nil {
+		if err := d.addNode(c, g, &made[i], n, deps); err != nil {
 			return Exec{}, err
 		}
 	}
 	var x Exec
 	r := C.sing_cuGraphInstantiateWithFlags(d.table, c.p, &x.p, g, 0)
-	return x, check("cuGraphInstantiateWithFlags", r)
+	return x, checkResult("cuGraphInstantiateWithFlags", r)
 }
 
-func (d *Driver) add(c Context, g C.CUgraph, out *C.CUgraphNode, n Node, deps []C.CUgraphNode) error {
+func (d *Driver) addNode(c Context, g C.CUgraph, out *C.CUgraphNode, n Node, deps []C.CUgraphNode) error {
 	k := C.size_t(len(deps))
 	first := &deps[:1][0]
 	switch {
 	case n.Launch != nil:
 		var pin runtime.Pinner
 		defer pin.Unpin()
-		p := n.Launch.c(&pin)
-		return check("cuGraphAddKernelNode", C.sing_kernel_node(d.table, c.p, out, g, first, k, &p))
+		p := n.Launch.cStruct(&pin)
+		return checkResult("cuGraphAddKernelNode", C.sing_kernel_node(d.table, c.p, out, g, first, k, &p))
 	case n.Box != nil:
-		p := n.Box.c()
-		return check("cuGraphAddMemcpyNode", C.sing_cuGraphAddMemcpyNode(d.table, c.p, out, g, first, k, &p, c.p))
+		p := n.Box.cStruct()
+		return checkResult("cuGraphAddMemcpyNode", C.sing_cuGraphAddMemcpyNode(d.table, c.p, out, g, first, k, &p, c.p))
 	case n.Fill != nil:
 		f := n.Fill
 		p := C.CUDA_MEMSET_NODE_PARAMS{
 			dst: C.CUdeviceptr(f.Addr), pitch: C.size_t(f.Pitch), value: C.uint(f.Value), elementSize: C.uint(f.Element),
 			width: C.size_t(f.Width), height: C.size_t(max(f.Height, 1)),
 		}
-		return check("cuGraphAddMemsetNode", C.sing_cuGraphAddMemsetNode(d.table, c.p, out, g, first, k, &p, c.p))
+		return checkResult("cuGraphAddMemsetNode", C.sing_cuGraphAddMemsetNode(d.table, c.p, out, g, first, k, &p, c.p))
 	}
-	return check("cuGraphAddEmptyNode", C.sing_cuGraphAddEmptyNode(d.table, c.p, out, g, first, k))
+	return checkResult("cuGraphAddEmptyNode", C.sing_cuGraphAddEmptyNode(d.table, c.p, out, g, first, k))
 }
 
 // LaunchGraph queues a run of a graph.
 func (d *Driver) LaunchGraph(c Context, x Exec, s Stream) error {
-	return check("cuGraphLaunch", C.sing_cuGraphLaunch(d.table, c.p, x.p, s.p))
+	return checkResult("cuGraphLaunch", C.sing_cuGraphLaunch(d.table, c.p, x.p, s.p))
 }
 
 // DestroyGraph ends a graph. No run of the graph may be under way.
 func (d *Driver) DestroyGraph(c Context, x Exec) error {
-	return check("cuGraphExecDestroy", C.sing_cuGraphExecDestroy(d.table, c.p, x.p))
+	return checkResult("cuGraphExecDestroy", C.sing_cuGraphExecDestroy(d.table, c.p, x.p))
 }

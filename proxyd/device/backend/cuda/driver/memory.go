@@ -19,12 +19,12 @@ import (
 func (d *Driver) Reserve(n uint64, at backend.Addr) (backend.Addr, error) {
 	var got C.CUdeviceptr
 	r := C.sing_cuMemAddressReserve(d.table, nil, &got, C.size_t(n), 0, C.CUdeviceptr(at), 0)
-	return backend.Addr(got), check("cuMemAddressReserve", r)
+	return backend.Addr(got), checkResult("cuMemAddressReserve", r)
 }
 
 // Unreserve gives addresses back.
 func (d *Driver) Unreserve(at backend.Addr, n uint64) error {
-	return check("cuMemAddressFree", C.sing_cuMemAddressFree(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
+	return checkResult("cuMemAddressFree", C.sing_cuMemAddressFree(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
 }
 
 // Granularity is what sizes of a device's physical memory are multiples of.
@@ -33,7 +33,7 @@ func (d *Driver) Granularity(dev Device) (uint64, error) {
 	prop := C.sing_device_memory(C.CUdevice(dev), 0)
 	var n C.size_t
 	r := C.sing_cuMemGetAllocationGranularity(d.table, nil, &n, &prop, minimum)
-	return uint64(n), check("cuMemGetAllocationGranularity", r)
+	return uint64(n), checkResult("cuMemGetAllocationGranularity", r)
 }
 
 // NewMemory makes physical memory of a device.
@@ -45,22 +45,22 @@ func (d *Driver) NewMemory(dev Device, n uint64, rdma bool) (Memory, error) {
 	prop := C.sing_device_memory(C.CUdevice(dev), flag)
 	var h C.CUmemGenericAllocationHandle
 	r := C.sing_cuMemCreate(d.table, nil, &h, C.size_t(n), &prop, 0)
-	return Memory(h), check("cuMemCreate", r)
+	return Memory(h), checkResult("cuMemCreate", r)
 }
 
 // Release gives physical memory back that is mapped nowhere.
 func (d *Driver) Release(m Memory) error {
-	return check("cuMemRelease", C.sing_cuMemRelease(d.table, nil, C.CUmemGenericAllocationHandle(m)))
+	return checkResult("cuMemRelease", C.sing_cuMemRelease(d.table, nil, C.CUmemGenericAllocationHandle(m)))
 }
 
 // Map maps all of a memory, without access.
 func (d *Driver) Map(at backend.Addr, n uint64, m Memory) error {
-	return check("cuMemMap", C.sing_cuMemMap(d.table, nil, C.CUdeviceptr(at), C.size_t(n), 0, C.CUmemGenericAllocationHandle(m), 0))
+	return checkResult("cuMemMap", C.sing_cuMemMap(d.table, nil, C.CUdeviceptr(at), C.size_t(n), 0, C.CUmemGenericAllocationHandle(m), 0))
 }
 
 // Unmap undoes mappings.
 func (d *Driver) Unmap(at backend.Addr, n uint64) error {
-	return check("cuMemUnmap", C.sing_cuMemUnmap(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
+	return checkResult("cuMemUnmap", C.sing_cuMemUnmap(d.table, nil, C.CUdeviceptr(at), C.size_t(n)))
 }
 
 // Allow lets devices read and write what is mapped, or not.
@@ -73,7 +73,7 @@ func (d *Driver) Allow(at backend.Addr, n uint64, yes bool, devices ...Device) e
 			list[i].flags = readWrite
 		}
 	}
-	return check("cuMemSetAccess", C.sing_cuMemSetAccess(d.table, nil, C.CUdeviceptr(at), C.size_t(n), &list[0], C.size_t(len(list))))
+	return checkResult("cuMemSetAccess", C.sing_cuMemSetAccess(d.table, nil, C.CUdeviceptr(at), C.size_t(n), &list[0], C.size_t(len(list))))
 }
 
 // Alias maps shared memory of this process at an address where nothing is yet; Unalias ends that.
@@ -93,18 +93,18 @@ const portableMapped = 1 | 2
 // Register lets devices reach host memory at its own address.
 func (d *Driver) Register(c Context, at backend.Addr, n uint64) error {
 	r := C.sing_cuMemHostRegister_v2(d.table, c.p, C.sing_at(C.uint64_t(at)), C.size_t(n), portableMapped)
-	return check("cuMemHostRegister_v2", r)
+	return checkResult("cuMemHostRegister_v2", r)
 }
 
 // Unregister is Register's reverse.
 func (d *Driver) Unregister(c Context, at backend.Addr) error {
-	return check("cuMemHostUnregister", C.sing_cuMemHostUnregister(d.table, c.p, C.sing_at(C.uint64_t(at))))
+	return checkResult("cuMemHostUnregister", C.sing_cuMemHostUnregister(d.table, c.p, C.sing_at(C.uint64_t(at))))
 }
 
 // NewPinned allocates host memory that devices copy from and to at full speed.
 func (d *Driver) NewPinned(c Context, n uint64) ([]byte, error) {
 	var p unsafe.Pointer
-	if err := check("cuMemHostAlloc", C.sing_cuMemHostAlloc(d.table, c.p, &p, C.size_t(n), 1)); err != nil {
+	if err := checkResult("cuMemHostAlloc", C.sing_cuMemHostAlloc(d.table, c.p, &p, C.size_t(n), 1)); err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(p), n), nil
@@ -112,5 +112,5 @@ func (d *Driver) NewPinned(c Context, n uint64) ([]byte, error) {
 
 // FreePinned gives pinned memory back.
 func (d *Driver) FreePinned(c Context, b []byte) error {
-	return check("cuMemFreeHost", C.sing_cuMemFreeHost(d.table, c.p, unsafe.Pointer(unsafe.SliceData(b))))
+	return checkResult("cuMemFreeHost", C.sing_cuMemFreeHost(d.table, c.p, unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -20,30 +20,30 @@ func (d *Driver) NewStream(c Context, priority int) (Stream, error) {
 	const nonBlocking = 1
 	var s Stream
 	r := C.sing_cuStreamCreateWithPriority(d.table, c.p, &s.p, nonBlocking, C.int(priority))
-	return s, check("cuStreamCreateWithPriority", r)
+	return s, checkResult("cuStreamCreateWithPriority", r)
 }
 
 // DestroyStream ends a stream; its work is still done.
 func (d *Driver) DestroyStream(c Context, s Stream) error {
-	return check("cuStreamDestroy_v2", C.sing_cuStreamDestroy_v2(d.table, c.p, s.p))
+	return checkResult("cuStreamDestroy_v2", C.sing_cuStreamDestroy_v2(d.table, c.p, s.p))
 }
 
 // Query is nil if no work is left in a stream, else NotReady.
 func (d *Driver) Query(c Context, s Stream) error {
-	return check("cuStreamQuery", C.sing_cuStreamQuery(d.table, c.p, s.p))
+	return checkResult("cuStreamQuery", C.sing_cuStreamQuery(d.table, c.p, s.p))
 }
 
 // WaitEvent holds later work of a stream back until an event.
 func (d *Driver) WaitEvent(c Context, s Stream, e Event) error {
-	return check("cuStreamWaitEvent", C.sing_cuStreamWaitEvent(d.table, c.p, s.p, e.p, 0))
+	return checkResult("cuStreamWaitEvent", C.sing_cuStreamWaitEvent(d.table, c.p, s.p, e.p, 0))
 }
 
 // WriteValue writes 4 or 8 bytes in a stream's order.
 func (d *Driver) WriteValue(c Context, s Stream, a backend.Addr, size int, v uint64) error {
 	if size == 4 {
-		return check("cuStreamWriteValue32_v2", C.sing_cuStreamWriteValue32_v2(d.table, c.p, s.p, C.CUdeviceptr(a), C.uint(v), 0))
+		return checkResult("cuStreamWriteValue32_v2", C.sing_cuStreamWriteValue32_v2(d.table, c.p, s.p, C.CUdeviceptr(a), C.uint(v), 0))
 	}
-	return check("cuStreamWriteValue64_v2", C.sing_cuStreamWriteValue64_v2(d.table, c.p, s.p, C.CUdeviceptr(a), C.ulonglong(v), 0))
+	return checkResult("cuStreamWriteValue64_v2", C.sing_cuStreamWriteValue64_v2(d.table, c.p, s.p, C.CUdeviceptr(a), C.ulonglong(v), 0))
 }
 
 // NewEvent makes an event.
@@ -55,51 +55,51 @@ func (d *Driver) NewEvent(c Context, timing bool) (Event, error) {
 	}
 	var e Event
 	r := C.sing_cuEventCreate(d.table, c.p, &e.p, flags)
-	return e, check("cuEventCreate", r)
+	return e, checkResult("cuEventCreate", r)
 }
 
 // DestroyEvent ends an event.
 func (d *Driver) DestroyEvent(c Context, e Event) error {
-	return check("cuEventDestroy_v2", C.sing_cuEventDestroy_v2(d.table, c.p, e.p))
+	return checkResult("cuEventDestroy_v2", C.sing_cuEventDestroy_v2(d.table, c.p, e.p))
 }
 
 // Record has an event stand for what is in a stream now.
 func (d *Driver) Record(c Context, e Event, s Stream) error {
-	return check("cuEventRecord", C.sing_cuEventRecord(d.table, c.p, e.p, s.p))
+	return checkResult("cuEventRecord", C.sing_cuEventRecord(d.table, c.p, e.p, s.p))
 }
 
 // EventQuery is nil if what was recorded is done, else NotReady.
 func (d *Driver) EventQuery(c Context, e Event) error {
-	return check("cuEventQuery", C.sing_cuEventQuery(d.table, c.p, e.p))
+	return checkResult("cuEventQuery", C.sing_cuEventQuery(d.table, c.p, e.p))
 }
 
 // EventWait waits for what was recorded.
 func (d *Driver) EventWait(c Context, e Event) error {
-	return check("cuEventSynchronize", C.sing_cuEventSynchronize(d.table, c.p, e.p))
+	return checkResult("cuEventSynchronize", C.sing_cuEventSynchronize(d.table, c.p, e.p))
 }
 
 // Elapsed is the time between two events that are done.
 func (d *Driver) Elapsed(c Context, from, to Event) (time.Duration, error) {
 	var ms C.float
 	r := C.sing_cuEventElapsedTime(d.table, c.p, &ms, from.p, to.p)
-	return time.Duration(float64(ms) * float64(time.Millisecond)), check("cuEventElapsedTime", r)
+	return time.Duration(float64(ms) * float64(time.Millisecond)), checkResult("cuEventElapsedTime", r)
 }
 
 // CopyDevice copies within and between devices.
 func (d *Driver) CopyDevice(c Context, s Stream, to, from backend.Addr, n uint64) error {
-	return check("cuMemcpyDtoDAsync_v2", C.sing_cuMemcpyDtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(n), s.p))
+	return checkResult("cuMemcpyDtoDAsync_v2", C.sing_cuMemcpyDtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(n), s.p))
 }
 
 // CopyIn copies pinned memory to a device. The memory must stay until the copy is done.
 func (d *Driver) CopyIn(c Context, s Stream, to backend.Addr, from []byte) error {
 	p := unsafe.Pointer(unsafe.SliceData(from))
-	return check("cuMemcpyHtoDAsync_v2", C.sing_cuMemcpyHtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), p, C.size_t(len(from)), s.p))
+	return checkResult("cuMemcpyHtoDAsync_v2", C.sing_cuMemcpyHtoDAsync_v2(d.table, c.p, C.CUdeviceptr(to), p, C.size_t(len(from)), s.p))
 }
 
 // CopyOut copies from a device to pinned memory. The memory must stay until the copy is done.
 func (d *Driver) CopyOut(c Context, s Stream, to []byte, from backend.Addr) error {
 	p := unsafe.Pointer(unsafe.SliceData(to))
-	return check("cuMemcpyDtoHAsync_v2", C.sing_cuMemcpyDtoHAsync_v2(d.table, c.p, p, C.CUdeviceptr(from), C.size_t(len(to)), s.p))
+	return checkResult("cuMemcpyDtoHAsync_v2", C.sing_cuMemcpyDtoHAsync_v2(d.table, c.p, p, C.CUdeviceptr(from), C.size_t(len(to)), s.p))
 }
 
 // Box is a copy of up to three dimensions between addresses: a row begins at its side's address + pitch*(y + rows*z).
@@ -110,7 +110,7 @@ type Box struct {
 	Width, Height, Depth uint64
 }
 
-func (b *Box) c() C.CUDA_MEMCPY3D {
+func (b *Box) cStruct() C.CUDA_MEMCPY3D {
 	const unified = 4 // the driver knows the kind of every address
 	return C.CUDA_MEMCPY3D{
 		srcType: unified, srcDevice: C.CUdeviceptr(b.From), srcPitch: C.size_t(b.FromPitch), srcHeight: C.size_t(b.FromRows),
@@ -121,8 +121,8 @@ func (b *Box) c() C.CUDA_MEMCPY3D {
 
 // CopyBox copies a box.
 func (d *Driver) CopyBox(c Context, s Stream, b *Box) error {
-	p := b.c()
-	return check("cuMemcpy3DAsync_v2", C.sing_cuMemcpy3DAsync_v2(d.table, c.p, &p, s.p))
+	p := b.cStruct()
+	return checkResult("cuMemcpy3DAsync_v2", C.sing_cuMemcpy3DAsync_v2(d.table, c.p, &p, s.p))
 }
 
 // Fill sets memory.
@@ -130,15 +130,15 @@ func (d *Driver) Fill(c Context, s Stream, f *backend.Fill) error {
 	at, pitch, w, h := C.CUdeviceptr(f.Addr), C.size_t(f.Pitch), C.size_t(f.Width), C.size_t(max(f.Height, 1))
 	switch {
 	case f.Element == 1 && h == 1:
-		return check("cuMemsetD8Async", C.sing_cuMemsetD8Async(d.table, c.p, at, C.uchar(f.Value), w, s.p))
+		return checkResult("cuMemsetD8Async", C.sing_cuMemsetD8Async(d.table, c.p, at, C.uchar(f.Value), w, s.p))
 	case f.Element == 2 && h == 1:
-		return check("cuMemsetD16Async", C.sing_cuMemsetD16Async(d.table, c.p, at, C.ushort(f.Value), w, s.p))
+		return checkResult("cuMemsetD16Async", C.sing_cuMemsetD16Async(d.table, c.p, at, C.ushort(f.Value), w, s.p))
 	case h == 1:
-		return check("cuMemsetD32Async", C.sing_cuMemsetD32Async(d.table, c.p, at, C.uint(f.Value), w, s.p))
+		return checkResult("cuMemsetD32Async", C.sing_cuMemsetD32Async(d.table, c.p, at, C.uint(f.Value), w, s.p))
 	case f.Element == 1:
-		return check("cuMemsetD2D8Async", C.sing_cuMemsetD2D8Async(d.table, c.p, at, pitch, C.uchar(f.Value), w, h, s.p))
+		return checkResult("cuMemsetD2D8Async", C.sing_cuMemsetD2D8Async(d.table, c.p, at, pitch, C.uchar(f.Value), w, h, s.p))
 	case f.Element == 2:
-		return check("cuMemsetD2D16Async", C.sing_cuMemsetD2D16Async(d.table, c.p, at, pitch, C.ushort(f.Value), w, h, s.p))
+		return checkResult("cuMemsetD2D16Async", C.sing_cuMemsetD2D16Async(d.table, c.p, at, pitch, C.ushort(f.Value), w, h, s.p))
 	}
-	return check("cuMemsetD2D32Async", C.sing_cuMemsetD2D32Async(d.table, c.p, at, pitch, C.uint(f.Value), w, h, s.p))
+	return checkResult("cuMemsetD2D32Async", C.sing_cuMemsetD2D32Async(d.table, c.p, at, pitch, C.uint(f.Value), w, h, s.p))
 }

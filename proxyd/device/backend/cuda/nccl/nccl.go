@@ -62,8 +62,8 @@ func Open(path string) (*Library, error) {
 	return l, nil
 }
 
-// check is a call's result as an error. What is in progress is none: State tells.
-func (l *Library) check(call string, c *Comm, r C.ncclResult_t) error {
+// checkResult is a call's result as an error. What is in progress is none: State tells.
+func (l *Library) checkResult(call string, c *Comm, r C.ncclResult_t) error {
 	switch r {
 	case 0, C.SING_NCCL_IN_PROGRESS:
 		return nil
@@ -83,13 +83,13 @@ func (l *Library) check(call string, c *Comm, r C.ncclResult_t) error {
 func (l *Library) Version() (int, error) {
 	var v C.int
 	r := C.sing_nccl_version(l.table, &v)
-	return int(v), l.check("ncclGetVersion", nil, r)
+	return int(v), l.checkResult("ncclGetVersion", nil, r)
 }
 
 // NewID makes the identity of a communicator.
 func (l *Library) NewID() (id backend.TeamID, err error) {
 	r := C.sing_nccl_id(l.table, unsafe.Pointer(&id))
-	return id, l.check("ncclGetUniqueId", nil, r)
+	return id, l.checkResult("ncclGetUniqueId", nil, r)
 }
 
 // Comm is a rank of a communicator. Its methods are called by one goroutine at a time; all but Abort and State in the
@@ -105,7 +105,7 @@ type Comm struct {
 func (l *Library) Init(id backend.TeamID, ranks, rank int) (*Comm, error) {
 	c := &Comm{library: l, rank: rank, ranks: ranks}
 	r := C.sing_nccl_init(l.table, &c.comm, C.int(ranks), unsafe.Pointer(&id), C.int(rank))
-	if err := l.check("ncclCommInitRank", nil, r); err != nil {
+	if err := l.checkResult("ncclCommInitRank", nil, r); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -117,22 +117,22 @@ func (c *Comm) State() error {
 	if r == C.SING_NCCL_IN_PROGRESS {
 		return ErrInProgress
 	}
-	return c.library.check("NCCL", c, r)
+	return c.library.checkResult("NCCL", c, r)
 }
 
 // Finalize begins to end the communicator: what was issued is completed first.
 func (c *Comm) Finalize() error {
-	return c.library.check("ncclCommFinalize", c, C.sing_nccl_finalize(c.library.table, c.comm))
+	return c.library.checkResult("ncclCommFinalize", c, C.sing_nccl_finalize(c.library.table, c.comm))
 }
 
 // Destroy gives back what a communicator has that was finalized. The Comm must not be used any more.
 func (c *Comm) Destroy() error {
-	return c.library.check("ncclCommDestroy", nil, C.sing_nccl_destroy(c.library.table, c.comm))
+	return c.library.checkResult("ncclCommDestroy", nil, C.sing_nccl_destroy(c.library.table, c.comm))
 }
 
 // Abort ends the communicator at once, and its operations. The Comm must not be used any more.
 func (c *Comm) Abort() error {
-	return c.library.check("ncclCommAbort", nil, C.sing_nccl_abort(c.library.table, c.comm))
+	return c.library.checkResult("ncclCommAbort", nil, C.sing_nccl_abort(c.library.table, c.comm))
 }
 
 // Op is an operation, of memory at addresses.
@@ -160,5 +160,5 @@ func (c *Comm) Group(ops []Op, stream unsafe.Pointer) (forget func(), err error)
 	}
 	r := C.sing_nccl_group(c.library.table, c.comm, unsafe.SliceData(list), C.size_t(len(list)), C.int(c.rank), C.int(c.ranks), stream, unsafe.SliceData(made))
 	forget = func() { C.sing_nccl_forget(c.library.table, c.comm, unsafe.SliceData(made), C.size_t(len(made))) }
-	return forget, c.library.check("NCCL", c, r)
+	return forget, c.library.checkResult("NCCL", c, r)
 }
