@@ -6,40 +6,60 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The place of a name among names, from 0 on, or -1. */
-static int place_of(const char *name, size_t n, const char *names)
+/* A list of numbers that is being written. */
+struct numbers {
+	char *out;
+	size_t used, size;
+};
+
+static bool add_number(struct numbers *to, int number)
 {
+	const int n = snprintf(to->out + to->used, to->size - to->used, "%s%d", to->used ? "," : "", number);
+
+	if (n < 0 || (size_t)n >= to->size - to->used)
+		return (false);
+	to->used += (size_t)n;
+	return (true);
+}
+
+/* Add the places, from 0 on, of a name among names, or of all names if name is NULL; false if there is none, or no room. */
+static bool add_places(struct numbers *to, const char *name, size_t n, const char *names)
+{
+	bool found = false;
 	int place = 0;
 
-	for (const char *at = names; n > 0; ++place) {
+	for (const char *at = names;; ++place) {
 		const size_t length = strcspn(at, ",");
 
-		if (length == n && memcmp(at, name, n) == 0)
-			return (place);
+		if (!name || (n > 0 && length == n && memcmp(at, name, n) == 0)) {
+			if (!add_number(to, place))
+				return (false);
+			found = true;
+		}
 		if (!at[length])
-			break;
+			return (found);
 		at += length + 1;
 	}
-	return (-1);
 }
 
 bool devices_renumber(const char *list, const char *names, char *out, size_t size)
 {
-	size_t used = 0;
+	struct numbers to = { out, 0, size };
 
 	for (const char *at = list;; ++at) {
 		const size_t length = strcspn(at, ",");
-		const int place = place_of(at, length, names);
-		int n;
 
-		if (place < 0)
+		if (!add_places(&to, at, length, names))
 			return (false);
-		n = snprintf(out + used, size - used, "%s%d", used ? "," : "", place);
-		if (n < 0 || (size_t)n >= size - used)
-			return (false);
-		used += (size_t)n;
 		at += length;
 		if (!*at)
 			return (true);
 	}
+}
+
+bool devices_count(const char *names, char *out, size_t size)
+{
+	struct numbers to = { out, 0, size };
+
+	return (add_places(&to, NULL, 0, names));
 }

@@ -262,7 +262,7 @@ static void number_devices(spank_t sp)
 	    !devices_renumber(visible, names, places, sizeof(places)))
 		return;
 	set(sp, VISIBLE, places);
-	if (devices_renumber(names, names, places, sizeof(places)))
+	if (devices_count(names, places, sizeof(places)))
 		set(sp, DEVICE_NAMES, places);
 }
 

@@ -189,7 +189,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 		made.Limit = j.TimeLimit.Duration
 	}
 	made.Preemptable, made.Obstacle = b.canPreempt(j)
-	made.MinGPUs = b.minGPUs(j, wanted)
+	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted)
 	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
@@ -264,14 +264,18 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	return p.Obstacle == "", p.Obstacle
 }
 
-// minGPUs is how many GPUs the job may be shrunk to, by its user's word. A job cannot grow beyond
-// what it asked for: its capsules began with so many devices, and have no use for more.
-func (b *builder) minGPUs(j *slurmrest.Job, wanted int) int {
-	text, _, _ := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
-	if n, err := strconv.Atoi(text); err == nil && n > 0 {
-		return min(n, wanted)
+// gpuRange is how few and how many GPUs the job runs on, by its user's word: the job began with as many devices as the
+// most. Without such a word the job stays with the GPUs that it asked for.
+func (b *builder) gpuRange(j *slurmrest.Job, wanted int) (least, most int) {
+	first, last, isRange := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
+	least, most = wanted, wanted
+	if n, err := strconv.Atoi(first); err == nil && n > 0 {
+		least = min(n, wanted)
 	}
-	return wanted
+	if n, err := strconv.Atoi(last); isRange && err == nil {
+		most = max(n, wanted)
+	}
+	return least, most
 }
 
 // newestCheckpoint is of the newest, and what that cost.

@@ -186,17 +186,19 @@ func details(t *testing.T, s *sdk.Snapshot) {
 	}
 }
 
-// What a job may be shrunk to is what its user said; and it never has use for more than it began with.
-func TestShrinks(t *testing.T) {
-	for gpus, least := range map[string]int{"": 4, "1": 1, "2-8": 2, "9": 4, "x": 4} {
+// TestSizeRange: what a job may be shrunk to and grow to is what its user said. The plugin makes "1-1" of "1".
+func TestSizeRange(t *testing.T) {
+	for gpus, want := range map[string][2]int{
+		"": {4, 4}, "1": {1, 4}, "1-1": {1, 4}, "2-8": {2, 8}, "4-6": {4, 6}, "9-9": {4, 9}, "9": {4, 4}, "x": {4, 4}, "2-x": {2, 4}, "1--8": {1, 4},
+	} {
 		_, p, w := site(t, "26.05.3")
 		p.gpus = gpus
 		seen, err := w.Look(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j := Build(seen, known).Jobs[0]; j.MinGPUs != least || j.MaxGPUs != 4 || j.Request != 4 {
-			t.Errorf("%q: %d to %d of %d GPUs; want %d to 4", gpus, j.MinGPUs, j.MaxGPUs, j.Request, least)
+		if j := Build(seen, known).Jobs[0]; [2]int{j.MinGPUs, j.MaxGPUs} != want || j.Request != 4 {
+			t.Errorf("%q: %d to %d of %d GPUs; want %v of 4", gpus, j.MinGPUs, j.MaxGPUs, j.Request, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func drawJob(r *rand.Rand, m Made) Job {
 	minutes := math.Exp(math.Log(40)+1.2*r.NormFloat64()) * math.Sqrt(float64(nodes))
 	duration := time.Duration(math.Ceil(60*min(max(minutes, 0.5), 48*60))) * time.Second
 	j := Job{
-		Duration: duration, GPUs: gpus, Nodes: nodes, MinGPUs: gpus,
+		Duration: duration, GPUs: gpus, Nodes: nodes, MinGPUs: gpus, MaxGPUs: gpus,
 		QOS:     []string{"premium", "standard", "standard", "basic", "basic", "basic", "basic"}[r.IntN(7)],
 		User:    fmt.Sprintf("user%03d", r.IntN(400)),
 		Account: fmt.Sprintf("group%02d", r.IntN(40)),

@@ -22,9 +22,13 @@ import (
 // tiers is the real policy in its process; every snapshot that it is asked about is checked
 // when it is decoded there.
 func tiers(t testing.TB, program string) chain.Named {
-	p := policy.New(policy.Config{Name: "tiers", Path: program, Timeout: 2 * time.Minute, Settings: []byte(`{"hurry": {"standard": 1}}`)}, slog.New(slog.DiscardHandler))
+	return startPolicy(t, "tiers", program, `{"hurry": {"standard": 1}}`)
+}
+
+func startPolicy(t testing.TB, name, program, settings string) chain.Named {
+	p := policy.New(policy.Config{Name: name, Path: program, Timeout: 2 * time.Minute, Settings: []byte(settings)}, slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
-	return chain.Named{Name: "tiers", Policy: p}
+	return chain.Named{Name: name, Policy: p}
 }
 
 func config(nodes, gpus int, policies ...chain.Named) Config {
@@ -118,6 +122,36 @@ func TestShrinkAndGrow(t *testing.T) {
 	rest := (4000*8 - 600*8 - half) / 8
 	if want := time.Duration(1260+rest) * time.Second; res.Makespan != want || res.Stops() != 2 {
 		t.Errorf("done after %v with %d moves, want %v with 2", res.Makespan, res.Stops(), want)
+	}
+}
+
+// TestElasticLends: a job that asked for 2 GPUs and can use 8 gets the idle ones, gives them back when another job comes
+// for them, and grows again when that job has ended. The same job without a maximum stays on its 2.
+func TestElasticLends(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/elastic")
+	for _, c := range []struct {
+		name     string
+		most     string
+		makespan time.Duration
+		moves    int
+	}{
+		// 2 GPUs for 300 s: it is not moved in its first minute, and policies are asked again after 300 s when nothing
+		// has happened. Dump to 310, restore to 330. 8 GPUs until the question at 630, that is 300 s. Dump to 640, restore to 660; 2 GPUs until the question at 960 finds the other job,
+		// which began at 640 for 300 s, gone: 300 s. Dump and restore to 990, and the rest of the work on 8 GPUs.
+		{"grows", "8", 990*time.Second + (16000-600-2400-600)*time.Second/8, 3},
+		{"stays", "", 8000 * time.Second, 0},
+	} {
+		jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,max_gpus,qos\n1,0,8000,2," + c.most + ",basic\n2,605,300,6,6,standard\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := Run(t.Context(), config(1, 8, startPolicy(t, "elastic", program, `{}`)), jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Makespan != c.makespan || res.Stops() != c.moves {
+			t.Errorf("%s: done after %v with %d moves, want %v with %d", c.name, res.Makespan, res.Stops(), c.makespan, c.moves)
+		}
 	}
 }
 

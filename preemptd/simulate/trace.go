@@ -26,6 +26,7 @@ type Job struct {
 	GPUs     int
 	Nodes    int
 	MinGPUs  int // the job can be shrunk to so many; GPUs if it cannot
+	MaxGPUs  int // the job can grow to so many; GPUs if it cannot
 	QOS      string
 	User     string
 	Account  string
@@ -41,6 +42,7 @@ type Job struct {
 //	gpus     of all nodes together
 //	nodes    1 unless said
 //	min_gpus the job can be shrunk to so many; gpus unless said
+//	max_gpus the job can grow to so many; gpus unless said
 //	qos user account  texts
 //	limit    seconds
 //	rigid    "true": the job cannot be preempted
@@ -53,6 +55,7 @@ var columns = map[string]func(j *Job, text string) error{
 	"gpus":     func(j *Job, t string) error { return parseNumber(&j.GPUs, t) },
 	"nodes":    func(j *Job, t string) error { return parseNumber(&j.Nodes, t) },
 	"min_gpus": func(j *Job, t string) error { return parseNumber(&j.MinGPUs, t) },
+	"max_gpus": func(j *Job, t string) error { return parseNumber(&j.MaxGPUs, t) },
 	"qos":      func(j *Job, t string) error { j.QOS = t; return nil },
 	"user":     func(j *Job, t string) error { j.User = t; return nil },
 	"account":  func(j *Job, t string) error { j.Account = t; return nil },
@@ -156,6 +159,9 @@ func (j *Job) fillDefaults() error {
 	if j.MinGPUs == 0 {
 		j.MinGPUs = j.GPUs
 	}
+	if j.MaxGPUs == 0 {
+		j.MaxGPUs = j.GPUs
+	}
 	switch {
 	case j.ID <= 0:
 		return fmt.Errorf("id %d", j.ID)
@@ -165,6 +171,8 @@ func (j *Job) fillDefaults() error {
 		return fmt.Errorf("job %d: %d GPUs on %d nodes", j.ID, j.GPUs, j.Nodes)
 	case j.MinGPUs < 1 || j.MinGPUs > j.GPUs:
 		return fmt.Errorf("job %d: shrinks to %d of %d GPUs", j.ID, j.MinGPUs, j.GPUs)
+	case j.MaxGPUs < j.GPUs:
+		return fmt.Errorf("job %d: grows to %d, and has %d GPUs", j.ID, j.MaxGPUs, j.GPUs)
 	}
 	return nil
 }

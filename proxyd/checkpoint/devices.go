@@ -101,9 +101,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	for _, n := range g.slurmNumbers {
-		lc.note.GPUs = append(lc.note.GPUs, strconv.Itoa(n))
-	}
+	lc.note.GPUs = g.deviceNames()
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // TestGrantGPUs: each capsule gets a GPU of its node, and each GPU of its first run maps to one that the capsule gets.
@@ -51,6 +53,37 @@ func TestGrantGPUs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGrowCounts: a job that may grow has devices for that from the beginning, evenly on its capsules.
+func TestGrowCounts(t *testing.T) {
+	for _, c := range []struct {
+		gpus string
+		has  []int
+		want []int
+	}{
+		{"", []int{1}, []int{1}},
+		{"1-1", []int{2}, []int{2}},
+		{"1-4", []int{1}, []int{4}},
+		{"1-4", []int{1, 1}, []int{2, 2}},
+		{"1-5", []int{1, 1}, []int{2, 3}},
+		{"2-4", []int{4, 4}, []int{4, 4}},
+		{"1-100", []int{1, 2}, []int{16, 16}},
+		{"1-100", []int{32}, []int{32}}, // Slurm's own word counts
+	} {
+		o := records.Options{GPUs: c.gpus}
+		if got := growCounts(c.has, o.MostGPUs()); !slices.Equal(got, c.want) {
+			t.Errorf("--singularity-gpus=%s, %v GPUs: %v devices, want %v", c.gpus, c.has, got, c.want)
+		}
+	}
+}
+
+// TestDeviceNames: a task sees all devices that share the GPU that Slurm gives the task.
+func TestDeviceNames(t *testing.T) {
+	g := grantGPUs([]int{3, 5}, 0, 1, 4)
+	if got, want := g.deviceNames(), []string{"3", "3", "5", "5"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -8,14 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// gpuCounts returns the number of GPUs of each capsule of a new job; nil if the job has none.
-func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) {
+// gpuCounts returns the number of devices of each capsule of a new job, which the capsule keeps for life; nil if the
+// job has no GPUs. A job that may grow to most GPUs has that many devices from the beginning: its program sees them
+// all, and they share the GPUs that the job has at the time.
+func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job, most int) ([]int, error) {
 	if c.Devices.Kind == kindNone {
 		return nil, nil
 	}
@@ -30,7 +34,17 @@ func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) 
 	for i, gpus := range all {
 		counts[i] = len(gpus)
 	}
-	return counts, nil
+	return growCounts(counts, most), nil
+}
+
+// growCounts divides most devices evenly over capsules that have fewer GPUs, up to the number of devices that a
+// program can have.
+func growCounts(counts []int, most int) []int {
+	n := len(counts)
+	for i, has := range counts {
+		counts[i] = max(has, min(most*(i+1)/n-most*i/n, wire.Leases))
+	}
+	return counts
 }
 
 // jobGPUs returns the GPUs of a job on each of its nodes. It waits for a slurmctld that is starting
@@ -50,6 +64,16 @@ type gpuGrant struct {
 	order        []int // for each GPU of the first run, its index among these
 
 	machineNumbers []int // slurmNumbers, counted on the machine
+}
+
+// deviceNames returns for each device of the capsule Slurm's number of the GPU that stands for the device. Devices that
+// share a GPU have the same name: a task to which Slurm gives that GPU sees all of them.
+func (g *gpuGrant) deviceNames() []string {
+	names := make([]string, len(g.order))
+	for i, at := range g.order {
+		names[i] = strconv.Itoa(g.slurmNumbers[at])
+	}
+	return names
 }
 
 // grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule

@@ -80,7 +80,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	if err != nil {
 		return nil, false, err
 	}
-	gpus, err := j.c.gpuCounts(ctx, s)
+	gpus, err := j.c.gpuCounts(ctx, s, options.MostGPUs())
 	if err != nil {
 		return nil, false, err
 	}

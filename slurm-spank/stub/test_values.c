@@ -188,6 +188,7 @@ static void devices(void)
 		{ "3", "2,3", "1" },	 { "2,3", "2,3", "0,1" }, { "3,2", "2,3", "1,0" }, { "0", "0", "0" },
 		{ "12,1", "1,12", "1,0" }, { "1", "2,3", NULL },	  { "2,1", "2,3", NULL },  { "", "2,3", NULL },
 		{ "2,", "2,3", NULL },	 { "2", "", NULL },	  { "GPU-1", "2", NULL },  { ",", ",", NULL },
+		{ "2", "2,2,2,2", "0,1,2,3" }, { "3", "2,2,3,3", "2,3" }, { "3,2", "2,2,3", "2,0,1" },
 	};
 	char out[16];
 
@@ -199,6 +200,8 @@ static void devices(void)
 	}
 	if (devices_renumber("1,1", "1", out, 3) || !devices_renumber("1,1", "1", out, 4))
 		errx(1, "the room is not minded");
+	if (!devices_count("2,2,3", out, sizeof(out)) || strcmp(out, "0,1,2") != 0 || !devices_count("7", out, 2) || devices_count("1,2", out, 3))
+		errx(1, "names are not counted: %s", out);
 }
 
 const struct test value_tests[] = {

@@ -67,6 +67,16 @@ func ParseOptions(given map[string]string) (Options, error) {
 	return o, nil
 }
 
+// MostGPUs is how many GPUs the user lets the job have, of all capsules; 0: no more than the job asked Slurm for.
+func (o *Options) MostGPUs() int {
+	_, most, _ := strings.Cut(o.GPUs, "-")
+	n, err := strconv.Atoi(most)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Folder is the folder of the jobs' records, which all nodes share and only root may write.
 type Folder struct{ Dir string }
 
