@@ -126,7 +126,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	spec := launch{
 		grid: l.Grid, block: l.Block, shared: l.Shared, params: bytes.Clone(l.Params), memory: s.table.engine, cooperative: l.Cooperative,
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
-		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.device.issued,
+		sms: uint32(s.device.info.Attributes[backend.Multiprocessors]), issued: &s.at.Load().issued,
 	}
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]

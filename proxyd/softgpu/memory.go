@@ -58,7 +58,7 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 	}
 	waits := s.ledger.waits(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.device.grown(s)
+	s.at.Load().grown(s)
 	if err := s.await(waits); err != nil {
 		return piece{}, err
 	}

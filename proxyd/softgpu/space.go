@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
@@ -15,7 +16,8 @@ import (
 
 // space is a rank's device.
 type space struct {
-	device *device
+	device *device                // that the space was made on: the backend, and what kernels are told
+	at     atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
 	cfg    backend.SpaceConfig
 	size   uint64 // of addresses
 	table  table
@@ -57,6 +59,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s := &space{
 		device: d, cfg: cfg, size: size, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 	}
+	s.at.Store(d)
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
 	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
@@ -75,23 +78,53 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 
 // Map implements backend.Space.
 func (s *space) Map() error {
-	s.device.mu.Lock()
-	defer s.device.mu.Unlock()
+	d := lockDeviceOf(s)
+	defer d.mu.Unlock()
 	switch {
 	case s.isClosed():
 		return errClosed
-	case s.device.mapped != nil && s.device.mapped != s:
+	case d.mapped != nil && d.mapped != s:
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
-	s.device.mapped = s
-	s.restored()
-	s.device.admit(s)
+	d.mapped = s
+	endRestoring(s)
+	d.admit(s)
 	s.gate.Set()
 	return nil
 }
 
-// restored ends what a space may do that is made of a state.
-func (s *space) restored() {
+// lockDeviceOf locks the device that the space is on, and returns the device. Until it is unlocked the space does not move.
+func lockDeviceOf(s *space) *device {
+	for {
+		d := s.at.Load()
+		d.mu.Lock()
+		if s.at.Load() == d {
+			return d
+		}
+		d.mu.Unlock()
+	}
+}
+
+// Move implements backend.Mover. The bytes stay where they are in the host's memory, of which the memory of all devices
+// is a part: only the device that they count for changes, when the space is mapped.
+func (s *space) Move(to backend.Device) error {
+	d, ok := to.(*device)
+	if !ok || d.backend != s.device.backend {
+		return fmt.Errorf("move: %w", backend.InvalidValue)
+	}
+	was := lockDeviceOf(s)
+	defer was.mu.Unlock()
+	if was.mapped == s {
+		return fmt.Errorf("move: the space is mapped: %w", backend.AlreadyMapped)
+	}
+	was.holdings.spaces = without(was.holdings.spaces, s)
+	s.held = 0
+	s.at.Store(d)
+	return nil
+}
+
+// endRestoring ends what a space may do that is made of a state.
+func endRestoring(s *space) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restoring = false
@@ -142,15 +175,15 @@ func (s *space) awaitAside(marks []*mark) (live bool) {
 
 // Unmap implements backend.Space.
 func (s *space) Unmap() error {
-	s.device.mu.Lock()
-	defer s.device.mu.Unlock()
-	if s.device.mapped != s {
+	d := lockDeviceOf(s)
+	defer d.mu.Unlock()
+	if d.mapped != s {
 		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
 	}
 	if err := s.gate.Clear(nil); err != nil {
 		return fmt.Errorf("unmap: work is under way: %w", err)
 	}
-	s.device.mapped = nil
+	d.mapped = nil
 	return nil
 }
 
@@ -223,12 +256,12 @@ func (s *space) Close() error {
 	}
 	s.cancel()
 	s.gate.Close()
-	s.device.mu.Lock()
-	if s.device.mapped == s {
-		s.device.mapped = nil
+	d := lockDeviceOf(s)
+	if d.mapped == s {
+		d.mapped = nil
 	}
-	s.device.holdings.spaces = without(s.device.holdings.spaces, s)
-	s.device.mu.Unlock()
+	d.holdings.spaces = without(d.holdings.spaces, s)
+	d.mu.Unlock()
 	for _, p := range peers {
 		_ = p.table.hide(&s.table)
 	}

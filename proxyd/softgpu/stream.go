@@ -281,7 +281,7 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	}
 	waits := s.ledger.waits(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.device.grown(s)
+	s.at.Load().grown(s)
 	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
 	return p.Alloc.Base, nil
 }

@@ -75,7 +75,7 @@ func (s *space) leave() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	began, swap := time.Now(), &s.device.holdings.swap
+	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away == nil && !s.device.backend.pinned(a.bytes) {
 			swap.Out += a.leave()
@@ -91,7 +91,7 @@ func (s *space) comeBack() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	began, swap := time.Now(), &s.device.holdings.swap
+	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
 		if a := h.Bytes; a.away != nil {
 			swap.In += a.comeBack()
@@ -104,9 +104,9 @@ func (s *space) comeBack() {
 // begin is what work does first that touches the space's bytes.
 func (s *space) begin(j *job) {
 	for !s.yard.begin(j) {
-		s.device.mu.Lock()
+		d := lockDeviceOf(s)
 		s.comeBack()
-		s.device.mu.Unlock()
+		d.mu.Unlock()
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *space) Unreserve(a backend.Addr, size uint64) error {
 func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	id, err := s.newMemory(size)
 	if err == nil {
-		s.device.grown(s)
+		s.at.Load().grown(s)
 	}
 	return id, err
 }

@@ -81,6 +81,10 @@ type Swapper interface{ Swapped() Swap }
 // program the number is the same, whichever spaces share the device.
 type InstructionCounter interface{ Instructions() uint64 }
 
+// Mover is a Space that can go to another device of its backend while the space is not mapped: AlreadyMapped while it
+// is, InvalidValue if the device is of another backend. Memory, addresses, contexts, and what is queued stay.
+type Mover interface{ Move(to Device) error }
+
 // PCI is a device's place.
 type PCI struct{ Domain, Bus, Device uint32 }
 

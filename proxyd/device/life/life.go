@@ -242,6 +242,11 @@ func (s *Server) Resume(ctx context.Context) error {
 	return s.order(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })
 }
 
+// Place has the job's devices be on other devices of the machine while the job runs. See server.Server.
+func (s *Server) Place(ctx context.Context, places []int) error {
+	return s.order(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
+}
+
 // Status asks what the server has, and has seen. It waits for an order that is under way.
 func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 	err = s.order(ctx, "status", func(c *server.Controller) (err error) {

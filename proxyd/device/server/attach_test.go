@@ -193,7 +193,7 @@ func leavesNothing(t *testing.T, s *Server, p *process) {
 	t.Helper()
 	<-p.gone
 	for i, d := range s.devices {
-		if !d.TimeSlices.IsEmpty() {
+		if !d.Place().TimeSlices.IsEmpty() {
 			t.Errorf("device %d: spaces are left", i)
 		}
 	}

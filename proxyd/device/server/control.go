@@ -33,6 +33,7 @@ import (
 //	                                       the N-th of its Belongings comes with the answer
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
+//	{"do":"place","places":[I,…]}          Place
 //	{"do":"bring"}                         the file that comes along is for the next adopt, behind what came before
 //	{"do":"adopt","process":ID,"pid":PID}  Adopt
 //	{"do":"address"}                       where other servers reach it    a string
@@ -61,6 +62,7 @@ type order struct {
 
 	Orders *cut.Orders    `json:"orders,omitempty"` // of an exchange
 	Peers  map[int]string `json:"peers,omitempty"`  // of a reconnect
+	Places []int          `json:"places,omitempty"`
 
 	// The answer to what the server has asked, instead of an order.
 	File  string `json:"file,omitempty"`
@@ -198,7 +200,7 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 }
 
 func isTemporary(err error) bool {
-	for _, final := range []error{ErrNotSaved, ErrAbsent, ErrRestore, errNoRing} {
+	for _, final := range []error{ErrNotSaved, ErrAbsent, ErrRestore, errNoRing, ErrNotPlaced} {
 		if errors.Is(err, final) {
 			return false
 		}
@@ -226,6 +228,8 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 		return r, nil, err
 	case "leave":
 		return nil, nil, s.Leave()
+	case "place":
+		return nil, nil, s.Place(ctx, o.Places)
 	case "bring":
 		return nil, nil, h.bring(o)
 	case "adopt":

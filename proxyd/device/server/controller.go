@@ -216,6 +216,11 @@ func (c *Controller) Resume(ctx context.Context) error {
 	return c.do(ctx, &order{Do: "resume"}, nil, nil)
 }
 
+// Place has the job's devices be on other devices of the machine; see Server.Place.
+func (c *Controller) Place(ctx context.Context, places []int) error {
+	return c.do(ctx, &order{Do: "place", Places: places}, nil, nil)
+}
+
 // Leave ends the server, not its processes; see Server.Leave.
 func (c *Controller) Leave(ctx context.Context) error {
 	return c.do(ctx, &order{Do: "leave"}, nil, nil)

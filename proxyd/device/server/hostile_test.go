@@ -213,7 +213,7 @@ func FuzzCalls(f *testing.F) {
 		p.end("the test is over")
 		<-p.gone
 		for _, d := range s.devices {
-			if !d.TimeSlices.IsEmpty() {
+			if !d.Place().TimeSlices.IsEmpty() {
 				t.Error("spaces are left")
 			}
 		}

@@ -91,13 +91,17 @@ func Spread(n, m int) []int {
 	return out
 }
 
+// placeAt is a device of the backend, with its turns.
+func (s *Server) placeAt(i int) driver.Place {
+	return driver.Place{Device: s.cfg.Backend.Devices()[i], TimeSlices: s.turns[i]}
+}
+
 // place makes the job's devices, in an order of the backend's.
 func (s *Server) place(order []int) {
 	s.devices = nil
 	var stride uint64
 	for i, at := range order {
-		d := &driver.Device{Device: s.cfg.Backend.Devices()[at], TimeSlices: s.turns[at]}
-		d.ShownInfo = d.Device.Info()
+		d := driver.NewDevice(s.placeAt(at))
 		if i < len(s.cfg.Info) {
 			d.ShownInfo = &s.cfg.Info[i]
 		}

@@ -32,7 +32,7 @@ func (s *Server) describeSharing() []SharingStatus {
 		turns, spaces := s.turns[i].Counts()
 		of := SharingStatus{Spaces: spaces, Switches: turns.Switches, Interrupted: turns.Interrupted, SwitchTime: turns.Took}
 		for _, on := range s.devices {
-			if on.TimeSlices == s.turns[i] {
+			if on.Place().TimeSlices == s.turns[i] {
 				of.Devices++
 			}
 		}

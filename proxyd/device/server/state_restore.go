@@ -94,7 +94,7 @@ func (s *Server) take(st *serverState) error {
 		return bad("the job had %d devices, here are %d", len(st.Devices), len(s.devices))
 	}
 	for i := range st.Devices {
-		was, is := &st.Devices[i], s.devices[i].Device.Info()
+		was, is := &st.Devices[i], s.devices[i].Place().Info()
 		major, minor := was.Attributes[backend.ComputeMajor], was.Attributes[backend.ComputeMinor]
 		switch {
 		case major != is.Attributes[backend.ComputeMajor] || minor != is.Attributes[backend.ComputeMinor]:

@@ -107,6 +107,38 @@ func (w *twin) orderStreams(streams []uint64) {
 	}
 }
 
+// beginQueueing makes what queueSomething works with: streams, a kernel, its memory, and a graph.
+func (w *twin) beginQueueing() (streams []uint64, mix, m, exec uint64) {
+	w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
+	w.c[0].context = ctxA
+	mix = w.function(mixing, "mix")
+	m = u64(w.second("cuMemAlloc_v2", uint64(4*4*mixedWords)))
+	streams = []uint64{uint64(0)}
+	for range 2 {
+		s := w.handle()
+		w.both("cuStreamCreate", s, uint32(1))
+		streams = append(streams, s)
+	}
+	g := w.handle()
+	w.both("cuGraphCreate", g, uint32(0))
+	var before []uint64
+	for range 3 {
+		w.nodeBehind(g, before, "launch", mix, [7]uint32{64, 1, 1, 32, 1, 1, 0}, uint64(0), mixParams(m, 7, 50), uint32(16))
+		before = []uint64{0x50000 + w.n}
+	}
+	exec = u64(w.second("graph_instantiate", g, make32(0), uint32(256))[8:])
+	return streams, mix, m, exec
+}
+
+// sameBytes checks that the memory that queueSomething changes is the same on both, when all is done.
+func (w *twin) sameBytes(m uint64) {
+	w.t.Helper()
+	w.both("cuCtxSynchronize")
+	for at := uint64(0); at < 4*4*mixedWords; at += 4096 {
+		w.both("copy_out", m+at, uint64(4096), uint64(0))
+	}
+}
+
 // TestHeldWork: a program that queues and does not wait is moved at random moments, with its work in its streams, and has the same bytes
 // in its memory in the end as a run that nothing disturbs.
 func TestHeldWork(t *testing.T) {
@@ -118,24 +150,7 @@ func TestHeldWork(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newTwin(t)
 			w.r = rand.New(rand.NewPCG(seed, 11))
-			w.both("cuCtxCreate_v2", uint64(ctxA), uint32(0), int32(0))
-			w.c[0].context = ctxA
-			mix := w.function(mixing, "mix")
-			m := u64(w.second("cuMemAlloc_v2", uint64(4*4*mixedWords)))
-			streams := []uint64{uint64(0)}
-			for range 2 {
-				s := w.handle()
-				w.both("cuStreamCreate", s, uint32(1))
-				streams = append(streams, s)
-			}
-			g := w.handle()
-			w.both("cuGraphCreate", g, uint32(0))
-			var before []uint64
-			for range 3 {
-				w.nodeBehind(g, before, "launch", mix, [7]uint32{64, 1, 1, 32, 1, 1, 0}, uint64(0), mixParams(m, 7, 50), uint32(16))
-				before = []uint64{0x50000 + w.n}
-			}
-			exec := u64(w.second("graph_instantiate", g, make32(0), uint32(256))[8:])
+			streams, mix, m, exec := w.beginQueueing()
 			flag, control := u64(w.second("cuMemAlloc_v2", uint64(4))), w.handle()
 			w.both("cuStreamCreate", control, uint32(1))
 			held := 0
@@ -155,10 +170,7 @@ func TestHeldWork(t *testing.T) {
 				}
 				w.post("cuStreamWriteValue32_v2", control, flag, round+1, uint32(0))
 			}
-			w.both("cuCtxSynchronize")
-			for at := uint64(0); at < 4*4*mixedWords; at += 4096 {
-				w.both("copy_out", m+at, uint64(4096), uint64(0))
-			}
+			w.sameBytes(m)
 			t.Logf("%d calls were held at %d cuts", held, rounds)
 		})
 	}

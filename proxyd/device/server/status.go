@@ -46,6 +46,7 @@ type DeviceStatus struct {
 	Name   string `json:"name"`
 	Memory uint64 `json:"memory"` // bytes
 	Used   uint64 `json:"used"`   // by all processes together: may be more than there is
+	On     int    `json:"on"`     // the device of the machine, as in Sharing
 }
 
 // ProcessStatus is a process of the job's that uses devices.
@@ -132,8 +133,9 @@ func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: reductions(s.collectives), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
-	for _, d := range s.devices {
-		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
+	on := placesOf(s)
+	for i, d := range s.devices {
+		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory, On: on[i]})
 	}
 	all := s.all()
 	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })

@@ -58,6 +58,7 @@ var cases = []struct {
 	{"closed space", closedSpace},
 	{"a paused space", testPausing},
 	{"a paused kernel", pausedKernel},
+	{"a space moves to another device", testMove},
 	{"memory freed under held work", freeingHeld},
 	{"a stream that is full", fullStream},
 	{"contexts", contexts},

@@ -3,19 +3,47 @@
 
 package driver
 
-import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+import (
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
 
 // DriverVersion is the version of CUDA's driver that programs are told.
 const DriverVersion = 13000
 
-// Device is a device of the job: what processes see. Several may be on a device of the backend; their spaces take
-// turns.
-type Device struct {
+// Place is a device of the backend, and the turns of the spaces there.
+type Place struct {
 	backend.Device
-	ShownInfo  *backend.Info // what programs are told: of the device that they began with
-	Base       backend.Addr  // of each space of the device: no two devices have the same addresses
 	TimeSlices *TimeSlices
 }
 
-// Info implements backend.Device.
+// Device is a device of the job: what processes see. Several may be on a device of the backend; their spaces take
+// turns. Which device of the backend that is can change while the job runs.
+type Device struct {
+	ShownInfo *backend.Info // what programs are told: of the device that they began with
+	Base      backend.Addr  // of each space of the device: no two devices have the same addresses
+
+	mu sync.RWMutex // held for reading while a space is made: no space is made on a place that the device has left
+	at Place
+}
+
+// NewDevice makes a device that is at a place, and looks like the device there.
+func NewDevice(at Place) *Device { return &Device{at: at, ShownInfo: at.Info()} }
+
+// Info is what programs are told of the device.
 func (d *Device) Info() *backend.Info { return d.ShownInfo }
+
+// Place is where the device is now.
+func (d *Device) Place() Place {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.at
+}
+
+// SetPlace has spaces that are made from now on be at another place. Spaces that are there stay: see Process.MoveSpaces.
+func (d *Device) SetPlace(at Place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = at
+}

@@ -222,7 +222,7 @@ func (p *Process) allStreams() []*Stream {
 func (p *Process) PauseWork() bool {
 	rests := true
 	for _, s := range p.Spaces() {
-		rests = s.Device.TimeSlices.pauseSpace(s) && rests
+		rests = s.pauseWork() && rests
 	}
 	return rests && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
 }
@@ -237,7 +237,7 @@ func (p *Process) UnlimitWork(on bool) {
 // ResumeWork undoes PauseWork.
 func (p *Process) ResumeWork() {
 	for _, s := range p.Spaces() {
-		s.Device.TimeSlices.resumeSpace(s)
+		s.resumeWork()
 	}
 }
 

@@ -6,6 +6,7 @@ package driver
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -19,7 +20,9 @@ type Space struct {
 	base    backend.Addr
 	size    uint64 // of addresses
 
-	paused bool // of its device's TimeSlices
+	turns  atomic.Pointer[TimeSlices] // that the space takes part in; lockTurns reads it
+	paused bool                       // like moving, of these turns
+	moving bool                       // to another device, and must not be mapped meanwhile
 
 	mu      sync.Mutex
 	peers   map[*Space]int // into the memory of a peer kernels here may follow pointers; the number of contexts that said so
@@ -35,17 +38,21 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	if p.Restoring != nil {
 		state = p.Restoring.SpaceState(ordinal)
 	}
-	b, err := d.NewSpace(backend.SpaceConfig{
-		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state, Changed: d.TimeSlices.tell,
+	s := &Space{
+		process: p, Ordinal: ordinal, Device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*Space]int{}, reached: map[*Space]bool{},
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	s.turns.Store(d.at.TimeSlices)
+	b, err := d.at.NewSpace(backend.SpaceConfig{
+		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state, Changed: func() { s.turns.Load().tell() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
 	}
-	s := &Space{
-		Space: b, process: p, Ordinal: ordinal, Device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*Space]int{}, reached: map[*Space]bool{},
-	}
+	s.Space = b
 	if p.Restoring == nil {
-		d.TimeSlices.join(s)
+		s.joinTurns()
 	}
 	return s, nil
 }
@@ -54,14 +61,14 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 func (p *Process) JoinTimeSlices() {
 	for i := range p.devices {
 		if s := p.devices[i].space; s != nil {
-			s.Device.TimeSlices.join(s)
+			s.joinTurns()
 		}
 	}
 }
 
 // End frees all that is in the space. End may be called once.
 func (s *Space) End() {
-	s.Device.TimeSlices.leave(s, func() {
+	s.leaveTurns(func() {
 		_ = s.Close() // only a second Close gets an error
 	})
 }

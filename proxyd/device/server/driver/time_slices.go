@@ -6,6 +6,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,10 +76,8 @@ func (t *TimeSlices) Counts() (TurnCounts, int) {
 	return t.counts, len(t.spaces)
 }
 
-// join has a space take part.
-func (t *TimeSlices) join(s *Space) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// addSpace has a space take part. The caller holds mu.
+func (t *TimeSlices) addSpace(s *Space) {
 	t.spaces = append(t.spaces, s)
 	if t.holder == nil {
 		t.give(s)
@@ -89,50 +88,14 @@ func (t *TimeSlices) join(s *Space) {
 	}
 }
 
-// leave ends that; end closes the space.
-func (t *TimeSlices) leave(s *Space, end func()) {
-	t.mu.Lock()
-	for i, o := range t.spaces {
-		if o == s {
-			t.spaces = append(t.spaces[:i:i], t.spaces[i+1:]...)
-			break
-		}
+// removeSpace takes a space off the list; false if it is not there. The caller holds mu.
+func (t *TimeSlices) removeSpace(s *Space) bool {
+	at := slices.Index(t.spaces, s)
+	if at < 0 {
+		return false
 	}
-	t.mu.Unlock()
-	end()
-	t.mu.Lock()
-	delete(t.meetings, s)
-	if t.holder == s {
-		t.release()
-		t.holder = nil
-		if len(t.spaces) > 0 {
-			t.give(t.spaces[0])
-		}
-	}
-	t.mu.Unlock()
-	t.tell()
-}
-
-// Meet notes that a space has a rank of a communicator. Part undoes it.
-func (t *TimeSlices) Meet(s *Space, communicator string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.meetings[s] == nil {
-		t.meetings[s] = map[string]int{}
-	}
-	t.meetings[s][communicator]++
-}
-
-// Part notes that a rank of a communicator is gone. What was not noted, or is gone with its space, is ignored.
-func (t *TimeSlices) Part(s *Space, communicator string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch all := t.meetings[s]; {
-	case all[communicator] > 1:
-		all[communicator]--
-	default:
-		delete(all, communicator)
-	}
+	t.spaces = append(t.spaces[:at:at], t.spaces[at+1:]...)
+	return true
 }
 
 // meet tells whether two spaces have ranks of the same communicator. The caller holds mu.
@@ -160,9 +123,9 @@ func (t *TimeSlices) tell() {
 	}
 }
 
-// give maps a space, or lets a space go on, unless s is nil or paused. The caller holds mu.
+// give maps a space, or lets a space go on, unless s is nil or rests. The caller holds mu.
 func (t *TimeSlices) give(s *Space) {
-	if s != nil && !s.paused && s.Map() == nil {
+	if s != nil && !s.rests() && s.Map() == nil {
 		t.holder, t.since, t.idleSince = s, time.Now(), time.Time{}
 	}
 }
@@ -261,7 +224,7 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 func (t *TimeSlices) beginTurn() time.Duration {
 	wait := never // resume tells
 	for _, s := range t.spaces {
-		if t.holder == nil && !s.paused {
+		if t.holder == nil && !s.rests() {
 			wait = retry
 			t.give(s)
 		}
@@ -325,7 +288,7 @@ func (t *TimeSlices) next() *Space {
 	var first *Space
 	for i := range t.spaces {
 		s := t.spaces[(at+i)%len(t.spaces)]
-		if s == t.holder || s.paused || s.Work() != backend.Runnable {
+		if s == t.holder || s.rests() || s.Work() != backend.Runnable {
 			continue
 		}
 		if !t.meet(t.holder, s) {
@@ -338,12 +301,9 @@ func (t *TimeSlices) next() *Space {
 	return first
 }
 
-// pauseSpace has a space give way and stay away until resumeSpace, as soon as its work can be interrupted: true when the space is
-// not mapped.
-func (t *TimeSlices) pauseSpace(s *Space) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s.paused = true
+// takeAway unmaps a space that rests, as soon as its work can be interrupted, and gives the device to the next: true
+// when the space is not mapped. The caller holds mu.
+func (t *TimeSlices) takeAway(s *Space) bool {
 	if t.holder != s {
 		return true
 	}
@@ -358,15 +318,9 @@ func (t *TimeSlices) pauseSpace(s *Space) bool {
 	return true
 }
 
-// resumeSpace undoes pauseSpace.
-func (t *TimeSlices) resumeSpace(s *Space) {
-	t.mu.Lock()
-	if s.paused {
-		s.paused = false
-		if t.holder == nil || t.holder == s {
-			t.give(s)
-		}
+// giveBack lets a space that rested have its turn if no other has. The caller holds mu.
+func (t *TimeSlices) giveBack(s *Space) {
+	if t.holder == nil || t.holder == s {
+		t.give(s)
 	}
-	t.mu.Unlock()
-	t.tell()
 }

@@ -44,8 +44,9 @@ func newTurnRig(t *testing.T, spaces int) *turnRig {
 	r.turns.running = true // the test steps
 	for range spaces {
 		script := &scriptedSpace{}
-		s := &Space{Space: script, process: New(context.Background(), Config{}), Device: &Device{TimeSlices: r.turns}}
-		r.turns.join(s)
+		s := &Space{Space: script, process: New(context.Background(), Config{}), Device: &Device{at: Place{TimeSlices: r.turns}}}
+		s.turns.Store(r.turns)
+		s.joinTurns()
 		r.spaces, r.script = append(r.spaces, s), append(r.script, script)
 	}
 	r.now = r.turns.since
@@ -85,8 +86,8 @@ func TestTurnEnds(t *testing.T) {
 		t.Errorf("nobody has work, and it looks again after %v", wait)
 	}
 	r.set(backend.Runnable, backend.Idle, backend.Runnable)
-	r.turns.Meet(r.spaces[0], "all")
-	r.turns.Meet(r.spaces[2], "all")
+	r.spaces[0].Meet("all")
+	r.spaces[2].Meet("all")
 	if wait := r.step(5*turn, 0); wait != meetingTurn-5*turn {
 		t.Errorf("a rank that works is looked at again after %v", wait)
 	}
@@ -113,8 +114,8 @@ func TestTurnEnds(t *testing.T) {
 // waits first is not passed over by those that meet the holder.
 func TestTurnIsTaken(t *testing.T) {
 	r := newTurnRig(t, 3)
-	r.turns.Meet(r.spaces[0], "pair")
-	r.turns.Meet(r.spaces[1], "pair")
+	r.spaces[0].Meet("pair")
+	r.spaces[1].Meet("pair")
 	r.set(backend.Runnable, backend.Runnable, backend.Runnable)
 	r.script[0].busy = true
 	if wait := r.step(time.Minute, 0); wait != longest || !r.script[0].held {
@@ -136,8 +137,8 @@ func TestTurnIsTaken(t *testing.T) {
 	if n, _ := r.turns.Counts(); n.Switches != 1 || n.Interrupted != 1 {
 		t.Errorf("%+v", n)
 	}
-	r.turns.Part(r.spaces[0], "pair")
-	r.turns.Part(r.spaces[0], "pair")
+	r.spaces[0].Part("pair")
+	r.spaces[0].Part("pair")
 	if r.turns.meet(r.spaces[1], r.spaces[0]) {
 		t.Error("they meet after one has left")
 	}

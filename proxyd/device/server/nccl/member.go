@@ -104,7 +104,7 @@ func (m *Member) connect(comm *collective.Comm, rank int, err error) {
 	}
 	var team backend.Team
 	if err == nil {
-		team, err = m.Calls.collectives.ally(m.MakingCtx, comm, rank, m.context.Space.Device.Device)
+		team, err = m.Calls.collectives.ally(m.MakingCtx, comm, rank, m.context.Space.Device.Place().Device)
 	}
 	m.mu.Lock()
 	m.comm, m.team, m.rank, m.waits = comm, team, rank, nil
@@ -135,7 +135,7 @@ func (m *Member) enterTurns(comm *collective.Comm) {
 	m.meets = true
 	m.mu.Unlock()
 	if !was {
-		m.context.Space.Device.TimeSlices.Meet(m.context.Space, comm.ID())
+		m.context.Space.Meet(comm.ID())
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *Member) leaveTurns() {
 	m.meets = false
 	m.mu.Unlock()
 	if was {
-		m.context.Space.Device.TimeSlices.Part(m.context.Space, comm.ID())
+		m.context.Space.Part(comm.ID())
 	}
 }
 

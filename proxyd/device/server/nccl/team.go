@@ -113,7 +113,7 @@ func (f *Collectives) allyAll(ctx context.Context, comm *collective.Comm, b *ret
 	for _, rank := range b.Ranks {
 		var d backend.Device
 		if m := b.members[rank]; m != nil {
-			d = m.context.Space.Device.Device
+			d = m.context.Space.Device.Place().Device
 		}
 		all.Go(func() {
 			team, err := f.ally(ctx, comm, rank, d)

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// ErrNotPlaced is why the job's devices cannot be on other devices of the machine. The reason is wrapped, too.
+var ErrNotPlaced = errors.New("the job's devices cannot be placed so")
+
+// Place has the job's devices be on other devices of the backend while the job runs; order is as Config.Order, and has
+// an item for each of the job's devices. What runs is interrupted, if the backend can interrupt it, and goes on there.
+// When Place returns nil, nothing of the job is left on a device that the order does not name. With an order that cannot
+// be, nothing has changed. When ctx ends Place, work that could not be interrupted goes on where it was, all else is in
+// its new place, and the same call may be repeated. Place waits for a save that is being made.
+func (s *Server) Place(ctx context.Context, order []int) error {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.awaits {
+		return fmt.Errorf("nothing was restored yet: %w", ErrNotPlaced)
+	}
+	if err := s.checkPlaces(order); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotPlaced, err)
+	}
+	for i, at := range order {
+		s.devices[i].SetPlace(s.placeAt(at))
+	}
+	s.state.alike = nil // was counted for the places before
+	return s.moveSpaces(ctx)
+}
+
+// checkPlaces checks an order for the job's devices.
+func (s *Server) checkPlaces(order []int) error {
+	if len(order) != len(s.devices) {
+		return fmt.Errorf("%d places for %d devices", len(order), len(s.devices))
+	}
+	moves := false
+	for i, at := range order {
+		if at < 0 || at >= len(s.turns) {
+			return fmt.Errorf("device %d on device %d of %d", i, at, len(s.turns))
+		}
+		to, is := s.placeAt(at), s.devices[i].Place()
+		if to.Info().Memory < s.devices[i].Info().Memory {
+			return fmt.Errorf("device %d has %d bytes of memory, and device %d of the machine %d", i, s.devices[i].Info().Memory, at, to.Info().Memory)
+		}
+		moves = moves || to.TimeSlices != is.TimeSlices
+	}
+	if !moves {
+		return nil
+	}
+	for _, p := range s.all() {
+		for _, space := range p.Spaces() {
+			if _, is := space.Space.(backend.Mover); !is {
+				return fmt.Errorf("devices of this kind stay where they are: %w", backend.NotSupported)
+			}
+		}
+	}
+	return nil
+}
+
+// moveSpaces moves the spaces of all processes to where their devices are. The caller holds state.mu.
+func (s *Server) moveSpaces(ctx context.Context) error {
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
+		there, all := true, s.all()
+		for _, p := range all {
+			moved, err := p.MoveSpaces()
+			if err != nil {
+				letStay(all)
+				return fmt.Errorf("process %d: %w", p.ID, err)
+			}
+			there = there && moved
+		}
+		if there {
+			return nil
+		}
+		if !pauseFor(ctx, pause) {
+			letStay(all)
+			return fmt.Errorf("work goes on that cannot be interrupted: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// placesOf is for each of the job's devices the device of the backend where it is.
+func placesOf(s *Server) []int {
+	out := make([]int, len(s.devices))
+	for i, d := range s.devices {
+		out[i] = slices.Index(s.turns, d.Place().TimeSlices)
+	}
+	return out
+}
+
+// letStay lets spaces that were not moved go on where they are.
+func letStay(all []*process) {
+	for _, p := range all {
+		p.StayPut()
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// TestPlacedWhileRunning: a job whose devices are put on other devices of the machine all the time, in any order, comes
+// to the same bytes as one that is left alone; and what it has left holds nothing of it.
+func TestPlacedWhileRunning(t *testing.T) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	const room = 3 * backend.Granule
+	for seed := range seeds {
+		calm := newTroupe(t, serverOf(t, "test", nil, room, room, room, room), seed).play(80)
+		s := serverOf(t, "test", []int{0, 0, 0, 0}, room, room, room, room)
+		w := newTroupe(t, s, seed)
+		over, placed := make(chan struct{}), make(chan int)
+		go func() {
+			r, n := rand.New(rand.NewPCG(seed, 11)), 0
+			defer func() { placed <- n }()
+			for ; ; n++ {
+				order := make([]int, 4)
+				for i := range order {
+					order[i] = r.IntN(4)
+				}
+				if err := s.Place(t.Context(), order); err != nil {
+					t.Error(err)
+					return
+				}
+				checkPlaced(t, s, order)
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		}()
+		got := w.play(80)
+		close(over)
+		n := <-placed
+		t.Logf("seed %d: placed %d times", seed, n)
+		if !bytes.Equal(got, calm) || len(bytes.Trim(got, "\x00")) == 0 || n == 0 {
+			t.Errorf("seed %d: other bytes than without, after %d places", seed, n)
+		}
+	}
+}
+
+// checkPlaced checks that the devices are where they were put, and no space is elsewhere.
+func checkPlaced(t *testing.T, s *Server, order []int) {
+	t.Helper()
+	st := s.Status()
+	for i, d := range st.Devices {
+		if d.On != order[i] {
+			t.Errorf("device %d is on %d, and was put on %d", i, d.On, order[i])
+		}
+	}
+	for i, at := range st.Sharing {
+		if !slices.Contains(order, i) && (at.Spaces != 0 || at.Devices != 0) {
+			t.Errorf("placed %v: %d spaces and %d devices are left on device %d", order, at.Spaces, at.Devices, i)
+		}
+	}
+}
+
+// TestPlaceRefused: an order that cannot be changes nothing.
+func TestPlaceRefused(t *testing.T) {
+	s := serverOf(t, "test", []int{1, 0}, testMemory, testMemory, testMemory/2)
+	_, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	for _, order := range [][]int{nil, {0}, {0, 1, 0}, {0, -1}, {0, 3}, {2, 0}} {
+		if err := s.Place(t.Context(), order); !errors.Is(err, ErrNotPlaced) {
+			t.Errorf("placed on %v: %v", order, err)
+		}
+		checkPlaced(t, s, []int{1, 0})
+	}
+	cs[0].must("cuCtxSynchronize")
+}
+
+// spinning has a kernel that ends when a word is not zero.
+const spinning = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry spin(.param .u64 p)
+{
+	.reg .u64 %p; .reg .u32 %x; .reg .pred %q;
+	ld.param.u64 %p, [p];
+again:
+	ld.volatile.global.u32 %x, [%p]; setp.eq.u32 %q, %x, 0;
+	@%q bra again;
+	ret;
+}
+`
+
+// TestPlaceEnded: a kernel that cannot be interrupted keeps its space where it is. When the time is over all goes on, and
+// the same order can be given again.
+func TestPlaceEnded(t *testing.T) {
+	s := serverOf(t, "test", []int{0}, testMemory, testMemory)
+	p, cs := attach(t, s, 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	c.must("cuStreamCreate", uint64(streamA), uint32(1))
+	c.must("cuStreamCreate", uint64(streamB), uint32(1))
+	a := c.alloc(64)
+	spin := u64(c.must("cuModuleGetFunction", c.load(spinning), "spin"))
+	c.shape(spin, [7]uint32{1, 1, 1, 1, 1, 1, 0}, streamA, binary.LittleEndian.AppendUint64(nil, a))
+	x, r := p.Context(ctxA)
+	if r != 0 {
+		t.Fatal(r)
+	}
+	for x.Space.Work() != backend.Runnable { // the message is on its way
+		runtime.Gosched()
+	}
+	for x.Space.Unmap() == nil { // the kernel has not begun
+		if err := x.Space.Map(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Place(ctx, []int{1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("placed under a kernel that does not end: %v", err)
+	}
+	c.post("cuMemsetD32Async", a, uint32(1), uint64(1), uint64(streamB))
+	c.must("cuStreamSynchronize", uint64(streamA))
+	if err := s.Place(t.Context(), []int{1}); err != nil {
+		t.Error(err)
+	}
+	checkPlaced(t, s, []int{1})
+	if got := c.bytes(a, 1); got[0] != 1 {
+		t.Errorf("memory is %v", got)
+	}
+}
+
+// TestPlacedWork: a program that queues kernels, copies and graphs, and does not wait, is put on another device at random
+// moments, and has the bytes of one that is left alone.
+func TestPlacedWork(t *testing.T) {
+	w := newTwin(t)
+	w.r = rand.New(rand.NewPCG(3, 5))
+	streams, mix, m, exec := w.beginQueueing()
+	for round := range 40 {
+		for range 12 {
+			w.queueSomething(mix, m, exec, streams)
+			w.orderStreams(streams)
+		}
+		if err := w.s.Place(t.Context(), [][]int{{1, 0}, {0, 0}, {1, 1}, {0, 1}}[round%4]); err != nil {
+			t.Fatal(err)
+		}
+		if round%8 == 7 {
+			w.sameBytes(m)
+		}
+	}
+}
