@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/NVIDIA/go-nvml v0.12.9-0
 	github.com/checkpoint-restore/go-criu/v7 v7.2.0
+	github.com/cilium/ebpf v0.19.0
 	github.com/coreos/go-systemd/v22 v22.6.0
 	github.com/google/nftables v0.3.0
 	github.com/hashicorp/go-hclog v1.6.3

@@ -37,6 +37,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // node is a node's daemon while it runs.
@@ -139,6 +140,11 @@ func (n *node) probeCRIU(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	n.log.Info("criu", "version", found)
+	go func() {
+		if err := syscalls.Prepare(); err != nil {
+			n.log.Warn("checkpoints interrupt system calls with a timeout", "error", err)
+		}
+	}()
 	return nil, nil
 }
 

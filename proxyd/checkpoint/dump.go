@@ -253,6 +253,9 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		}
 	}()
 	m.Programs = make([]records.ProgramMeta, len(programs))
+	j.mu.Lock()
+	lc.dumped = map[string]*criu.Image{}
+	j.mu.Unlock()
 	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDumpsAtOnce)
@@ -264,6 +267,9 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
 			}
+			j.mu.Lock()
+			lc.dumped[p.Name] = img
+			j.mu.Unlock()
 			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
 			return nil
 		})

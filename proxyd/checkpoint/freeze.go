@@ -153,6 +153,8 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	restoring := lc.note.NetworkLocked
 	lc.note.Attempt = nil
 	lc.saveNote()
+	dumped := lc.dumped
+	lc.dumped = nil
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {
@@ -165,6 +167,11 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	errs = append(errs, err)
 	for _, p := range programs {
 		if p.Frozen {
+			if img := dumped[p.Name]; img != nil {
+				if err := img.SetTimeLeft(); err != nil {
+					j.log.Warn("system calls that wait may wait longer", "capsule", lc.index, "program", p.Name, "error", err)
+				}
+			}
 			if err := lc.capsule.Thaw(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}

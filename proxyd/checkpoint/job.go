@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
@@ -81,6 +82,7 @@ type localCapsule struct {
 	note        capsuleNote
 	opened      map[string]bool               // programs that CRIU has restored in this run
 	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
+	dumped      map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
 	scriptEnded bool                          // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change

@@ -31,7 +31,8 @@ type dumper struct {
 
 // Dump captures p, and leaves p as it was: running, or frozen if p.Cgroup was. The images are in
 // sink when Dump returns nil. Only if p.Cgroup was frozen is it sure that the program has not run
-// since the moment that the images show. The caller does not thaw the cgroup meanwhile. Dumps of
+// since the moment that the images show, and that the system calls in which threads wait go on
+// (package syscalls). The caller does not thaw the cgroup meanwhile. Dumps of
 // several programs may run side by side. The caller has cut the network (proven: links down, or a
 // table of nftables that drops everything), else connections may end when they are restored.
 //
@@ -69,7 +70,12 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	d := &dumper{sink: sink, cores: map[string][]byte{}}
 	s.carry = d.carry
 	noted := &Image{}
-	if !wasFrozen { // a frozen program does not run before the streams have ended anyway
+	if wasFrozen {
+		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup))
+		if err != nil {
+			return nil, errors.Join(&Error{Op: "dump", PID: p.PID, Err: err}, noted.SetTimeLeft())
+		}
+	} else { // a frozen program does not run before the streams have ended anyway
 		s.pass = func(int) error {
 			err := s.ended()
 			if err == nil {
@@ -85,6 +91,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		if now, _ := cgroup(p.Cgroup).frozen(); wasFrozen && !now {
 			err = errors.Join(err, cgroup(p.Cgroup).freeze(context.WithoutCancel(ctx), true))
 		}
+		_ = noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
 		return nil, s.failed("dump", p, err)
 	}
 	i, err := d.image(&s.log)
@@ -97,7 +104,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		}
 	}
 	if err == nil {
-		i.Program, i.Host = p, host
+		i.Program, i.Host, i.calls = p, host, noted.calls
 		err = d.release(i, wasFrozen)
 	}
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // Program is a process tree of a capsule.
@@ -49,6 +51,8 @@ type Image struct {
 	Files     []File    `json:"files"` // ordered by name
 	// Opened are the files that processes have, by which Restore recognizes the same files.
 	Opened []Opened `json:"opened,omitempty"`
+
+	calls *syscalls.Rewound // made again when the program goes on in place
 }
 
 // Process is a member of a dumped tree, as its capsule counts.

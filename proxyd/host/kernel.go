@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // What the kernel can do. Each needs root to be told from "not permitted".
@@ -32,6 +35,15 @@ var (
 	Freezer   = Feature{Name: "cgroup v2 freezer", Probe: func() error { return groupHas("cgroup.freeze", "Linux 5.2 with CONFIG_CGROUPS") }}
 	GroupKill = Feature{Name: "cgroup.kill", Probe: func() error { return groupHas("cgroup.kill", KernelNeeds) }}
 )
+
+// checkDeadlines looks whether proxyd can read the deadlines of system calls that wait.
+func checkDeadlines(context.Context, *node) Finding {
+	f := Finding{Name: "kernel: deadlines", Needs: "BPF and BTF, so that a checkpoint does not interrupt sleeps and polls"}
+	if err := syscalls.Prepare(); err != nil {
+		return f.bad(Warn, err.Error(), "boot Linux 5.8 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_SYSCALL")
+	}
+	return f.good("can be read")
+}
 
 // Release returns the kernel's, as uname -r.
 func Release() string {

@@ -43,6 +43,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkFreezer,
 	checkNetwork,
 	checkFanotify,
+	checkDeadlines,
 	checkCriuFinding,
 	checkMunge,
 	checkSlurmctld,

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package syscalls
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rewound are threads that make their calls again when they run.
+type Rewound struct{ threads []rewoundThread }
+
+type rewoundThread struct {
+	tid    int
+	with   remedy
+	before unix.PtraceRegs // behind the call
+	after  unix.PtraceRegs // before the call
+}
+
+// Rewind makes frozen threads make the calls again that they were stopped in. The threads, as the
+// caller counts, are of one PID namespace and of a frozen cgroup v2, and no other process traces
+// them. What is rewound is returned also with an error; threads that are not rewound are as they
+// were, and their calls return EINTR after a dump.
+func Rewind(threads []int) (*Rewound, error) {
+	var waiting []int
+	for _, tid := range threads {
+		if c, ok := readProcCall(tid); ok && mayBeInterrupted(c) {
+			waiting = append(waiting, tid)
+		}
+	}
+	all := &Rewound{}
+	if len(waiting) == 0 {
+		return all, nil
+	}
+	blocks, noBlocks := blocksOf(waiting[0])
+	found, err := runTracer(func() traced {
+		var found traced
+		for _, tid := range waiting {
+			found.add(rewindThread(tid, blocks))
+		}
+		return found
+	})
+	all.threads = found.threads
+	return all, errors.Join(append(found.problems, noBlocks, err)...)
+}
+
+// traced is what came of a look at threads.
+type traced struct {
+	threads  []rewoundThread
+	problems []error
+}
+
+func (f *traced) add(t *rewoundThread, err error) {
+	if t != nil {
+		f.threads = append(f.threads, *t)
+	}
+	if err != nil {
+		f.problems = append(f.problems, err)
+	}
+}
+
+// Count returns the number of threads that are rewound.
+func (r *Rewound) Count() int { return len(r.threads) }
+
+// rewindThread returns nil if the thread is in no call that can be made again.
+func rewindThread(tid int, blocks map[int]block) (*rewoundThread, error) {
+	s, err := readStatus(tid)
+	if err != nil || s.awaitsHandler() {
+		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has nothing to go on with
+	}
+	var b *block
+	if found, ok := blocks[s.innermost]; ok {
+		b = &found
+	}
+	var rewound *rewoundThread
+	err = traceThread(tid, func(registers *unix.PtraceRegs) error {
+		c, ok := readCall(tid, registers)
+		if !ok {
+			return nil
+		}
+		with, ok := chooseRemedy(c, b, s.filtered)
+		if !ok {
+			return nil
+		}
+		if with.relative {
+			if err := with.reckonDeadline(tid); err != nil {
+				return err
+			}
+		}
+		t := &rewoundThread{tid: tid, with: with, before: *registers}
+		if err := t.setTimeLeft(); err != nil {
+			return err
+		}
+		rewound = t
+		return nil
+	})
+	return rewound, err
+}
+
+// SetTimeLeft gives the calls of frozen threads the time that is left by now, for threads that go on
+// in place. A call returns EINTR if a signal waits for its thread that the thread has a handler for.
+func (r *Rewound) SetTimeLeft() error {
+	threads := slices.Clone(r.threads)
+	found, err := runTracer(func() traced {
+		var found traced
+		for _, t := range threads {
+			found.add(&t, t.revise())
+		}
+		return found
+	})
+	r.threads = found.threads
+	return errors.Join(append(found.problems, err)...)
+}
+
+// revise sets what has changed since t was rewound.
+func (t *rewoundThread) revise() error {
+	s, err := readStatus(t.tid)
+	handled := err == nil && s.awaitsHandler() && t.with.again != nil
+	if err != nil || !handled && !t.with.timed {
+		return nil //nolint:nilerr // the thread is gone
+	}
+	return traceThread(t.tid, func(registers *unix.PtraceRegs) error {
+		switch {
+		case *registers != t.after:
+			return nil // the thread has run, or is another
+		case handled:
+			return t.interrupt()
+		}
+		return t.setTimeLeft()
+	})
+}
+
+// setTimeLeft sets the registers of t, which stands in ptrace.
+func (t *rewoundThread) setTimeLeft() error {
+	if t.with.timed {
+		left, err := t.with.timeLeft()
+		switch {
+		case err != nil:
+			return err
+		case t.with.left != 0:
+			err = t.with.writeLeft(t.tid, left)
+		default:
+			t.with.setTimeout(left)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.after = t.before
+	applyRemedy(&t.after, t.with)
+	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
+}
+
+func (t *rewoundThread) interrupt() error {
+	t.after = t.before
+	applyRemedy(&t.after, remedy{result: resultInterrupted})
+	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
+}
+
+// blocksOf returns the restart blocks of the threads in the PID namespace of tid.
+func blocksOf(tid int) (map[int]block, error) {
+	reader, err := loadBlockReader()
+	if err != nil {
+		return nil, err
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
+		return nil, fmt.Errorf("PID namespace of thread %d: %w", tid, err)
+	}
+	return reader.readBlocks(uint32(st.Ino))
+}
+
+// mayBeInterrupted tells whether Rewind has something to do if a call was interrupted. Most threads
+// of most programs wait in a futex without a timeout: these are not looked at any further.
+func mayBeInterrupted(c call) bool {
+	switch c.number {
+	case unix.SYS_POLL, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_RESTART_SYSCALL:
+		return true
+	case unix.SYS_FUTEX:
+		return c.arguments[3] != 0
+	}
+	return timeoutOf(c) != 0 || mayRepeat(c)
+}
+
+// readProcCall returns the call of a thread that waits in the kernel, without the result.
+func readProcCall(tid int) (call, bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
+	if err != nil {
+		return call{}, false
+	}
+	words := strings.Fields(string(b))
+	if len(words) < 7 {
+		return call{}, false // the thread runs, or is in no call
+	}
+	var c call
+	if c.number, err = strconv.ParseInt(words[0], 10, 64); err != nil {
+		return call{}, false
+	}
+	for n := range c.arguments {
+		if c.arguments[n], err = strconv.ParseUint(words[n+1], 0, 64); err != nil {
+			return call{}, false
+		}
+	}
+	return c, true
+}
