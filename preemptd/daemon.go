@@ -226,7 +226,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
-		Journal: c.journal, Settings: c.loopSettings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
+		Journal: c.journal, Commenter: c.slurm, Settings: c.loopSettings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
 		OnDecision: c.onDecision, OnTick: c.metrics.Ticked, OnActionEnd: c.countAction,
 	}
 }

@@ -6,6 +6,8 @@ package action
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
@@ -108,4 +110,33 @@ func undoneText(w *actionRun) string {
 		text += fmt.Sprintf("; still held: scontrol release %d", w.a.Job)
 	}
 	return text
+}
+
+// What a comment says of the action that wrote it: under way, or ended with a hold.
+var (
+	commentUnderWay = regexp.MustCompile(`preemptd: under way: ([a-z]+) .*\(action ([0-9]{1,18})\)`)
+	commentHeld     = regexp.MustCompile(`preemptd: ([a-z]+) .*\(action ([0-9]{1,18})\).*; held until singctl resume`)
+)
+
+// WithoutRecord returns what a job's comment is to say if the journal does not have the action by
+// which the comment was written, and the action's number; 0 if the comment is of no action
+// that matters still. The comment is not trusted for anything else: users can write comments.
+func WithoutRecord(j *slurmrest.Job) (id int64, comment string) {
+	form, text := commentUnderWay, "%s broken off: the journal does not have it any more (action %s)"
+	found := form.FindStringSubmatch(j.Comment)
+	if found == nil {
+		text = "%s, and the journal does not have it any more (action %s)"
+		if found = commentHeld.FindStringSubmatch(j.Comment); found == nil || !j.Held {
+			return 0, ""
+		}
+	}
+	id, err := strconv.ParseInt(found[2], 10, 64)
+	if err != nil {
+		return 0, ""
+	}
+	text = fmt.Sprintf(text, found[1], found[2])
+	if j.Held {
+		text += fmt.Sprintf("; still held: scontrol release %d", j.ID)
+	}
+	return id, withOurComment(j.Comment, text)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
 // Observer looks at the cluster. *cluster.Watch is an Observer.
@@ -39,6 +40,11 @@ type Journal interface {
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
 	Note(ctx context.Context, e journal.Event) error
 	Forget(ctx context.Context, before time.Time, alive []int64) error
+}
+
+// Commenter writes what Slurm shows of a job. *slurmrest.Client is a Commenter.
+type Commenter interface {
+	Update(ctx context.Context, job slurmrest.Ref, u slurmrest.JobUpdate) error
 }
 
 // Settings are what may change while the loop runs.
@@ -93,8 +99,10 @@ type Loop struct {
 	Observer Observer
 	Executor Executor
 	Journal  Journal
-	Settings func() Settings
-	Log      *slog.Logger
+	// Commenter tells the users of actions that the journal has lost.
+	Commenter Commenter
+	Settings  func() Settings
+	Log       *slog.Logger
 	// DryRun decides and does nothing.
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
@@ -110,6 +118,7 @@ type Loop struct {
 	loggedWaits map[sdk.JobID]*loggedWait
 	counts      fractionCounts
 	lastSeen    map[int64]jobHistory
+	comparedAll bool // of jobs and journal, once for each Loop
 	forgotAt    time.Time
 	mu          sync.Mutex
 	running     map[int64]bool // by action
@@ -198,6 +207,11 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	if err := l.recordForeign(ctx, settings, seen, known); err != nil {
 		return err
 	}
+	lost, err := l.reportLostActions(ctx, seen)
+	if err != nil {
+		return err
+	}
+	decision.Problems = append(decision.Problems, lost...)
 	stuck, err := l.releasePinnedNodes(ctx, seen, known)
 	if err != nil {
 		return err

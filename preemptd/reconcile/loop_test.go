@@ -148,7 +148,7 @@ func (s *site) newLoop() *Loop {
 	return &Loop{
 		Observer: &cluster.Watch{Slurm: c, Proxyd: s.proxyd},
 		Executor: &action.Runner{Slurm: settling{c, s.srv}, Proxyd: s.proxyd, Journal: s.journal, Poll: time.Millisecond},
-		Journal:  s.journal, Settings: func() Settings { return s.settings },
+		Journal:  s.journal, Commenter: c, Settings: func() Settings { return s.settings },
 		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnDecision: func(d Decision, _ *sdk.Snapshot) { s.decisions = append(s.decisions, d) },
 		OnActionEnd: func(a journal.Action) {
