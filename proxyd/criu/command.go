@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -50,8 +49,9 @@ func gated(args []string) []string { return append(args, "--action-script", gate
 // namespace (kernel/time/namespace.c, timens_install).
 type command struct {
 	init     int
-	uid, gid uint32  // real ids; the effective ids are root's
-	as       *rights // all rights of criu, in the place of uid and gid; nil: root's
+	as       *rights  // nil: root's
+	filtered bool     // by dumpFilter
+	before   []string // a program and its arguments, which runs setpriv
 	cgroup   *os.File
 	noIPC    bool // criu stays out of the capsule's IPC namespace
 	args     []string
@@ -89,16 +89,13 @@ func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 		args = append(args, fmt.Sprintf("%s=/proc/self/fd/%d", ns.option, stageFD+len(files)))
 		files = append(files, f)
 	}
-	args = append(args, "--")
-	switch {
-	case c.as != nil:
+	args = append(append(args, "--"), c.before...)
+	if c.as != nil {
 		limited, err := c.as.arguments()
 		if err != nil {
 			return nil, closing, err
 		}
 		args = append(append(append(args, paths[1]), limited...), "--")
-	case c.uid != 0 || c.gid != 0:
-		args = append(args, paths[1], "--ruid", strconv.Itoa(int(c.uid)), "--rgid", strconv.Itoa(int(c.gid)), "--keep-groups", "--")
 	}
 	cmd = exec.Command(paths[0], append(append(args, paths[2]), c.args...)...)
 	cmd.Env = quiet
@@ -114,6 +111,34 @@ func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 	// A process that has kept the log open does not belong to this package.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, closing, nil
+}
+
+// confine bounds what c may do at a dump of p.
+func (c *command) confine(p Program) error {
+	var err error
+	if c.before, err = boundMemory(); err != nil || p.UID == 0 {
+		return err
+	}
+	if err := cgroup(p.Cgroup).lendFreezer(); err != nil {
+		return err
+	}
+	groups := p.Groups
+	if p.Cgroup != "" {
+		groups = append(slices.Clone(groups), freezeGroup)
+	}
+	c.as = &rights{uid: p.UID, gid: p.GID, groups: groups, keep: dumpCapabilities, bounded: true}
+	c.args = append(c.args, "--unprivileged")
+	filters, err := usesSeccomp(p)
+	c.filtered = !filters
+	return err
+}
+
+// start starts what build has built.
+func (c command) start(cmd *exec.Cmd) error {
+	if c.filtered {
+		return startFiltered(cmd)
+	}
+	return cmd.Start()
 }
 
 // common are the options of every operation, without the gate's. Configuration files are the node's

@@ -15,8 +15,7 @@
 //
 // criu runs inside the capsule's namespaces, where the program is an ordinary process
 // tree: there is no namespace to restore and nothing is external, save the pipes that
-// the program began with. At a dump criu's real ids are the job's: the kernel lets root
-// read a process's limits without CAP_SYS_RESOURCE only if the real ids are equal.
+// the program began with.
 //
 // # Why criu's command line, and not its RPC
 //
@@ -28,9 +27,10 @@
 //
 // # Rights
 //
-// A dump runs as root with the job's real ids. A restore runs as the job's user, with the
-// capabilities that make processes and none that overrides permissions (rights.go): the user can
-// change the paths at which criu opens, makes and removes files. Where the user owns a file and
+// A dump runs as the job's user, with the capabilities that read other processes, behind a filter
+// of system calls and with a bound of its memory (confine.go): criu parses what the user's processes
+// choose. A restore runs as the job's user, with the capabilities that make processes and none
+// that overrides permissions (rights.go): the user can change the paths at which criu opens, makes and removes files. Where the user owns a file and
 // could not open it again in the same way, criu is given the open file (handed.go). Root restores a
 // program with System V objects, because the kernel lets only root set the limits of an IPC
 // namespace.
@@ -71,7 +71,7 @@
 //
 // # Limits
 //
-//   - A user can kill criu during a dump of the user's own program: criu's real uid is the user's.
+//   - A user can kill criu during a dump of the user's own program: criu's uid is the user's.
 //   - A file with another name that was opened by a name since removed is refused, unless
 //     LinkRemoved has given the file the kernel's name: CRIU keeps such a file by a hard link, and
 //     removes the link when the program is to run on.

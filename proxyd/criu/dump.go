@@ -62,7 +62,11 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
-	s, err := newSession(captureSocket, nil)
+	c := command{init: p.Init, noIPC: sysV, args: dumpArgs(p)}
+	if err := c.confine(p); err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
+	s, err := newSession(captureSocket, c.as)
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
@@ -85,7 +89,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		}
 	}
 
-	err = s.run(ctx, command{init: p.Init, uid: p.UID, gid: p.GID, noIPC: sysV, args: dumpArgs(p)})
+	err = s.run(ctx, c)
 	if err != nil {
 		// A criu that was killed has thawed the cgroup and not frozen it again.
 		if now, _ := cgroup(p.Cgroup).frozen(); wasFrozen && !now {

@@ -34,6 +34,8 @@ const user = 12345
 const (
 	initArg   = "test-init"
 	dumperArg = "test-dumper"
+	// A process with the filter of a dump.
+	filteredArg = "test-filtered"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +43,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case initArg:
 			os.Exit(beInit())
+		case filteredArg:
+			os.Exit(tryCalls())
 		case dumperArg:
 			os.Exit(beDumper(os.Args[2:]))
 		}

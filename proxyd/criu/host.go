@@ -37,10 +37,11 @@ var advice = map[string]string{
 	"criu":    "install " + host.CriuNeeds + " or newer",
 	"nsenter": "install util-linux",
 	"setpriv": "install util-linux",
+	"prlimit": "install util-linux",
 }
 
-// kerndat is where criu keeps what it has found out about the kernel. With the job's real ids criu
-// could not find out.
+// kerndat is where criu keeps what it has found out about the kernel. With the job's ids criu could
+// not find out.
 const (
 	kerndat     = "/run/" + kerndatName
 	kerndatName = "criu.kdat"
@@ -50,7 +51,7 @@ const (
 // leaves behind what they need. The error is an *Unsupported if the host lacks something. Check
 // needs root and takes a tenth of a second; call Check when the daemon starts.
 func Check(ctx context.Context) (version string, err error) {
-	for _, name := range []string{"nsenter", "setpriv"} {
+	for _, name := range []string{"nsenter", "setpriv", "prlimit"} {
 		if _, err := find(name); err != nil {
 			return "", err
 		}

@@ -145,7 +145,7 @@ func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*han
 	case p.Groups != nil:
 		groups = p.Groups
 	}
-	c.as = &rights{p.UID, p.GID, groups}
+	c.as = &rights{uid: p.UID, gid: p.GID, groups: groups, keep: restoreCapabilities}
 	c.args = append(c.args, "--unprivileged")
 	if err := prepare(ctx); err != nil {
 		return nil, err

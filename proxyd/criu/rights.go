@@ -23,17 +23,19 @@ import (
 // than the job's cannot be restored. And no capability is taken from the bounding set, which
 // restored processes inherit: programs that are set-user-ID must go on to work.
 
-// rights are what criu has at a restore for a user's program.
+// rights are what criu has for a user's program.
 type rights struct {
 	uid, gid uint32
 	groups   []uint32
+	keep     []int // capabilities
+	bounded  bool  // also the bounding set
 }
 
-// keptCapabilities are what CRIU needs to make processes again. The capabilities that let a process
+// restoreCapabilities are what CRIU needs to make processes again. The capabilities that let a process
 // access files against owner and mode are missing here: CAP_CHOWN, CAP_DAC_OVERRIDE,
 // CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_MKNOD, CAP_LINUX_IMMUTABLE, CAP_LEASE,
 // CAP_MAC_OVERRIDE, CAP_SETFCAP; and CAP_SETUID.
-var keptCapabilities = []int{
+var restoreCapabilities = []int{
 	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_BROADCAST,
 	unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_IPC_LOCK, unix.CAP_IPC_OWNER, unix.CAP_SYS_CHROOT,
 	unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_SYS_NICE, unix.CAP_SYS_RESOURCE, unix.CAP_SYS_TTY_CONFIG,
@@ -47,7 +49,7 @@ func (r *rights) arguments() ([]string, error) {
 		return nil, err
 	}
 	var kept []string
-	for _, c := range keptCapabilities {
+	for _, c := range r.keep {
 		if permitted&(1<<c) != 0 {
 			kept = append(kept, "+cap_"+strconv.Itoa(c))
 		}
@@ -63,6 +65,9 @@ func (r *rights) arguments() ([]string, error) {
 		args = append(args, "--groups", strings.Join(groups, ","))
 	}
 	list := "-all," + strings.Join(kept, ",")
+	if r.bounded {
+		args = append(args, "--bounding-set", list)
+	}
 	return append(args, "--inh-caps", list, "--ambient-caps", list), nil
 }
 

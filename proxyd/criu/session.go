@@ -135,7 +135,7 @@ func (s *session) run(ctx context.Context, c command) error {
 	}
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	cmd.SysProcAttr.PidFD = &s.pidfd
-	err = cmd.Start()
+	err = c.start(cmd)
 	closeAll(closing)
 	if err != nil {
 		return err

@@ -35,13 +35,12 @@ const (
 	serveSocket   = "streamer-serve.sock"
 )
 
-// gate is called by criu at each turn. The script runs as root with the job's real ids, and so with
-// -p: otherwise the shell would become the job's user and could not open criu's descriptors. By way
+// gate is called by criu at each turn. By way
 // of /proc: criu closes all descriptors of its scripts. $PPID is criu.
 //
 // A restore needs a PID for each call and one for criu. These must differ from the PIDs of all
 // processes that are being restored in the capsule: so the script begins to count anew.
-const gate = `#!/bin/sh -p
+const gate = `#!/bin/sh
 case $CRTOOLS_SCRIPT_ACTION in
 pre-restore) echo 1 >/proc/sys/kernel/ns_last_pid; exit ;;
 post-dump | post-restore | pre-resume) ;;

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onlooker is a Sink that looks at criu whenever criu begins an image.
+type onlooker struct {
+	discard
+	t    *testing.T
+	init int
+
+	mu             sync.Mutex
+	status, limits string // the last ones
+	data           int64  // the most memory of criu's own, KiB
+}
+
+func (o *onlooker) Create(string) (io.WriteCloser, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	members, err := membersOf(o.init)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if m.name != "criu" || m.zombie {
+			continue
+		}
+		o.status = read(o.t, fmt.Sprintf("/proc/%d/status", m.host))
+		o.limits = read(o.t, fmt.Sprintf("/proc/%d/limits", m.host))
+		n, err := strconv.ParseInt(strings.TrimSuffix(field(o.status, "VmData"), " kB"), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		o.data = max(o.data, n)
+	}
+	return o, nil
+}
+
+// field returns the value of a key in a status of /proc.
+func field(status, key string) string {
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return ""
+}
+
+// TestConfined: at a dump criu has the user's ids, few capabilities, a filter of system calls, and
+// a bound of its memory, which the worst program does not come near to.
+func TestConfined(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", `
+import ctypes, mmap, sys
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+n = 0
+while n < 65000: # neighbours with different protection are mappings of their own
+    a = libc.mmap(None, 4096, 3 if n % 2 else 1, 0x8022, -1, 0)
+    if a in (None, 2**64 - 1): break
+    n += 1
+print(n > 60000, flush=True); sys.stdin.read()`)
+	r.expect("True")
+	o := &onlooker{t: t, init: c.pid()}
+	dump(t, r.program, o)
+	kept, err := permittedCapabilities()
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := uint64(0)
+	for _, c := range dumpCapabilities {
+		may |= 1 << c & kept
+	}
+	capabilities := fmt.Sprintf("%016x", may)
+	ids := strings.TrimSpace(strings.Repeat(fmt.Sprint(user)+" ", 4))
+	for key, want := range map[string]string{
+		"Uid": ids, "Gid": ids, "CapPrm": capabilities, "CapEff": capabilities, "CapBnd": capabilities, "CapInh": capabilities,
+		"NoNewPrivs": "1", "Seccomp": "2",
+	} {
+		if got := field(o.status, key); got != want {
+			t.Errorf("criu's %s is %q, want %q", key, got, want)
+		}
+	}
+	for _, name := range []string{"CAP_DAC_OVERRIDE", "CAP_SETUID"} {
+		bit := map[string]int{"CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_SETUID": unix.CAP_SETUID}[name]
+		if may&(1<<bit) != 0 {
+			t.Errorf("criu has %s", name)
+		}
+	}
+	if want := fmt.Sprintf("Max data size %d %d bytes", dumpMemory, dumpMemory); !strings.Contains(strings.Join(strings.Fields(o.limits), " "), want) {
+		t.Errorf("criu's limits lack %q:\n%s", want, o.limits)
+	}
+	t.Logf("criu's own memory: %d MiB of %d MiB", o.data>>10, dumpMemory>>20)
+	if o.data<<10 > dumpMemory/4 {
+		t.Error("a program within the kernel's limits comes near to the bound")
+	}
+}
+
+// TestFilter: what the filter refuses is refused, and nothing else.
+func TestFilter(t *testing.T) {
+	var said bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", filteredArg)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := startFiltered(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	want := "mount operation not permitted\nrename operation not permitted\nchown operation not permitted\nbpf operation not permitted\n" +
+		"inet operation not permitted\npacket operation not permitted\nunix <nil>\nnetlink <nil>\npipe <nil>\n"
+	if said.String() != want {
+		t.Errorf("got\n%swant\n%s", said.String(), want)
+	}
+	// The test's own threads go on without the filter.
+	if err := os.Rename(t.TempDir(), t.TempDir()+"/moved"); err != nil {
+		t.Error(err)
+	}
+}
+
+// tryCalls is a process with the filter.
+func tryCalls() int {
+	open := func(domain, kind int) error {
+		_, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, 0)
+		return err
+	}
+	_, _, bpf := unix.Syscall(unix.SYS_BPF, 0, 0, 0)
+	fmt.Println("mount", unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+	fmt.Println("rename", unix.Rename("/nonexistent/a", "/nonexistent/b"))
+	fmt.Println("chown", unix.Chown("/nonexistent/a", 1, 1))
+	fmt.Println("bpf", error(bpf))
+	fmt.Println("inet", open(unix.AF_INET, unix.SOCK_STREAM))
+	fmt.Println("packet", open(unix.AF_PACKET, unix.SOCK_DGRAM))
+	fmt.Println("unix", open(unix.AF_UNIX, unix.SOCK_STREAM))
+	fmt.Println("netlink", open(unix.AF_NETLINK, unix.SOCK_RAW))
+	var p [2]int
+	fmt.Println("pipe", unix.Pipe2(p[:], unix.O_CLOEXEC))
+	return 0
+}
