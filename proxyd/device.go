@@ -46,6 +46,7 @@ type deviceOptions struct {
 	self     int    // its number among the job's
 	await    bool   // attach no process before a restore
 	exact    bool   // reductions do not depend on where ranks are
+	spare    int    // devices beyond soft, for Server.Place
 	order    []int
 	status   string // a file for the server's last status, or ""
 	verbose  bool
@@ -75,6 +76,8 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 		return softgpu.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
 		return softgpu.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
+	case o.spare < 0 || o.spare > maxSoft:
+		return softgpu.Config{}, fmt.Errorf("--spare %d: it is from 0 to %d; %w", o.spare, maxSoft, errUsage)
 	case o.on < 0 || o.on > o.soft:
 		return softgpu.Config{}, fmt.Errorf("--on %d: it is from 1 to the %d that share them; %w", o.on, o.soft, errUsage)
 	}
@@ -83,7 +86,7 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 		return softgpu.Config{}, fmt.Errorf("--capability: %w; %w", err, errUsage)
 	}
 	c := softgpu.Config{Seed: "singularity-slurm", Capability: shows}
-	for range cmp.Or(o.on, o.soft) {
+	for range cmp.Or(o.on, o.soft) + o.spare {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}
 	return c, nil
@@ -133,6 +136,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
 	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
+	c.Flags().IntVar(&o.spare, "spare", 0, "make `N` more software GPUs, on which the job's are put only when it is told to")
 	c.Flags().BoolVar(&o.await, "await", false, "have processes wait until it is told to restore")
 	return c
 }
@@ -176,7 +180,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: shown, Log: o.openLog(), Version: version, Network: nccl.OverTCP(o.address),
-		Self: o.self, Awaits: o.await, Exact: o.exact,
+		Self: o.self, Awaits: o.await, Exact: o.exact, Spare: o.spare,
 	})
 	defer func() { err = errors.Join(err, o.writeStatus(s), s.Close()) }()
 	l, err := o.listenForPrograms()

@@ -17,7 +17,7 @@
  */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
-enum { SELF = 0, OPTIONS = 7 };
+enum { SELF = 0, OPTIONS = 8 };
 
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
@@ -40,7 +40,7 @@ static const struct row {
 		.flag = "singularity",
 		.key = "singularity",
 		.forwarded = FORWARDED "singularity",
-		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact, outside= and exclude=, separated by commas",
+		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, exclude= and lease=, separated by commas",
 		.value = "[KEY=VALUE,...]",
 		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
@@ -109,6 +109,16 @@ static const struct row {
 		.value = "PATH,...",
 		.help = "files and folders that are not put back when the job resumes: caches, data sets",
 		.check = value_paths,
+	},
+	{
+		.flag = "singularity-lease",
+		.brief = "lease",
+		.key = "lease",
+		.forwarded = FORWARDED "singularity_lease",
+		.accepted = "the number of a running job of yours",
+		.value = "JOB",
+		.help = "lend the GPUs of this job to JOB, which runs on the same node, until this job ends",
+		.check = value_job,
 	},
 };
 

@@ -10,7 +10,7 @@
 
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
 enum { MIN_INTERVAL = 10, MAX_INTERVAL = 365 * DAY };
-enum { MAX_GPUS = 65535 };
+enum { MAX_GPUS = 65535, MAX_JOB = 0x7fffffff };
 
 /*
  * Read a number that begins at *text and move *text behind the number. Long numbers are
@@ -112,6 +112,17 @@ const char *value_gpus(const char *text, char out[VALUE_SIZE])
 	if (min > max)
 		return ("the minimum is above the maximum");
 	snprintf(out, VALUE_SIZE, "%ld-%ld", min, max);
+
+	return (NULL);
+}
+
+const char *value_job(const char *text, char out[VALUE_SIZE])
+{
+	long job;
+
+	if (!number(&text, &job) || *text || job < 1 || job > MAX_JOB)
+		return ("not the number of a job");
+	snprintf(out, VALUE_SIZE, "%ld", job);
 
 	return (NULL);
 }

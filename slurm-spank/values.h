@@ -13,6 +13,7 @@ enum { VALUE_SIZE = 4096 }; /* of out, and no text is longer */
 
 const char *value_time(const char *text, char out[VALUE_SIZE]);
 const char *value_gpus(const char *text, char out[VALUE_SIZE]);
+const char *value_job(const char *text, char out[VALUE_SIZE]);
 const char *value_on_failure(const char *text, char out[VALUE_SIZE]);
 const char *value_outside(const char *text, char out[VALUE_SIZE]);
 const char *value_exact(const char *text, char out[VALUE_SIZE]);

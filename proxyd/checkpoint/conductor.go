@@ -104,6 +104,7 @@ type Conductor struct {
 	jobs     jobTable
 	captures captureTimes
 	ends     jobEnds
+	leases   gpuLeases
 	restarts restart
 
 	warnNoFanotify sync.Once // for the warning that changes of static programs are not recorded
@@ -133,7 +134,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 
 // wireParts gives the parts of the conductor their conductor.
 func (c *Conductor) wireParts() *Conductor {
-	c.ends.c, c.restarts.c, c.captures.c = c, c, c
+	c.ends.c, c.restarts.c, c.captures.c, c.leases.c = c, c, c, c
 	return c
 }
 

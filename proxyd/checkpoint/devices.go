@@ -49,6 +49,7 @@ type DeviceConfig struct {
 
 const (
 	kindNone     = "none"
+	kindSoft     = "soft"
 	kindCuda     = "cuda"
 	deviceSocket = "device"
 )
@@ -80,7 +81,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 		return nil, err
 	}
 	spec := life.Spec{
-		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
+		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Spare: g.spareDevices(), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
 		Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
@@ -101,7 +102,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	lc.note.GPUs = g.deviceNames()
+	lc.note.GPUs, lc.note.OwnGPUs = g.deviceNames(), len(g.slurmNumbers)
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 

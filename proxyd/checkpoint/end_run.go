@@ -31,6 +31,9 @@ type runEnding struct{ j *job }
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.jobs.findJob(id)
+	if lc := c.leases.borrower(id); lc != nil {
+		return c.leases.end(ctx, lc, id)
+	}
 	if j == nil {
 		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, false) })
 		return nil
@@ -105,6 +108,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 				}
 			}
 		}
+		c.leases.endAbandoned(ctx)
 		if err := c.uploads.DropUnneededShares(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("delete unneeded shares", "error", err)
 		}

@@ -76,6 +76,9 @@ func (g *gpuGrant) deviceNames() []string {
 	return names
 }
 
+// spareDevices is how many GPUs more than it has a capsule can use, if another job lends them.
+func (g *gpuGrant) spareDevices() int { return max(len(g.order)-len(g.slurmNumbers), 0) }
+
 // grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
 // place, which had began GPUs in the first run. Capsules share a GPU only if there are more
 // capsules than GPUs. If a capsule has fewer GPUs than in the first run, several of its first

@@ -74,6 +74,8 @@ type localCapsule struct {
 	devices      *life.Server // nil: the capsule has no devices. Does not change
 	stopWatching func()       // ends the goroutines that watch the capsule
 
+	placing sync.Mutex // held while leases begin and end
+
 	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 
 	sruns steps.Sruns
@@ -105,7 +107,9 @@ type capsuleNote struct {
 	WardenPIDs        map[string]int    `json:"wardens"`          // PIDs of the wardens, by program
 	FirstEnv          map[string]string `json:"env,omitempty"`    // SLURM_* variables of the batch script in the first run
 	RunEnv            map[string]string `json:"now,omitempty"`    // SLURM_* variables of the batch script in this run
-	GPUs              []string          `json:"gpus,omitempty"`   // Slurm's numbers of the capsule's GPUs in this run
+	GPUs              []string          `json:"gpus,omitempty"`   // Slurm's number of the GPU of each device, in this run
+	OwnGPUs           int               `json:"own_gpus,omitempty"`
+	Leases            []gpuLease        `json:"leases,omitempty"` // jobs that lend it their GPUs
 	Groups            []uint32          `json:"groups,omitempty"` // supplementary groups of the processes
 	Logs              []string          `json:"logs,omitempty"`   // files that Slurm writes
 	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // number of tasks of each step, on all nodes
@@ -208,6 +212,7 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 func (j *job) removeRun(ctx context.Context) error {
 	var errs []error
 	for _, lc := range j.localCapsules() {
+		j.c.leases.cancelFor(ctx, lc)
 		errs = append(errs, lc.removeCapsule(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {

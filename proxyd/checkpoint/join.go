@@ -19,6 +19,9 @@ import (
 // Join returns the place of a task: how and where its warden starts the program. At the first
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
 func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+	if t.Options["lease"] != "" {
+		return c.leases.join(ctx, t)
+	}
 	j := c.jobFor(t.Job)
 	known := j.run.snapshot().rec != nil
 	j.mu.Lock()

@@ -20,14 +20,15 @@ import (
 // ErrNoJob is what Show returns of a job that Slurm does not know (any more).
 var ErrNoJob = errors.New("no such job")
 
-// Slurm runs scontrol and squeue. A Slurm is safe for concurrent use.
-type Slurm struct{ scontrol, squeue slurmrest.Scontrol }
+// Slurm runs scontrol, squeue and scancel. A Slurm is safe for concurrent use.
+type Slurm struct{ scontrol, squeue, scancel slurmrest.Scontrol }
 
-// New returns a Slurm that runs the scontrol at path, and the squeue in the same folder.
+// New returns a Slurm that runs the scontrol at path, and the squeue and the scancel in the same folder.
 func New(path string) *Slurm {
 	return &Slurm{
 		controllerCommand{slurmrest.ExecScontrol{Path: path}},
 		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "squeue")}},
+		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "scancel")}},
 	}
 }
 
@@ -172,6 +173,12 @@ func (s *Slurm) requeueJob(ctx context.Context, job, verb string) error {
 		case <-time.After(requeueAgain):
 		}
 	}
+}
+
+// Cancel ends a job. A job that is over is left alone.
+func (s *Slurm) Cancel(ctx context.Context, job string) error {
+	_, err := s.scancel.Run(ctx, "--quiet", job)
+	return withJob(err, "cancel job", job)
 }
 
 func withJob(err error, what, job string) error {

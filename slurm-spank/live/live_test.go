@@ -68,7 +68,7 @@ func help(t *testing.T, c *cluster) {
 		got := c.sh(t, program+" --help").must(t)
 		for _, line := range []string{
 			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-gpus=MIN[-MAX]",
-			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|refuse", "--singularity-exclude=PATH,...",
+			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|refuse", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
 		} {
 			if !strings.Contains(got, line) {
 				t.Errorf("%s --help does not show %s", program, line)

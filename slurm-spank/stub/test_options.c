@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact, outside= and exclude=, separated by commas"
+#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact, outside=, exclude= and lease=, separated by commas"
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
@@ -34,7 +34,7 @@ static void registered(void)
 	const char *which = getenv("STUB_CONTEXT");
 
 	load(contexts[which ? atoi(which) : 0], NULL);
-	CHECK(options_registered() == 7);
+	CHECK(options_registered() == 8);
 	CHECK(options_documented());
 }
 
@@ -74,6 +74,8 @@ static void refused(void)
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
 		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
 		{ "singularity-outside", "keep", "--singularity-outside=keep: neither of the two; accepted: reset or refuse" },
+		{ "singularity-lease", "812_3", "--singularity-lease=812_3: not the number of a job; accepted: the number of a running job" },
+		{ "singularity-lease", "0", "--singularity-lease=0: not the number of a job; accepted: the number of a running job" },
 		{ "singularity", "gpus", "--singularity=gpus: unknown; accepted: " LIST },
 		{ "singularity-exclude", "tmp", "--singularity-exclude=tmp: a relative path; accepted: absolute paths, separated by" },
 	};
@@ -95,7 +97,9 @@ static void taken(void)
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold");
 	give("singularity-gpus", "4-8");
+	give("singularity-lease", "812");
 	ask(&m);
+	CHECK(strcmp(asked(&m, "lease"), "812") == 0);
 	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold") == 0);
 	CHECK(strcmp(asked(&m, "interval"), "600") == 0);
 	CHECK(strcmp(asked(&m, "exclude"), "/a,/b") == 0);

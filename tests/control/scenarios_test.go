@@ -23,6 +23,7 @@ func TestControl(t *testing.T) {
 		{"premium preempts basic", premiumPreempts},
 		{"shrink instead of preempt, and grow back", shrinkAndGrow},
 		{"idle GPUs are lent, and come back", idleGPUs},
+		{"leases by hand", leasesByHand},
 		{"rolling drain", rollingDrain},
 		{"defrag makes room", defragMakesRoom},
 		{"power cap", powerCap},

@@ -44,6 +44,7 @@ const (
 	EventHeld         = "held"
 	EventRequeued     = "to be run again" // the run has lost a part
 	EventRestart      = "begins anew"
+	EventGPUs         = "GPUs" // another job lends it GPUs, or has ended
 )
 
 // MaxEventText is how many bytes of an event's text are kept.

@@ -38,6 +38,7 @@ type Spec struct {
 	GPUs   []string // of kind cuda: which of the machine's, by their UUIDs: whatever its cgroup lets it see, these are the same
 	Exact  bool     // reductions do not depend on where ranks are
 	Count  int      // software GPUs
+	Spare  int      // more of them, for Place
 	Memory string   // of each, as in "4G"; "" is the program's default
 	// Capability is the compute capability of software GPUs, as in "8.0"; "" is the program's default.
 	Capability string
@@ -238,6 +239,9 @@ func (m *making) arguments() []string {
 	}
 	if m.Exact {
 		args = append(args, "--exact")
+	}
+	if m.Spare != 0 {
+		args = append(args, "--spare", strconv.Itoa(m.Spare))
 	}
 	if m.Memory != "" {
 		args = append(args, "--memory", m.Memory)

@@ -25,6 +25,8 @@ type Config struct {
 	// Nil: each has a device of its own. If a restored job had more devices, the devices with memory that was
 	// alike share a device: see likeness.go.
 	Order []int
+	// Spare is how many of the backend's devices, the last ones, the job has no use for before Place names them.
+	Spare int
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
 	Info    []backend.Info
 	Log     *slog.Logger
@@ -76,7 +78,7 @@ func New(cfg Config) *Server {
 	}
 	order := cfg.Order
 	if order == nil {
-		order = Spread(len(s.turns), len(s.turns))
+		order = Spread(s.deviceCount(), s.deviceCount())
 	}
 	s.place(order)
 	return s
@@ -90,6 +92,9 @@ func Spread(n, m int) []int {
 	}
 	return out
 }
+
+// deviceCount is how many devices of the backend the job begins with.
+func (s *Server) deviceCount() int { return len(s.turns) - s.cfg.Spare }
 
 // placeAt is a device of the backend, with its turns.
 func (s *Server) placeAt(i int) driver.Place {

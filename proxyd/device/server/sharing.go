@@ -48,5 +48,8 @@ func (s *Server) describeSharing() []SharingStatus {
 		}
 		out = append(out, of)
 	}
+	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {
+		out = out[:len(out)-1] // a spare device that was never used
+	}
 	return out
 }

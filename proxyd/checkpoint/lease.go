@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// A lease is a job that holds GPUs for another job of the same user on the same node, the borrower
+// (sbatch --singularity-lease=JOB). The borrower runs on, and Slurm's accounts stay right:
+//
+//	join     the lease's batch script starts: the borrower's devices are put on its GPUs, too
+//	end      the lease's epilog: they are put on what is left, and only then Slurm gives the GPUs to other jobs
+//	cancel   the borrower leaves its nodes: its leases are cancelled
+//
+// What the user says is the borrower's number only. That the lease runs, on this node, with which GPUs and for which
+// user is what Slurm says; who the borrower belongs to is in its record, which is root's. So a user can lend GPUs of
+// their own to jobs of their own, and nothing else.
+
+// gpuLease is a lease, as the borrower's note has it.
+type gpuLease struct {
+	Job  uint32 `json:"job"`
+	GPUs []int  `json:"gpus"`           // as Slurm numbers them
+	At   []int  `json:"at"`             // the devices of the device server that stand for them
+	Over bool   `json:"over,omitempty"` // the lease has ended, and its GPUs must be left
+}
+
+// leasePatience is how long a device server may take to put devices elsewhere, at the beginning or the end of a lease.
+// The plugin's epilog waits for a minute.
+const leasePatience = 45 * time.Second
+
+// cancelPatience is how long the end of a run waits for slurmctld to cancel a lease.
+const cancelPatience = 5 * time.Second
+
+// gpuLeases begins and ends leases on this node. The type has no state: it is in the notes of capsules.
+type gpuLeases struct{ c *Conductor }
+
+// join begins a lease, at the start of its batch script, which then runs as in any job.
+func (l gpuLeases) join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+	plain := nodesocket.Place{Mode: nodesocket.Plain}
+	to := t.Options["lease"]
+	refuse := func(err error) (nodesocket.Place, error) {
+		return nodesocket.Place{}, fmt.Errorf("its GPUs cannot be lent to job %s: %w", to, err)
+	}
+	if t.Step != records.BatchProgram {
+		return refuse(errors.New("the job holds them for it, and can run no steps"))
+	}
+	number, err := strconv.ParseUint(to, 10, 32)
+	if err != nil {
+		return refuse(errors.New("this is not the number of a job"))
+	}
+	lc, err := l.borrowerFor(uint32(number), t.UID)
+	if err != nil {
+		return refuse(err)
+	}
+	lent, err := l.lentGPUs(ctx, t)
+	if err != nil {
+		return refuse(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	if err := lc.addLease(ctx, gpuLease{Job: t.Job, GPUs: lent}); err != nil {
+		return refuse(err)
+	}
+	return plain, nil
+}
+
+// borrowerFor returns the capsule of a user's job that can be lent GPUs. Of other users' jobs it does not even say whether
+// they are there.
+func (l gpuLeases) borrowerFor(id, uid uint32) (*localCapsule, error) {
+	j := l.c.jobs.findJob(id)
+	if j == nil {
+		return nil, errNoBorrower
+	}
+	rec := j.run.snapshot().rec
+	if rec == nil || rec.UID != uid {
+		return nil, errNoBorrower
+	}
+	if l.c.Devices.Kind != kindSoft {
+		return nil, fmt.Errorf("GPUs of kind %s cannot be lent yet", l.c.Devices.Kind)
+	}
+	var found []*localCapsule
+	for _, lc := range j.localCapsules() {
+		if lc.devices != nil {
+			found = append(found, lc)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, errors.New("the job has no GPUs here")
+	case len(found) > 1:
+		return nil, errors.New("several of the job's nodes are on this node now")
+	}
+	return found[0], nil
+}
+
+var errNoBorrower = errors.New("no such job of the same user runs on this node with --singularity")
+
+// lentGPUs returns the GPUs that Slurm has given to a lease.
+func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, error) {
+	var s *slurm.Job
+	silent := func(err error) bool { return errors.Is(err, slurm.ErrSilent) }
+	err := retryWhile(ctx, restoreCallTimeout, silent, func() (err error) {
+		s, err = l.c.Slurm.Show(ctx, jobName(t.Job))
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case s.UID != t.UID:
+		return nil, fmt.Errorf("the job's user is %d, not %d", s.UID, t.UID)
+	case !s.Runs() || !slices.Equal(s.Nodes, []string{l.c.Node}):
+		return nil, fmt.Errorf("Slurm shows the job %s on %v, and not running on %s alone", s.State, s.Nodes, l.c.Node)
+	}
+	all, err := l.c.jobGPUs(ctx, s.String())
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 || len(all[0]) == 0 {
+		return nil, errors.New("Slurm has given it none")
+	}
+	return all[0], nil
+}
+
+// addLease has the capsule use the GPUs of a lease. A second call for the same lease changes nothing.
+func (lc *localCapsule) addLease(ctx context.Context, lease gpuLease) error {
+	lc.placing.Lock()
+	defer lc.placing.Unlock()
+	total := len(lc.note.GPUs)
+	err := lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
+		if slices.ContainsFunc(all, func(o gpuLease) bool { return o.Job == lease.Job }) {
+			return all, nil
+		}
+		free := lc.freeDevices(all)
+		if len(lease.GPUs) > len(free) {
+			return nil, fmt.Errorf("it can use %d GPUs (--singularity-gpus), and %d more would be %d too many",
+				total, len(lease.GPUs), len(lease.GPUs)-len(free))
+		}
+		lease.At = free[:len(lease.GPUs)]
+		return append(slices.Clone(all), lease), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := lc.placeDevices(ctx); err != nil {
+		bad := lc.dropLease(context.WithoutCancel(ctx), lease.Job)
+		return errors.Join(err, bad)
+	}
+	lc.reportLease(lease, "has lent")
+	return nil
+}
+
+// freeDevices are the devices of the server that stand for no GPU.
+func (lc *localCapsule) freeDevices(all []gpuLease) []int {
+	used := map[int]bool{}
+	for _, o := range all {
+		for _, at := range o.At {
+			used[at] = true
+		}
+	}
+	var free []int
+	for at := lc.note.OwnGPUs; at < len(lc.note.GPUs) && lc.note.OwnGPUs > 0; at++ {
+		if !used[at] {
+			free = append(free, at)
+		}
+	}
+	return free
+}
+
+// changeLeases replaces the capsule's leases, in its note too. Caller holds lc.placing.
+func (lc *localCapsule) changeLeases(change func([]gpuLease) ([]gpuLease, error)) error {
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	all, err := change(lc.note.Leases)
+	if err != nil {
+		return err
+	}
+	lc.note.Leases = all
+	lc.saveNote()
+	return nil
+}
+
+// currentLeases returns the capsule's leases.
+func (lc *localCapsule) currentLeases() []gpuLease {
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	return lc.note.Leases
+}
+
+// placeDevices puts the capsule's devices on the GPUs that it has: its own, and those of leases that are not over.
+// Caller holds lc.placing.
+func (lc *localCapsule) placeDevices(ctx context.Context) error {
+	var on []int
+	for at := range lc.note.OwnGPUs {
+		on = append(on, at)
+	}
+	for _, o := range lc.currentLeases() {
+		if !o.Over {
+			on = append(on, o.At...)
+		}
+	}
+	slices.Sort(on)
+	n := len(lc.note.GPUs)
+	places := server.Spread(n, min(n, len(on)))
+	for i, at := range places {
+		places[i] = on[at]
+	}
+	return lc.devices.Place(ctx, places)
+}
+
+// dropLease has the capsule leave the GPUs of a lease, and then forgets the lease. Caller holds lc.placing.
+func (lc *localCapsule) dropLease(ctx context.Context, id uint32) error {
+	isIt := func(o gpuLease) bool { return o.Job == id }
+	err := lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Over = all[i].Over || isIt(all[i])
+		}
+		return all, nil
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	select {
+	case <-lc.devices.Died(): // nothing is left on any GPU
+	default:
+		if err := lc.placeDevices(ctx); err != nil {
+			return fmt.Errorf("leave the GPUs of job %d: %w", id, err)
+		}
+	}
+	return lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
+		return slices.DeleteFunc(slices.Clone(all), isIt), nil
+	})
+}
+
+// reportLease tells the job's time line what a lease has done.
+func (lc *localCapsule) reportLease(lease gpuLease, what string) {
+	j := lc.j
+	has := lc.note.OwnGPUs
+	for _, o := range lc.currentLeases() {
+		has += len(o.GPUs)
+	}
+	j.log.Info("the GPUs of the job have changed", "lease", lease.Job, "what", what, "capsule", lc.index, "has", has)
+	j.report.addEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", lease.Job, what, len(lease.GPUs), has))
+}
+
+// borrower returns the capsule to which a job lends its GPUs; nil if the job is no lease here.
+func (l gpuLeases) borrower(id uint32) *localCapsule {
+	for _, j := range l.c.jobs.allJobs() {
+		for _, lc := range j.localCapsules() {
+			if slices.ContainsFunc(lc.currentLeases(), func(o gpuLease) bool { return o.Job == id }) {
+				return lc
+			}
+		}
+	}
+	return nil
+}
+
+// end ends a lease, at the epilog of its job: when end returns nil nothing is left on its GPUs.
+func (l gpuLeases) end(ctx context.Context, lc *localCapsule, id uint32) error {
+	lc.placing.Lock()
+	defer lc.placing.Unlock()
+	all := lc.currentLeases()
+	at := slices.IndexFunc(all, func(o gpuLease) bool { return o.Job == id })
+	if at < 0 {
+		return nil
+	}
+	lease := all[at]
+	if err := lc.dropLease(ctx, id); err != nil {
+		return fmt.Errorf("job %d: %w", lc.j.id, err)
+	}
+	lc.reportLease(lease, "takes back")
+	return nil
+}
+
+// cancelFor cancels the leases of a capsule that is about to be removed. What cannot be cancelled now is tried again.
+func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
+	for _, o := range lc.currentLeases() {
+		name := jobName(o.Job)
+		short, cancel := context.WithTimeout(ctx, cancelPatience)
+		err := l.c.Slurm.Cancel(short, name)
+		cancel()
+		if err == nil {
+			continue
+		}
+		lc.j.log.Warn("a lease of the job cannot be cancelled now", "lease", o.Job, "error", err)
+		l.c.startBackground(func(ctx context.Context) {
+			for l.c.Slurm.Cancel(ctx, name) != nil && sleepUnlessDone(ctx, slurmRetryInterval) {
+			}
+		})
+	}
+}
+
+// endAbandoned ends the leases whose jobs are over without an epilog that has told this daemon, and those whose GPUs
+// could not be left in time.
+func (l gpuLeases) endAbandoned(ctx context.Context) {
+	for _, j := range l.c.jobs.allJobs() {
+		for _, lc := range j.localCapsules() {
+			for _, o := range lc.currentLeases() {
+				if !o.Over && !l.isOver(ctx, o.Job) {
+					continue
+				}
+				if err := l.end(ctx, lc, o.Job); err != nil && ctx.Err() == nil {
+					j.log.Error("a lease is over, and the job still uses its GPUs", "lease", o.Job, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// isOver tells whether Slurm says that a job has left its nodes.
+func (l gpuLeases) isOver(ctx context.Context, id uint32) bool {
+	s, err := l.c.Slurm.Show(ctx, jobName(id))
+	if errors.Is(err, slurm.ErrNoJob) {
+		return true
+	}
+	return err == nil && !s.Runs() && s.State != "COMPLETING"
+}
