@@ -90,6 +90,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
 	root.AddCommand(
+		checkCommand{a}.build(),
 		doctorCommand{a}.build(), showCommand{a}.build(), checkpointCommand{a}.build(),
 		checkpointsCommand{a}.build(), verifyCommand{a}.build(), gcCommand{a}.build(),
 		deleteCommand{a}.build(), exportCommand{a}.build(), preemptCommand{a}.build(),

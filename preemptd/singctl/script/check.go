@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package script finds in the text of a batch script what a checkpoint will not have. Nothing is
+// run: what a program does once it runs is not in the script, and proxyd looks at that half a minute
+// after the start of a job.
+package script
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	// Unprotected jobs have no checkpoints at all.
+	Unprotected Level = "unprotected"
+	// Uncaptured is what makes checkpoints fail while a command runs.
+	Uncaptured Level = "not captured"
+	// Changed is what goes on differently after a restore.
+	Changed Level = "changed"
+)
+
+// Finding is a line of a script that has to do with checkpoints.
+type Finding struct {
+	Level Level  `json:"level"`
+	Line  int    `json:"line"` // 0: of the script as a whole
+	What  string `json:"what"`
+	Do    string `json:"do"`
+}
+
+// Find returns the findings in a script, by line. The script is of bash or sh, or of another
+// language: then only its lines with #SBATCH are understood.
+func Find(text string) []Finding {
+	options, commands := parseScript(text)
+	var all []Finding
+	for _, rule := range optionRules {
+		for _, o := range options {
+			if rule.matches(o) {
+				all = append(all, Finding{rule.level, o.line, o.text(), rule.do})
+			}
+		}
+	}
+	if !slices.ContainsFunc(options, asksForProtection) {
+		all = append(all, Finding{
+			Unprotected, 0, "the script has no line #SBATCH --singularity",
+			"add the line, or submit it with sbatch --singularity",
+		})
+	}
+	for _, c := range commands {
+		for _, rule := range commandRules {
+			if rule.matches(c) {
+				all = append(all, Finding{rule.level, c.line, c.text(), rule.do})
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+	return all
+}
+
+func asksForProtection(o option) bool { return o.name == "--singularity" && o.value != "off" }

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	const head = "#!/bin/bash\n#SBATCH --singularity\n"
+	for _, c := range []struct {
+		name, script string
+		want         []string // line, level, what
+	}{
+		{"nothing", head + "srun ./train --lr 1 # sudo\n", nil},
+		{"no option", "#!/bin/bash\nsrun a\n", []string{"0 unprotected the script has no line #SBATCH --singularity"}},
+		{"an option behind a command", "#!/bin/bash\nsrun a\n#SBATCH --singularity\n", []string{"0 unprotected the script has no line #SBATCH --singularity"}},
+		{"with a value", "#!/bin/bash\n#SBATCH -N2 --singularity=interval=10m # all\nsrun a", nil},
+		{"switched off", "#!/bin/bash\n#SBATCH --singularity=off", []string{
+			"0 unprotected the script has no line #SBATCH --singularity", "2 unprotected #SBATCH --singularity=off",
+		}},
+		{"no requeue", head + "\n#SBATCH -p a --no-requeue\n", []string{"4 unprotected #SBATCH --no-requeue"}},
+		{"a comment like an option", head + "##SBATCH --no-requeue\n#SBATCHES --no-requeue\n# --no-requeue", nil},
+		{"heterogeneous", head + "#SBATCH hetjob\n#SBATCH --ntasks=1\n", []string{"3 unprotected #SBATCH hetjob"}},
+		{"pty", head + "if srun --pty bash; then :; fi", []string{"3 not captured srun --pty bash"}},
+		{"continued", head + "\nsrun -n1 \\\n  --pty bash\nsudo id", []string{"4 not captured srun -n1 --pty bash", "6 not captured sudo id"}},
+		{"components", head + "srun a : b", []string{"3 changed srun a : b"}},
+		{"behind others", head + "cd x && A=1 exec /usr/bin/strace -f ./a | tee log", []string{"3 not captured /usr/bin/strace -f ./a"}},
+		{"in a substitution", head + "x=$(sudo id)", []string{"3 not captured sudo id"}},
+		{"words that are none", head + "echo 'sudo id' \"; perf stat\" gdb\n./perf.sh\n", nil},
+		{"lines within quotes", head + "python3 -c '\nimport os\nperf = 1\n'\nperf stat ls", []string{"7 not captured perf stat ls"}},
+		{"here-documents", head + "cat <<E <<-'F' >x\nsudo a\nE\nperf b\n\tF\ngdb c", []string{"8 not captured gdb c"}},
+		{"here-string", head + "cat <<< x\nsudo id", []string{"4 not captured sudo id"}},
+		{"redirections", head + "sudo id &>log 2>&1", []string{"3 not captured sudo id log 2 1"}},
+		{"another language", "#!/usr/bin/env python3\n#SBATCH --singularity --no-requeue\nsudo = 1\n", []string{"2 unprotected #SBATCH --no-requeue"}},
+		{"a long line", head + "sudo " + strings.Repeat("ä", 100), []string{"3 not captured sudo " + strings.Repeat("ä", 54) + "…"}},
+		{"lines of another system", strings.ReplaceAll(head+"sudo id\n", "\n", "\r\n"), []string{"3 not captured sudo id"}},
+	} {
+		var got []string
+		for _, f := range Find(c.script) {
+			got = append(got, fmt.Sprint(f.Line, " ", f.Level, " ", f.What))
+			if f.Do == "" {
+				t.Errorf("%s: %s: nothing to do", c.name, f.What)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// FuzzFind: no text ends the program, and lines are the script's.
+func FuzzFind(f *testing.F) {
+	f.Add("#!/bin/sh\n#SBATCH --no-requeue\nsrun 'a\n' \\\n\"b <<E\nE\n`sudo`")
+	f.Add("\\\n<<")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, found := range Find(text) {
+			if found.Line < 0 || found.Line > strings.Count(text, "\n")+1 {
+				t.Errorf("line %d", found.Line)
+			}
+		}
+	})
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// optionRule is about a line with #SBATCH. docs/silent-gaps.md has the same in words.
+type optionRule struct {
+	name  string
+	value string // "" is any
+	level Level
+	do    string
+}
+
+var optionRules = []optionRule{
+	{"--no-requeue", "", Unprotected, "take it away: a job that Slurm may not requeue cannot resume"},
+	{"--singularity", "off", Unprotected, "take it away, or write --singularity"},
+	{"hetjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
+	{"packjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
+}
+
+func (r optionRule) matches(o option) bool {
+	return o.name == r.name && (r.value == "" || o.value == r.value)
+}
+
+// commandRule is about a command of the script.
+type commandRule struct {
+	names []string
+	with  func(arguments []string) bool // nil: always
+	level Level
+	do    string
+}
+
+var commandRules = []commandRule{
+	{[]string{"salloc"}, nil, Unprotected, "an allocation of its own cannot be requeued: use the job's, by srun"},
+	{[]string{"srun"}, hasWord("--pty"), Uncaptured, "it is refused in a protected job: leave --pty out"},
+	{[]string{"srun"}, hasWord(":"), Changed, "a step of several components that runs at a checkpoint fails when the job resumes: use --multi-prog"},
+	{
+		[]string{"sudo", "su", "doas", "pkexec"},
+		nil, Uncaptured, "a process of another user than the job's cannot be restored, and the job is held: run it before the job, or as its user",
+	},
+	{[]string{"gdb", "strace", "ltrace", "rr"}, nil, Uncaptured, "programs under a debugger are not captured: leave it out when the job is not debugged"},
+	{[]string{"perf"}, nil, Uncaptured, "programs that use perf events are not captured: measure in a job without --singularity"},
+	{[]string{"sshfs", "squashfuse", "fusermount", "fusermount3"}, nil, Uncaptured, "file systems that the job serves by FUSE are not captured: mount them outside of the job"},
+	{[]string{"inotifywait", "inotifywatch"}, nil, Uncaptured, "programs that watch files by inotify are not captured: look at intervals instead"},
+	{[]string{"qemu-system-x86_64", "qemu-kvm"}, hasKVM, Uncaptured, "programs that use /dev/kvm are not captured: run it with -accel tcg"},
+}
+
+func (r commandRule) matches(c command) bool {
+	return slices.Contains(r.names, path.Base(c.words[0])) && (r.with == nil || r.with(c.words[1:]))
+}
+
+func hasWord(word string) func([]string) bool {
+	return func(arguments []string) bool { return slices.Contains(arguments, word) }
+}
+
+func hasKVM(arguments []string) bool {
+	return slices.ContainsFunc(arguments, func(a string) bool { return strings.Contains(a, "kvm") })
+}

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --no-requeue
+
+sudo mount /data
+srun --pty ./train
