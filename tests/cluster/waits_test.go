@@ -1,0 +1,91 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sleepers makes system calls that wait, each in a process of its own, as C programs make them: nothing
+// calls them again if a signal's handler has not run. Each says what it returned, errno, and after
+// how many seconds of its own clock.
+const sleepers = `cat >waits.py <<'END'
+import ctypes, os, select, struct, time
+libc = ctypes.CDLL(None, use_errno=True)
+LAST = %d
+def words(*w): return ctypes.create_string_buffer(struct.pack("%%dq" %% len(w), *w))
+def call(name, *a):
+    ctypes.set_errno(0)
+    return getattr(libc, name)(*a), ctypes.get_errno()
+kinds = {
+    "nanosleep": lambda: call("nanosleep", words(LAST, 0), None),
+    "nanosleep-left": lambda: call("nanosleep", words(LAST, 0), words(0, 0)),
+    "usleep": lambda: call("usleep", LAST * 1000000),
+    "poll": lambda: call("poll", None, 0, LAST * 1000),
+    "select": lambda: call("select", 0, None, None, None, words(LAST, 0)),
+    "time.sleep": lambda: (time.sleep(LAST), 0),
+}
+for name, f in kinds.items():
+    if os.fork() == 0:
+        begin = time.monotonic()
+        print(name, *f(), "%%.2f" %% (time.monotonic() - begin), flush=True)
+        os._exit(0)
+for _ in kinds: os.wait()
+END
+echo ready
+python3 waits.py &
+begin=$EPOCHSECONDS
+sleep %d
+echo sleep $? 0 $((EPOCHSECONDS - begin))
+wait
+echo end`
+
+// TestWaits: checkpoints in place and a requeue change neither what system calls return that wait,
+// nor for how long they wait by the program's clock.
+func TestWaits(t *testing.T) {
+	const last = 40
+	c := raiseProtected(t, "waits", "--nodes", "2")
+	job := c.submit(t, "--singularity", fmt.Sprintf(sleepers, last, last))
+	c.reaches(t, job, "ready")
+	node := c.show(t, job, "NodeList")
+	for range 4 {
+		c.exec(t, "ctl", "alice", "singctl", "checkpoint", job).must(t)
+	}
+	if log := c.log(job); log != "ready" {
+		t.Fatalf("a call has ended early, or the checkpoints took longer than the calls:\n%s", log)
+	}
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, node)
+	eventually(t, 180*time.Second, func() (bool, string) {
+		log := c.log(job)
+		return strings.HasSuffix(log, "\nend"), log
+	})
+	log := c.log(job)
+	t.Logf("job %s:\n%s", job, log)
+	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "select", "time.sleep", "sleep"} {
+		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (0|None) 0 ([0-9.]+)$`).FindStringSubmatch(log)
+		if line == nil {
+			t.Errorf("%s did not return 0", name)
+			continue
+		}
+		took, err := strconv.ParseFloat(line[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case took < last-0.01:
+			t.Errorf("%s has waited for %v s, want %d", name, took, last)
+		case name == "sleep": // measured by the time of day, which the requeue does not stop
+		case took > last+15: // a call that begins anew takes as much longer as it had waited, or been frozen
+			t.Errorf("%s has waited for %v s, want some %d", name, took, last)
+		}
+	}
+}
