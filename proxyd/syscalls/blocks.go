@@ -21,11 +21,9 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// threadID names a thread as the processes of its own PID namespace do.
-type threadID struct {
-	namespace uint32 // inode of the namespace
-	tid       int
-}
+// threadID names a thread as the processes of its own PID namespace do. A program can have namespaces
+// of its own within the capsule's.
+type threadID struct{ namespace, tid uint32 } // the first is the namespace's inode
 
 // blockReader reads the restart blocks of all threads. It exists once in a process, and may be used
 // concurrently.
@@ -96,7 +94,7 @@ func readOffsets(spec *btf.Spec) (taskOffsets, error) {
 	var o taskOffsets
 	var problems []error
 	find := func(structure, member string) uint32 {
-		at, _, err := memberOf(spec, structure, member)
+		at, err := memberOf(spec, structure, member)
 		problems = append(problems, err)
 		return at
 	}
@@ -109,7 +107,7 @@ func readOffsets(spec *btf.Spec) (taskOffsets, error) {
 	o.layout.clock, o.layout.kind = find("restart_block", "nanosleep.clockid"), find("restart_block", "nanosleep.type")
 	o.layout.left, o.layout.expires = find("restart_block", "nanosleep.rmtp"), find("restart_block", "nanosleep.expires")
 	o.layout.timed = find("restart_block", "poll.has_timeout")
-	if at, _, err := memberOf(spec, "restart_block", "poll.end_time"); err == nil { // since 6.14
+	if at, err := memberOf(spec, "restart_block", "poll.end_time"); err == nil { // since 6.14
 		o.layout.seconds, o.layout.nanoseconds = at, at+8
 	} else {
 		o.layout.seconds, o.layout.nanoseconds = find("restart_block", "poll.tv_sec"), find("restart_block", "poll.tv_nsec")
@@ -126,23 +124,23 @@ func readOffsets(spec *btf.Spec) (taskOffsets, error) {
 	return o, nil
 }
 
-// memberOf returns the offset and the type of a member of a structure; a point in the name goes into
-// a member that is a structure itself.
-func memberOf(spec *btf.Spec, structure, member string) (uint32, btf.Type, error) {
+// memberOf returns the offset of a member of a structure; a point in the name goes into a member that
+// is a structure itself.
+func memberOf(spec *btf.Spec, structure, member string) (uint32, error) {
 	var s *btf.Struct
 	if err := spec.TypeByName(structure, &s); err != nil {
-		return 0, nil, fmt.Errorf("struct %s: %w", structure, err)
+		return 0, fmt.Errorf("struct %s: %w", structure, err)
 	}
 	var t btf.Type = s
 	at := uint32(0)
 	for name := range strings.SplitSeq(member, ".") {
 		offset, next, ok := findMember(t, name)
 		if !ok {
-			return 0, nil, fmt.Errorf("struct %s: no member %s: %w", structure, member, errors.ErrUnsupported)
+			return 0, fmt.Errorf("struct %s: no member %s: %w", structure, member, errors.ErrUnsupported)
 		}
 		at, t = at+offset, next
 	}
-	return at, t, nil
+	return at, nil
 }
 
 // findMember looks for a member in a structure or union, and in its members without a name.
@@ -217,8 +215,8 @@ func (o taskOffsets) instructions() asm.Instructions {
 	return p
 }
 
-// readBlocks returns the restart blocks of all threads of a PID namespace.
-func (r *blockReader) readBlocks(namespace uint32) (map[int]block, error) {
+// readBlocks returns the restart blocks of all threads of the node.
+func (r *blockReader) readBlocks() (map[threadID]block, error) {
 	attached, err := link.AttachIter(link.IterOptions{Program: r.program})
 	if err != nil {
 		return nil, fmt.Errorf("read restart blocks: %w", err)
@@ -229,7 +227,7 @@ func (r *blockReader) readBlocks(namespace uint32) (map[int]block, error) {
 		return nil, fmt.Errorf("read restart blocks: %w", err)
 	}
 	defer all.Close()
-	blocks := map[int]block{}
+	blocks := map[threadID]block{}
 	in := bufio.NewReaderSize(all, 64<<10)
 	for record := make([]byte, recordHead+r.layout.size); ; {
 		_, err := io.ReadFull(in, record)
@@ -239,10 +237,8 @@ func (r *blockReader) readBlocks(namespace uint32) (map[int]block, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read restart blocks: %w", err)
 		}
-		if binary.NativeEndian.Uint32(record[4:]) != namespace {
-			continue
-		}
-		blocks[int(binary.NativeEndian.Uint32(record))] = r.layout.parse(record[recordHead:], r.symbols)
+		id := threadID{binary.NativeEndian.Uint32(record[4:]), binary.NativeEndian.Uint32(record)}
+		blocks[id] = r.layout.parse(record[recordHead:], r.symbols)
 	}
 }
 

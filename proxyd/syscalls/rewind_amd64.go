@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +25,9 @@ type rewoundThread struct {
 }
 
 // Rewind makes frozen threads make the calls again that they were stopped in. The threads, as the
-// caller counts, are of one PID namespace and of a frozen cgroup v2, and no other process traces
-// them. What is rewound is returned also with an error; threads that are not rewound are as they
-// were, and their calls return EINTR after a dump.
+// caller counts, are of a frozen cgroup v2, and no other process traces them. What is rewound is
+// returned also with an error; threads that are not rewound are as they were, and their calls return
+// EINTR after a dump.
 func Rewind(threads []int) (*Rewound, error) {
 	var waiting []int
 	for _, tid := range threads {
@@ -40,7 +39,7 @@ func Rewind(threads []int) (*Rewound, error) {
 	if len(waiting) == 0 {
 		return all, nil
 	}
-	blocks, noBlocks := blocksOf(waiting[0])
+	blocks, noBlocks := readAllBlocks()
 	found, err := runTracer(func() traced {
 		var found traced
 		for _, tid := range waiting {
@@ -71,13 +70,13 @@ func (f *traced) add(t *rewoundThread, err error) {
 func (r *Rewound) Count() int { return len(r.threads) }
 
 // rewindThread returns nil if the thread is in no call that can be made again.
-func rewindThread(tid int, blocks map[int]block) (*rewoundThread, error) {
+func rewindThread(tid int, blocks map[threadID]block) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
 		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has nothing to go on with
 	}
 	var b *block
-	if found, ok := blocks[s.innermost]; ok {
+	if found, ok := blocks[threadID{namespaceOf(tid), uint32(s.innermost)}]; ok {
 		b = &found
 	}
 	var rewound *rewoundThread
@@ -165,17 +164,21 @@ func (t *rewoundThread) interrupt() error {
 	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
 }
 
-// blocksOf returns the restart blocks of the threads in the PID namespace of tid.
-func blocksOf(tid int) (map[int]block, error) {
+func readAllBlocks() (map[threadID]block, error) {
 	reader, err := loadBlockReader()
 	if err != nil {
 		return nil, err
 	}
-	var st syscall.Stat_t
-	if err := syscall.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
-		return nil, fmt.Errorf("PID namespace of thread %d: %w", tid, err)
+	return reader.readBlocks()
+}
+
+// namespaceOf returns the inode of a thread's PID namespace, 0 if the thread is gone.
+func namespaceOf(tid int) uint32 {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
+		return 0
 	}
-	return reader.readBlocks(uint32(st.Ino))
+	return uint32(st.Ino)
 }
 
 // mayBeInterrupted tells whether Rewind has something to do if a call was interrupted. Most threads
