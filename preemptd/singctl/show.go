@@ -179,6 +179,13 @@ func sharingText(s *rpc.Sharing) string {
 	}
 	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
 		s.GetSwitchTime().AsDuration().Round(time.Millisecond), s.GetInterrupted())
+	if s.GetRung() == "alias" {
+		text += fmt.Sprintf("; their memory: %s in common, instead of %s in copies, and %s of their own (alias)", bytesText(int64(s.GetCommon())),
+			bytesText(int64(s.GetCommon()+s.GetSaved())), bytesText(int64(s.GetPrivate())))
+	}
+	if s.GetUnshared() > 0 {
+		text += fmt.Sprintf("; %s were common until a process wrote there", bytesText(int64(s.GetUnshared())))
+	}
 	if s.GetSwappedOut() > 0 {
 		text += fmt.Sprintf("; what did not fit was swapped: %s out, %s in", bytesText(int64(s.GetSwappedOut())), bytesText(int64(s.GetSwappedIn())))
 	}

@@ -3015,8 +3015,13 @@ type Sharing struct {
 	SwappedOut    uint64                 `protobuf:"varint,7,opt,name=swapped_out,json=swappedOut,proto3" json:"swapped_out,omitempty"` // bytes, to the host's memory
 	SwappedIn     uint64                 `protobuf:"varint,8,opt,name=swapped_in,json=swappedIn,proto3" json:"swapped_in,omitempty"`
 	SwapTime      *durationpb.Duration   `protobuf:"bytes,9,opt,name=swap_time,json=swapTime,proto3" json:"swap_time,omitempty"`
-	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"`   // bytes of spaces that were in its memory at once
-	Alike         uint64                 `protobuf:"varint,11,opt,name=alike,proto3" json:"alike,omitempty"` // bytes that are on it for a GPU of the capsule's and were the same for another, at the last checkpoint
+	Peak          uint64                 `protobuf:"varint,10,opt,name=peak,proto3" json:"peak,omitempty"`         // bytes of spaces that were in its memory at once
+	Alike         uint64                 `protobuf:"varint,11,opt,name=alike,proto3" json:"alike,omitempty"`       // bytes that are on it for a GPU of the capsule's and were the same for another, at the last checkpoint
+	Common        uint64                 `protobuf:"varint,12,opt,name=common,proto3" json:"common,omitempty"`     // bytes that are there once and belong to several spaces
+	Saved         uint64                 `protobuf:"varint,13,opt,name=saved,proto3" json:"saved,omitempty"`       // bytes that would be there beside these if each space had its own
+	Private       uint64                 `protobuf:"varint,14,opt,name=private,proto3" json:"private,omitempty"`   // bytes that spaces have for themselves
+	Unshared      uint64                 `protobuf:"varint,15,opt,name=unshared,proto3" json:"unshared,omitempty"` // bytes that were common until a space wrote there, in all
+	Rung          string                 `protobuf:"bytes,16,opt,name=rung,proto3" json:"rung,omitempty"`          // how the spaces share it now: "resident", "swap", "alias"; "" where they do not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3126,6 +3131,41 @@ func (x *Sharing) GetAlike() uint64 {
 		return x.Alike
 	}
 	return 0
+}
+
+func (x *Sharing) GetCommon() uint64 {
+	if x != nil {
+		return x.Common
+	}
+	return 0
+}
+
+func (x *Sharing) GetSaved() uint64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
+func (x *Sharing) GetPrivate() uint64 {
+	if x != nil {
+		return x.Private
+	}
+	return 0
+}
+
+func (x *Sharing) GetUnshared() uint64 {
+	if x != nil {
+		return x.Unshared
+	}
+	return 0
+}
+
+func (x *Sharing) GetRung() string {
+	if x != nil {
+		return x.Rung
+	}
+	return ""
 }
 
 type Device struct {
@@ -4929,7 +4969,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"reductions\x18\x06 \x01(\tR\n" +
 	"reductions\x128\n" +
-	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xfb\x02\n" +
+	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xf3\x03\n" +
 	"\aSharing\x12\x18\n" +
 	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +
 	"\x06spaces\x18\x02 \x01(\rR\x06spaces\x12\"\n" +
@@ -4945,7 +4985,12 @@ const file_proxyd_proto_rawDesc = "" +
 	"\tswap_time\x18\t \x01(\v2\x19.google.protobuf.DurationR\bswapTime\x12\x12\n" +
 	"\x04peak\x18\n" +
 	" \x01(\x04R\x04peak\x12\x14\n" +
-	"\x05alike\x18\v \x01(\x04R\x05alike\"H\n" +
+	"\x05alike\x18\v \x01(\x04R\x05alike\x12\x16\n" +
+	"\x06common\x18\f \x01(\x04R\x06common\x12\x14\n" +
+	"\x05saved\x18\r \x01(\x04R\x05saved\x12\x18\n" +
+	"\aprivate\x18\x0e \x01(\x04R\aprivate\x12\x1a\n" +
+	"\bunshared\x18\x0f \x01(\x04R\bunshared\x12\x12\n" +
+	"\x04rung\x18\x10 \x01(\tR\x04rung\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +

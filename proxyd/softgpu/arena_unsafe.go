@@ -6,17 +6,16 @@ package softgpu
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
-const pageSize = 4096
+const pageSize = pages.Size
 
 // newArena returns zeroed memory that costs nothing until touched. The memory is outside of Go's heap.
 func newArena(n uint64) ([]byte, error) {
@@ -52,20 +51,11 @@ func wipe(b []byte) {
 // addressOf is where a slice of an arena lies in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// pagemap is /proc/self/pagemap, or nil where the kernel does not offer it.
-var pagemap = sync.OnceValue(func() *os.File {
-	f, err := os.Open("/proc/self/pagemap")
-	if err != nil {
-		return nil
-	}
-	return f
-})
-
 // touched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in memory
 // or swapped out. Where that cannot be known, touched says yes. (mincore would not do: mincore calls pages that are
 // swapped out absent.)
 func touched(b []byte) bool {
-	f := pagemap()
+	f := pages.Map()
 	if f == nil {
 		return true
 	}

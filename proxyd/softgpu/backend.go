@@ -10,7 +10,8 @@
 //	job       a piece of work in a stream's queue                      work.go stream.go
 //	yard      keeps bytes until no work uses them any more               work.go
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
-//	sums      hashes of blocks that were not written since               hash.go watch.go watch_unsafe.go
+//	sums      hashes of blocks that were not written since               hash.go watch.go, package pages
+//	common    bytes that spaces of a device have in common               common.go, package pages
 //
 // The book changes at the call and the table in the order of the work. So memory that is freed while work still uses it
 // is free for other allocations at once, and the next owner waits.
@@ -19,7 +20,9 @@
 //
 //	device.mu → space.mu → table.mu → (the engine's)
 //	device.mu → space.mu → Backend.mu
-//	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu and sums.mu are taken last
+//	device.mu → space.mu → another's space.mu, of spaces of the same device
+//	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu, sums.mu and shares.mu
+//	are taken last
 //
 // No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two wait
 // for each other: what other work can wait for (an event's recording, addresses that were freed) is shown when the job
@@ -36,6 +39,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
 // Name is what the devices are called.
@@ -46,6 +50,8 @@ type Config struct {
 	Memory  []uint64 // bytes of each device, multiples of Granule
 	Seed    string   // makes the UUIDs; the same seed gives the same UUIDs
 	Workers int      // cores that a kernel may use at most, 0: all
+	// Separate has each space keep bytes of its own, also where spaces of a device hold the same: to see what that costs.
+	Separate bool
 
 	Capability Capability // 0: DefaultCapability
 }
@@ -62,6 +68,7 @@ type Backend struct {
 
 	mu     sync.Mutex
 	spaces map[*space]bool
+	made   uint64            // spaces, until now
 	pins   map[*job][][]byte // what collectives work on
 }
 
@@ -82,7 +89,11 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
 			return nil, fmt.Errorf("device %d: %d bytes of memory: %w", i, n, backend.InvalidValue)
 		}
-		b.devices = append(b.devices, &device{backend: b, info: Describe(cfg, i, n)})
+		d := &device{backend: b, info: Describe(cfg, i, n)}
+		if !cfg.Separate {
+			d.common = pages.NewPool(backend.Granule)
+		}
+		b.devices = append(b.devices, d)
 	}
 	return b, nil
 }
@@ -114,6 +125,11 @@ func (b *Backend) Close() error {
 	for _, s := range all {
 		_ = s.Close()
 	}
+	for _, d := range b.devices {
+		if c := d.(*device).common; c != nil {
+			_ = c.Close()
+		}
+	}
 	return nil
 }
 
@@ -129,6 +145,7 @@ type device struct {
 	mu       sync.Mutex
 	mapped   *space
 	holdings holdings
+	common   *pages.Pool // nil: each space has bytes of its own
 }
 
 // Info implements backend.Device.

@@ -27,6 +27,8 @@ type arena struct {
 	bytes []byte
 	away  []byte // in the host's memory, while they are not in bytes; see swap.go
 	sums  sums
+	// shares is which blocks show bytes that they have in common with blocks of other arenas; see common.go.
+	shares shares
 }
 
 // makeArena makes zeroed bytes.
@@ -41,6 +43,7 @@ func makeArena(n uint64) (*arena, error) {
 // free gives back what makeArena made.
 func (a *arena) free() {
 	freeArena(a.bytes)
+	a.dropCommon()
 	if a.away != nil {
 		freeArena(a.away)
 	}

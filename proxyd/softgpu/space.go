@@ -18,6 +18,7 @@ import (
 type space struct {
 	device *device                // that the space was made on: the backend, and what kernels are told
 	at     atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
+	number uint64                 // of the backend's spaces, in the order in which they were made
 	cfg    backend.SpaceConfig
 	size   uint64 // of addresses
 	table  table
@@ -71,6 +72,8 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		s.cfg.State, s.restoring = nil, true
 	}
 	d.backend.mu.Lock()
+	d.backend.made++
+	s.number = d.backend.made
 	d.backend.spaces[s] = true
 	d.backend.mu.Unlock()
 	return s, nil
@@ -106,7 +109,8 @@ func lockDeviceOf(s *space) *device {
 }
 
 // Move implements backend.Mover. The bytes stay where they are in the host's memory, of which the memory of all devices
-// is a part: only the device that they count for changes, when the space is mapped.
+// is a part: only the device that they count for changes, when the space is mapped. What the space has in common with
+// spaces of the device before counts on both devices.
 func (s *space) Move(to backend.Device) error {
 	d, ok := to.(*device)
 	if !ok || d.backend != s.device.backend {

@@ -60,29 +60,38 @@ func (s *space) claim(a backend.Addr, n uint64, id backend.ContextID) error {
 func (s *space) block(id backend.BlockID) (*arena, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil, errClosed
-	}
-	if h := s.kernelHeap; h != nil && id.Memory == 0 && id.Offset == 0 && id.Base%backend.Granule == 0 &&
-		id.Base >= h.base && id.Base-h.base < backend.Addr(len(h.arena.bytes)) {
-		return h.arena, h.arena.bytes[id.Base-h.base:][:backend.Granule], nil
-	}
-	ar, at, err := s.ledger.Block(id)
+	a, at, err := findBlock(s, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return ar.Bytes, ar.Bytes.bytes[at:][:backend.Granule], nil
+	return a, a.blockAt(at), nil
+}
+
+// findBlock finds where a block of a space is in which arena. The caller holds the space's mu.
+func findBlock(s *space, id backend.BlockID) (*arena, uint64, error) {
+	if s.closed {
+		return nil, 0, errClosed
+	}
+	if h := s.kernelHeap; h != nil && id.Memory == 0 && id.Offset == 0 && id.Base%backend.Granule == 0 &&
+		id.Base >= h.base && id.Base-h.base < backend.Addr(len(h.arena.bytes)) {
+		return h.arena, uint64(id.Base - h.base), nil
+	}
+	ar, at, err := s.ledger.Block(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	return ar.Bytes, at, nil
 }
 
 // ReadBlock implements backend.Space.
 func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
-	_, b, err := s.block(id)
+	a, b, err := s.block(id)
 	if err != nil || len(p) != len(b) {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
 	some := false
 	if !s.guard(func() {
-		if some = touched(b); some {
+		if some = a.isTouched(addressOf(b) - addressOf(a.bytes)); some {
 			copy(p, b)
 		}
 	}) {

@@ -16,6 +16,9 @@ import (
 // what a collective works on, because the collective needs other spaces to end; and a space that a peer's work or the
 // server reaches into while the space is not mapped.
 //
+// Bytes that spaces have in common, see common.go, are in the device's memory once, and leave with the last of these
+// spaces.
+//
 // The device's lock guards all this, and is held while bytes are copied.
 type holdings struct {
 	spaces []*space // that are in the device's memory, the longest mapped first
@@ -31,24 +34,27 @@ func (d *device) Swapped() backend.Swap {
 
 // admit brings a whole space into the device's memory. The caller holds mu.
 func (d *device) admit(s *space) {
-	s.comeBack()
 	h := &d.holdings
-	h.spaces = append(without(h.spaces, s), s)
-	sum := uint64(0)
 	s.mu.Lock()
 	free, total := s.ledger.Info()
 	s.held = total - free
 	s.mu.Unlock()
-	for _, o := range h.spaces {
-		sum += o.held
+	h.spaces = append(without(h.spaces, s), s)
+	before := h.spaces[:len(h.spaces)-1]
+	if resident(h.spaces) > d.info.Memory {
+		for _, o := range before {
+			d.joinEqual(o)
+		}
 	}
-	for _, o := range h.spaces[:len(h.spaces)-1] {
+	s.comeBack()
+	sum := resident(h.spaces)
+	for _, o := range before {
 		if sum <= d.info.Memory {
 			break
 		}
-		sum -= o.held
 		h.spaces = without(h.spaces, o)
 		o.leave()
+		sum = resident(h.spaces)
 	}
 	h.swap.Most = max(h.swap.Most, sum)
 }
@@ -118,12 +124,19 @@ func (a *arena) leave() (n uint64) {
 	}
 	a.away = host
 	a.settle()
-	return move(host, a.bytes)
+	n = a.leaveCommon()
+	common := a.shares.all()
+	for at := uint64(0); at < uint64(len(a.bytes)); at += backend.Granule {
+		if common[at].common == nil {
+			n += move(host[at:], a.blockAt(at))
+		}
+	}
+	return n
 }
 
 // comeBack undoes leave.
 func (a *arena) comeBack() uint64 {
-	n := move(a.bytes, a.away)
+	n := a.comeBackCommon() + move(a.bytes, a.away)
 	freeArena(a.away)
 	a.away = nil
 	a.protect()

@@ -31,7 +31,12 @@ func tenants(t *testing.T, n int) (*device, []*tenant) {
 	}
 	t.Cleanup(func() { b.Close() })
 	d := b.Devices()[0].(*device)
-	var all []*tenant
+	return d, tenantsOf(t, d, n)
+}
+
+// tenantsOf makes spaces of a device.
+func tenantsOf(t *testing.T, d *device, n int) (all []*tenant) {
+	t.Helper()
 	for i := range n {
 		s, err := d.NewSpace(backend.SpaceConfig{Base: backend.DefaultBase * backend.Addr(i+1)})
 		if err != nil {
@@ -46,7 +51,7 @@ func tenants(t *testing.T, n int) (*device, []*tenant) {
 		}
 		all = append(all, x)
 	}
-	return d, all
+	return all
 }
 
 // turn maps a space, does something, and unmaps it.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
 // sums remembers the hashes of an arena's blocks. A block that has the same hash in two saves is watched from then on, and not
@@ -27,27 +28,30 @@ type blockSum struct {
 
 // sum is the hash of a block of the arena. Only one caller at a time may ask for the same block.
 func (a *arena) sum(h *hasher, b []byte) backend.Hash {
-	if !touched(b) {
+	at := addressOf(b) - addressOf(a.bytes)
+	if c := a.commonAt(at); c != nil {
+		return c.Sum(h.key, func() [16]byte { return h.sum(b) })
+	}
+	if !a.isTouched(at) {
 		return backend.Hash{}
 	}
-	at := addressOf(b) - addressOf(a.bytes)
 	old, wipings, ok := a.known(at)
 	if !ok {
 		return h.sum(b)
 	}
-	w := watching()
+	w := pages.Watching()
 	if old.key != h.key {
 		old = blockSum{}
 	}
-	if old.watched && !w.written(b) {
+	if old.watched && !w.IsWritten(b) {
 		return old.sum
 	}
 	// The block is watched during the hashing: what is written meanwhile counts as written.
-	maybe := old.key == h.key && !old.watched && w.protect(b, true) == nil
+	maybe := old.key == h.key && !old.watched && w.Protect(b, true) == nil
 	now := blockSum{key: h.key, sum: h.sum(b)}
 	now.watched = maybe && now.sum == old.sum
 	if maybe && !now.watched {
-		_ = w.protect(b, false) // else its writes cost more
+		_ = w.Protect(b, false) // else its writes cost more
 	}
 	a.remember(at, now, wipings)
 	return now.sum
@@ -58,9 +62,9 @@ func (a *arena) known(at uint64) (blockSum, int, bool) {
 	s := &a.sums
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := watching(); !s.asked {
+	if w := pages.Watching(); !s.asked {
 		s.asked = true
-		if w != nil && w.register(a.bytes) == nil {
+		if w != nil && w.Register(a.bytes) == nil {
 			s.known = map[uint64]blockSum{}
 		}
 	}
@@ -78,6 +82,23 @@ func (a *arena) remember(at uint64, now blockSum, wipings int) {
 	}
 }
 
+// forget drops the hash of a block, whose bytes are others now.
+func (s *sums) forget(at uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipings++
+	delete(s.known, at)
+}
+
+// watchAgain has the kernel watch a block, for which the kernel was given new memory.
+func (s *sums) watchAgain(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != nil {
+		_ = pages.Watching().Register(b) // where this fails, the block is hashed each time
+	}
+}
+
 // wipe makes bytes of the arena zero. The kernel does not promise whether given-back pages count as written.
 func (a *arena) wipe(b []byte) {
 	s := &a.sums
@@ -90,7 +111,7 @@ func (a *arena) wipe(b []byte) {
 		}
 	}
 	s.mu.Unlock()
-	wipe(b)
+	a.wipeCommon(b, wipe)
 }
 
 // settle forgets the hashes of what was written: its bytes are about to move.
@@ -99,7 +120,7 @@ func (a *arena) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, x := range s.known {
-		if x.watched && watching().written(a.bytes[at:][:backend.Granule]) {
+		if x.watched && pages.Watching().IsWritten(a.bytes[at:][:backend.Granule]) {
 			delete(s.known, at)
 		}
 	}
@@ -111,7 +132,7 @@ func (a *arena) protect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, x := range s.known {
-		if x.watched && watching().protect(a.bytes[at:][:backend.Granule], true) != nil {
+		if x.watched && pages.Watching().Protect(a.bytes[at:][:backend.Granule], true) != nil {
 			delete(s.known, at)
 		}
 	}

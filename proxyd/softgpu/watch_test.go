@@ -15,12 +15,13 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
 )
 
 // needWatcher skips a test where the kernel is older than 6.7.
 func needWatcher(t *testing.T) {
 	t.Helper()
-	if watching() != nil {
+	if pages.Watching() != nil {
 		return
 	}
 	var name unix.Utsname

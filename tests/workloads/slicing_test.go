@@ -133,8 +133,11 @@ func TestSlicing(t *testing.T) {
 				continue
 			}
 			alone := c.share(t, k, "--memory", "1G")
-			for _, way := range []struct{ name, memory string }{{"resident", "1G"}, {"swap", fmt.Sprint(max(alone.Peak, backend.Granule))}} {
-				shared := c.share(t, k, "--on", "1", "--memory", way.memory)
+			small := fmt.Sprint(max(alone.Peak, backend.Granule))
+			for _, way := range []struct{ name, rung, memory string }{
+				{"resident", server.RungSwap, "1G"}, {"swap", server.RungSwap, small}, {"alias", server.RungAlias, small},
+			} {
+				shared := c.share(t, k, "--on", "1", "--memory", way.memory, "--rung", way.rung)
 				same(t, fmt.Sprintf("%s %v, %d ranks, %s", c.name, c.args, k, way.name), shared.lines, alone.lines)
 				if shared.Instructions > alone.Instructions {
 					t.Errorf("%s: %d ranks on one device execute %d instructions, %d on devices of their own", c.name, k, shared.Instructions, alone.Instructions)

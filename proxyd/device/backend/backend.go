@@ -77,6 +77,29 @@ type Swap struct {
 // Swapper is a Device that counts the bytes that it moves.
 type Swapper interface{ Swapped() Swap }
 
+// SpaceBlock is a block of a space.
+type SpaceBlock struct {
+	Space Space
+	ID    BlockID
+}
+
+// Common is how much of the memory of a device's spaces is common: there once, and seen by several spaces, each of
+// which gets bytes of its own when the space writes there.
+type Common struct {
+	Shared   uint64 // bytes that several spaces see, or may see again
+	Saved    uint64 // bytes that would be there beside these if each space had its own
+	Private  uint64 // bytes that spaces have for themselves
+	Unshared uint64 // bytes that were common until a space wrote there, in all
+}
+
+// BlockSharer is a Device that can hold memory once for several of its spaces.
+type BlockSharer interface {
+	// WriteBlocks is WriteBlock of the same bytes into blocks of the device's spaces, which may have the bytes in common
+	// from then on. No kernel can tell the difference.
+	WriteBlocks(blocks []SpaceBlock, p []byte) error
+	Common() Common
+}
+
 // InstructionCounter is a Device that counts the instructions which warps have issued, in all. For the same
 // program the number is the same, whichever spaces share the device.
 type InstructionCounter interface{ Instructions() uint64 }

@@ -89,11 +89,30 @@ func TestAlikeAreTogether(t *testing.T) {
 		if d.Alike != backend.Granule { // both blocks of a device are the same
 			t.Errorf("device %d: %d bytes were alike", i, d.Alike)
 		}
+		// Two blocks of two devices each are the same.
+		if d.Common != backend.Granule || d.Saved != 3*backend.Granule || d.Private != 0 || d.Unshared != 0 || d.Rung != RungAlias {
+			t.Errorf("device %d: %+v", i, d)
+		}
 	}
 	for d, x := range contexts {
 		c.context = x
 		if got := c.bytes(at[d], 64); !bytes.Equal(got, bytes.Repeat([]byte{byte(1 + d%2)}, 64)) {
 			t.Errorf("device %d has %v", d, got[:4])
+		}
+	}
+	// A device that writes gets bytes of its own, and the other one keeps what it has.
+	c.context = contexts[0]
+	c.must("cuMemsetD8_v2", at[0]+5, uint8(9), uint64(1))
+	c.must("cuCtxSynchronize")
+	for d, want := range [][]byte{{1, 9, 1}, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}} {
+		c.context = contexts[d]
+		if got := c.bytes(at[d]+4, 3); !bytes.Equal(got, want) {
+			t.Errorf("device %d has %v, want %v", d, got, want)
+		}
+	}
+	for i, want := range []uint64{backend.Granule, 0} {
+		if d := next.Status().Sharing[i]; d.Unshared != want || d.Private != want {
+			t.Errorf("device %d: %+v", i, d)
 		}
 	}
 }

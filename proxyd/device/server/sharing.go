@@ -23,6 +23,32 @@ type SharingStatus struct {
 	SwapTime     time.Duration `json:"swap_time"`
 	Alike        uint64        `json:"alike"` // bytes of a device of the job's that another device of the job's on this device has too, at the last save
 	Peak         uint64        `json:"peak"`  // bytes of spaces that were in the device's memory at once
+	// Of the memory of all spaces, which may be more than the device's.
+	Common   uint64 `json:"common"`   // bytes that are there once and belong to several spaces
+	Saved    uint64 `json:"saved"`    // bytes that would be there beside these if each space had its own
+	Private  uint64 `json:"private"`  // bytes that spaces have for themselves
+	Unshared uint64 `json:"unshared"` // bytes that were common until a space wrote there, in all
+	Rung     string `json:"rung"`     // how the spaces share the device now: RungResident, RungSwap or RungAlias; "" where they do not
+}
+
+// Of SharingStatus.Rung, from the dearest to the cheapest.
+const (
+	RungSwap     = "swap"     // what does not fit is moved to the host's memory and back
+	RungResident = "resident" // the memory of all is there, a copy for each
+	RungAlias    = "alias"    // memory with the same bytes is there once
+)
+
+// describeRung tells how a device is shared.
+func (s *SharingStatus) describeRung() string {
+	switch {
+	case s.Spaces < 2:
+		return ""
+	case s.Saved > 0:
+		return RungAlias
+	case s.SwappedOut > 0:
+		return RungSwap
+	}
+	return RungResident
 }
 
 // describeSharing is what each device of the backend counts. The caller holds state.mu.
@@ -46,6 +72,11 @@ func (s *Server) describeSharing() []SharingStatus {
 			n := w.Swapped()
 			of.SwappedOut, of.SwappedIn, of.SwapTime, of.Peak = n.Out, n.In, n.Took, n.Most
 		}
+		if m, is := d.(backend.BlockSharer); is {
+			n := m.Common()
+			of.Common, of.Saved, of.Private, of.Unshared = n.Shared, n.Saved, n.Private, n.Unshared
+		}
+		of.Rung = of.describeRung()
 		out = append(out, of)
 	}
 	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {

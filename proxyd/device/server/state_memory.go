@@ -189,8 +189,28 @@ func (w *blockWriter) finish() ([]blockState, error) {
 
 // target is a block of a space that is to be written.
 type target struct {
-	space backend.Space
-	id    backend.BlockID
+	device backend.Device // of the machine's
+	backend.SpaceBlock
+}
+
+// writeTargets writes a block's bytes to where they belong. What a device gets several times the device may hold once.
+func writeTargets(to []target, p []byte) error {
+	shared := map[backend.BlockSharer][]backend.SpaceBlock{}
+	for _, t := range to {
+		if d, is := t.device.(backend.BlockSharer); is {
+			shared[d] = append(shared[d], t.SpaceBlock)
+			continue
+		}
+		if err := t.Space.WriteBlock(t.ID, p); err != nil {
+			return err
+		}
+	}
+	for d, blocks := range shared {
+		if err := d.WriteBlocks(blocks, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readBlocks brings back all blocks. Each file is read once, from its beginning.
@@ -246,10 +266,8 @@ func readFile(ctx context.Context, src Source, name string, last int, targets ma
 		if _, err := io.ReadFull(f, buffer); err != nil {
 			return fmt.Errorf("block %d: %w", i, err)
 		}
-		for _, t := range targets[i] {
-			if err := t.space.WriteBlock(t.id, buffer); err != nil {
-				return fmt.Errorf("block %d: %w", i, err)
-			}
+		if err := writeTargets(targets[i], buffer); err != nil {
+			return fmt.Errorf("block %d: %w", i, err)
 		}
 	}
 	return nil

@@ -175,7 +175,9 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 			if d.State == nil {
 				return fmt.Errorf("memory of device %d, which it has not used: %w", d.Ordinal, ErrRestore)
 			}
-			targets[at.Block] = append(targets[at.Block], target{p.SpaceIfUsed(d.Ordinal).Space, at.ID})
+			sp := p.SpaceIfUsed(d.Ordinal)
+			to := backend.SpaceBlock{Space: sp.Space, ID: at.ID}
+			targets[at.Block] = append(targets[at.Block], target{sp.Device.Place().Device, to})
 		}
 		d.State, d.Memory = nil, nil // they can be large
 	}

@@ -171,6 +171,11 @@ func (st *Status) bound() {
 	for i := range st.Devices {
 		st.Devices[i].Name = plain(st.Devices[i].Name)
 	}
+	for i := range st.Sharing {
+		if s := &st.Sharing[i]; s.Rung != RungAlias && s.Rung != RungResident && s.Rung != RungSwap {
+			s.Rung = ""
+		}
+	}
 }
 
 // maxDevices is how many devices a server is believed to have.

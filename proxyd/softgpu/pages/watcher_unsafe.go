@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package softgpu
+package pages
 
 import (
 	"fmt"
@@ -28,15 +28,15 @@ const (
 	pageWritten      = 1 << 1 // PAGE_IS_WRITTEN
 )
 
-// watcher asks the kernel what was written.
-type watcher struct {
+// Watcher asks the kernel what was written.
+type Watcher struct {
 	uffd    int
 	pagemap *os.File
 }
 
-// watching is this process's watcher, nil where the kernel has none to offer.
-var watching = sync.OnceValue(func() *watcher {
-	f := pagemap()
+// Watching is this process's Watcher, nil where the kernel has none to offer.
+var Watching = sync.OnceValue(func() *Watcher {
+	f := Map()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|uffdUserModeOnly, 0, 0)
 	if f == nil || errno != 0 {
 		return nil
@@ -46,8 +46,20 @@ var watching = sync.OnceValue(func() *watcher {
 		_ = unix.Close(int(fd))
 		return nil
 	}
-	return &watcher{int(fd), f}
+	return &Watcher{int(fd), f}
 })
+
+// Map is /proc/self/pagemap, or nil where the kernel does not offer it.
+var Map = sync.OnceValue(func() *os.File {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return nil
+	}
+	return f
+})
+
+// addressOf is where bytes lie in this process.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
@@ -56,8 +68,8 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// register has the kernel watch an arena, until the arena is given back.
-func (w *watcher) register(b []byte) error {
+// Register has the kernel watch an arena, until the arena is given back.
+func (w *Watcher) Register(b []byte) error {
 	arg := [4]uint64{addressOf(b), uint64(len(b)), uffdModeWP}
 	if err := ioctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {
 		return fmt.Errorf("watch %d bytes: %w", len(b), err)
@@ -76,8 +88,8 @@ type scanArg struct {
 	inverted, mask, anyOf, returned  uint64
 }
 
-// protect has writes to b noticed from now on, or no longer.
-func (w *watcher) protect(b []byte, on bool) error {
+// Protect has writes to b noticed from now on, or no longer.
+func (w *Watcher) Protect(b []byte, on bool) error {
 	arg := [3]uint64{addressOf(b), uint64(len(b)), 0}
 	if on {
 		arg[2] = uffdProtect
@@ -85,8 +97,8 @@ func (w *watcher) protect(b []byte, on bool) error {
 	return ioctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
 }
 
-// written tells whether pages of b were written since its protection. Where that cannot be known, written says yes.
-func (w *watcher) written(b []byte) bool {
+// IsWritten tells whether pages of b were written since its protection. Where that cannot be known, IsWritten says yes.
+func (w *Watcher) IsWritten(b []byte) bool {
 	var found region
 	arg := scanArg{start: addressOf(b), end: addressOf(b) + uint64(len(b)), vec: &found, vecLen: 1, maxPages: 1, mask: pageWritten, returned: pageWritten}
 	arg.size = uint64(unsafe.Sizeof(arg))

@@ -1,0 +1,385 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/pages"
+)
+
+// Blocks of a device's spaces that hold the same bytes can be the same memory. Each arena shows the memory at the
+// block's own addresses, so tables and kernels see no difference. A write goes into a page of the arena's own, by the
+// kernel's copy on write; a block with such pages counts as memory of the space's own from then on.
+//
+// Two events bring blocks together: WriteBlocks, of a restore, and a switch for which there is no room. Before a space
+// leaves the device then, its blocks are compared with those of the device's other spaces. What is equal needs not be
+// copied to the host's memory.
+//
+// The common bytes themselves stay in their file when the last space that shows them leaves the device, since the file
+// is the host's memory in any case. What a device would have to copy is counted.
+
+// shares is which blocks of an arena show common bytes.
+type shares struct {
+	mu     sync.Mutex
+	blocks map[uint64]share // by the offset in the arena
+}
+
+// share is what a block shows.
+type share struct {
+	common  *pages.Block // nil: bytes of its own
+	written bool         // some pages of the block are its own by now
+}
+
+func (s *shares) at(offset uint64) share {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blocks[offset]
+}
+
+// all is a copy of blocks.
+func (s *shares) all() map[uint64]share {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.blocks)
+}
+
+func (s *shares) set(offset uint64, x share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case x.common == nil:
+		delete(s.blocks, offset)
+	case s.blocks == nil:
+		s.blocks = map[uint64]share{offset: x}
+	default:
+		s.blocks[offset] = x
+	}
+}
+
+// blockAt is a block's bytes.
+func (a *arena) blockAt(offset uint64) []byte {
+	return a.bytes[offset:][:backend.Granule:backend.Granule]
+}
+
+// commonAt is the common bytes that a block shows, or nil if some of its bytes are its own.
+func (a *arena) commonAt(offset uint64) *pages.Block {
+	x := a.shares.at(offset)
+	if x.common == nil || x.written {
+		return nil
+	}
+	if pages.OwnPages(a.blockAt(offset)) > 0 {
+		x.written = true
+		a.shares.set(offset, x)
+		x.common.NoteWritten()
+		return nil
+	}
+	return x.common
+}
+
+// isTouched tells whether a block may hold anything but zeros.
+func (a *arena) isTouched(offset uint64) bool {
+	return a.shares.at(offset).common != nil || touched(a.blockAt(offset))
+}
+
+// show has a block show common bytes. No work can use the arena meanwhile. Where show fails, nothing has changed.
+func (a *arena) show(offset uint64, c *pages.Block) error {
+	here := a.away == nil
+	c.Hold(here)
+	if err := c.Show(a.blockAt(offset)); err != nil {
+		c.Drop(here)
+		return err
+	}
+	a.sums.forget(offset)
+	old := a.shares.at(offset).common
+	a.shares.set(offset, share{common: c})
+	if old != nil {
+		old.Forget()
+		old.Drop(here)
+	}
+	if !here {
+		wipe(a.away[offset:][:backend.Granule])
+	}
+	return nil
+}
+
+// hide gives a block zeros of its own. No work can use the block meanwhile. Where hide fails, nothing has changed.
+func (a *arena) hide(offset uint64, c *pages.Block, here bool) error {
+	if err := c.Hide(a.blockAt(offset)); err != nil {
+		return err
+	}
+	a.shares.set(offset, share{})
+	a.sums.watchAgain(a.blockAt(offset))
+	c.Drop(here)
+	return nil
+}
+
+// leaveCommon is leave for the blocks that show common bytes, and returns how much had to be copied. A block with pages
+// of its own is copied whole, and has bytes of its own from then on.
+func (a *arena) leaveCommon() (n uint64) {
+	for offset, x := range a.shares.all() {
+		if a.commonAt(offset) != nil {
+			n += x.common.Leave()
+			continue
+		}
+		n += uint64(copy(a.away[offset:][:backend.Granule], a.blockAt(offset)))
+		if a.hide(offset, x.common, true) != nil {
+			n += x.common.Leave() // the copy is what comes back
+		}
+	}
+	return n
+}
+
+// comeBackCommon undoes leaveCommon.
+func (a *arena) comeBackCommon() (n uint64) {
+	for _, x := range a.shares.all() {
+		n += x.common.ComeBack()
+	}
+	return n
+}
+
+// dropCommon forgets all common bytes of an arena that is unmapped.
+func (a *arena) dropCommon() {
+	for offset, x := range a.shares.all() {
+		a.shares.set(offset, share{})
+		x.common.Forget()
+		x.common.Drop(a.away == nil)
+	}
+}
+
+// wipeCommon makes those of some bytes zero that lie in blocks with common bytes, and calls f for the rest, in parts.
+func (a *arena) wipeCommon(b []byte, f func([]byte)) {
+	common := a.shares.all()
+	for len(b) > 0 && len(common) > 0 {
+		at := addressOf(b) - addressOf(a.bytes)
+		offset := at &^ (backend.Granule - 1)
+		part := b[:min(uint64(len(b)), offset+backend.Granule-at)]
+		switch c := common[offset].common; {
+		case c == nil:
+			f(part)
+		case uint64(len(part)) < backend.Granule || a.hide(offset, c, a.away == nil) != nil:
+			clear(part)
+		}
+		b = b[len(part):]
+	}
+	if len(b) > 0 {
+		f(b)
+	}
+}
+
+// resident is how many bytes of a device's memory spaces take that are there together.
+func resident(spaces []*space) (n uint64) {
+	seen := map[*pages.Block]bool{}
+	for _, s := range spaces {
+		n += s.held
+		eachCommon(s, func(c *pages.Block) {
+			if seen[c] {
+				n -= min(n, backend.Granule)
+			}
+			seen[c] = true
+		})
+	}
+	return n
+}
+
+// eachCommon calls f for each block of a space that shows common bytes.
+func eachCommon(s *space, f func(*pages.Block)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.Arenas(func(h *holder) {
+		for offset := range h.Bytes.shares.all() {
+			if c := h.Bytes.commonAt(offset); c != nil {
+				f(c)
+			}
+		}
+	})
+}
+
+// others are the device's spaces without s.
+func (d *device) others(s *space) (out []*space) {
+	b := d.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for o := range b.spaces {
+		if o != s && o.at.Load() == d {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b *space) int { return cmp.Compare(a.number, b.number) })
+	return out
+}
+
+// joinEqual has those blocks of a space show common bytes that are equal to blocks of other spaces which cannot run
+// now. The caller holds the device's mu.
+func (d *device) joinEqual(s *space) {
+	if d.common == nil || !s.yard.shut() {
+		return
+	}
+	defer s.yard.open()
+	var still []*space
+	for _, o := range d.others(s) {
+		if !o.yard.isShut() {
+			if !o.yard.shut() {
+				continue
+			}
+			defer o.yard.open()
+		}
+		still = append(still, o)
+	}
+	for _, r := range s.State().Regions() {
+		for _, id := range ledger.IDs(r) {
+			for _, o := range still {
+				if d.joinBlock(s, o, id) {
+					break
+				}
+			}
+		}
+	}
+}
+
+// joinBlock has a block of s and the block at the same place of o show common bytes, if their bytes are equal, and
+// tells whether they do. No work can use either. The caller holds the device's mu.
+func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	mine, at, err := findBlock(s, id)
+	if err != nil || !mine.isTouched(at) || !d.canShow(s, mine) {
+		return false
+	}
+	if id.Memory == 0 {
+		id.Base += o.cfg.Base - s.cfg.Base
+	}
+	theirs, place, err := findBlock(o, id)
+	if err != nil || !d.canShow(o, theirs) {
+		return false
+	}
+	a, b := mine.commonAt(at), theirs.commonAt(place)
+	if a != nil && a == b {
+		return true
+	}
+	from, own := theirs.blockAt(place), theirs.shares.at(place).common == nil
+	if theirs.away != nil && own {
+		from = theirs.away[place:][:backend.Granule]
+	}
+	if own && !touched(from) || !bytes.Equal(mine.blockAt(at), from) {
+		return false // a look at what was never touched would make it memory
+	}
+	return d.joinArenas(mine, at, theirs, place) == nil
+}
+
+// joinArenas has two blocks with equal bytes show common bytes: what either shows now, or new ones.
+func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64) error {
+	c := theirs.commonAt(place)
+	if c == nil {
+		c = mine.commonAt(at)
+	}
+	if c == nil {
+		var err error
+		if c, err = d.common.Add(mine.blockAt(at)); err != nil {
+			return err
+		}
+	}
+	c.Hold(false)
+	defer c.Drop(false)
+	hosted := theirs.away != nil && theirs.shares.at(place).common == nil
+	var errs []error
+	if mine.commonAt(at) != c {
+		errs = append(errs, mine.show(at, c))
+	}
+	if theirs.commonAt(place) != c {
+		errs = append(errs, theirs.show(place, c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	c.Arrive(true, hosted)
+	return nil
+}
+
+// WriteBlocks implements backend.BlockSharer.
+func (d *device) WriteBlocks(blocks []backend.SpaceBlock, p []byte) error {
+	d.mu.Lock()
+	written := d.writeCommon(blocks, p)
+	d.mu.Unlock()
+	for _, b := range blocks[written:] {
+		if err := b.Space.WriteBlock(b.ID, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCommon has the first of some blocks show common bytes, and returns how many do. The caller holds mu.
+func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
+	if d.common == nil || len(blocks) < 2 || len(p) != backend.Granule {
+		return 0
+	}
+	c, err := d.common.Add(p)
+	if err != nil {
+		return 0 // each block has bytes of its own then
+	}
+	c.Hold(false)
+	defer c.Drop(false)
+	for i, b := range blocks {
+		s, ok := b.Space.(*space)
+		if !ok || s.at.Load() != d || !d.showBlock(s, b.ID, c) {
+			return i
+		}
+	}
+	return len(blocks)
+}
+
+// showBlock has a block show common bytes, unless work may use the space. The caller holds the device's mu.
+func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
+	if s.yard.isShut() || !s.yard.shut() {
+		return false
+	}
+	defer s.yard.open()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, at, err := findBlock(s, id)
+	return err == nil && d.canShow(s, a) && a.show(at, c) == nil
+}
+
+// canShow tells whether blocks of an arena may show common bytes: a collective may be working on the arena's own, and
+// kernels' heap is not counted as memory of the space. The caller holds mu.
+func (d *device) canShow(s *space, a *arena) bool {
+	return (s.kernelHeap == nil || s.kernelHeap.arena != a) && (a.away != nil || !d.backend.pinned(a.bytes))
+}
+
+// Common implements backend.BlockSharer.
+func (d *device) Common() backend.Common {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out backend.Common
+	seen := map[*pages.Block]bool{}
+	for _, s := range d.others(nil) {
+		s.mu.Lock()
+		free, total := s.ledger.Info()
+		s.mu.Unlock()
+		out.Private += total - free
+		eachCommon(s, func(c *pages.Block) {
+			out.Private -= min(out.Private, backend.Granule)
+			if seen[c] {
+				out.Saved += backend.Granule
+			} else {
+				out.Shared += backend.Granule
+			}
+			seen[c] = true
+		})
+	}
+	if d.common != nil {
+		out.Unshared = d.common.Written() * backend.Granule
+	}
+	return out
+}

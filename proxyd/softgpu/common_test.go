@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// sameBlock is a block of each tenant, at the same place of their memory.
+func sameBlock(all []*tenant, n int) (out []backend.SpaceBlock) {
+	for _, x := range all {
+		out = append(out, backend.SpaceBlock{Space: x.space, ID: backend.BlockID{Base: x.at + backend.Addr(n*backend.Granule)}})
+	}
+	return out
+}
+
+// noise is a block's bytes.
+func noise(seed uint64) []byte {
+	out, r := make([]byte, backend.Granule), rand.New(rand.NewPCG(seed, 5))
+	for i := 0; i < len(out); i += 8 {
+		binary.LittleEndian.PutUint64(out[i:], r.Uint64())
+	}
+	return out
+}
+
+// block reads the n-th block of a tenant's memory.
+func (x *tenant) block(t *testing.T, n int) []byte {
+	t.Helper()
+	p := make([]byte, backend.Granule)
+	if _, err := x.ReadBlock(backend.BlockID{Base: x.at + backend.Addr(n*backend.Granule)}, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// wantCommon compares what a device counts.
+func wantCommon(t *testing.T, d *device, when string, shared, saved, unshared uint64) {
+	t.Helper()
+	const g = backend.Granule
+	if c := d.Common(); c.Shared != shared*g || c.Saved != saved*g || c.Unshared != unshared*g {
+		t.Errorf("%s: %d blocks are common, %d saved, %d unshared, want %d, %d and %d", when, c.Shared/g, c.Saved/g, c.Unshared/g, shared, saved, unshared)
+	}
+}
+
+// TestWriteBlocks: equal blocks of a restore are there once; a space that writes has bytes of its own, and the others keep theirs.
+func TestWriteBlocks(t *testing.T) {
+	d, all := tenants(t, 3)
+	want := noise(1)
+	for n := range 2 {
+		if err := d.WriteBlocks(sameBlock(all, n), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCommon(t, d, "at first", 2, 4, 0)
+	all[1].turn(t, func() {
+		if err := all[1].cu.Legacy().Fill(backend.Fill{Addr: all[1].at + 77, Value: 5, Element: 1, Width: 1}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	changed := bytes.Clone(want)
+	changed[77] = 5
+	for i, x := range all {
+		is := want
+		if i == 1 {
+			is = changed
+		}
+		if !bytes.Equal(x.block(t, 0), is) || !bytes.Equal(x.block(t, 1), want) {
+			t.Errorf("space %d does not have its bytes", i)
+		}
+	}
+	wantCommon(t, d, "a space has written a byte", 2, 3, 1)
+	// What is given back is zero for the next owner, and only there.
+	if err := all[0].WriteBlock(sameBlock(all, 1)[0].ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[2].cu.Free(all[2].at); err != nil {
+		t.Fatal(err)
+	}
+	at, err := all[2].cu.Alloc(tenantSize)
+	if err != nil || at != all[2].at {
+		t.Fatalf("%#x %v", uint64(at), err)
+	}
+	zero := make([]byte, backend.Granule)
+	if !bytes.Equal(all[0].block(t, 1), zero) || !bytes.Equal(all[2].block(t, 0), zero) || !bytes.Equal(all[2].block(t, 1), zero) {
+		t.Error("memory that was given back is not zero")
+	}
+	if !bytes.Equal(all[0].block(t, 0), want) || !bytes.Equal(all[1].block(t, 1), want) {
+		t.Error("a block has changed that was not touched")
+	}
+	wantCommon(t, d, "two spaces have given back", 2, 0, 1)
+	for i, err := range []error{
+		d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 0)[0], {Space: all[1].space, ID: backend.BlockID{Base: 512}}}, want),
+		d.WriteBlocks(sameBlock(all, 0), want[1:]),
+	} {
+		if backend.ResultOf(err) != backend.InvalidValue {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// TestWriteBlocksLimited: a user's limit for the size of files does not end the process, it ends the sharing.
+func TestWriteBlocksLimited(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	less := limit
+	less.Cur = backend.Granule
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &less); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	d, all := tenants(t, 2)
+	for n := range 3 {
+		if err := d.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCommon(t, d, "at first", 1, 1, 0)
+	for n := range 3 {
+		for i, x := range all {
+			if !bytes.Equal(x.block(t, n), noise(uint64(n))) {
+				t.Errorf("space %d does not have block %d", i, n)
+			}
+		}
+	}
+}
+
+// TestSwapByContent: of spaces that change alike, a device that has room for a single space moves what has changed once for all.
+func TestSwapByContent(t *testing.T) {
+	for _, k := range []int{2, 3, 4} {
+		d, all := tenants(t, k)
+		for round := range 4 {
+			before := d.Swapped()
+			for _, x := range all {
+				x.turn(t, func() { x.fill(t, uint32(1+round)) })
+			}
+			after := d.Swapped()
+			if out, in := after.Out-before.Out, after.In-before.In; round > 0 && (out != tenantSize || in != 0) {
+				t.Errorf("%d spaces, round %d: %d bytes out and %d in, want %d out", k, round, out, in, tenantSize)
+			}
+			for _, x := range all {
+				x.has(t, byte(1+round))
+			}
+		}
+	}
+}
+
+// twins are the same spaces on a device that has memory in common, and on another that has not.
+type twins struct {
+	*testing.T
+	d   [2]*device
+	all [2][]*tenant
+}
+
+func newTwins(t *testing.T, spaces int) *twins {
+	w := &twins{T: t}
+	for i := range w.d {
+		b, err := New(Config{Memory: []uint64{deviceSize}, Separate: i == 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		w.d[i] = b.Devices()[0].(*device)
+		w.all[i] = tenantsOf(t, w.d[i], spaces)
+	}
+	return w
+}
+
+// both does something with both, and compares the error.
+func (w *twins) both(what string, do func(d *device, all []*tenant) error) {
+	w.Helper()
+	a, b := do(w.d[0], w.all[0]), do(w.d[1], w.all[1])
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		w.Fatalf("%s: %v with common memory, %v without", what, a, b)
+	}
+}
+
+// hashes are the hashes of all blocks of a tenant.
+func (x *tenant) hashes(t *testing.T, key byte) map[backend.BlockID]backend.Hash {
+	t.Helper()
+	var mu sync.Mutex
+	out := map[backend.BlockID]backend.Hash{}
+	if err := x.Blocks(&[32]byte{key}, func(id backend.BlockID, h backend.Hash) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		out[id] = h
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestCommonIsUnseen: whatever spaces do, in whatever order, each finds the bytes that it would find if none had memory in common.
+func TestCommonIsUnseen(t *testing.T) {
+	const spaces, blocks = 3, tenantSize / backend.Granule
+	saved := uint64(0)
+	for seed := range uint64(3) {
+		w, r := newTwins(t, spaces), rand.New(rand.NewPCG(seed, 9))
+		small := map[int]backend.Addr{}
+		for range 60 {
+			i, n, v, from := r.IntN(spaces), r.IntN(blocks), r.Uint32N(3), r.Uint64N(backend.Granule-64)
+			op := r.IntN(8)
+			w.both(fmt.Sprint("operation ", op), func(d *device, all []*tenant) (err error) {
+				x := all[i]
+				at := x.at + backend.Addr(n*backend.Granule)
+				switch op {
+				case 0: // all spaces change alike, each in its turn
+					for _, x := range all {
+						at := x.at + backend.Addr(n*backend.Granule)
+						x.turn(t, func() {
+							err = x.cu.Legacy().Fill(backend.Fill{Addr: at, Value: v, Element: 4, Width: backend.Granule / 4})
+						})
+					}
+				case 1:
+					x.turn(t, func() {
+						err = x.cu.Legacy().Fill(backend.Fill{Addr: at + backend.Addr(from), Value: v, Element: 1, Width: 1 + from%64})
+					})
+				case 2:
+					x.turn(t, func() {
+						err = x.cu.Legacy().Copy(backend.Copy{Src: backend.Place{Addr: uint64(x.at) + from}, Dst: backend.Place{Addr: uint64(at)}, Width: 1 << 20})
+					})
+				case 3:
+					err = d.WriteBlocks(sameBlock(all, n), noise(uint64(v)))
+				case 4:
+					err = x.WriteBlock(backend.BlockID{Base: at}, nil)
+				case 5:
+					err = x.WriteBlock(backend.BlockID{Base: at}, noise(uint64(v)))
+				case 6: // several small allocations in a block, of which some are given back
+					x.turn(t, func() {
+						if a := small[i]; a != 0 {
+							err = x.cu.Free(a)
+						} else if a, err = x.cu.Alloc(400000); err == nil {
+							err = x.cu.Legacy().Fill(backend.Fill{Addr: a, Value: v, Element: 1, Width: 400000})
+						}
+					})
+				case 7:
+					x.turn(t, func() {})
+				}
+				return err
+			})
+			if op == 6 && small[i] != 0 {
+				delete(small, i)
+			} else if op == 6 {
+				for _, a := range w.all[0][i].State().Allocations {
+					if a.Size == 400000 {
+						small[i] = a.Base
+					}
+				}
+			}
+			saved = max(saved, w.d[0].Common().Saved)
+			for i := range spaces {
+				if a, b := w.all[0][i].hashes(t, 1), w.all[1][i].hashes(t, 1); !maps.Equal(a, b) {
+					t.Fatalf("seed %d: after operation %d space %d has %v, and without common memory %v", seed, op, i, a, b)
+				}
+			}
+			if a, b := w.all[0][i].block(t, n), w.all[1][i].block(t, n); !bytes.Equal(a, b) {
+				t.Fatalf("seed %d: after operation %d block %d of space %d is different", seed, op, n, i)
+			}
+		}
+		if free := w.d[0].Swapped(); free.Most > deviceSize && w.d[1].Swapped().Most <= deviceSize {
+			t.Errorf("%d bytes were on a device of %d", free.Most, deviceSize)
+		}
+	}
+	if saved < backend.Granule {
+		t.Error("no memory was ever common")
+	}
+}
+
+// TestCommonIsGone: when the spaces are gone, the device holds nothing for them.
+func TestCommonIsGone(t *testing.T) {
+	d, all := tenants(t, 3)
+	for n := range tenantSize / backend.Granule {
+		if err := d.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[0].turn(t, func() {})
+	all[1].turn(t, func() { all[1].fill(t, 1) })
+	all[0].turn(t, func() {})
+	for _, x := range all {
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := d.Common(); c.Shared+c.Saved+c.Private != 0 {
+		t.Errorf("%+v", c)
+	}
+	if n := d.common.Blocks(); n != 0 {
+		t.Errorf("%d blocks are still there", n)
+	}
+}

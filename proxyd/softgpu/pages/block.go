@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Block is a block of a Pool, and an account of the parts of memory that show the block. Each part belongs to an owner,
+// and the owner's memory is on a device or has left the device for the host's memory.
+type Block struct {
+	pool  *Pool
+	place uint64
+
+	// The Pool's lock guards these.
+	shown  int  // parts that show the block, and other uses
+	here   int  // of these, those on the device
+	left   bool // the bytes are in the host's memory
+	copied bool // the host's memory has had the bytes before
+	key    [32]byte
+	sum    [16]byte
+	hashed bool
+}
+
+// Show has a part of memory show the block, in the place of what is there. What is written to the part later is the
+// part's alone. No other thread may use the part meanwhile.
+func (b *Block) Show(part []byte) error {
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.views >= mostViews {
+		return errFull
+	}
+	if err := mapAt(part, int(p.file.Fd()), b.place); err != nil {
+		return fmt.Errorf("show a block of common memory: %w", err)
+	}
+	p.views++
+	return nil
+}
+
+// Hide undoes Show: the part is memory of its own, and zero.
+func (b *Block) Hide(part []byte) error {
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := mapAnonymous(part); err != nil {
+		return fmt.Errorf("memory in the place of a common block: %w", err)
+	}
+	p.views--
+	return nil
+}
+
+// Forget is Hide for a part that is unmapped, or shows another block.
+func (b *Block) Forget() {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.pool.views--
+}
+
+// NoteWritten counts a part that shows the block and was written.
+func (b *Block) NoteWritten() {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.pool.written++
+}
+
+// Hold counts a use of the block, on the device or not. Drop must follow.
+func (b *Block) Hold(here bool) {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.shown++
+	if here {
+		b.here++
+	}
+}
+
+// Drop is Hold's reverse. With the last use the block is gone.
+func (b *Block) Drop(here bool) {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.shown--
+	if here {
+		b.here--
+	}
+	if b.shown == 0 {
+		b.free()
+	}
+}
+
+// free gives the block's memory back. The caller holds the Pool's mu.
+func (b *Block) free() {
+	p := b.pool
+	// Where this fails, the memory stays until other bytes take the place.
+	_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(b.place), int64(p.size))
+	// The lowest place is used first: parts that show neighbours are a single mapping for the kernel.
+	i, _ := slices.BinarySearchFunc(p.free, b.place, func(at, wanted uint64) int { return cmp.Compare(wanted, at) })
+	p.free = slices.Insert(p.free, i, b.place)
+}
+
+// Leave is called when the owner of a part leaves the device. Leave returns how many bytes have to be copied to the
+// host's memory for that: none while another owner is on the device, nor when the host's memory had the bytes before.
+func (b *Block) Leave() uint64 {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.here--; b.here > 0 || b.left {
+		return 0
+	}
+	b.left = true
+	if b.copied {
+		return 0
+	}
+	b.copied = true
+	return b.pool.size
+}
+
+// ComeBack undoes Leave.
+func (b *Block) ComeBack() uint64 {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.here++; !b.left {
+		return 0
+	}
+	b.left = false
+	return b.pool.size
+}
+
+// Arrive notes that the device has the bytes from elsewhere, or that the host's memory has.
+func (b *Block) Arrive(device, host bool) {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.left = b.left && !device
+	b.copied = b.copied || host
+}
+
+// Sum is the hash of the block under a key. Only the first call with a key calls hash.
+func (b *Block) Sum(key [32]byte, hash func() [16]byte) [16]byte {
+	b.pool.mu.Lock()
+	sum, known := b.sum, b.hashed && b.key == key
+	b.pool.mu.Unlock()
+	if known {
+		return sum
+	}
+	sum = hash()
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	b.key, b.sum, b.hashed = key, sum, true
+	return sum
+}
