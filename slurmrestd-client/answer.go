@@ -40,7 +40,7 @@ var complaintFields = table[complaint]{
 	"error_number": intField(func(c *complaint) *int64 { return &c.Number }),
 	"error_code":   intField(func(c *complaint) *int64 { return &c.Number }),
 	"errno":        intField(func(c *complaint) *int64 { return &c.Number }),
-	"error": either(table[complaint]{
+	"error": objectOrPlain(table[complaint]{
 		"code":    intField(func(c *complaint) *int64 { return &c.Number }),
 		"string":  textField(func(c *complaint) *string { return &c.Text }),
 		"message": textField(func(c *complaint) *string { return &c.Description }),
@@ -55,13 +55,13 @@ var complaintFields = table[complaint]{
 func complaintsField(at func(*answer) *[]complaint) field[answer] {
 	var read field[answer]
 	read = func(s *scanner, a *answer) {
-		for s.begin('['); s.next(']'); {
-			if s.peek() == '[' {
+		for s.beginGroup('['); s.hasNext(']'); {
+			if s.peekToken() == '[' {
 				read(s, a)
 				continue
 			}
 			var c complaint
-			complaintFields.read(s, &c)
+			complaintFields.readObject(s, &c)
 			if all := at(a); len(*all) < maxComplaints {
 				*all = append(*all, c)
 			}
@@ -71,13 +71,13 @@ func complaintsField(at func(*answer) *[]complaint) field[answer] {
 }
 
 // slurmField is where an answer names its sender; v0.0.38 spells the field "Slurm".
-var slurmField = group(table[answer]{
+var slurmField = objectField(table[answer]{
 	"release": textField(func(a *answer) *string { return &a.Release }),
 	"cluster": textField(func(a *answer) *string { return &a.Cluster }),
 })
 
 var answerFields = table[answer]{
-	"meta":                group(table[answer]{"slurm": slurmField, "Slurm": slurmField}),
+	"meta":                objectField(table[answer]{"slurm": slurmField, "Slurm": slurmField}),
 	"errors":              complaintsField(func(a *answer) *[]complaint { return &a.Errors }),
 	"warnings":            complaintsField(func(a *answer) *[]complaint { return &a.Warnings }),
 	"results":             complaintsField(func(a *answer) *[]complaint { return &a.Results }),
@@ -90,38 +90,38 @@ var answerFields = table[answer]{
 // readSubmitted reads the id of a submission. v0.0.40's updates have a member of the same name that
 // holds a text like "12_3"; the client does not read that member.
 func readSubmitted(s *scanner, a *answer) {
-	if s.peek() == '"' {
+	if s.peekToken() == '"' {
 		s.skipString()
 		return
 	}
-	a.JobID = s.number().Or(0)
+	a.JobID = s.readNumber().Or(0)
 }
 
-// records says that the answer has an array of T under a name, and what to do with
+// recordsField says that the answer has an array of T under a name, and what to do with
 // each.
-func records[T any](name string, fields table[T], yield func(*T) error) table[answer] {
+func recordsField[T any](name string, fields table[T], yield func(*T) error) table[answer] {
 	return table[answer]{name: func(s *scanner, a *answer) {
-		each(s, fields, yield)
+		readEach(s, fields, yield)
 		s.held = 0
 	}}
 }
 
-// decode reads a whole answer. Its error is ErrMalformed, ErrTooLarge, the body's
+// decodeAnswer reads a whole answer. Its error is ErrMalformed, ErrTooLarge, the body's
 // own, or what a yield returned; what the server complains of is in the answer.
-func decode(body io.Reader, l limits, fields table[answer]) (answer, error) {
+func decodeAnswer(body io.Reader, l limits, fields table[answer]) (answer, error) {
 	s := newScanner(body, l)
 	var a answer
-	if c := s.peek(); s.err == nil && c != '{' {
-		s.fail("%q where an object should be", c)
+	if c := s.peekToken(); s.err == nil && c != '{' {
+		s.failScan("%q where an object should be", c)
 	}
-	fields.read(s, &a)
-	return a, s.done()
+	fields.readObject(s, &a)
+	return a, s.checkEnd()
 }
 
-// failure turns what the server complained of into an error, or nil. A result with number 0 is a
+// failureOf turns what the server complained of into an error, or nil. A result with number 0 is a
 // success.
-func (a *answer) failure(c *call, status int) error {
-	all := slices.Concat(a.Errors, failed(a.Results))
+func (a *answer) failureOf(c *call, status int) error {
+	all := slices.Concat(a.Errors, complaintsOfFailure(a.Results))
 	if len(all) == 0 {
 		return nil
 	}
@@ -132,8 +132,8 @@ func (a *answer) failure(c *call, status int) error {
 	return first
 }
 
-// failed leaves out the results that went well.
-func failed(results []complaint) []complaint {
+// complaintsOfFailure leaves out the results that went well.
+func complaintsOfFailure(results []complaint) []complaint {
 	var bad []complaint
 	for _, one := range results {
 		if one.Number != 0 {
@@ -149,20 +149,20 @@ func (c *call) errorOf(status int, one complaint) *Error {
 		Method: c.method, Path: c.path, Subject: c.subject, Status: status,
 		Number: int(one.Number), Text: one.Text, Description: one.Description, Source: one.Source,
 	}
-	return e.means()
+	return e.meaningOf()
 }
 
-// refusal reads the body of an answer that is not 200. A body that is no answer of Slurm's (a
+// readRefusal reads the body of an answer that is not 200. A body that is no answer of Slurm's (a
 // proxy's page, the router's single line of text) is quoted. slurm reports whether the body was an
 // answer of Slurm's.
-func (c *call) refusal(status int, body io.Reader, l limits) (err error, slurm bool) {
+func (c *call) readRefusal(status int, body io.Reader, l limits) (err error, slurm bool) {
 	l.body = min(l.body, maxRefusal)
 	head := &firstBytes{src: body}
-	a, parseErr := decode(head, l, answerFields)
-	if failure := a.failure(c, status); failure != nil {
+	a, parseErr := decodeAnswer(head, l, answerFields)
+	if failure := a.failureOf(c, status); failure != nil {
 		return failure, true
 	}
-	said := printable(string(head.kept), 200)
+	said := printableText(string(head.kept), 200)
 	if parseErr == nil || said == "" { // JSON without a complaint
 		said = http.StatusText(status)
 	}
@@ -189,11 +189,11 @@ func (f *firstBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// warnings joins the server's warnings, each on a line of its own.
-func (a *answer) warnings() []string {
+// listWarnings joins the server's warnings, each on a line of its own.
+func (a *answer) listWarnings() []string {
 	var all []string
 	for _, w := range a.Warnings {
-		all = append(all, printable(w.Description, 300))
+		all = append(all, printableText(w.Description, 300))
 	}
 	return all
 }

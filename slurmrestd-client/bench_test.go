@@ -148,8 +148,8 @@ var decoders = map[string]func(tb testing.TB, body *listBody) int{
 // decodeStream is what EachJob does.
 func decodeStream(tb testing.TB, body *listBody) int {
 	count := 0
-	_, err := decode(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
-		answerFields.with(records("jobs", v0045{modern{V0045}}.jobs(), func(j *Job) error {
+	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
+		answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), func(j *Job) error {
 			if j.ID > 0 && j.Name != "" {
 				count++
 			}
@@ -164,8 +164,8 @@ func decodeStream(tb testing.TB, body *listBody) int {
 // decodeSlice is what ListJobs does.
 func decodeSlice(tb testing.TB, body *listBody) int {
 	var all []Job
-	_, err := decode(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
-		answerFields.with(records("jobs", v0045{modern{V0045}}.jobs(), collect(&all))))
+	_, err := decodeAnswer(body, limits{body: defaultMaxBody, record: defaultMaxRecord},
+		answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), collectInto(&all))))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -321,14 +321,14 @@ func TestListBody(t *testing.T) {
 		}
 	}
 	var ids []int64
-	fields := answerFields.with(records("jobs", v0045{modern{V0045}}.jobs(), func(j *Job) error {
+	fields := answerFields.withFields(recordsField("jobs", v0045{modern{V0045}}.jobTable(), func(j *Job) error {
 		ids = append(ids, j.ID)
 		if want := fmt.Sprintf("/home/user%d/project", len(ids)-1); j.WorkDir != want {
 			t.Errorf("work dir %q; want %q", j.WorkDir, want)
 		}
 		return nil
 	}))
-	if _, err := decode(newListBody(t, 3), roomy, fields); err != nil || !slices.Equal(ids, []int64{1000000, 1000001, 1000002}) {
+	if _, err := decodeAnswer(newListBody(t, 3), roomy, fields); err != nil || !slices.Equal(ids, []int64{1000000, 1000001, 1000002}) {
 		t.Errorf("ids %v, %v", ids, err)
 	}
 }

@@ -90,7 +90,7 @@ type Client struct {
 // New returns a client. New checks the configuration and does not touch the network: the first
 // request negotiates the version. Its error names the field.
 func New(cfg Config) (*Client, error) {
-	if err := cfg.fill(); err != nil {
+	if err := cfg.fillDefaults(); err != nil {
 		return nil, fmt.Errorf("slurmrest: %w", err)
 	}
 	base, socket, err := parseAddress(cfg.Address)
@@ -100,7 +100,7 @@ func New(cfg Config) (*Client, error) {
 	if socket == "" && cfg.Token == nil {
 		return nil, errors.New("slurmrest: token: needed for any address but a unix socket")
 	}
-	offers, err := choose(cfg.Versions)
+	offers, err := chooseDialects(cfg.Versions)
 	if err != nil {
 		return nil, fmt.Errorf("slurmrest: versions: %w", err)
 	}
@@ -108,7 +108,7 @@ func New(cfg Config) (*Client, error) {
 		cfg:    cfg,
 		base:   base,
 		limits: limits{body: cfg.MaxBody, record: cfg.MaxRecord},
-		sleep:  sleep,
+		sleep:  sleepUnlessDone,
 		server: newNegotiation(offers),
 	}
 	c.reads = cfg.httpClient(socket, true)
@@ -122,8 +122,8 @@ func (c *Client) Close() {
 	c.writes.CloseIdleConnections()
 }
 
-// fill sets defaults and checks what is simple.
-func (cfg *Config) fill() error {
+// fillDefaults sets defaults and checks what is simple.
+func (cfg *Config) fillDefaults() error {
 	orDefault(&cfg.Timeout, defaultTimeout)
 	orDefault(&cfg.MaxBody, defaultMaxBody)
 	orDefault(&cfg.MaxRecord, defaultMaxRecord)
@@ -181,7 +181,7 @@ func parseAddress(address string) (base url.URL, socket string, err error) {
 func (cfg *Config) httpClient(socket string, keep bool) *http.Client {
 	transport := cfg.Transport
 	if transport == nil {
-		transport = cfg.transport(socket, keep)
+		transport = cfg.makeTransport(socket, keep)
 	}
 	return &http.Client{
 		Transport:     transport,
@@ -189,10 +189,10 @@ func (cfg *Config) httpClient(socket string, keep bool) *http.Client {
 	}
 }
 
-// transport dials the socket or the host. Requests that change something get a connection of their
+// makeTransport dials the socket or the host. Requests that change something get a connection of their
 // own (keep is false): on a kept connection, a close by the server could not be told from the
 // server's end half way through the request.
-func (cfg *Config) transport(socket string, keep bool) *http.Transport {
+func (cfg *Config) makeTransport(socket string, keep bool) *http.Transport {
 	dial := cfg.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
@@ -214,8 +214,8 @@ func (cfg *Config) transport(socket string, keep bool) *http.Transport {
 	}
 }
 
-// sleep waits, or returns the context's error.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleepUnlessDone waits, or returns the context's error.
+func sleepUnlessDone(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

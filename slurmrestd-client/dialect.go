@@ -27,25 +27,25 @@ var dialects = []dialect{
 // A dialect is a version of the API: what its records look like and how its requests must be
 // written. Dialects hold no state.
 type dialect interface {
-	version() string
-	can() abilities
+	versionName() string
+	listAbilities() abilities
 
-	jobs() table[Job]
-	nodes() table[Node]
-	partitions() table[Partition]
+	jobTable() table[Job]
+	nodeTable() table[Node]
+	partitionTable() table[Partition]
 
-	since(time.Time) string // update_time of a list
+	formatSince(time.Time) string // update_time of a list
 	jobSubmit(JobSubmit) draft
 	jobUpdate(u JobUpdate, now time.Time) draft
 	nodeUpdate(NodeUpdate) draft
 }
 
-// seconds writes an instant in the form of most versions.
-func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+// unixSeconds writes an instant in the form of most versions.
+func unixSeconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // utsSeconds writes an instant where Slurm's parse_time reads the text: parse_time takes bare
 // digits for a date like MMDDYY.
-func utsSeconds(t time.Time) string { return "uts" + seconds(t) }
+func utsSeconds(t time.Time) string { return "uts" + unixSeconds(t) }
 
 // body is a request's JSON object.
 type body map[string]any
@@ -70,8 +70,8 @@ type abilities struct {
 	resComment bool
 }
 
-// put adds a member if the pointer is not nil.
-func put[T any](b body, name string, value *T) {
+// putIfSet adds a member if the pointer is not nil.
+func putIfSet[T any](b body, name string, value *T) {
 	if value != nil {
 		b[name] = *value
 	}
@@ -91,8 +91,8 @@ func putCount(b body, name string, value int64) {
 	}
 }
 
-// earliest is what BeginTime asks for.
-func earliest(begin, now time.Time) time.Time {
+// earliestBegin is what BeginTime asks for.
+func earliestBegin(begin, now time.Time) time.Time {
 	if begin.Before(now) {
 		return now
 	}
@@ -103,7 +103,7 @@ func earliest(begin, now time.Time) time.Time {
 // before 23.11 is "gres/gpu:2" since.
 func tresText(at func(*Job) *string) field[Job] {
 	return func(s *scanner, j *Job) {
-		text := s.text()
+		text := s.readText()
 		if strings.Contains(text, "gres:") {
 			text = strings.ReplaceAll(text, "gres:", "gres/")
 		}

@@ -154,7 +154,7 @@ func (e *Error) Error() string {
 	if said == "" {
 		said = http.StatusText(e.Status)
 	}
-	b.WriteString(printable(said, 300))
+	b.WriteString(printableText(said, 300))
 	fmt.Fprintf(&b, " (%s %s", e.Method, e.Path)
 	if e.Status != 0 {
 		fmt.Fprintf(&b, ", http %d", e.Status)
@@ -179,8 +179,8 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the further errors of the same answer.
 func (e *Error) Unwrap() []error { return e.others }
 
-// means fills in what the number and the status mean.
-func (e *Error) means() *Error {
+// meaningOf fills in what the number and the status mean.
+func (e *Error) meaningOf() *Error {
 	for _, row := range meanings {
 		if row.number != e.Number || row.status != 0 && row.status != e.Status {
 			continue
@@ -219,14 +219,14 @@ func (e *UnsupportedError) Error() string {
 // Is makes errors.Is(err, ErrUnsupported) true.
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
 
-// printable makes a server's text fit for a line of a message: control characters become spaces,
+// printableText makes a server's text fit for a line of a message: control characters become spaces,
 // and no more than most bytes are kept.
-func printable(text string, most int) string {
+func printableText(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, clip(text, most))
+	}, clipText(text, most))
 	return strings.Join(strings.Fields(clean), " ")
 }

@@ -20,8 +20,8 @@ type Exchange struct {
 	Err error
 }
 
-// endpoint is the part of a path that does not depend on what is asked for.
-func endpoint(path string) string {
+// endpointOf is the part of a path that does not depend on what is asked for.
+func endpointOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/") // "slurm", version, kind, …
 	if len(parts) < 3 {
 		return parts[0]

@@ -15,27 +15,27 @@ const (
 	numberBadToken    = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
 )
 
-// explain finds out whether an error that says nothing of the token is the token's. slurmrestd
+// explainError finds out whether an error that says nothing of the token is the token's. slurmrestd
 // passes tokens on without a look, and what comes back depends on the daemon that was asked:
 // slurmctld's refusal is "Unspecified error" over v0.0.38, and slurmdbd's is "Unable to connect to
-// database" since v0.0.40. The other daemon reports the token plainly, so explain asks that daemon
+// database" since v0.0.40. The other daemon reports the token plainly, so explainError asks that daemon
 // a single time.
-func (c *Client) explain(ctx context.Context, p *peer, err error) error {
+func (c *Client) explainError(ctx context.Context, p *peer, err error) error {
 	var e *Error
 	if c.cfg.Token == nil || !errors.As(err, &e) {
 		return err
 	}
 	var ask *call
 	switch {
-	case e.Number == numberUnspecified && e.Method == http.MethodGet && p.version() == V0038:
+	case e.Number == numberUnspecified && e.Method == http.MethodGet && p.versionName() == V0038:
 		ask = getCall(p, "token")
 		ask.path = dbPathOf(p, "clusters", "")
-	case e.Number == numberDatabase && p.version() != V0038:
+	case e.Number == numberDatabase && p.versionName() != V0038:
 		ask = getCall(p, "token", "reservations", "")
 	default:
 		return err
 	}
-	_, other := c.try(ctx, ask, answerFields)
+	_, other := c.tryOnce(ctx, ask, answerFields)
 	var said *Error
 	switch {
 	case other == nil && e.Number == numberUnspecified: // so slurmctld is not there

@@ -15,10 +15,10 @@ import (
 // FieldsRead returns the members of each kind of record that a version's tables
 // read.
 func FieldsRead(version string) map[string][]string {
-	found, _ := choose([]string{version})
+	found, _ := chooseDialects([]string{version})
 	d := found[0]
 	return map[string][]string{
-		"jobs": names1(d.jobs()), "nodes": names1(d.nodes()), "partitions": names1(d.partitions()),
+		"jobs": names1(d.jobTable()), "nodes": names1(d.nodeTable()), "partitions": names1(d.partitionTable()),
 		"qos": names1(qosFields), "reservations": names1(reservationFields), "pings": names1(controllerFields),
 		"statistics": names1(diagFields), "errors": names1(complaintFields),
 	}

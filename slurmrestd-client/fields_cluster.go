@@ -41,11 +41,11 @@ var nodeFields = table[Node]{
 // readNodeState reads "idle" (v0.0.38, with "state_flags" beside it) or
 // ["IDLE","DRAIN"].
 func readNodeState(s *scanner, n *Node) {
-	if s.peek() != '[' {
-		n.State.Base = strings.ToUpper(s.text())
+	if s.peekToken() != '[' {
+		n.State.Base = strings.ToUpper(s.readText())
 		return
 	}
-	if names := s.texts(); len(names) > 0 {
+	if names := s.readTexts(); len(names) > 0 {
 		n.State = NodeState{Base: names[0], Flags: names[1:]}
 	}
 }
@@ -57,26 +57,26 @@ var qosFields = table[QOS]{
 	"description": textField(func(q *QOS) *string { return &q.Description }),
 	"priority":    numberField(func(q *QOS) *Number { return &q.Priority }),
 	"flags":       textsField(func(q *QOS) *[]string { return &q.Flags }),
-	"preempt": group(table[QOS]{
+	"preempt": objectField(table[QOS]{
 		"list":        textsField(func(q *QOS) *[]string { return &q.Preempts }),
 		"mode":        textsField(func(q *QOS) *[]string { return &q.PreemptMode }),
 		"exempt_time": limitField(time.Second, func(q *QOS) *Limit { return &q.PreemptExempt }),
 	}),
-	"limits": group(table[QOS]{
+	"limits": objectField(table[QOS]{
 		"grace_time": secondsField(func(q *QOS) *time.Duration { return &q.GraceTime }),
-		"max": group(table[QOS]{
-			"wall_clock": group(table[QOS]{"per": group(table[QOS]{
+		"max": objectField(table[QOS]{
+			"wall_clock": objectField(table[QOS]{"per": objectField(table[QOS]{
 				"job": limitField(time.Minute, func(q *QOS) *Limit { return &q.MaxWallPerJob }),
 			})}),
-			"tres": group(table[QOS]{
+			"tres": objectField(table[QOS]{
 				"total": tresField(func(q *QOS) *[]TRES { return &q.GroupTRES }),
-				"per": group(table[QOS]{
+				"per": objectField(table[QOS]{
 					"job":  tresField(func(q *QOS) *[]TRES { return &q.MaxTRESPerJob }),
 					"user": tresField(func(q *QOS) *[]TRES { return &q.MaxTRESOfUser }),
 				}),
 			}),
 		}),
-		"min": group(table[QOS]{"tres": group(table[QOS]{"per": group(table[QOS]{
+		"min": objectField(table[QOS]{"tres": objectField(table[QOS]{"per": objectField(table[QOS]{
 			"job": tresField(func(q *QOS) *[]TRES { return &q.MinTRESPerJob }),
 		})})}),
 	}),
@@ -93,10 +93,10 @@ const tresSize = 48 // bytes of a TRES
 
 func tresField[T any](at func(*T) *[]TRES) field[T] {
 	return func(s *scanner, t *T) {
-		for s.begin('['); s.next(']'); {
+		for s.beginGroup('['); s.hasNext(']'); {
 			var one TRES
-			tresFields.read(s, &one)
-			if s.grow(tresSize) {
+			tresFields.readObject(s, &one)
+			if s.growBudget(tresSize) {
 				*at(t) = append(*at(t), one)
 			}
 		}
@@ -108,7 +108,7 @@ func secondsField[T any](at func(*T) *time.Duration) field[T] {
 }
 
 func durationField[T any](unit time.Duration, at func(*T) *time.Duration) field[T] {
-	return func(s *scanner, t *T) { *at(t) = time.Duration(s.number().Or(0)) * unit }
+	return func(s *scanner, t *T) { *at(t) = time.Duration(s.readNumber().Or(0)) * unit }
 }
 
 // reservationFields are the members of a reservation; versions agree on them.
@@ -164,10 +164,10 @@ var diagFields = table[Diag]{
 // "pinged":"UP" (v0.0.40), "responding":true (v0.0.42 on).
 var controllerFields = table[Controller]{
 	"hostname":   textField(func(c *Controller) *string { return &c.Host }),
-	"ping":       func(s *scanner, c *Controller) { c.Up = s.text() == "UP" },
-	"pinged":     func(s *scanner, c *Controller) { c.Up = s.text() == "UP" },
+	"ping":       func(s *scanner, c *Controller) { c.Up = s.readText() == "UP" },
+	"pinged":     func(s *scanner, c *Controller) { c.Up = s.readText() == "UP" },
 	"responding": boolField(func(c *Controller) *bool { return &c.Up }),
-	"mode":       func(s *scanner, c *Controller) { c.Primary = s.text() == "primary" },
+	"mode":       func(s *scanner, c *Controller) { c.Primary = s.readText() == "primary" },
 	"primary":    boolField(func(c *Controller) *bool { return &c.Primary }),
 	"latency":    durationField(microsecond, func(c *Controller) *time.Duration { return &c.Latency }),
 	"status":     readProblem,
@@ -175,7 +175,7 @@ var controllerFields = table[Controller]{
 
 // readProblem reads a number (v0.0.38, 0 is none) or a text ("No error" is none).
 func readProblem(s *scanner, c *Controller) {
-	if text := s.text(); text != "0" && text != "No error" {
+	if text := s.readText(); text != "0" && text != "No error" {
 		c.Problem = text
 	}
 }

@@ -90,16 +90,16 @@ var jobFields = table[Job]{
 // readState reads "RUNNING" (v0.0.38) or ["PENDING","COMPLETING"].
 func readState(s *scanner, j *Job) {
 	j.State = State{}
-	if s.peek() != '[' {
-		if name := s.str(maxKey, "a state"); s.err == nil {
-			j.State.add(name)
-			j.State.unhide()
+	if s.peekToken() != '[' {
+		if name := s.readString(maxKey, "a state"); s.err == nil {
+			j.State.addName(name)
+			j.State.unhideBase()
 		}
 		return
 	}
-	for s.begin('['); s.next(']'); {
-		if name := s.str(maxKey, "a state"); s.err == nil {
-			j.State.add(name)
+	for s.beginGroup('['); s.hasNext(']'); {
+		if name := s.readString(maxKey, "a state"); s.err == nil {
+			j.State.addName(name)
 		}
 	}
 }
@@ -109,18 +109,18 @@ func readState(s *scanner, j *Job) {
 func exitField[T any](at func(*T) *ExitCode) field[T] {
 	return func(s *scanner, t *T) {
 		e := at(t)
-		if s.peek() != '{' {
-			status := s.number().Or(0)
+		if s.peekToken() != '{' {
+			status := s.readNumber().Or(0)
 			*e = ExitCode{Code: status >> 8 & 0xff, Signal: status & 0x7f}
 			return
 		}
-		exitFields.read(s, e)
+		exitFields.readObject(s, e)
 	}
 }
 
 var exitFields = table[ExitCode]{
 	"return_code": intField(func(e *ExitCode) *int64 { return &e.Code }),
-	"signal": either(table[ExitCode]{
+	"signal": objectOrPlain(table[ExitCode]{
 		"id":        intField(func(e *ExitCode) *int64 { return &e.Signal }),
 		"signal_id": intField(func(e *ExitCode) *int64 { return &e.Signal }),
 	}, intField(func(e *ExitCode) *int64 { return &e.Signal })),
@@ -139,12 +139,12 @@ var resourceFields = table[resources]{
 	"allocated_nodes": readLayout,
 	"allocated_cpus":  readCPUs,
 	"allocated_cores": readCPUs, // the same number, named for SelectTypeParameters
-	"nodes":           either(table[resources]{"allocation": readLayout}, skipField[resources]),
+	"nodes":           objectOrPlain(table[resources]{"allocation": readLayout}, skipField[resources]),
 }
 
 func readResources(s *scanner, j *Job) {
 	var r resources
-	resourceFields.read(s, &r)
+	resourceFields.readObject(s, &r)
 	if r.cores > 0 && r.cpus > 0 { // flat: a node's CPUs are known by its cores only
 		for i := range r.layout {
 			r.layout[i].CPUs = r.layout[i].CPUs * r.cpus / r.cores
@@ -153,13 +153,13 @@ func readResources(s *scanner, j *Job) {
 	j.Layout = r.layout
 }
 
-func readCPUs(s *scanner, r *resources) { r.cpus = max(r.cpus, s.number().Or(0)) }
+func readCPUs(s *scanner, r *resources) { r.cpus = max(r.cpus, s.readNumber().Or(0)) }
 
 func readLayout(s *scanner, r *resources) {
-	for s.begin('['); s.next(']'); {
+	for s.beginGroup('['); s.hasNext(']'); {
 		var on NodeLayout
-		layoutFields.read(s, &on)
-		if s.grow(layoutSize) {
+		layoutFields.readObject(s, &on)
+		if s.growBudget(layoutSize) {
 			r.layout = append(r.layout, on)
 			r.cores += on.CPUs
 		}
@@ -173,10 +173,10 @@ var layoutFields = table[NodeLayout]{
 	"sockets":          countCores,
 	"memory_allocated": intField(func(n *NodeLayout) *int64 { return &n.Memory }),
 	"name":             textField(func(n *NodeLayout) *string { return &n.Node }),
-	"cpus": group(table[NodeLayout]{
+	"cpus": objectField(table[NodeLayout]{
 		"count": intField(func(n *NodeLayout) *int64 { return &n.CPUs }),
 	}),
-	"memory": group(table[NodeLayout]{
+	"memory": objectField(table[NodeLayout]{
 		"allocated": intField(func(n *NodeLayout) *int64 { return &n.Memory }),
 	}),
 }
@@ -185,15 +185,15 @@ var layoutFields = table[NodeLayout]{
 // {"0":{"cores":{"0":"allocated","1":"allocated_and_in_use"}}}: only a job's own are
 // listed. The nested shape's array says no more than its "cpus" do.
 func countCores(s *scanner, n *NodeLayout) {
-	if s.peek() != '{' {
-		s.skip()
+	if s.peekToken() != '{' {
+		s.skipValue()
 		return
 	}
-	for s.begin('{'); s.next('}'); {
+	for s.beginGroup('{'); s.hasNext('}'); {
 		s.skipKey()
-		for s.begin('{'); s.next('}'); {
+		for s.beginGroup('{'); s.hasNext('}'); {
 			s.skipKey()
-			for s.begin('{'); s.next('}'); s.skip() {
+			for s.beginGroup('{'); s.hasNext('}'); s.skipValue() {
 				s.skipKey()
 				n.CPUs++
 			}
@@ -201,4 +201,4 @@ func countCores(s *scanner, n *NodeLayout) {
 	}
 }
 
-func skipField[T any](s *scanner, _ *T) { s.skip() }
+func skipField[T any](s *scanner, _ *T) { s.skipValue() }

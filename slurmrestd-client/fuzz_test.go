@@ -22,13 +22,13 @@ var tight = limits{body: 1 << 20, record: 4 << 10}
 func everything(d dialect) table[answer] {
 	fields := answerFields
 	for _, rows := range []table[answer]{
-		records("jobs", d.jobs(), ignore[Job]), records("nodes", d.nodes(), ignore[Node]),
-		records("partitions", d.partitions(), ignore[Partition]), records("qos", qosFields, ignore[QOS]),
-		records("QOS", qosFields, ignore[QOS]), records("reservations", reservationFields, ignore[Reservation]),
-		records("pings", controllerFields, ignore[Controller]),
-		{"statistics": func(s *scanner, _ *answer) { diagFields.read(s, &Diag{}) }},
+		recordsField("jobs", d.jobTable(), ignore[Job]), recordsField("nodes", d.nodeTable(), ignore[Node]),
+		recordsField("partitions", d.partitionTable(), ignore[Partition]), recordsField("qos", qosFields, ignore[QOS]),
+		recordsField("QOS", qosFields, ignore[QOS]), recordsField("reservations", reservationFields, ignore[Reservation]),
+		recordsField("pings", controllerFields, ignore[Controller]),
+		{"statistics": func(s *scanner, _ *answer) { diagFields.readObject(s, &Diag{}) }},
 	} {
-		fields = fields.with(rows)
+		fields = fields.withFields(rows)
 	}
 	return fields
 }
@@ -41,14 +41,14 @@ func FuzzAnswer(f *testing.F) {
 	seedBodies(f, func(body []byte) { f.Add(body) })
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, d := range dialects {
-			a, err := decode(bytes.NewReader(body), tight, everything(d))
+			a, err := decodeAnswer(bytes.NewReader(body), tight, everything(d))
 			if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) {
-				t.Fatalf("%s: %v: neither malformed nor too large", d.version(), err)
+				t.Fatalf("%s: %v: neither malformed nor too large", d.versionName(), err)
 			}
 			if err == nil && !json.Valid(body) {
-				t.Fatalf("%s: accepted what is not JSON: %q", d.version(), body)
+				t.Fatalf("%s: accepted what is not JSON: %q", d.versionName(), body)
 			}
-			if failure := a.failure(&call{method: "GET", path: "/"}, 200); failure != nil && failure.Error() == "" {
+			if failure := a.failureOf(&call{method: "GET", path: "/"}, 200); failure != nil && failure.Error() == "" {
 				t.Fatal("an error without a text")
 			}
 		}
@@ -167,7 +167,7 @@ func TestEndlessBodies(t *testing.T) {
 			if test.gigabyte && !testing.Short() && !underRace {
 				l.body = 1 << 30
 			}
-			_, err := decode(test.body, l, everything(v0042{modern{V0042}}))
+			_, err := decodeAnswer(test.body, l, everything(v0042{modern{V0042}}))
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, test.want) {
 				t.Errorf("error %v; want %v", err, test.want)
@@ -184,15 +184,15 @@ func TestEndlessBodies(t *testing.T) {
 func TestWrongTypes(t *testing.T) {
 	values := []string{"null", "true", "7", "-7.5e2", `""`, `"text"`, "[]", "[1]", `["a","b"]`, "[[]]", "{}", `{"set":1}`, `{"a":[{}]}`}
 	for _, d := range dialects {
-		for field := range d.jobs() {
+		for field := range d.jobTable() {
 			for _, value := range values {
 				body := `{"jobs":[{"` + field + `":` + value + `}]}`
-				_, err := decode(strings.NewReader(body), tight, everything(d))
+				_, err := decodeAnswer(strings.NewReader(body), tight, everything(d))
 				if value == "null" && err != nil && field != "job_state" {
-					t.Errorf("%s: %s: %v; a null is nothing", d.version(), body, err)
+					t.Errorf("%s: %s: %v; a null is nothing", d.versionName(), body, err)
 				}
 				if err != nil && !errors.Is(err, ErrMalformed) {
-					t.Errorf("%s: %s: %v", d.version(), body, err)
+					t.Errorf("%s: %s: %v", d.versionName(), body, err)
 				}
 			}
 		}
@@ -207,7 +207,7 @@ func TestWrongTypes(t *testing.T) {
 		`{"jobs":[{"hold":"maybe"}]}`: "not a 64-bit number",
 		`{"jobs":[{"job_state":{}}]}`: `'"' should be`,
 	} {
-		_, err := decode(strings.NewReader(body), tight, everything(v0045{modern{V0045}}))
+		_, err := decodeAnswer(strings.NewReader(body), tight, everything(v0045{modern{V0045}}))
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: error %v; want one that says %q", body, err, says)
 		}

@@ -23,7 +23,7 @@ func Hosts(expression string) ([]string, error) {
 		}
 		more, err := expandHosts(part, maxHosts-len(names))
 		if err != nil {
-			return nil, fmt.Errorf("host list %q: %w", clip(expression, 100), err)
+			return nil, fmt.Errorf("host list %q: %w", clipText(expression, 100), err)
 		}
 		names = append(names, more...)
 	}
@@ -54,16 +54,16 @@ func expandHosts(part string, most int) ([]string, error) {
 	head, rest, bracket := strings.Cut(part, "[")
 	if !bracket {
 		if strings.Contains(part, "]") || most < 1 {
-			return nil, fmt.Errorf("%q: want names like n1 or n[1-3,5], at most %d", clip(part, 40), maxHosts)
+			return nil, fmt.Errorf("%q: want names like n1 or n[1-3,5], at most %d", clipText(part, 40), maxHosts)
 		}
 		return []string{part}, nil
 	}
 	ranges, tail, closed := strings.Cut(rest, "]")
 	if strings.Contains(head, "]") {
-		return nil, fmt.Errorf("%q: the bracket is not opened", clip(part, 40))
+		return nil, fmt.Errorf("%q: the bracket is not opened", clipText(part, 40))
 	}
 	if !closed {
-		return nil, fmt.Errorf("%q: the bracket is not closed", clip(part, 40))
+		return nil, fmt.Errorf("%q: the bracket is not closed", clipText(part, 40))
 	}
 	tails, err := expandHosts(tail, most)
 	if err != nil {
@@ -78,7 +78,7 @@ func expandHosts(part string, most int) ([]string, error) {
 		lo, err1 := parseDigits(from)
 		hi, err2 := parseDigits(to)
 		if err1 != nil || err2 != nil || hi < lo || (hi-lo+1)*int64(len(tails)) > int64(most-len(names)) {
-			return nil, fmt.Errorf("%q: want a range like 1-3, of at most %d names in all", clip(item, 40), maxHosts)
+			return nil, fmt.Errorf("%q: want a range like 1-3, of at most %d names in all", clipText(item, 40), maxHosts)
 		}
 		for n := lo; n <= hi; n++ {
 			digits := strconv.FormatInt(n, 10)

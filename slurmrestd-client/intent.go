@@ -60,8 +60,8 @@ type JobSubmit struct {
 	AppendLogs bool // keep what a first run wrote; Slurm truncates by default
 }
 
-// check refuses what cannot be sent.
-func (j JobSubmit) check() error {
+// checkSubmit refuses what cannot be sent.
+func (j JobSubmit) checkSubmit() error {
 	if !strings.HasPrefix(j.Script, "#!") {
 		return errors.New("submit: script does not begin with a #! line")
 	}
@@ -77,19 +77,19 @@ func (j JobSubmit) checkFields() error {
 			return fmt.Errorf("submit: environment: %q is not a name", name)
 		}
 	}
-	return j.TimeLimit.check("submit: time limit")
+	return j.TimeLimit.checkRange("submit: time limit")
 }
 
-// environment returns what the script gets.
-func (j JobSubmit) environment() map[string]string {
+// jobEnvironment returns what the script gets.
+func (j JobSubmit) jobEnvironment() map[string]string {
 	if len(j.Environment) > 0 {
 		return j.Environment
 	}
 	return map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"}
 }
 
-// assignments spells an environment as the kernel does, in order of name.
-func assignments(env map[string]string) []string {
+// envAssignments spells an environment as the kernel does, in order of name.
+func envAssignments(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		all = append(all, name+"="+env[name])
@@ -97,8 +97,8 @@ func assignments(env map[string]string) []string {
 	return all
 }
 
-// nodes spells a count of nodes: "2" or "2-4".
-func (j JobSubmit) nodes() string {
+// nodeCounts spells a count of nodes: "2" or "2-4".
+func (j JobSubmit) nodeCounts() string {
 	if j.MaxNodes > j.MinNodes {
 		return fmt.Sprintf("%d-%d", max(j.MinNodes, 1), j.MaxNodes)
 	}
@@ -142,8 +142,8 @@ type JobUpdate struct {
 	BeginTime *time.Time
 }
 
-// check refuses what no release accepts.
-func (u JobUpdate) check() error {
+// checkFields refuses what no release accepts.
+func (u JobUpdate) checkFields() error {
 	if u == (JobUpdate{}) {
 		return errors.New("update changes nothing")
 	}
@@ -167,7 +167,7 @@ func (u JobUpdate) check() error {
 	if !u.TimeLimit.Set {
 		return errors.New("time limit: unset is not a limit; want a duration or Unlimited")
 	}
-	return u.TimeLimit.check("time limit")
+	return u.TimeLimit.checkRange("time limit")
 }
 
 // NodeUpdate is an edit of a node. A nil field changes nothing.
@@ -178,7 +178,7 @@ type NodeUpdate struct {
 	Weight  *int64
 }
 
-func (u NodeUpdate) check() error {
+func (u NodeUpdate) checkFields() error {
 	if u == (NodeUpdate{}) {
 		return errors.New("update changes nothing")
 	}

@@ -23,7 +23,7 @@ type Submitted struct {
 // Submit submits a batch job as the user that the requests are made as. A submission is never sent
 // twice: after ErrUncertain, look for the job by its name or comment.
 func (c *Client) Submit(ctx context.Context, job JobSubmit) (Submitted, error) {
-	return c.submit(ctx, job.Script, []JobSubmit{job}, "job")
+	return c.submitScript(ctx, job.Script, []JobSubmit{job}, "job")
 }
 
 // SubmitHet submits a heterogeneous job; its script is the first component's.
@@ -36,12 +36,12 @@ func (c *Client) SubmitHet(ctx context.Context, components []JobSubmit) (Submitt
 			return Submitted{}, fmt.Errorf("submit: component %d: only the first has a script", i+1)
 		}
 	}
-	return c.submit(ctx, components[0].Script, components, "jobs")
+	return c.submitScript(ctx, components[0].Script, components, "jobs")
 }
 
-// submit sends components under key, which is "job" for a single component.
-func (c *Client) submit(ctx context.Context, script string, components []JobSubmit, key string) (Submitted, error) {
-	if err := components[0].check(); err != nil {
+// submitScript sends components under key, which is "job" for a single component.
+func (c *Client) submitScript(ctx context.Context, script string, components []JobSubmit, key string) (Submitted, error) {
+	if err := components[0].checkSubmit(); err != nil {
 		return Submitted{}, err
 	}
 	for _, one := range components[1:] {
@@ -49,7 +49,7 @@ func (c *Client) submit(ctx context.Context, script string, components []JobSubm
 			return Submitted{}, err
 		}
 	}
-	a, err := c.do(ctx, operation{build: func(p *peer) (*call, error) {
+	a, err := c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
 		request := body{"script": script}
 		var all []body
 		for _, one := range components {
@@ -64,17 +64,17 @@ func (c *Client) submit(ctx context.Context, script string, components []JobSubm
 		}
 		return postCall(p, "submit", request, "job", "submit"), nil
 	}})
-	return submitted(a, err)
+	return submitOutcome(a, err)
 }
 
-// submitted reads the outcome. v0.0.38 lists as an error what made an accepted job
+// submitOutcome reads the outcome. v0.0.38 lists as an error what made an accepted job
 // wait: a job that has an id was accepted.
-func submitted(a answer, err error) (Submitted, error) {
+func submitOutcome(a answer, err error) (Submitted, error) {
 	var refused *Error
 	if err != nil && (a.JobID == 0 || !errors.As(err, &refused)) {
 		return Submitted{}, err
 	}
-	done := Submitted{ID: a.JobID, Message: a.Message, Warnings: a.warnings()}
+	done := Submitted{ID: a.JobID, Message: a.Message, Warnings: a.listWarnings()}
 	if err != nil {
 		done.Warnings = append(done.Warnings, err.Error())
 	}
@@ -92,14 +92,14 @@ func submitted(a answer, err error) (Submitted, error) {
 // An array's id edits all of its tasks that can be edited. "12_3" is a task; from v0.0.40 on the
 // task must have started or been edited before, else UnsupportedError.
 func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
-	if err := ref.check(); err != nil {
+	if err := ref.checkID(); err != nil {
 		return err
 	}
 	subject := "job " + ref.String()
-	if err := edit.check(); err != nil {
-		return wrap(subject, err)
+	if err := edit.checkFields(); err != nil {
+		return wrapError(subject, err)
 	}
-	target, err := c.updatable(ctx, ref)
+	target, err := c.updatableRef(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -109,10 +109,10 @@ func (c *Client) Update(ctx context.Context, ref Ref, edit JobUpdate) error {
 		}
 	}
 	var can abilities
-	_, err = c.do(ctx, operation{build: func(p *peer) (*call, error) {
-		can = p.can()
+	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+		can = p.listAbilities()
 		request := p.jobUpdate(edit, c.cfg.Now())
-		return postCall(p, subject, request.body, "job", target.String()), wrap(subject, request.err)
+		return postCall(p, subject, request.body, "job", target.String()), wrapError(subject, request.err)
 	}})
 	if can.arrayFalse && falseAlarm(err) {
 		return nil
@@ -129,7 +129,7 @@ const revocation = 2 * time.Second
 // afterRevocation waits until a job that was just requeued may start. A requeue sets
 // the submit time, by slurmctld's clock.
 func (c *Client) afterRevocation(ctx context.Context, ref Ref) error {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	all, now, err := c.jobRecords(ctx, ref)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Client) afterRevocation(ctx context.Context, ref Ref) error {
 	if wait <= 0 {
 		return nil
 	}
-	return wrap("job "+ref.String(), c.sleep(ctx, min(wait, revocation)))
+	return wrapError("job "+ref.String(), c.sleep(ctx, min(wait, revocation)))
 }
 
 // falseAlarm reports whether an error is 22.05's way to say that an array was updated: 22.05 takes
@@ -155,35 +155,35 @@ func falseAlarm(err error) bool {
 		strings.HasPrefix(e.Description, "job array update")
 }
 
-// updatable is the reference under which the server takes an update of ref.
-func (c *Client) updatable(ctx context.Context, ref Ref) (Ref, error) {
-	p, err := c.peer(ctx)
+// updatableRef is the reference under which the server takes an update of ref.
+func (c *Client) updatableRef(ctx context.Context, ref Ref) (Ref, error) {
+	p, err := c.currentPeer(ctx)
 	if err != nil {
 		return Ref{}, err
 	}
-	if ref.kind == 0 || ref.IsTask() && p.can().updateTask {
+	if ref.kind == 0 || ref.IsTask() && p.listAbilities().updateTask {
 		return ref, nil
 	}
-	return c.resolve(ctx, p, ref)
+	return c.resolveRef(ctx, p, ref)
 }
 
-// resolve finds the id that a task or component has of its own.
-func (c *Client) resolve(ctx context.Context, p *peer, ref Ref) (Ref, error) {
+// resolveRef finds the id that a task or component has of its own.
+func (c *Client) resolveRef(ctx context.Context, p *peer, ref Ref) (Ref, error) {
 	job, err := c.Job(ctx, ref)
 	if err != nil {
 		return Ref{}, err
 	}
-	if !ref.names(&job) {
-		return Ref{}, wrap("job "+ref.String(), &UnsupportedError{
+	if !ref.namesJob(&job) {
+		return Ref{}, wrapError("job "+ref.String(), &UnsupportedError{
 			Feature: "update of an array task that has no record of its own",
 			Needs:   "the task to start, or scontrol",
-			Found:   "REST API " + p.version(),
+			Found:   "REST API " + p.versionName(),
 		})
 	}
 	return job.Ref(), nil
 }
 
-func wrap(subject string, err error) error {
+func wrapError(subject string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -227,40 +227,40 @@ const (
 // is already over as signalled. A signal is never sent twice.
 func (c *Client) Signal(ctx context.Context, ref Ref, signal string, to SignalTo) error {
 	if !signalName(signal) {
-		return fmt.Errorf("job %s: signal %q: want a name like USR2 or a number", ref, clip(signal, 40))
+		return fmt.Errorf("job %s: signal %q: want a name like USR2 or a number", ref, clipText(signal, 40))
 	}
-	return c.delete(ctx, ref, strings.ToUpper(signal), to)
+	return c.deleteJob(ctx, ref, strings.ToUpper(signal), to)
 }
 
 // Cancel ends a job for good: the job is not requeued. Cancelling a job that is over is not an
 // error.
 func (c *Client) Cancel(ctx context.Context, ref Ref) error {
-	err := c.delete(ctx, ref, "KILL", SignalJob)
+	err := c.deleteJob(ctx, ref, "KILL", SignalJob)
 	if errors.Is(err, ErrAlreadyDone) || errors.Is(err, ErrJobFinished) {
 		return nil
 	}
 	return err
 }
 
-func (c *Client) delete(ctx context.Context, ref Ref, signal string, to SignalTo) error {
-	if err := ref.check(); err != nil {
+func (c *Client) deleteJob(ctx context.Context, ref Ref, signal string, to SignalTo) error {
+	if err := ref.checkID(); err != nil {
 		return err
 	}
-	p, err := c.peer(ctx)
+	p, err := c.currentPeer(ctx)
 	if err != nil {
 		return err
 	}
-	if !p.can().signalSaid { // so look first
+	if !p.listAbilities().signalSaid { // so look first
 		if _, err := c.Job(ctx, ref); err != nil {
 			return err
 		}
 	}
 	subject := "job " + ref.String()
-	_, err = c.do(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
 		query := url.Values{"signal": {signal}}
 		if to != SignalJob {
-			if !p.can().signalTo {
-				return nil, wrap(subject, noAbility(p, "signal to "+string(to), V0040))
+			if !p.listAbilities().signalTo {
+				return nil, wrapError(subject, noAbility(p, "signal to "+string(to), V0040))
 			}
 			query.Set("flags", string(to))
 		}

@@ -75,7 +75,7 @@ func TestState(t *testing.T) {
 	} {
 		var s State
 		for _, name := range test.names {
-			s.add([]byte(name))
+			s.addName([]byte(name))
 		}
 		if s.String() != test.text || s.Finished() != test.finished || s.Editable() != test.editable {
 			t.Errorf("%v: %q, finished %v, editable %v", test.names, s, s.Finished(), s.Editable())
@@ -87,8 +87,8 @@ func TestState(t *testing.T) {
 		"SPECIAL_EXIT": "PENDING+SPECIAL_EXIT", "REQUEUED": "REQUEUED",
 	} {
 		var s State
-		s.add([]byte(name))
-		s.unhide()
+		s.addName([]byte(name))
+		s.unhideBase()
 		if s.String() != want {
 			t.Errorf("%s: %q; want %q", name, s, want)
 		}
@@ -119,7 +119,7 @@ func TestErrorText(t *testing.T) {
 		{Number: 2073, Text: "Job is no longer pending execution", Description: "Job update\nrequested failed"},
 		{Number: 2002, Text: "Access/permission denied"},
 	}}
-	err := a.failure(c, 500)
+	err := a.failureOf(c, 500)
 	want := "job 12: Job is no longer pending execution: Job update requested failed (POST /slurm/v0.0.45/job/12, http 500, slurm 2073)"
 	if err.Error() != want {
 		t.Errorf("%q; want %q", err, want)
@@ -128,10 +128,10 @@ func TestErrorText(t *testing.T) {
 		t.Errorf("%v: both errors count", err)
 	}
 	results := answer{Results: []complaint{{Number: 0, Text: "No error"}, {Number: 2017, Text: "Invalid job id specified"}}}
-	if err := results.failure(c, 200); !errors.Is(err, ErrInvalidJobID) {
+	if err := results.failureOf(c, 200); !errors.Is(err, ErrInvalidJobID) {
 		t.Errorf("a result with a number: %v", err)
 	}
-	if err := (&answer{Results: []complaint{{Text: "No error"}}}).failure(c, 200); err != nil {
+	if err := (&answer{Results: []complaint{{Text: "No error"}}}).failureOf(c, 200); err != nil {
 		t.Errorf("a result without one: %v", err)
 	}
 }

@@ -12,56 +12,56 @@ import (
 // data_parser plugins, which changed little since.
 type modern struct{ name string }
 
-func (m modern) version() string { return m.name }
+func (m modern) versionName() string { return m.name }
 
-func (modern) can() abilities {
+func (modern) listAbilities() abilities {
 	return abilities{lastUpdate: true, signalTo: true, signalSaid: true, updateNode: true, resComment: true}
 }
 
-func (modern) since(t time.Time) string     { return seconds(t) }
-func (modern) jobs() table[Job]             { return jobFields }
-func (modern) nodes() table[Node]           { return modernNodes }
-func (modern) partitions() table[Partition] { return modernPartitions }
+func (modern) formatSince(t time.Time) string   { return unixSeconds(t) }
+func (modern) jobTable() table[Job]             { return jobFields }
+func (modern) nodeTable() table[Node]           { return modernNodes }
+func (modern) partitionTable() table[Partition] { return modernPartitions }
 
-var modernNodes = nodeFields.with(table[Node]{
+var modernNodes = nodeFields.withFields(table[Node]{
 	"free_mem": numberField(func(n *Node) *Number { return &n.FreeMemory }),
 	"version":  textField(func(n *Node) *string { return &n.Version }),
 })
 
 var modernPartitions = table[Partition]{
 	"name": textField(func(p *Partition) *string { return &p.Name }),
-	"partition": group(table[Partition]{
+	"partition": objectField(table[Partition]{
 		"state": readPartitionState,
 	}),
-	"nodes": group(table[Partition]{
+	"nodes": objectField(table[Partition]{
 		"configured": hostsField(func(p *Partition) *string { return &p.Nodes }),
 		"total":      intField(func(p *Partition) *int64 { return &p.TotalNodes }),
 	}),
-	"cpus": group(table[Partition]{
+	"cpus": objectField(table[Partition]{
 		"total": intField(func(p *Partition) *int64 { return &p.TotalCPUs }),
 	}),
-	"tres": group(table[Partition]{
+	"tres": objectField(table[Partition]{
 		"configured": textField(func(p *Partition) *string { return &p.TRES }),
 	}),
-	"maximums": group(table[Partition]{
+	"maximums": objectField(table[Partition]{
 		"time":  limitField(time.Minute, func(p *Partition) *Limit { return &p.MaxTime }),
 		"nodes": numberField(func(p *Partition) *Number { return &p.MaxNodes }),
 	}),
-	"minimums": group(table[Partition]{
+	"minimums": objectField(table[Partition]{
 		"nodes": intField(func(p *Partition) *int64 { return &p.MinNodes }),
 	}),
-	"defaults": group(table[Partition]{
+	"defaults": objectField(table[Partition]{
 		"time": limitField(time.Minute, func(p *Partition) *Limit { return &p.DefaultTime }),
 	}),
-	"priority": group(table[Partition]{
+	"priority": objectField(table[Partition]{
 		"tier":       intField(func(p *Partition) *int64 { return &p.PriorityTier }),
 		"job_factor": intField(func(p *Partition) *int64 { return &p.PriorityFactor }),
 	}),
-	"qos": group(table[Partition]{
+	"qos": objectField(table[Partition]{
 		"assigned": textField(func(p *Partition) *string { return &p.QOS }),
 		"allowed":  textField(func(p *Partition) *string { return &p.AllowedQOS }),
 	}),
-	"accounts": group(table[Partition]{
+	"accounts": objectField(table[Partition]{
 		"allowed": textField(func(p *Partition) *string { return &p.AllowedAccount }),
 	}),
 	"grace_time":   secondsField(func(p *Partition) *time.Duration { return &p.GraceTime }),
@@ -70,62 +70,62 @@ var modernPartitions = table[Partition]{
 
 // readPartitionState reads "UP" or ["UP"].
 func readPartitionState(s *scanner, p *Partition) {
-	if states := s.texts(); len(states) > 0 {
+	if states := s.readTexts(); len(states) > 0 {
 		p.State = states[0]
 	}
 }
 
-// count writes a number for versions with {"set","infinite","number"}.
-func count(n int64) body { return body{"set": true, "infinite": false, "number": n} }
+// numberBody writes a number for versions with {"set","infinite","number"}.
+func numberBody(n int64) body { return body{"set": true, "infinite": false, "number": n} }
 
-// minutes is a limit likewise.
-func minutes(l Limit) body {
+// limitMinutes is a limit likewise.
+func limitMinutes(l Limit) body {
 	if l.Infinite {
 		return body{"set": true, "infinite": true, "number": 0}
 	}
-	return count(l.minutes())
+	return numberBody(l.wholeMinutes())
 }
 
 func (modern) jobUpdate(u JobUpdate, now time.Time) draft {
 	b := body{}
-	put(b, "partition", u.Partition)
-	put(b, "qos", u.QOS)
-	put(b, "account", u.Account)
-	put(b, "required_nodes", u.RequiredNodes) // a text: an empty list would mean "no change"
-	put(b, "reservation", u.Reservation)
-	put(b, "tres_per_job", u.TRESPerJob)
-	put(b, "tres_per_node", u.TRESPerNode)
-	put(b, "tres_per_task", u.TRESPerTask)
-	put(b, "excluded_nodes", u.ExcludedNodes)
-	put(b, "comment", u.Comment)
-	put(b, "admin_comment", u.AdminComment)
-	put(b, "name", u.Name)
-	put(b, "constraints", u.Features)
-	put(b, "cpus_per_task", u.CPUsPerTask)
-	put(b, "minimum_nodes", u.NodeCount)
-	put(b, "maximum_nodes", u.NodeCount)
-	put(b, "tasks", u.Tasks)
-	put(b, "tasks_per_node", u.TasksPerNode)
-	put(b, "requeue", u.Requeue)
-	put(b, "hold", u.Hold)
-	put(b, "dependency", u.Dependency)
+	putIfSet(b, "partition", u.Partition)
+	putIfSet(b, "qos", u.QOS)
+	putIfSet(b, "account", u.Account)
+	putIfSet(b, "required_nodes", u.RequiredNodes) // a text: an empty list would mean "no change"
+	putIfSet(b, "reservation", u.Reservation)
+	putIfSet(b, "tres_per_job", u.TRESPerJob)
+	putIfSet(b, "tres_per_node", u.TRESPerNode)
+	putIfSet(b, "tres_per_task", u.TRESPerTask)
+	putIfSet(b, "excluded_nodes", u.ExcludedNodes)
+	putIfSet(b, "comment", u.Comment)
+	putIfSet(b, "admin_comment", u.AdminComment)
+	putIfSet(b, "name", u.Name)
+	putIfSet(b, "constraints", u.Features)
+	putIfSet(b, "cpus_per_task", u.CPUsPerTask)
+	putIfSet(b, "minimum_nodes", u.NodeCount)
+	putIfSet(b, "maximum_nodes", u.NodeCount)
+	putIfSet(b, "tasks", u.Tasks)
+	putIfSet(b, "tasks_per_node", u.TasksPerNode)
+	putIfSet(b, "requeue", u.Requeue)
+	putIfSet(b, "hold", u.Hold)
+	putIfSet(b, "dependency", u.Dependency)
 	if u.MemoryPerNode != nil {
-		b["memory_per_node"] = count(*u.MemoryPerNode)
+		b["memory_per_node"] = numberBody(*u.MemoryPerNode)
 	}
 	if u.TimeLimit != nil {
-		b["time_limit"] = minutes(*u.TimeLimit)
+		b["time_limit"] = limitMinutes(*u.TimeLimit)
 	}
 	if u.Priority != nil {
-		b["priority"] = count(*u.Priority)
+		b["priority"] = numberBody(*u.Priority)
 	}
 	if u.BeginTime != nil {
-		b["begin_time"] = count(earliest(*u.BeginTime, now).Unix())
+		b["begin_time"] = numberBody(earliestBegin(*u.BeginTime, now).Unix())
 	}
 	return draft{body: b}
 }
 
 func (modern) jobSubmit(j JobSubmit) draft {
-	b := body{"environment": assignments(j.environment())}
+	b := body{"environment": envAssignments(j.jobEnvironment())}
 	for name, value := range map[string]string{
 		"name": j.Name, "account": j.Account, "partition": j.Partition, "qos": j.QOS,
 		"reservation": j.Reservation, "dependency": j.Dependency, "constraints": j.Features,
@@ -143,12 +143,12 @@ func (modern) jobSubmit(j JobSubmit) draft {
 		putCount(b, name, value)
 	}
 	modernAmounts(b, j)
-	put(b, "requeue", j.Requeue)
+	putIfSet(b, "requeue", j.Requeue)
 	if j.Hold {
 		b["hold"] = true
 	}
 	if len(j.SpankEnvironment) > 0 {
-		b["spank_environment"] = assignments(j.SpankEnvironment)
+		b["spank_environment"] = envAssignments(j.SpankEnvironment)
 	}
 	if j.AppendLogs {
 		b["open_mode"] = []string{"APPEND"}
@@ -162,17 +162,17 @@ func modernAmounts(b body, j JobSubmit) {
 		"memory_per_node": j.MemoryPerNode, "memory_per_cpu": j.MemoryPerCPU, "priority": j.Priority,
 	} {
 		if value != 0 {
-			b[name] = count(value)
+			b[name] = numberBody(value)
 		}
 	}
 	if j.MinNodes > 0 || j.MaxNodes > 0 {
-		b["nodes"] = j.nodes()
+		b["nodes"] = j.nodeCounts()
 	}
 	if j.TimeLimit.Set {
-		b["time_limit"] = minutes(j.TimeLimit)
+		b["time_limit"] = limitMinutes(j.TimeLimit)
 	}
 	if !j.BeginTime.IsZero() {
-		b["begin_time"] = count(j.BeginTime.Unix())
+		b["begin_time"] = numberBody(j.BeginTime.Unix())
 	}
 }
 
@@ -181,10 +181,10 @@ func (modern) nodeUpdate(u NodeUpdate) draft {
 	if u.State != nil {
 		b["state"] = []string{*u.State}
 	}
-	put(b, "reason", u.Reason)
-	put(b, "comment", u.Comment)
+	putIfSet(b, "reason", u.Reason)
+	putIfSet(b, "comment", u.Comment)
 	if u.Weight != nil {
-		b["weight"] = count(*u.Weight)
+		b["weight"] = numberBody(*u.Weight)
 	}
 	return draft{body: b}
 }
@@ -194,6 +194,6 @@ func noAbility(d dialect, feature, needs string) error {
 	return &UnsupportedError{
 		Feature: feature,
 		Needs:   needs,
-		Found:   fmt.Sprintf("REST API %s", d.version()),
+		Found:   fmt.Sprintf("REST API %s", d.versionName()),
 	}
 }

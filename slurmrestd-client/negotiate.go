@@ -35,38 +35,38 @@ func newNegotiation(offers []dialect) *negotiation {
 	return n
 }
 
-// choose returns the dialects named, newest first; all when none is named.
-func choose(versions []string) ([]dialect, error) {
+// chooseDialects returns the dialects named, newest first; all when none is named.
+func chooseDialects(versions []string) ([]dialect, error) {
 	if versions == nil {
 		return dialects, nil
 	}
 	var offers []dialect
 	for _, d := range dialects {
-		if slices.Contains(versions, d.version()) {
+		if slices.Contains(versions, d.versionName()) {
 			offers = append(offers, d)
 		}
 	}
 	if len(offers) != len(versions) || len(offers) == 0 {
-		return nil, fmt.Errorf("%q: want some of %s", versions, strings.Join(spoken(dialects), ", "))
+		return nil, fmt.Errorf("%q: want some of %s", versions, strings.Join(spokenVersions(dialects), ", "))
 	}
 	return offers, nil
 }
 
-func spoken(all []dialect) []string {
+func spokenVersions(all []dialect) []string {
 	var names []string
 	for _, d := range all {
-		names = append(names, d.version())
+		names = append(names, d.versionName())
 	}
 	return names
 }
 
-// peer returns the server's version, and probes if no version is known.
-func (c *Client) peer(ctx context.Context) (*peer, error) {
+// currentPeer returns the server's version, and probes if no version is known.
+func (c *Client) currentPeer(ctx context.Context) (*peer, error) {
 	n := c.server
 	if p := n.current.Load(); p != nil {
 		return p, nil
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	select {
 	case <-ctx.Done():
@@ -77,7 +77,7 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	if p := n.current.Load(); p != nil {
 		return p, nil
 	}
-	p, err := c.probe(ctx)
+	p, err := c.probeDialects(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("negotiate: %w", err)
 	}
@@ -85,15 +85,15 @@ func (c *Client) peer(ctx context.Context) (*peer, error) {
 	return p, nil
 }
 
-// forget makes the next request probe again, unless another request already did.
-func (n *negotiation) forget(stale *peer) { n.current.CompareAndSwap(stale, nil) }
+// forgetPeer makes the next request probe again, unless another request already did.
+func (n *negotiation) forgetPeer(stale *peer) { n.current.CompareAndSwap(stale, nil) }
 
-// probe pings each version, newest first. 404 means that the server does not serve the version; any
+// probeDialects pings each version, newest first. 404 means that the server does not serve the version; any
 // other answer of Slurm's means that the server does. (22.05 checks the token before the path, so
 // that a bad token is 401 for every version.)
-func (c *Client) probe(ctx context.Context) (*peer, error) {
+func (c *Client) probeDialects(ctx context.Context) (*peer, error) {
 	for _, d := range c.server.offers {
-		a, err := c.try(ctx, getCall(d, "ping", "ping", ""), answerFields)
+		a, err := c.tryOnce(ctx, getCall(d, "ping", "ping", ""), answerFields)
 		var refused *Error
 		switch {
 		case errors.Is(err, errUnknownVersion):
@@ -108,7 +108,7 @@ func (c *Client) probe(ctx context.Context) (*peer, error) {
 	}
 	return nil, &UnsupportedError{
 		Feature: "slurmrestd at " + c.cfg.Address,
-		Needs:   "one of " + strings.Join(spoken(c.server.offers), ", "),
+		Needs:   "one of " + strings.Join(spokenVersions(c.server.offers), ", "),
 		Found:   "none of them",
 	}
 }

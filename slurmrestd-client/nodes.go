@@ -11,7 +11,7 @@ import (
 
 // Nodes lists all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	return list(ctx, c, "nodes", pathOf, func(p *peer) table[Node] { return p.nodes() })
+	return listRecords(ctx, c, "nodes", pathOf, func(p *peer) table[Node] { return p.nodeTable() })
 }
 
 // Node returns a node. The error is ErrInvalidNodeName if there is no such node.
@@ -20,17 +20,17 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 		return Node{}, err
 	}
 	var all []Node
-	a, err := c.do(ctx, operation{
+	a, err := c.doOperation(ctx, operation{
 		build: func(p *peer) (*call, error) { return getCall(p, "node "+name, "node", name), nil },
 		fields: func(p *peer) table[answer] {
 			all = nil
-			return records("nodes", p.nodes(), collect(&all))
+			return recordsField("nodes", p.nodeTable(), collectInto(&all))
 		},
 	})
 	switch {
 	case len(a.Errors) == 1 && a.Errors[0].Number == 0 && len(all) == 0:
 		// From v0.0.40 on the complaint has no number: "No error".
-		return Node{}, fmt.Errorf("node %s: %s: %w", name, printable(a.Errors[0].Description, 200), ErrInvalidNodeName)
+		return Node{}, fmt.Errorf("node %s: %s: %w", name, printableText(a.Errors[0].Description, 200), ErrInvalidNodeName)
 	case err != nil:
 		return Node{}, err
 	case len(all) != 1:
@@ -45,19 +45,19 @@ func (c *Client) UpdateNode(ctx context.Context, name string, edit NodeUpdate) e
 	if err := checkNodeName(name); err != nil {
 		return err
 	}
-	if err := edit.check(); err != nil {
-		return wrap("node "+name, err)
+	if err := edit.checkFields(); err != nil {
+		return wrapError("node "+name, err)
 	}
-	p, err := c.peer(ctx)
+	p, err := c.currentPeer(ctx)
 	if err != nil {
 		return err
 	}
-	if !p.can().updateNode && c.cfg.Scontrol != nil {
-		return c.scontrol(ctx, "node "+name, scontrolNode(name, edit)...)
+	if !p.listAbilities().updateNode && c.cfg.Scontrol != nil {
+		return c.runScontrol(ctx, "node "+name, scontrolNode(name, edit)...)
 	}
-	_, err = c.do(ctx, operation{build: func(p *peer) (*call, error) {
+	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
 		request := p.nodeUpdate(edit)
-		return postCall(p, "node "+name, request.body, "node", name), wrap("node "+name, request.err)
+		return postCall(p, "node "+name, request.body, "node", name), wrapError("node "+name, request.err)
 	}})
 	return err
 }
@@ -79,7 +79,7 @@ func (c *Client) ResumeNode(ctx context.Context, name string) error {
 // checkNodeName refuses what is no name of a single node, such as a host list expression.
 func checkNodeName(name string) error {
 	if name == "" || len(name) > 255 || strings.Trim(name, ".") == "" || strings.ContainsFunc(name, notHostByte) {
-		return fmt.Errorf("node %q: %w", clip(name, 40), ErrInvalidNodeName)
+		return fmt.Errorf("node %q: %w", clipText(name, 40), ErrInvalidNodeName)
 	}
 	return nil
 }

@@ -65,14 +65,14 @@ func (l Limit) String() string {
 	return l.Duration.String()
 }
 
-// minutes returns the limit in the form of Slurm's requests: whole minutes, rounded up, so that a
+// wholeMinutes returns the limit in the form of Slurm's requests: whole minutes, rounded up, so that a
 // job never gets less than was asked for.
-func (l Limit) minutes() int64 {
+func (l Limit) wholeMinutes() int64 {
 	return int64((l.Duration + time.Minute - 1) / time.Minute)
 }
 
-// check refuses what no Slurm limit can be.
-func (l Limit) check(name string) error {
+// checkRange refuses what no Slurm limit can be.
+func (l Limit) checkRange(name string) error {
 	if l.Set && !l.Infinite && l.Duration <= 0 {
 		return fmt.Errorf("%s: %s is not a limit; want more than 0", name, l.Duration)
 	}
@@ -84,9 +84,9 @@ func limitOf(n Number, unit time.Duration) Limit {
 	return Limit{Duration: time.Duration(n.Value) * unit, Set: n.Set, Infinite: n.Infinite}
 }
 
-// instant reads seconds since 1970. Slurm means "never" by 0, by unset and by
+// instantOf reads seconds since 1970. Slurm means "never" by 0, by unset and by
 // infinite; all are the zero Time here.
-func instant(n Number) time.Time {
+func instantOf(n Number) time.Time {
 	if !n.Set || n.Infinite || n.Value <= 0 {
 		return time.Time{}
 	}

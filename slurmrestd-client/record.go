@@ -13,19 +13,19 @@ type table[T any] map[string]field[T]
 // field reads a member's value into t. A field consumes exactly that value.
 type field[T any] func(s *scanner, t *T)
 
-// read reads an object. A null does not change t.
-func (fields table[T]) read(s *scanner, t *T) {
-	for s.begin('{'); s.next('}'); {
-		if read, wanted := fields[string(s.key())]; wanted {
+// readObject reads an object. A null does not change t.
+func (fields table[T]) readObject(s *scanner, t *T) {
+	for s.beginGroup('{'); s.hasNext('}'); {
+		if read, wanted := fields[string(s.readKey())]; wanted {
 			read(s, t)
 		} else {
-			s.skip()
+			s.skipValue()
 		}
 	}
 }
 
-// with returns a table that has more's rows beside or in place of its own.
-func (fields table[T]) with(more table[T]) table[T] {
+// withFields returns a table that has more's rows beside or in place of its own.
+func (fields table[T]) withFields(more table[T]) table[T] {
 	all := make(table[T], len(fields)+len(more))
 	for _, rows := range []table[T]{fields, more} {
 		for name, row := range rows {
@@ -35,13 +35,13 @@ func (fields table[T]) with(more table[T]) table[T] {
 	return all
 }
 
-// each reads an array of objects, each into a new T, and hands them on. When yield returns an
+// readEach reads an array of objects, each into a new T, and hands them on. When yield returns an
 // error, each stops with that error.
-func each[T any](s *scanner, fields table[T], yield func(*T) error) {
-	for s.begin('['); s.next(']'); {
+func readEach[T any](s *scanner, fields table[T], yield func(*T) error) {
+	for s.beginGroup('['); s.hasNext(']'); {
 		var t T
 		s.held = 0
-		fields.read(s, &t)
+		fields.readObject(s, &t)
 		if s.err != nil {
 			return
 		}
@@ -55,46 +55,46 @@ func each[T any](s *scanner, fields table[T], yield func(*T) error) {
 // The rows. Each takes a function that says where in T the value goes.
 
 func textField[T any](at func(*T) *string) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.text() }
+	return func(s *scanner, t *T) { *at(t) = s.readText() }
 }
 
 func textsField[T any](at func(*T) *[]string) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.texts() }
+	return func(s *scanner, t *T) { *at(t) = s.readTexts() }
 }
 
 func hostsField[T any](at func(*T) *string) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.hostlist() }
+	return func(s *scanner, t *T) { *at(t) = s.readHostList() }
 }
 
 func numberField[T any](at func(*T) *Number) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.number() }
+	return func(s *scanner, t *T) { *at(t) = s.readNumber() }
 }
 
 // intField is for a count that is 0 when unset.
 func intField[T any](at func(*T) *int64) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.number().Or(0) }
+	return func(s *scanner, t *T) { *at(t) = s.readNumber().Or(0) }
 }
 
 func boolField[T any](at func(*T) *bool) field[T] {
-	return func(s *scanner, t *T) { *at(t) = s.boolean() }
+	return func(s *scanner, t *T) { *at(t) = s.readBool() }
 }
 
 func timeField[T any](at func(*T) *time.Time) field[T] {
-	return func(s *scanner, t *T) { *at(t) = instant(s.number()) }
+	return func(s *scanner, t *T) { *at(t) = instantOf(s.readNumber()) }
 }
 
 func limitField[T any](unit time.Duration, at func(*T) *Limit) field[T] {
-	return func(s *scanner, t *T) { *at(t) = limitOf(s.number(), unit) }
+	return func(s *scanner, t *T) { *at(t) = limitOf(s.readNumber(), unit) }
 }
 
-// group is for an object with members that belong to the same T: "nodes":{"total":2}.
-func group[T any](fields table[T]) field[T] { return fields.read }
+// objectField is for an object with members that belong to the same T: "nodes":{"total":2}.
+func objectField[T any](fields table[T]) field[T] { return fields.readObject }
 
-// either is for a member that is an object in some releases and a plain value in other releases.
-func either[T any](object table[T], plain field[T]) field[T] {
+// objectOrPlain is for a member that is an object in some releases and a plain value in other releases.
+func objectOrPlain[T any](object table[T], plain field[T]) field[T] {
 	return func(s *scanner, t *T) {
-		if s.peek() == '{' {
-			object.read(s, t)
+		if s.peekToken() == '{' {
+			object.readObject(s, t)
 		} else {
 			plain(s, t)
 		}

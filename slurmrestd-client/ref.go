@@ -37,7 +37,7 @@ func ComponentOf(leader, offset int64) Ref { return Ref{ID: leader, kind: '+', I
 // ParseRef reads what String writes. Its error says what was wrong.
 func ParseRef(text string) (Ref, error) {
 	bad := func(err string) (Ref, error) {
-		return Ref{}, fmt.Errorf(`job %q: %s; want "12", "12_3" or "12+1"`, clip(text, 40), err)
+		return Ref{}, fmt.Errorf(`job %q: %s; want "12", "12_3" or "12+1"`, clipText(text, 40), err)
 	}
 	ref := Ref{}
 	id, index := text, ""
@@ -53,7 +53,7 @@ func ParseRef(text string) (Ref, error) {
 			return bad("the index is not a number")
 		}
 	}
-	if err := ref.check(); err != nil {
+	if err := ref.checkID(); err != nil {
 		return Ref{}, err
 	}
 	return ref, nil
@@ -80,8 +80,8 @@ func (r Ref) IsTask() bool { return r.kind == '_' }
 // IsComponent reports whether r names a component of a heterogeneous job.
 func (r Ref) IsComponent() bool { return r.kind == '+' }
 
-// check refuses a reference that no cluster has, before any request.
-func (r Ref) check() error {
+// checkID refuses a reference that no cluster has, before any request.
+func (r Ref) checkID() error {
 	if r.ID < 1 || r.ID >= 1<<32-2 || r.Index < 0 || r.Index > maxIndex {
 		return fmt.Errorf("job %s: %w", r, ErrInvalidJobID)
 	}
@@ -109,8 +109,8 @@ func SplitFederatedID(id int64) (cluster, local int64) {
 	return id >> federationBits, id & maxJobID
 }
 
-// names reports whether the record is what r names.
-func (r Ref) names(j *Job) bool {
+// namesJob reports whether the record is what r names.
+func (r Ref) namesJob(j *Job) bool {
 	switch r.kind {
 	case '_':
 		return j.Array.JobID == r.ID && j.Array.Task.Set && j.Array.Task.Value == r.Index

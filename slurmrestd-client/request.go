@@ -41,12 +41,12 @@ func postCall(d dialect, subject string, b any, elem ...string) *call {
 }
 
 func pathOf(d dialect, elem ...string) string {
-	return "/slurm/" + d.version() + "/" + strings.Join(elem, "/")
+	return "/slurm/" + d.versionName() + "/" + strings.Join(elem, "/")
 }
 
 // dbPathOf is a path that slurmdbd answers.
 func dbPathOf(d dialect, elem ...string) string {
-	return "/slurmdb/" + d.version() + "/" + strings.Join(elem, "/")
+	return "/slurmdb/" + d.versionName() + "/" + strings.Join(elem, "/")
 }
 
 // operation is something to be done in any version: an operation may be built again for another
@@ -66,15 +66,15 @@ const (
 	lostBackoff  = 50 * time.Millisecond
 )
 
-// do carries an operation out: do negotiates first, and again when the server no longer knows the
-// version. do repeats safe requests on a lost connection and on what Slurm calls transient, with
+// doOperation carries an operation out: do negotiates first, and again when the server no longer knows the
+// version. doOperation repeats safe requests on a lost connection and on what Slurm calls transient, with
 // growing pauses.
-func (c *Client) do(ctx context.Context, op operation) (answer, error) {
-	ctx, cancel := c.bounded(ctx)
+func (c *Client) doOperation(ctx context.Context, op operation) (answer, error) {
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	renegotiated := false
 	for attempt := 1; ; attempt++ {
-		p, err := c.peer(ctx)
+		p, err := c.currentPeer(ctx)
 		if err != nil {
 			return answer{}, err
 		}
@@ -82,16 +82,16 @@ func (c *Client) do(ctx context.Context, op operation) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		a, err := c.try(ctx, request, op.reads(p))
+		a, err := c.tryOnce(ctx, request, op.answerFields(p))
 		switch {
 		case err == nil:
 			return a, nil
 		case errors.Is(err, errUnknownVersion) && !renegotiated:
 			renegotiated = true
-			c.server.forget(p)
+			c.server.forgetPeer(p)
 			continue
-		case attempt >= tries || !request.safe || op.begun != nil && op.begun() || !transient(err):
-			return a, c.explain(ctx, p, err)
+		case attempt >= tries || !request.safe || op.begun != nil && op.begun() || !isTransient(err):
+			return a, c.explainError(ctx, p, err)
 		}
 		pause := lostBackoff
 		if Retryable(err) {
@@ -103,48 +103,48 @@ func (c *Client) do(ctx context.Context, op operation) (answer, error) {
 	}
 }
 
-// reads returns what the operation wants of an answer.
-func (op operation) reads(p *peer) table[answer] {
+// answerFields returns what the operation wants of an answer.
+func (op operation) answerFields(p *peer) table[answer] {
 	if op.fields == nil {
 		return answerFields
 	}
-	return answerFields.with(op.fields(p))
+	return answerFields.withFields(op.fields(p))
 }
 
-// bounded gives a context its deadline.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout gives a context its deadline.
+func (c *Client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, c.cfg.Timeout)
 }
 
-// transient reports whether a safe request is worth sending again.
-func transient(err error) bool {
-	return Retryable(err) || lost(err)
+// isTransient reports whether a safe request is worth sending again.
+func isTransient(err error) bool {
+	return Retryable(err) || isLost(err)
 }
 
-// lost reports whether a connection broke, as kept connections do when the server closes them just
+// isLost reports whether a connection broke, as kept connections do when the server closes them just
 // then. A refused connection is not lost: no server listens.
-func lost(err error) bool {
+func isLost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrMalformed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// try sends a request a single time, reads the answer, and tells the observer.
-func (c *Client) try(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+// tryOnce sends a request a single time, reads the answer, and tells the observer.
+func (c *Client) tryOnce(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	if c.cfg.Observe == nil {
-		return c.exchange(ctx, request, fields)
+		return c.exchangeOnce(ctx, request, fields)
 	}
 	began := time.Now()
-	a, err := c.exchange(ctx, request, fields)
-	c.cfg.Observe(Exchange{request.method, endpoint(request.path), time.Since(began), err})
+	a, err := c.exchangeOnce(ctx, request, fields)
+	c.cfg.Observe(Exchange{request.method, endpointOf(request.path), time.Since(began), err})
 	return a, err
 }
 
-func (c *Client) exchange(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+func (c *Client) exchangeOnce(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	var sent atomic.Bool
-	req, err := c.request(ctx, request, &sent)
+	req, err := c.newRequest(ctx, request, &sent)
 	if err != nil {
 		return answer{}, err
 	}
@@ -157,16 +157,16 @@ func (c *Client) exchange(ctx context.Context, request *call, fields table[answe
 		return answer{}, request.transportError(err, sent.Load())
 	}
 	defer resp.Body.Close()
-	a, err := c.read(request, resp, fields)
+	a, err := c.readResponse(request, resp, fields)
 	if late := ctx.Err(); err != nil && late != nil && !errors.Is(err, late) {
 		err = fmt.Errorf("%w: %w", err, late) // what closed the connection
 	}
 	return a, err
 }
 
-// request makes the HTTP request. sent becomes true as soon as a byte may have
+// newRequest makes the HTTP request. sent becomes true as soon as a byte may have
 // reached the server.
-func (c *Client) request(ctx context.Context, request *call, sent *atomic.Bool) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, request *call, sent *atomic.Bool) (*http.Request, error) {
 	target := c.base
 	target.Path, target.RawPath = request.path, escapePath(request.path)
 	target.RawQuery = request.query.Encode()
@@ -177,24 +177,24 @@ func (c *Client) request(ctx context.Context, request *call, sent *atomic.Bool) 
 	if request.body != nil {
 		raw, err := json.Marshal(request.body)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", request.name(), err)
+			return nil, fmt.Errorf("%s: %w", request.describeCall(), err)
 		}
 		payload = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, request.method, target.String(), payload)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", request.name(), err)
+		return nil, fmt.Errorf("%s: %w", request.describeCall(), err)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "singularity-slurm")
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return req, c.authenticate(ctx, req)
+	return req, c.addToken(ctx, req)
 }
 
-// authenticate adds the token and the user.
-func (c *Client) authenticate(ctx context.Context, req *http.Request) error {
+// addToken adds the token and the user.
+func (c *Client) addToken(ctx context.Context, req *http.Request) error {
 	user := ""
 	if c.cfg.Token != nil {
 		name, token, err := c.cfg.Token(ctx)
@@ -213,24 +213,24 @@ func (c *Client) authenticate(ctx context.Context, req *http.Request) error {
 	return nil
 }
 
-// read turns the response into an answer or an error.
-func (c *Client) read(request *call, resp *http.Response, fields table[answer]) (answer, error) {
+// readResponse turns the response into an answer or an error.
+func (c *Client) readResponse(request *call, resp *http.Response, fields table[answer]) (answer, error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
-		a, err := decode(resp.Body, c.limits, fields)
+		a, err := decodeAnswer(resp.Body, c.limits, fields)
 		if err != nil && !request.safe {
 			err = fmt.Errorf("%w: %w", ErrUncertain, err) // the request was accepted, but as what?
 		}
 		if err != nil {
-			return a, fmt.Errorf("%s: %w", request.name(), err)
+			return a, fmt.Errorf("%s: %w", request.describeCall(), err)
 		}
-		return a, a.failure(request, resp.StatusCode)
+		return a, a.failureOf(request, resp.StatusCode)
 	case http.StatusNoContent:
 		return answer{}, nil
 	case http.StatusNotModified:
 		return answer{}, request.errorOf(resp.StatusCode, complaint{Number: numberNoChange, Text: "no change in data"})
 	}
-	err, slurm := request.refusal(resp.StatusCode, resp.Body, c.limits)
+	err, slurm := request.readRefusal(resp.StatusCode, resp.Body, c.limits)
 	if unknownVersion(resp.StatusCode, slurm) {
 		return answer{}, fmt.Errorf("%w: %w", errUnknownVersion, err)
 	}
@@ -249,15 +249,15 @@ func (r *call) transportError(err error, sent bool) error {
 	var dial *net.OpError
 	switch {
 	case sent && !r.safe:
-		return fmt.Errorf("%s: %w: %w", r.name(), ErrUncertain, err)
-	case errors.As(err, &dial) && dial.Op == "dial", lost(err):
-		return fmt.Errorf("%s: %w: %w", r.name(), ErrUnreachable, err)
+		return fmt.Errorf("%s: %w: %w", r.describeCall(), ErrUncertain, err)
+	case errors.As(err, &dial) && dial.Op == "dial", isLost(err):
+		return fmt.Errorf("%s: %w: %w", r.describeCall(), ErrUnreachable, err)
 	}
-	return fmt.Errorf("%s: %w", r.name(), err)
+	return fmt.Errorf("%s: %w", r.describeCall(), err)
 }
 
-// name is the request in a message.
-func (r *call) name() string {
+// describeCall is the request in a message.
+func (r *call) describeCall() string {
 	name := r.method + " " + r.path
 	if r.subject != "" {
 		return r.subject + ": " + name

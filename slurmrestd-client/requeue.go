@@ -73,7 +73,7 @@ type Requeued struct {
 // UnsupportedError if this cluster has no route. A requeue is never sent twice: after ErrUncertain,
 // compare the job's Restarts.
 func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (Requeued, error) {
-	if err := ref.check(); err != nil {
+	if err := ref.checkID(); err != nil {
 		return Requeued{}, err
 	}
 	chosen, err := c.chooseRoute(ctx, opt.Via)
@@ -111,8 +111,8 @@ func (c *Client) RequeueRoutes(ctx context.Context) []RouteStatus {
 func (c *Client) checkRoute(ctx context.Context, route Route) error {
 	switch route {
 	case RouteREST:
-		p, err := c.peer(ctx)
-		if err == nil && !p.can().requeue {
+		p, err := c.currentPeer(ctx)
+		if err == nil && !p.listAbilities().requeue {
 			err = noAbility(p, "requeue over REST", V0045+" (Slurm 26.05)")
 		}
 		return err
@@ -140,7 +140,7 @@ func (c *Client) chooseRoute(ctx context.Context, via Route) (Requeued, error) {
 	for _, route := range routes {
 		err := c.checkRoute(ctx, route)
 		if err == nil {
-			return Requeued{Route: route, Why: because(not)}, nil
+			return Requeued{Route: route, Why: joinReasons(not)}, nil
 		}
 		if !errors.Is(err, ErrUnsupported) {
 			return Requeued{}, err
@@ -150,7 +150,7 @@ func (c *Client) chooseRoute(ctx context.Context, via Route) (Requeued, error) {
 	return Requeued{}, errors.Join(not...)
 }
 
-func because(not []error) string {
+func joinReasons(not []error) string {
 	if len(not) == 0 {
 		return "the best there is"
 	}
@@ -171,8 +171,8 @@ func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) e
 	if opt.Incomplete {
 		flags = append(flags, "Incomplete")
 	}
-	_, err := c.do(ctx, operation{build: func(p *peer) (*call, error) {
-		if !p.can().requeue { // renegotiated to an older version
+	_, err := c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+		if !p.listAbilities().requeue { // renegotiated to an older version
 			return nil, noAbility(p, "requeue over REST", V0045)
 		}
 		request := body{"flags": flags, "jobs": []string{ref.String()}}
@@ -189,7 +189,7 @@ func (c *Client) requeueScontrol(ctx context.Context, ref Ref, opt RequeueOption
 	if opt.Incomplete {
 		args = append(args, "Incomplete")
 	}
-	return c.scontrol(ctx, "job "+ref.String(), append(args, ref.String())...)
+	return c.runScontrol(ctx, "job "+ref.String(), append(args, ref.String())...)
 }
 
 // requeueExit looks first whether Slurm would requeue the job at all: to find out
@@ -215,7 +215,7 @@ func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) e
 	if err == nil || !opt.Hold || errors.Is(err, ErrUncertain) {
 		return err
 	}
-	return errors.Join(err, wrap("undo", c.Release(ctx, job.Ref(), time.Time{})))
+	return errors.Join(err, wrapError("undo", c.Release(ctx, job.Ref(), time.Time{})))
 }
 
 // exitRefuses returns the error that Slurm has for a job that Slurm does not requeue.

@@ -28,7 +28,7 @@ var errNoName = errors.New("want letters, digits and -_.: only")
 
 func checkReservation(name string) error {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != ':' && notHostByte(r) }) {
-		return fmt.Errorf("reservation %q: %w", clip(name, 40), errNoName)
+		return fmt.Errorf("reservation %q: %w", clipText(name, 40), errNoName)
 	}
 	return nil
 }
@@ -41,9 +41,9 @@ func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error 
 		return err
 	}
 	subject := "reservation " + r.Name
-	return c.reserve(ctx, subject, func(p *peer) *call {
+	return c.changeReservation(ctx, subject, func(p *peer) *call {
 		request := body{
-			"name": r.Name, "start_time": count(r.Start.Unix()), "duration": count(int64(r.Duration / time.Minute)),
+			"name": r.Name, "start_time": numberBody(r.Start.Unix()), "duration": numberBody(int64(r.Duration / time.Minute)),
 			"node_list": r.Nodes, "users": r.Users, "flags": r.Flags,
 		}
 		putText(request, "comment", r.Comment)
@@ -53,7 +53,7 @@ func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error 
 			"create", "Reservation=" + r.Name, "StartTime=" + utsSeconds(r.Start), fmt.Sprintf("Duration=%d", r.Duration/time.Minute),
 			"Nodes=" + strings.Join(r.Nodes, ","), "Users=" + strings.Join(r.Users, ","), "Flags=" + strings.Join(r.Flags, ","),
 		}
-		if r.Comment != "" && p.can().resComment {
+		if r.Comment != "" && p.listAbilities().resComment {
 			args = append(args, "Comment="+r.Comment)
 		}
 		return args
@@ -67,26 +67,26 @@ func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 		return err
 	}
 	subject := "reservation " + name
-	return c.reserve(ctx, subject, func(p *peer) *call {
+	return c.changeReservation(ctx, subject, func(p *peer) *call {
 		return &call{method: http.MethodDelete, path: pathOf(p, "reservation", name), subject: subject}
 	}, func(*peer) []string { return []string{"delete", "Reservation=" + name} })
 }
 
-// reserve asks slurmrestd where slurmrestd can, and scontrol where not.
-func (c *Client) reserve(ctx context.Context, subject string, ask func(*peer) *call, args func(*peer) []string) error {
-	p, err := c.peer(ctx)
+// changeReservation asks slurmrestd where slurmrestd can, and scontrol where not.
+func (c *Client) changeReservation(ctx context.Context, subject string, ask func(*peer) *call, args func(*peer) []string) error {
+	p, err := c.currentPeer(ctx)
 	if err != nil {
 		return err
 	}
-	if !p.can().reserve && c.cfg.Scontrol != nil {
-		err := c.scontrol(ctx, subject, args(p)...)
-		if missing(err) {
+	if !p.listAbilities().reserve && c.cfg.Scontrol != nil {
+		err := c.runScontrol(ctx, subject, args(p)...)
+		if isMissing(err) {
 			err = &UnsupportedError{Feature: "reservations by scontrol", Needs: "an scontrol", Found: err.Error()}
 		}
 		return err
 	}
-	_, err = c.do(ctx, operation{build: func(p *peer) (*call, error) {
-		if !p.can().reserve {
+	_, err = c.doOperation(ctx, operation{build: func(p *peer) (*call, error) {
+		if !p.listAbilities().reserve {
 			return nil, noAbility(p, "reservations over REST", V0045+" (Slurm 26.05), or Config.Scontrol")
 		}
 		return ask(p), nil

@@ -66,8 +66,8 @@ func newScanner(src io.Reader, l limits) *scanner {
 	}
 }
 
-// fail keeps the first error.
-func (s *scanner) fail(format string, args ...any) {
+// failScan keeps the first error.
+func (s *scanner) failScan(format string, args ...any) {
 	if s.err == nil {
 		at := s.total - int64(s.w-s.r)
 		s.err = fmt.Errorf("%w: byte %d: %s", ErrMalformed, at, fmt.Sprintf(format, args...))
@@ -83,9 +83,9 @@ func (s *scanner) tooLarge(what string, limit int64) {
 	s.r, s.w = 0, 0
 }
 
-// fill reads more into an empty window. fill reports false at the end of the text (which is an
-// error, since only done asks for the end) and after an error.
-func (s *scanner) fill() bool {
+// fillBuffer reads more into an empty window. fillBuffer reports false at the end of the text (which is an
+// error, since only checkEnd asks for the end) and after an error.
+func (s *scanner) fillBuffer() bool {
 	if s.err != nil {
 		return false
 	}
@@ -113,8 +113,8 @@ func (s *scanner) fill() bool {
 	return false
 }
 
-// peek skips white space and returns the next byte without consuming that byte; 0 after an error.
-func (s *scanner) peek() byte {
+// peekToken skips white space and returns the next byte without consuming that byte; 0 after an error.
+func (s *scanner) peekToken() byte {
 	for {
 		for i, c := range s.buf[s.r:s.w] {
 			if c > ' ' {
@@ -123,20 +123,20 @@ func (s *scanner) peek() byte {
 			}
 			if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 				s.r += i
-				s.fail("control character 0x%02x", c)
+				s.failScan("control character 0x%02x", c)
 				return 0
 			}
 		}
 		s.r = s.w
-		if !s.fill() {
+		if !s.fillBuffer() {
 			return 0
 		}
 	}
 }
 
-// next1 consumes and returns the next byte, white space included.
-func (s *scanner) next1() byte {
-	if s.r == s.w && !s.fill() {
+// nextByte consumes and returns the next byte, white space included.
+func (s *scanner) nextByte() byte {
+	if s.r == s.w && !s.fillBuffer() {
 		return 0
 	}
 	c := s.buf[s.r]
@@ -144,42 +144,42 @@ func (s *scanner) next1() byte {
 	return c
 }
 
-// expect consumes white space and then exactly c.
-func (s *scanner) expect(c byte) {
-	got := s.peek()
+// expectByte consumes white space and then exactly c.
+func (s *scanner) expectByte(c byte) {
+	got := s.peekToken()
 	if s.err != nil {
 		return
 	}
 	if got != c {
-		s.fail("%q where %q should be", got, c)
+		s.failScan("%q where %q should be", got, c)
 		return
 	}
 	s.r++
 }
 
-// begin opens an object ('{') or array ('['). A null will do instead and has no member: Slurm
+// beginGroup opens an object ('{') or array ('['). A null will do instead and has no member: Slurm
 // writes null for many empty objects and arrays. next must follow.
-func (s *scanner) begin(open byte) {
-	if s.peek() == 'n' {
-		s.literal("null")
+func (s *scanner) beginGroup(open byte) {
+	if s.peekToken() == 'n' {
+		s.readLiteral("null")
 		s.null = true
 		return
 	}
-	s.expect(open)
+	s.expectByte(open)
 	if s.depth++; s.depth > maxDepth {
-		s.fail("more than %d levels", maxDepth)
+		s.failScan("more than %d levels", maxDepth)
 	}
 	s.fresh = true
 }
 
-// next goes to the next member of the innermost object or array, or closes it and
+// hasNext goes to the next member of the innermost object or array, or closes it and
 // returns false.
-func (s *scanner) next(end byte) bool {
+func (s *scanner) hasNext(end byte) bool {
 	if s.null {
 		s.null = false
 		return false
 	}
-	c := s.peek()
+	c := s.peekToken()
 	switch {
 	case s.err != nil:
 		return false
@@ -192,16 +192,16 @@ func (s *scanner) next(end byte) bool {
 		s.fresh = false
 		return true
 	case c != ',':
-		s.fail("%q where ',' or %q should be", c, end)
+		s.failScan("%q where ',' or %q should be", c, end)
 		return false
 	}
 	s.r++
 	return true
 }
 
-// key reads a member's name and the colon. The bytes are good until the next call.
-func (s *scanner) key() []byte {
-	name := s.str(maxKey, "a key")
+// readKey reads a member's name and the colon. The bytes are good until the next call.
+func (s *scanner) readKey() []byte {
+	name := s.readString(maxKey, "a key")
 	if s.r < s.w && s.buf[s.r] == ':' { // by far the usual case
 		s.r++
 		return name
@@ -210,63 +210,63 @@ func (s *scanner) key() []byte {
 		s.scratch = append(s.scratch[:0], name...) // the window may move
 		name = s.scratch
 	}
-	s.expect(':')
+	s.expectByte(':')
 	return name
 }
 
-// literal consumes null, true or false.
-func (s *scanner) literal(word string) {
-	s.peek()
+// readLiteral consumes null, true or false.
+func (s *scanner) readLiteral(word string) {
+	s.peekToken()
 	for i := range len(word) {
-		if c := s.next1(); s.err == nil && c != word[i] {
-			s.fail("%q is not %s", c, word)
+		if c := s.nextByte(); s.err == nil && c != word[i] {
+			s.failScan("%q is not %s", c, word)
 			return
 		}
 	}
 }
 
-// skip consumes a value of any kind, checks the value and keeps nothing.
-func (s *scanner) skip() {
-	switch c := s.peek(); c {
+// skipValue consumes a value of any kind, checks the value and keeps nothing.
+func (s *scanner) skipValue() {
+	switch c := s.peekToken(); c {
 	case '"':
 		s.skipString()
 	case '{':
-		for s.begin('{'); s.next('}'); s.skip() {
+		for s.beginGroup('{'); s.hasNext('}'); s.skipValue() {
 			s.skipKey()
 		}
 	case '[':
-		for s.begin('['); s.next(']'); {
-			s.skip()
+		for s.beginGroup('['); s.hasNext(']'); {
+			s.skipValue()
 		}
 	case 't':
-		s.literal("true")
+		s.readLiteral("true")
 	case 'f':
-		s.literal("false")
+		s.readLiteral("false")
 	case 'n':
-		s.literal("null")
+		s.readLiteral("null")
 	default:
-		s.token()
+		s.readToken()
 	}
 }
 
 func (s *scanner) skipKey() {
-	s.peek()
+	s.peekToken()
 	s.skipString()
-	s.expect(':')
+	s.expectByte(':')
 }
 
-// done checks that nothing but white space follows, and returns the first error.
-func (s *scanner) done() error {
+// checkEnd checks that nothing but white space follows, and returns the first error.
+func (s *scanner) checkEnd() error {
 	if s.err != nil {
 		return s.err
 	}
-	c := s.peek()
+	c := s.peekToken()
 	if errors.Is(s.err, io.ErrUnexpectedEOF) {
 		s.err = nil
 		return nil
 	}
 	if s.err == nil {
-		s.fail("%q after the end", c)
+		s.failScan("%q after the end", c)
 	}
 	return s.err
 }

@@ -18,8 +18,8 @@ var roomy = limits{body: 1 << 30, record: 1 << 20}
 // skipAll reads one value of any kind and what follows it.
 func skipAll(src io.Reader, l limits) error {
 	s := newScanner(src, l)
-	s.skip()
-	return s.done()
+	s.skipValue()
+	return s.checkEnd()
 }
 
 func TestScannerRefuses(t *testing.T) {
@@ -94,7 +94,7 @@ func TestScannerStrings(t *testing.T) {
 		for _, offset := range []int{0, window - 2, window - 1, window, window + 1} {
 			src := strings.NewReader(strings.Repeat(" ", offset) + string(quoted))
 			s := newScanner(src, roomy)
-			if got := s.text(); got != text || s.done() != nil {
+			if got := s.readText(); got != text || s.checkEnd() != nil {
 				t.Errorf("%s at %d: %q, %v", quoted, offset, got, s.err)
 			}
 		}
@@ -108,7 +108,7 @@ func TestScannerStrings(t *testing.T) {
 	} {
 		for _, src := range []io.Reader{strings.NewReader(quoted), iotest.OneByteReader(strings.NewReader(quoted))} {
 			s := newScanner(src, roomy)
-			if got := s.text(); got != want || s.done() != nil {
+			if got := s.readText(); got != want || s.checkEnd() != nil {
 				t.Errorf("%q: %q, %v; want %q", quoted, got, s.err, want)
 			}
 		}
@@ -151,8 +151,8 @@ func TestScannerNumbers(t *testing.T) {
 		{"[1]", Number{}, "is no value"},
 	} {
 		s := newScanner(strings.NewReader(test.text), roomy)
-		got := s.number()
-		err := s.done()
+		got := s.readNumber()
+		err := s.checkEnd()
 		if test.says == "" && (got != test.want || err != nil) {
 			t.Errorf("%s: %+v, %v; want %+v", test.text, got, err, test.want)
 		}
@@ -192,16 +192,16 @@ func TestScannerLimits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newScanner(strings.NewReader(test.text), limits{body: 200_000, record: 1000})
-			each(s, jobFields, func(*Job) error { return nil })
-			if err := s.done(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), test.says) {
+			readEach(s, jobFields, func(*Job) error { return nil })
+			if err := s.checkEnd(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v; want one that says %q", err, test.says)
 			}
 		})
 	}
 	t.Run("text that nobody wants has none", func(t *testing.T) {
 		s := newScanner(strings.NewReader(`[{"not_read":"`+long+`"}]`), limits{body: 200_000, record: 1000})
-		each(s, jobFields, func(*Job) error { return nil })
-		if err := s.done(); err != nil {
+		readEach(s, jobFields, func(*Job) error { return nil })
+		if err := s.checkEnd(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -24,8 +24,8 @@ var special = func() (t [256]bool) {
 	return t
 }()
 
-// plain returns how many bytes at the head of b are plain text.
-func plain(b []byte) int {
+// plainPrefix returns how many bytes at the head of b are plain text.
+func plainPrefix(b []byte) int {
 	for i, c := range b {
 		if special[c] {
 			return i
@@ -34,11 +34,11 @@ func plain(b []byte) int {
 	return len(b)
 }
 
-// str reads a string of at most limit bytes. The bytes are good until the next call. what names the
+// readString reads a string of at most limit bytes. The bytes are good until the next call. what names the
 // string in the error.
-func (s *scanner) str(limit int64, what string) []byte {
-	s.expect('"')
-	n := plain(s.buf[s.r:s.w])
+func (s *scanner) readString(limit int64, what string) []byte {
+	s.expectByte('"')
+	n := plainPrefix(s.buf[s.r:s.w])
 	if s.r+n < s.w && s.buf[s.r+n] == '"' && int64(n) <= limit {
 		text := s.buf[s.r : s.r+n]
 		s.r += n + 1
@@ -51,7 +51,7 @@ func (s *scanner) str(limit int64, what string) []byte {
 func (s *scanner) longStr(limit int64, what string) []byte {
 	s.scratch = s.scratch[:0]
 	for s.err == nil {
-		n := plain(s.buf[s.r:s.w])
+		n := plainPrefix(s.buf[s.r:s.w])
 		if int64(len(s.scratch)+n) > limit {
 			s.tooLarge(what, limit)
 			break
@@ -59,17 +59,17 @@ func (s *scanner) longStr(limit int64, what string) []byte {
 		s.scratch = append(s.scratch, s.buf[s.r:s.r+n]...)
 		s.r += n
 		if s.r == s.w {
-			s.fill()
+			s.fillBuffer()
 			continue
 		}
-		switch c := s.next1(); c {
+		switch c := s.nextByte(); c {
 		case '"':
 			return s.scratch
 		case '\\':
-			r := s.escape() // may itself append to scratch
+			r := s.readEscape() // may itself append to scratch
 			s.scratch = utf8.AppendRune(s.scratch, r)
 		default:
-			s.fail("control character 0x%02x in a string", c)
+			s.failScan("control character 0x%02x in a string", c)
 		}
 	}
 	return nil
@@ -77,27 +77,27 @@ func (s *scanner) longStr(limit int64, what string) []byte {
 
 // skipString consumes a string that is not used.
 func (s *scanner) skipString() {
-	s.expect('"')
+	s.expectByte('"')
 	for s.err == nil {
-		s.r += plain(s.buf[s.r:s.w])
+		s.r += plainPrefix(s.buf[s.r:s.w])
 		if s.r == s.w {
-			s.fill()
+			s.fillBuffer()
 			continue
 		}
-		switch c := s.next1(); c {
+		switch c := s.nextByte(); c {
 		case '"':
 			return
 		case '\\':
-			s.escape()
+			s.readEscape()
 		default:
-			s.fail("control character 0x%02x in a string", c)
+			s.failScan("control character 0x%02x in a string", c)
 		}
 	}
 }
 
-// escape reads what follows a backslash.
-func (s *scanner) escape() rune {
-	switch c := s.next1(); c {
+// readEscape reads what follows a backslash.
+func (s *scanner) readEscape() rune {
+	switch c := s.nextByte(); c {
 	case '"', '\\', '/':
 		return rune(c)
 	case 'b':
@@ -111,49 +111,49 @@ func (s *scanner) escape() rune {
 	case 't':
 		return '\t'
 	case 'u':
-		return s.unicode()
+		return s.readUnicode()
 	default:
-		s.fail("escape \\%c", c)
+		s.failScan("escape \\%c", c)
 		return 0
 	}
 }
 
-// unicode reads the digits of a \u escape, and of the second escape of a pair. Half a pair becomes
+// readUnicode reads the digits of a \u escape, and of the second escape of a pair. Half a pair becomes
 // U+FFFD, as in encoding/json.
-func (s *scanner) unicode() rune {
-	r := s.hex4()
+func (s *scanner) readUnicode() rune {
+	r := s.readHex4()
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
 	// A second escape may follow. Anything else that follows is left alone, so the look-ahead must
 	// not need more than a byte at a time.
 	if s.r == s.w {
-		s.fill()
+		s.fillBuffer()
 	}
 	if s.err != nil || s.buf[s.r] != '\\' {
 		return utf8.RuneError
 	}
 	s.r++
 	if s.r == s.w {
-		s.fill()
+		s.fillBuffer()
 	}
 	if s.err != nil || s.buf[s.r] != 'u' {
-		second := s.escape()
+		second := s.readEscape()
 		s.scratch = utf8.AppendRune(s.scratch, utf8.RuneError)
 		return second
 	}
 	s.r++
-	return utf16.DecodeRune(r, s.hex4())
+	return utf16.DecodeRune(r, s.readHex4())
 }
 
-// hex4 reads four hexadecimal digits.
-func (s *scanner) hex4() rune {
+// readHex4 reads four hexadecimal digits.
+func (s *scanner) readHex4() rune {
 	var r rune
 	for range 4 {
-		c := s.next1()
+		c := s.nextByte()
 		d := strings.IndexByte("0123456789abcdef", c|0x20)
 		if c < '0' || d < 0 {
-			s.fail("%q in a \\u escape", c)
+			s.failScan("%q in a \\u escape", c)
 			return 0
 		}
 		r = r<<4 | rune(d)
@@ -161,9 +161,9 @@ func (s *scanner) hex4() rune {
 	return r
 }
 
-// keep makes a text outlive the window. Short texts are shared within an answer: a list of jobs
+// keepText makes a text outlive the window. Short texts are shared within an answer: a list of jobs
 // names the same users, partitions and nodes again and again.
-func (s *scanner) keep(b []byte) string {
+func (s *scanner) keepText(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
@@ -181,8 +181,8 @@ func (s *scanner) keep(b []byte) string {
 	return text
 }
 
-// grow counts n bytes that a record holds besides its texts.
-func (s *scanner) grow(n int64) bool {
+// growBudget counts n bytes that a record holds besides its texts.
+func (s *scanner) growBudget(n int64) bool {
 	if s.held += n; s.held > s.limits.record {
 		s.tooLarge("a record", s.limits.record)
 	}

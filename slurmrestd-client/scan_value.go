@@ -19,12 +19,12 @@ const (
 	noValue64  = "18446744073709551614"
 )
 
-// token consumes a JSON number and returns its characters, good until the next call.
-func (s *scanner) token() []byte {
-	s.peek()
+// readToken consumes a JSON number and returns its characters, good until the next call.
+func (s *scanner) readToken() []byte {
+	s.peekToken()
 	n := 0
 	for s.err == nil {
-		if s.r == s.w && !s.fill() {
+		if s.r == s.w && !s.fillBuffer() {
 			if n > 0 && errors.Is(s.err, io.ErrUnexpectedEOF) {
 				s.err = nil // the end of the text ends a number, too
 				break
@@ -32,11 +32,11 @@ func (s *scanner) token() []byte {
 			return nil
 		}
 		c := s.buf[s.r]
-		if !numeric(c) {
+		if !isNumeric(c) {
 			break
 		}
 		if n == maxToken {
-			s.fail("a number of more than %d characters", maxToken)
+			s.failScan("a number of more than %d characters", maxToken)
 			return nil
 		}
 		s.digits[n] = c
@@ -44,13 +44,13 @@ func (s *scanner) token() []byte {
 		s.r++
 	}
 	if s.err == nil && !validNumber(s.digits[:n]) {
-		s.fail("%q is no value", string(s.buf[s.r:min(s.r+1, s.w)]))
+		s.failScan("%q is no value", string(s.buf[s.r:min(s.r+1, s.w)]))
 		return nil
 	}
 	return s.digits[:n]
 }
 
-func numeric(c byte) bool {
+func isNumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c|0x20 == 'e'
 }
 
@@ -88,19 +88,19 @@ func validNumber(b []byte) bool {
 	return len(b) == 0
 }
 
-// number reads a Number in any shape that a Slurm release has written: null, 7, 7.5, "7",
+// readNumber reads a Number in any shape that a Slurm release has written: null, 7, 7.5, "7",
 // "Infinity", "", {"set":true,"infinite":false,"number":7}.
-func (s *scanner) number() Number {
-	switch c := s.peek(); c {
+func (s *scanner) readNumber() Number {
+	switch c := s.peekToken(); c {
 	case 'n':
-		s.literal("null")
+		s.readLiteral("null")
 		return Number{}
 	case '"':
-		return s.numberIn(s.str(maxToken, "a number"))
+		return s.numberIn(s.readString(maxToken, "a number"))
 	case '{':
 		return s.numberObject()
 	default:
-		return s.numberIn(s.token())
+		return s.numberIn(s.readToken())
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *scanner) numberIn(b []byte) Number {
 		return Number{}
 	}
 	if v, ok := shortInt(b); ok {
-		return marked(v)
+		return markedNumber(v)
 	}
 	switch word := string(b); {
 	case word == "" || word == noValue64:
@@ -125,7 +125,7 @@ func (s *scanner) numberIn(b []byte) Number {
 		if f, err := strconv.ParseFloat(word, 64); validNumber(b) && err == nil && math.Abs(f) < math.MaxInt64 {
 			return Num(int64(f))
 		}
-		s.fail("%s is not a 64-bit number", strconv.Quote(clip(word, maxToken)))
+		s.failScan("%s is not a 64-bit number", strconv.Quote(clipText(word, maxToken)))
 		return Number{}
 	}
 }
@@ -144,8 +144,8 @@ func shortInt(b []byte) (v int64, ok bool) {
 	return v, true
 }
 
-// marked turns Slurm's raw 32-bit marks into what they mean.
-func marked(v int64) Number {
+// markedNumber turns Slurm's raw 32-bit marks into what they mean.
+func markedNumber(v int64) Number {
 	switch v {
 	case noValue32:
 		return Number{}
@@ -164,16 +164,16 @@ func infiniteWord(word string) bool {
 func (s *scanner) numberObject() Number {
 	var n Number
 	var set, infinite bool
-	for s.begin('{'); s.next('}'); {
-		switch key := s.key(); string(key) {
+	for s.beginGroup('{'); s.hasNext('}'); {
+		switch key := s.readKey(); string(key) {
 		case "set":
-			set = s.boolean()
+			set = s.readBool()
 		case "infinite":
-			infinite = s.boolean()
+			infinite = s.readBool()
 		case "number":
-			n = s.number()
+			n = s.readNumber()
 		default:
-			s.skip()
+			s.skipValue()
 		}
 	}
 	switch {
@@ -186,46 +186,46 @@ func (s *scanner) numberObject() Number {
 	return n
 }
 
-// boolean reads true, false, null (false) or a number (not 0).
-func (s *scanner) boolean() bool {
-	switch s.peek() {
+// readBool reads true, false, null (false) or a number (not 0).
+func (s *scanner) readBool() bool {
+	switch s.peekToken() {
 	case 't':
-		s.literal("true")
+		s.readLiteral("true")
 		return s.err == nil
 	case 'f':
-		s.literal("false")
+		s.readLiteral("false")
 		return false
 	default:
-		n := s.number()
+		n := s.readNumber()
 		return n.Set && (n.Infinite || n.Value != 0)
 	}
 }
 
-// text reads a string. A null is empty; a number is its digits, since releases
+// readText reads a string. A null is empty; a number is its digits, since releases
 // differ on which of the two a version number is.
-func (s *scanner) text() string {
-	switch s.peek() {
+func (s *scanner) readText() string {
+	switch s.peekToken() {
 	case '"':
-		return s.keep(s.str(s.limits.record-s.held, "a text"))
+		return s.keepText(s.readString(s.limits.record-s.held, "a text"))
 	case 'n':
-		s.literal("null")
+		s.readLiteral("null")
 		return ""
 	default:
-		return s.keep(s.token())
+		return s.keepText(s.readToken())
 	}
 }
 
-// texts reads a list of strings. A single string is a list separated by commas.
-func (s *scanner) texts() []string {
-	if s.peek() != '[' {
-		if one := s.text(); one != "" {
+// readTexts reads a list of strings. A single string is a list separated by commas.
+func (s *scanner) readTexts() []string {
+	if s.peekToken() != '[' {
+		if one := s.readText(); one != "" {
 			return strings.Split(one, ",")
 		}
 		return nil
 	}
 	var all []string
-	for s.begin('['); s.next(']'); {
-		if one := s.text(); s.grow(stringSize) {
+	for s.beginGroup('['); s.hasNext(']'); {
+		if one := s.readText(); s.growBudget(stringSize) {
 			all = append(all, one)
 		}
 	}
@@ -234,17 +234,17 @@ func (s *scanner) texts() []string {
 
 const stringSize = 16 // bytes of a string header
 
-// hostlist reads names of nodes, as a single host list expression. A list of strings is joined by
+// readHostList reads names of nodes, as a single host list expression. A list of strings is joined by
 // commas.
-func (s *scanner) hostlist() string {
-	if s.peek() != '[' {
-		return s.text()
+func (s *scanner) readHostList() string {
+	if s.peekToken() != '[' {
+		return s.readText()
 	}
-	return strings.Join(s.texts(), ",")
+	return strings.Join(s.readTexts(), ",")
 }
 
-// clip bounds a text that goes into a message.
-func clip(text string, most int) string {
+// clipText bounds a text that goes into a message.
+func clipText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

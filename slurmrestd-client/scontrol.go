@@ -29,7 +29,7 @@ type ScontrolError struct {
 }
 
 func (e *ScontrolError) Error() string {
-	return fmt.Sprintf("%s (exit %d)", printable(e.Output, 300), e.Exit)
+	return fmt.Sprintf("%s (exit %d)", printableText(e.Output, 300), e.Exit)
 }
 
 // ExecScontrol executes scontrol on this host, which needs munge, or SLURM_JWT= among Env. The zero
@@ -75,17 +75,17 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scontrol runs scontrol for a subject, and gives its complaint the meaning that the same words
+// runScontrol runs scontrol for a subject, and gives its complaint the meaning that the same words
 // have in an answer of slurmrestd.
-func (c *Client) scontrol(ctx context.Context, subject string, args ...string) error {
-	ctx, cancel := c.bounded(ctx)
+func (c *Client) runScontrol(ctx context.Context, subject string, args ...string) error {
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	_, err := c.cfg.Scontrol.Run(ctx, args...)
 	var failed *ScontrolError
 	if errors.As(err, &failed) {
 		return scontrolMeans(&Error{
 			Method: "scontrol", Path: strings.Join(args, " "), Subject: subject,
-			Description: printable(failed.Output, 300),
+			Description: printableText(failed.Output, 300),
 		})
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func scontrolMeans(e *Error) error {
 			break
 		}
 	}
-	return e.means()
+	return e.meaningOf()
 }
 
 // scontrolProbe keeps what was found out about scontrol, when that is certain.
@@ -125,7 +125,7 @@ func (c *Client) checkScontrol(ctx context.Context) error {
 	}
 	_, err := c.cfg.Scontrol.Run(ctx, "--version")
 	switch {
-	case missing(err):
+	case isMissing(err):
 		err = &UnsupportedError{Feature: "requeue by scontrol", Needs: "an scontrol", Found: err.Error()}
 	case err != nil:
 		return fmt.Errorf("scontrol --version: %w", err)
@@ -134,8 +134,8 @@ func (c *Client) checkScontrol(ctx context.Context) error {
 	return err
 }
 
-// missing reports whether there is nothing to run.
-func missing(err error) bool {
+// isMissing reports whether there is nothing to run.
+func isMissing(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 

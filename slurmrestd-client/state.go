@@ -130,8 +130,8 @@ func (s State) String() string {
 	return strings.Join(parts, "+")
 }
 
-// add takes a name of the server's into the state.
-func (s *State) add(name []byte) {
+// addName takes a name of the server's into the state.
+func (s *State) addName(name []byte) {
 	if base, ok := baseByName[string(name)]; ok {
 		s.Base = base
 		return
@@ -154,8 +154,8 @@ var impliedBase = map[StateFlags]BaseState{
 	ReservationDeleted: Pending,
 }
 
-// unhide fills in the base where the only flag that v0.0.38 shows implies the base.
-func (s *State) unhide() {
+// unhideBase fills in the base where the only flag that v0.0.38 shows implies the base.
+func (s *State) unhideBase() {
 	if s.Base == "" {
 		s.Base = impliedBase[s.Flags]
 	}

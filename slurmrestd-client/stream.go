@@ -35,17 +35,17 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 	var info ListInfo
 	var dated bool // the server says when its list was made
 	started := c.cfg.Now()
-	a, err := c.do(ctx, operation{
+	a, err := c.doOperation(ctx, operation{
 		build: func(p *peer) (*call, error) {
 			call := getCall(p, "", "jobs", "")
 			if !since.IsZero() {
-				call.query = url.Values{"update_time": {p.since(since)}}
+				call.query = url.Values{"update_time": {p.formatSince(since)}}
 			}
 			return call, nil
 		},
 		fields: func(p *peer) table[answer] {
-			dated = p.can().lastUpdate
-			return records("jobs", p.jobs(), func(j *Job) error {
+			dated = p.listAbilities().lastUpdate
+			return recordsField("jobs", p.jobTable(), func(j *Job) error {
 				info.Count++
 				return yield(j)
 			})
@@ -54,22 +54,22 @@ func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) 
 	})
 	switch {
 	case errors.Is(err, ErrNoChange): // v0.0.38
-		info.Next = c.next(a, started)
+		info.Next = c.nextSince(a, started)
 		return info, nil
 	case err != nil:
 		return info, err
 	}
 	// From v0.0.40 on, "no change" is a list of none that was made at no time.
 	info.Changed = !dated || since.IsZero() || info.Count > 0 || !a.LastUpdate.IsZero()
-	info.Next = c.next(a, started)
+	info.Next = c.nextSince(a, started)
 	return info, nil
 }
 
-// next is the time to ask about next, so that no change is missed. A server that reports when its
+// nextSince is the time to ask about next, so that no change is missed. A server that reports when its
 // list was made is asked about that time: slurmctld answers "no change" only if that is more than a
 // second after the last change. v0.0.38 does not report a time: then the time is our own clock
 // before the request, less what the clocks may differ.
-func (c *Client) next(a answer, started time.Time) time.Time {
+func (c *Client) nextSince(a answer, started time.Time) time.Time {
 	if !a.LastUpdate.IsZero() {
 		return a.LastUpdate
 	}
@@ -99,17 +99,17 @@ func (c *Client) JobRecords(ctx context.Context, ref Ref) ([]Job, error) {
 
 // jobRecords also returns slurmctld's time, or ours where that is not told.
 func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, error) {
-	if err := ref.check(); err != nil {
+	if err := ref.checkID(); err != nil {
 		return nil, time.Time{}, err
 	}
 	subject := "job " + ref.String()
 	var all []Job
-	a, err := c.do(ctx, operation{
+	a, err := c.doOperation(ctx, operation{
 		// Not "12_3": 22.05 does not find a task that has no record of its own.
 		build: func(p *peer) (*call, error) { return getCall(p, subject, "job", JobID(ref.ID).String()), nil },
 		fields: func(p *peer) table[answer] {
 			all = nil
-			return records("jobs", p.jobs(), collect(&all))
+			return recordsField("jobs", p.jobTable(), collectInto(&all))
 		},
 	})
 	if err != nil {
@@ -124,8 +124,8 @@ func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, err
 	return all, a.LastUpdate, nil
 }
 
-// collect appends what is read.
-func collect[T any](all *[]T) func(*T) error {
+// collectInto appends what is read.
+func collectInto[T any](all *[]T) func(*T) error {
 	return func(t *T) error {
 		*all = append(*all, *t)
 		return nil
@@ -140,7 +140,7 @@ func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	for _, match := range []func(*Job) bool{ref.names, ref.mayName} {
+	for _, match := range []func(*Job) bool{ref.namesJob, ref.mayName} {
 		for i := range all {
 			if match(&all[i]) {
 				return all[i], nil

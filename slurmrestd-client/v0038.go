@@ -15,17 +15,19 @@ import (
 // sbatch cannot express cannot be expressed here.
 type v0038 struct{}
 
-func (v0038) version() string              { return V0038 }
-func (v0038) can() abilities               { return abilities{updateTask: true, arrayFalse: true, signalSaid: true} }
-func (v0038) since(t time.Time) string     { return seconds(t) }
-func (v0038) jobs() table[Job]             { return v0038Jobs }
-func (v0038) nodes() table[Node]           { return v0038Nodes }
-func (v0038) partitions() table[Partition] { return v0038Partitions }
+func (v0038) versionName() string { return V0038 }
+func (v0038) listAbilities() abilities {
+	return abilities{updateTask: true, arrayFalse: true, signalSaid: true}
+}
+func (v0038) formatSince(t time.Time) string   { return unixSeconds(t) }
+func (v0038) jobTable() table[Job]             { return v0038Jobs }
+func (v0038) nodeTable() table[Node]           { return v0038Nodes }
+func (v0038) partitionTable() table[Partition] { return v0038Partitions }
 
-var v0038Jobs = jobFields.with(table[Job]{
+var v0038Jobs = jobFields.withFields(table[Job]{
 	// There is no "hold" in a record: a priority of 0 is a hold.
 	"priority": func(s *scanner, j *Job) {
-		j.Priority = s.number()
+		j.Priority = s.readNumber()
 		j.Held = j.Priority == Num(0)
 	},
 	"time_limit":   nullIsUnlimited(func(j *Job) *Limit { return &j.TimeLimit }),
@@ -35,7 +37,7 @@ var v0038Jobs = jobFields.with(table[Job]{
 // nullIsUnlimited reads a limit in minutes: null means that there is none.
 func nullIsUnlimited[T any](at func(*T) *Limit) field[T] {
 	return func(s *scanner, t *T) {
-		n := s.number()
+		n := s.readNumber()
 		if !n.Set {
 			n = Number{Set: true, Infinite: true}
 		}
@@ -43,7 +45,7 @@ func nullIsUnlimited[T any](at func(*T) *Limit) field[T] {
 	}
 }
 
-var v0038Nodes = nodeFields.with(table[Node]{
+var v0038Nodes = nodeFields.withFields(table[Node]{
 	"state_flags":    textsField(func(n *Node) *[]string { return &n.State.Flags }),
 	"free_memory":    numberField(func(n *Node) *Number { return &n.FreeMemory }),
 	"slurmd_version": textField(func(n *Node) *string { return &n.Version }),
@@ -72,7 +74,7 @@ var v0038Partitions = table[Partition]{
 // minusOneNumber reads a number: -1 means that there is no bound.
 func minusOneNumber[T any](at func(*T) *Number) field[T] {
 	return func(s *scanner, t *T) {
-		n := s.number()
+		n := s.readNumber()
 		if n == Num(-1) {
 			n = Number{Set: true, Infinite: true}
 		}
@@ -90,21 +92,21 @@ func minusOneLimit[T any](at func(*T) *Limit) field[T] {
 
 func (d v0038) jobUpdate(u JobUpdate, now time.Time) draft {
 	b := body{}
-	put(b, "partition", u.Partition)
-	put(b, "qos", u.QOS)
-	put(b, "account", u.Account)
-	put(b, "nodelist", u.RequiredNodes) // "required_nodes" is a disabled key
-	put(b, "reservation", u.Reservation)
-	put(b, "exclude_nodes", u.ExcludedNodes)
-	put(b, "comment", u.Comment)
-	put(b, "constraints", u.Features)
-	put(b, "memory_per_node", u.MemoryPerNode)
-	put(b, "cpus_per_task", u.CPUsPerTask)
-	put(b, "tasks", u.Tasks)
-	put(b, "tasks_per_node", u.TasksPerNode)
-	put(b, "priority", u.Priority)
-	put(b, "hold", u.Hold)
-	put(b, "dependency", u.Dependency)
+	putIfSet(b, "partition", u.Partition)
+	putIfSet(b, "qos", u.QOS)
+	putIfSet(b, "account", u.Account)
+	putIfSet(b, "nodelist", u.RequiredNodes) // "required_nodes" is a disabled key
+	putIfSet(b, "reservation", u.Reservation)
+	putIfSet(b, "exclude_nodes", u.ExcludedNodes)
+	putIfSet(b, "comment", u.Comment)
+	putIfSet(b, "constraints", u.Features)
+	putIfSet(b, "memory_per_node", u.MemoryPerNode)
+	putIfSet(b, "cpus_per_task", u.CPUsPerTask)
+	putIfSet(b, "tasks", u.Tasks)
+	putIfSet(b, "tasks_per_node", u.TasksPerNode)
+	putIfSet(b, "priority", u.Priority)
+	putIfSet(b, "hold", u.Hold)
+	putIfSet(b, "dependency", u.Dependency)
 	switch {
 	case u.AdminComment != nil:
 		return draft{err: noAbility(d, "update of the admin comment", V0040)}
@@ -122,7 +124,7 @@ func (d v0038) jobUpdate(u JobUpdate, now time.Time) draft {
 		b[v0038Requeue(*u.Requeue)] = true
 	}
 	if u.BeginTime != nil {
-		b["begin_time"] = utsSeconds(earliest(*u.BeginTime, now))
+		b["begin_time"] = utsSeconds(earliestBegin(*u.BeginTime, now))
 	}
 	return draft{b, d.putTRES(b, u.TRESPerJob, u.TRESPerNode, u.TRESPerTask)}
 }
@@ -140,7 +142,7 @@ func v0038Minutes(l Limit) string {
 	if l.Infinite {
 		return "UNLIMITED"
 	}
-	return fmt.Sprint(l.minutes())
+	return fmt.Sprint(l.wholeMinutes())
 }
 
 // putTRES adds TRES requests, as far as sbatch has an option for them: any gres per
@@ -189,7 +191,7 @@ func (d v0038) jobSubmit(j JobSubmit) draft {
 	if j.AdminComment != "" {
 		return draft{err: noAbility(d, "submit with an admin comment", V0040)}
 	}
-	b := body{"environment": j.environment()} // an object here
+	b := body{"environment": j.jobEnvironment()} // an object here
 	for name, value := range map[string]string{
 		"name": j.Name, "account": j.Account, "partition": j.Partition, "qos": j.QOS,
 		"reservation": j.Reservation, "dependency": j.Dependency, "constraints": j.Features,
@@ -213,7 +215,7 @@ func (d v0038) jobSubmit(j JobSubmit) draft {
 // v0038Amounts adds what has a spelling of its own.
 func v0038Amounts(b body, j JobSubmit) {
 	if j.MinNodes > 0 || j.MaxNodes > 0 {
-		b["nodes"] = j.nodes()
+		b["nodes"] = j.nodeCounts()
 	}
 	if j.TimeLimit.Set {
 		b["time_limit"] = v0038Minutes(j.TimeLimit)

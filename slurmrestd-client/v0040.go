@@ -10,10 +10,10 @@ import "time"
 // signal to a job that does not exist with success.
 type v0040 struct{ modern }
 
-func (v0040) since(t time.Time) string { return utsSeconds(t) }
+func (v0040) formatSince(t time.Time) string { return utsSeconds(t) }
 
-func (d v0040) can() abilities {
-	can := d.modern.can()
+func (d v0040) listAbilities() abilities {
+	can := d.modern.listAbilities()
 	can.signalSaid = false
 	return can
 }

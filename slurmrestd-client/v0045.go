@@ -6,8 +6,8 @@ package slurmrest
 // v0045 is the first version that can requeue a job, and make reservations.
 type v0045 struct{ modern }
 
-func (d v0045) can() abilities {
-	can := d.modern.can()
+func (d v0045) listAbilities() abilities {
+	can := d.modern.listAbilities()
 	can.requeue, can.reserve = true, true
 	return can
 }

@@ -61,12 +61,12 @@ func (c *Controller) Examine(ctx context.Context) []*rpc.Finding {
 	return findings
 }
 
-func good(f *rpc.Finding, found string) *rpc.Finding {
+func setOK(f *rpc.Finding, found string) *rpc.Finding {
 	f.Level, f.Found = rpc.Finding_OK, found
 	return f
 }
 
-func bad(f *rpc.Finding, level rpc.Finding_Level, found, do string) *rpc.Finding {
+func setProblem(f *rpc.Finding, level rpc.Finding_Level, found, do string) *rpc.Finding {
 	f.Level, f.Found, f.Do = level, found, do
 	return f
 }
@@ -74,9 +74,9 @@ func bad(f *rpc.Finding, level rpc.Finding_Level, found, do string) *rpc.Finding
 func (c *Controller) checkSlurmrestd(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "slurmrestd", Needs: "slurmrestd at " + c.Slurmrestd + ", and slurmctld behind it"}
 	if err := c.Ping(ctx); err != nil {
-		return bad(f, rpc.Finding_FAIL, err.Error(), "start slurmrestd, or name where it listens in preemptd.yaml: slurmrestd")
+		return setProblem(f, rpc.Finding_FAIL, err.Error(), "start slurmrestd, or name where it listens in preemptd.yaml: slurmrestd")
 	}
-	return good(f, "answers at "+c.Slurmrestd)
+	return setOK(f, "answers at "+c.Slurmrestd)
 }
 
 // errRights is wrapped by Rights.
@@ -92,7 +92,7 @@ func (c *Controller) Rights(ctx context.Context) error {
 // actorRights returns the user that Slurm takes for the sender of preemptd's requests, and what
 // that user is; "": not known.
 func (c *Controller) actorRights(ctx context.Context) (is string, err error) {
-	actor, err := c.actor()
+	actor, err := c.slurmrestdUser()
 	if err != nil || actor == "" {
 		return "", nil //nolint:nilerr // slurmrestd is away, which another check says
 	}
@@ -120,8 +120,8 @@ func (c *Controller) actorRights(ctx context.Context) (is string, err error) {
 	return "", fmt.Errorf("user %s, as whom slurmrestd acts, %w", actor, errRights)
 }
 
-// actor returns the user of the token, or of the process behind slurmrestd's socket; "": not known.
-func (c *Controller) actor() (string, error) {
+// slurmrestdUser returns the user of the token, or of the process behind slurmrestd's socket; "": not known.
+func (c *Controller) slurmrestdUser() (string, error) {
 	name, token, err := c.Token()
 	if err != nil {
 		return "", err
@@ -180,12 +180,12 @@ func (c *Controller) checkRights(ctx context.Context) *rpc.Finding {
 	is, err := c.actorRights(ctx)
 	switch {
 	case err != nil:
-		actor, _ := c.actor() //nolint:errcheck // Rights found out the actor a moment ago
-		return bad(f, rpc.Finding_FAIL, err.Error(), "sacctmgr add user "+actor+" account=root; sacctmgr modify user "+actor+" set adminlevel=Operator")
+		actor, _ := c.slurmrestdUser() //nolint:errcheck // Rights found out the actor a moment ago
+		return setProblem(f, rpc.Finding_FAIL, err.Error(), "sacctmgr add user "+actor+" account=root; sacctmgr modify user "+actor+" set adminlevel=Operator")
 	case is == "":
-		return good(f, "not known")
+		return setOK(f, "not known")
 	}
-	return good(f, is)
+	return setOK(f, is)
 }
 
 // slurmConfig returns slurmctld's configuration.
@@ -211,31 +211,31 @@ func (c *Controller) checkPreemptType(ctx context.Context) *rpc.Finding {
 	config, err := c.slurmConfig(ctx)
 	switch {
 	case err != nil:
-		return good(f, "not known: "+err.Error())
+		return setOK(f, "not known: "+err.Error())
 	case config["PreemptType"] != "preempt/none" && config["PreemptType"] != "(null)" && len(c.Policies()) > 0:
-		return bad(f, rpc.Finding_WARN, "PreemptType="+config["PreemptType"], "set PreemptType=preempt/none in slurm.conf and restart slurmctld: else Slurm preempts first, and whole jobs")
+		return setProblem(f, rpc.Finding_WARN, "PreemptType="+config["PreemptType"], "set PreemptType=preempt/none in slurm.conf and restart slurmctld: else Slurm preempts first, and whole jobs")
 	}
-	return good(f, "PreemptType="+config["PreemptType"])
+	return setOK(f, "PreemptType="+config["PreemptType"])
 }
 
 func (c *Controller) checkDatabase(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "slurm: database", Needs: "sacctmgr and slurmdbd, which know operators and QOS"}
 	if c.Sacctmgr == "" {
-		return good(f, "not asked: preemptd.yaml names no sacctmgr")
+		return setOK(f, "not asked: preemptd.yaml names no sacctmgr")
 	}
 	out, err := c.Run(ctx, c.Sacctmgr, "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
 	if err != nil {
-		return bad(f, rpc.Finding_WARN, err.Error(), "start slurmdbd: until then nobody but root and SlurmUser is operator")
+		return setProblem(f, rpc.Finding_WARN, err.Error(), "start slurmdbd: until then nobody but root and SlurmUser is operator")
 	}
-	return good(f, "answers for "+strings.Join(strings.Fields(out), ", "))
+	return setOK(f, "answers for "+strings.Join(strings.Fields(out), ", "))
 }
 
 func (c *Controller) checkJournal(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "journal", Needs: "a file on a disk of this machine"}
 	if err := c.Journal(ctx); err != nil {
-		return bad(f, rpc.Finding_FAIL, err.Error(), "give the disk space, or name another file in preemptd.yaml: journal")
+		return setProblem(f, rpc.Finding_FAIL, err.Error(), "give the disk space, or name another file in preemptd.yaml: journal")
 	}
-	return good(f, "can be written")
+	return setOK(f, "can be written")
 }
 
 func (c *Controller) checkPolicies(context.Context) *rpc.Finding {
@@ -249,11 +249,11 @@ func (c *Controller) checkPolicies(context.Context) *rpc.Finding {
 	}
 	switch {
 	case problems != nil:
-		return bad(f, rpc.Finding_FAIL, strings.Join(problems, "; "), "singctl policy list; their settings are in policy.settings of preemptd.yaml")
+		return setProblem(f, rpc.Finding_FAIL, strings.Join(problems, "; "), "singctl policy list; their settings are in policy.settings of preemptd.yaml")
 	case names == nil:
-		return good(f, "none: preemptd does what people ask, and nothing by itself")
+		return setOK(f, "none: preemptd does what people ask, and nothing by itself")
 	}
-	return good(f, strings.Join(names, ", "))
+	return setOK(f, strings.Join(names, ", "))
 }
 
 // atOnce is how many nodes are asked at a time.
@@ -263,7 +263,7 @@ func (c *Controller) checkNodes(ctx context.Context) *rpc.Finding {
 	f := &rpc.Finding{Name: "nodes", Needs: "a proxyd that answers on each node that is up"}
 	names, err := c.Nodes(ctx)
 	if err != nil {
-		return bad(f, rpc.Finding_FAIL, err.Error(), "see slurmrestd")
+		return setProblem(f, rpc.Finding_FAIL, err.Error(), "see slurmrestd")
 	}
 	var mu sync.Mutex
 	var silent []string
@@ -284,11 +284,11 @@ func (c *Controller) checkNodes(ctx context.Context) *rpc.Finding {
 	slices.Sort(silent)
 	switch {
 	case len(silent) > 0 && len(silent) == len(names):
-		return bad(f, rpc.Finding_FAIL, "no proxyd answers on any of "+strconv.Itoa(len(names))+" nodes", "on the nodes: systemctl status proxyd; proxyd_port of preemptd.yaml must be the port of listen in proxyd.yaml")
+		return setProblem(f, rpc.Finding_FAIL, "no proxyd answers on any of "+strconv.Itoa(len(names))+" nodes", "on the nodes: systemctl status proxyd; proxyd_port of preemptd.yaml must be the port of listen in proxyd.yaml")
 	case len(silent) > 0:
-		return bad(f, rpc.Finding_WARN, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shortenList(silent)), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
+		return setProblem(f, rpc.Finding_WARN, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shortenList(silent)), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
 	}
-	return good(f, fmt.Sprintf("%d proxyds answer", len(names)))
+	return setOK(f, fmt.Sprintf("%d proxyds answer", len(names)))
 }
 
 // shortenList names a few of many.

@@ -182,7 +182,7 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 	switch r := reply.(type) {
 	case empty:
 	case prepareReply:
-		m.Reply = &rpc.CallReply_Prepare{Prepare: r.message()}
+		m.Reply = &rpc.CallReply_Prepare{Prepare: r.toMessage()}
 	case exchangeReply:
 		e := &rpc.ExchangeReply{Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error}
 		e.Events, err = marshalUnlessNil(r.Events)
@@ -219,7 +219,7 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 func decodeReply(m *rpc.CallReply, into any) error {
 	switch to := into.(type) {
 	case *prepareReply:
-		to.read(m.GetPrepare())
+		to.readMessage(m.GetPrepare())
 	case *exchangeReply:
 		r := m.GetExchange()
 		*to = exchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError()}
@@ -251,7 +251,7 @@ func decodeReply(m *rpc.CallReply, into any) error {
 	return nil
 }
 
-func (r prepareReply) message() *rpc.PrepareReply {
+func (r prepareReply) toMessage() *rpc.PrepareReply {
 	m := &rpc.PrepareReply{
 		Capsules: int32(r.Capsules), Programs: int32(r.Programs), Bytes: r.Bytes, Unrestored: r.Unrestored, Steps: r.Steps,
 		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged,
@@ -265,7 +265,7 @@ func (r prepareReply) message() *rpc.PrepareReply {
 	return m
 }
 
-func (r *prepareReply) read(m *rpc.PrepareReply) {
+func (r *prepareReply) readMessage(m *rpc.PrepareReply) {
 	*r = prepareReply{
 		Capsules: int(m.GetCapsules()), Programs: int(m.GetPrograms()), Bytes: m.GetBytes(), Unrestored: m.GetUnrestored(), Steps: m.GetSteps(),
 		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(),

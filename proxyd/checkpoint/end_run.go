@@ -46,7 +46,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
 	next := decisions.Resumes
-	if j.leads() {
+	if j.isLeader() {
 		next = j.ending.runEnd(ctx).Next()
 		if err := j.ending.noteEnd(next); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
@@ -93,7 +93,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	cleaner := &endedJobsCleaner{c: c}
-	defer cleaner.close()
+	defer cleaner.stopCleaning()
 	for {
 		select {
 		case <-ctx.Done():

@@ -70,7 +70,7 @@ func (cleaner *endedJobsCleaner) isElected() bool {
 	return true
 }
 
-func (cleaner *endedJobsCleaner) close() {
+func (cleaner *endedJobsCleaner) stopCleaning() {
 	if cleaner.electionLock != nil {
 		cleaner.electionLock.Close()
 	}

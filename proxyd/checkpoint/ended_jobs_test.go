@@ -123,7 +123,7 @@ func TestCleaner(t *testing.T) {
 		10: "CANCELLED", // not ours
 	}) // 9 is unknown
 	tidy := &endedJobsCleaner{c: c}
-	defer tidy.close()
+	defer tidy.stopCleaning()
 	if !tidy.isElected() {
 		t.Fatal("another daemon is elected")
 	}
@@ -197,9 +197,9 @@ func TestOneCleaner(t *testing.T) {
 	if !one.isElected() {
 		t.Error("the elected daemon lost its election")
 	}
-	one.close()
+	one.stopCleaning()
 	if !two.isElected() {
 		t.Error("no daemon is elected after the first has ended")
 	}
-	two.close()
+	two.stopCleaning()
 }

@@ -176,9 +176,9 @@ func (j *job) leaderNode() string {
 	return j.run.snapshot().placement.NodeOf(0)
 }
 
-// leads tells whether this node leads the job. No node is known to lead before the run has been
+// isLeader tells whether this node leads the job. No node is known to lead before the run has been
 // looked up in Slurm for the first task.
-func (j *job) leads() bool {
+func (j *job) isLeader() bool {
 	snap := j.run.snapshot()
 	return snap.rec != nil && snap.placement.NodeOf(0) == j.c.Node
 }

@@ -36,7 +36,7 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 		if !errors.As(err, &taking) {
 			return p, err
 		}
-		if err := taking.membership.wait(ctx); err != nil {
+		if err := taking.membership.awaitEnd(ctx); err != nil {
 			return p, err
 		}
 		if taking.membership.capsulesGone { // The task ends with its job; ctx ends with the task.

@@ -27,7 +27,7 @@ const logLineTimeout = 2 * time.Second
 // cgroup, because its user could take it over: the limits of the job hold for it.
 func (r jobReport) writeLogLine(ctx context.Context, text string) {
 	j := r.j
-	if !j.leads() {
+	if !j.isLeader() {
 		return
 	}
 	j.mu.Lock()

@@ -27,8 +27,8 @@ type membership struct {
 	capsulesGone bool          // the capsules are gone; set before done is closed
 }
 
-// wait returns when the membership is over.
-func (m *membership) wait(ctx context.Context) error {
+// awaitEnd returns when the membership is over.
+func (m *membership) awaitEnd(ctx context.Context) error {
 	select {
 	case <-m.done:
 		return nil

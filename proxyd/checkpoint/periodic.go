@@ -49,8 +49,8 @@ type periodic struct {
 	failures int // attempts in a row that made no checkpoint
 }
 
-// next returns the time from the beginning of one checkpoint to that of the next.
-func (p *periodic) next(cost time.Duration) time.Duration {
+// nextInterval returns the time from the beginning of one checkpoint to that of the next.
+func (p *periodic) nextInterval(cost time.Duration) time.Duration {
 	if p.every != IntervalAuto {
 		return p.every
 	}
@@ -87,11 +87,11 @@ func (j *job) startPeriodic() {
 	}
 	ctx, cancel := context.WithCancel(j.c.daemonCtx)
 	j.stopPeriodic = cancel
-	j.c.background.Go(func() { p.run(ctx) })
+	j.c.background.Go(func() { p.makeCheckpoints(ctx) })
 }
 
-// run makes checkpoints until ctx is done.
-func (p *periodic) run(ctx context.Context) {
+// makeCheckpoints makes checkpoints until ctx is done.
+func (p *periodic) makeCheckpoints(ctx context.Context) {
 	j := p.j
 	began := time.Now()
 	for {
@@ -99,7 +99,7 @@ func (p *periodic) run(ctx context.Context) {
 		if p.every == IntervalAuto && captured.After(began) { // A checkpoint was made for another reason meanwhile.
 			began = captured
 		}
-		due := began.Add(p.next(cost))
+		due := began.Add(p.nextInterval(cost))
 		if !sleepUnlessDone(ctx, time.Until(due)) {
 			return
 		}

@@ -42,20 +42,20 @@ func TestAutoInterval(t *testing.T) {
 func TestPeriodicNext(t *testing.T) {
 	fixed := &periodic{every: time.Minute, nodeMTBF: 150 * day, nodes: 64}
 	fixed.noteResult(errors.New("a terminal"))
-	if got := fixed.next(time.Hour); got != time.Minute {
+	if got := fixed.nextInterval(time.Hour); got != time.Minute {
 		t.Errorf("configured: %s", got)
 	}
 	auto := &periodic{every: IntervalAuto, nodeMTBF: 150 * day, nodes: 64}
 	base := autoInterval(10*time.Second, 150*day, 64)
 	for failures, times := range []time.Duration{1, 2, 4, 7, 7} { // 4 h are 7.07 of them
-		got := auto.next(10 * time.Second)
+		got := auto.nextInterval(10 * time.Second)
 		if got < times*base || got > min(8*base, longestAutoInterval)*11/10 {
 			t.Errorf("after %d failures: %s", failures, got)
 		}
 		auto.noteResult(errors.New("a terminal"))
 	}
 	auto.noteResult(nil)
-	if got := auto.next(10 * time.Second); got < base || got > base*11/10 {
+	if got := auto.nextInterval(10 * time.Second); got < base || got > base*11/10 {
 		t.Errorf("after a checkpoint: %s", got)
 	}
 }

@@ -57,7 +57,7 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runSnapshot) (bool,
 	if !slices.ContainsFunc(snap.point.meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
 		return true, nil
 	}
-	nodes := snap.point.nodes(snap.placement)
+	nodes := snap.point.nodesToday(snap.placement)
 	peers, err := r.reconnectOnNodes(ctx, nodes, reconnectRequest{})
 	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {

@@ -260,8 +260,8 @@ func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, er
 	return left, nil
 }
 
-// nodes returns the nodes of this run that have capsules of the checkpoint.
-func (p *resumePoint) nodes(where records.Placement) map[string]bool {
+// nodesToday returns the nodes of this run that have capsules of the checkpoint.
+func (p *resumePoint) nodesToday(where records.Placement) map[string]bool {
 	nodes := map[string]bool{}
 	for _, m := range p.meta.Capsules {
 		nodes[where.NodeOf(m.Index)] = true
@@ -276,7 +276,7 @@ func (r *restore) unrestoredPrograms(ctx context.Context, point *resumePoint) ([
 	var mu sync.Mutex
 	var left []string
 	g, ctx := errgroup.WithContext(ctx)
-	for node := range point.nodes(where) {
+	for node := range point.nodesToday(where) {
 		g.Go(func() error {
 			var there []string
 			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callUnrestored, empty{}, &there)

@@ -103,7 +103,7 @@ func (r *restore) callNodes(ctx context.Context, nodes map[string]bool, call str
 // makeCapsules makes every capsule of the checkpoint on its node of this run, before the first
 // program is restored, so that an error is found early. Caller holds j.capsulesMu.
 func (r *restore) makeCapsules(ctx context.Context, snap runSnapshot) (bool, error) {
-	others := snap.point.nodes(snap.placement)
+	others := snap.point.nodesToday(snap.placement)
 	delete(others, r.j.c.Node)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -122,7 +122,7 @@ func (r *restore) checkPrograms(ctx context.Context, snap runSnapshot) (bool, er
 // unlockNodes lets the job run on. The leader's own network is the last: a successor of this daemon
 // recognizes by a locked network that the restore is not complete.
 func (r *restore) unlockNodes(ctx context.Context, snap runSnapshot) (bool, error) {
-	others := snap.point.nodes(snap.placement)
+	others := snap.point.nodesToday(snap.placement)
 	delete(others, r.j.c.Node)
 	err := r.callNodes(ctx, others, callUnlock, empty{})
 	if err == nil {

@@ -143,8 +143,8 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 	return "", errNoProgram
 }
 
-// counts says that a request is recent enough to be what Slurm does.
-func (r *requester) counts() bool { return r != nil && time.Since(r.At) <= requestWithin }
+// isRecent says that a request is recent enough to be what Slurm does.
+func (r *requester) isRecent() bool { return r != nil && time.Since(r.At) <= requestWithin }
 
 // endsItself waits until a program that had its own job requeued has ended, or the BatchProgram
 // script has. It says no when that program goes on.

@@ -15,7 +15,7 @@ import (
 // node is known to lead the job then.
 func TestLeadsBeforeFirstTask(t *testing.T) {
 	c := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
-	if c.jobFor(7).leads() {
+	if c.jobFor(7).isLeader() {
 		t.Error("a node leads a job of which nothing is known")
 	}
 }

@@ -77,7 +77,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
 	if m := j.part.currentMembership(); m != nil {
-		if err := m.wait(ctx); err != nil {
+		if err := m.awaitEnd(ctx); err != nil {
 			return err
 		}
 	}

@@ -113,7 +113,7 @@ func (a *attempt) checkComplete() error {
 	snap := j.run.snapshot()
 	point, where := snap.point, snap.placement
 	if point != nil {
-		for node := range point.nodes(where) {
+		for node := range point.nodesToday(where) {
 			if r := a.reports[node]; r == nil || r.Capsules == 0 {
 				return fmt.Errorf("node %s: %w", node, errCapsuleLost)
 			}

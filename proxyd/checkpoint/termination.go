@@ -79,7 +79,7 @@ func (t *termination) noteRequester(r *requester) {
 func (t *termination) recentRequester() *requester {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.requester.counts() {
+	if !t.requester.isRecent() {
 		return nil
 	}
 	return t.requester

@@ -62,7 +62,7 @@ func TestPlacements(t *testing.T) {
 			w.comms = w.create(name)
 			for kind := range Send {
 				o := Op{Kind: kind, Type: Float32, Count: 1 + rng.IntN(70), Root: rng.IntN(len(home))}
-				if kind.reduces() {
+				if kind.isReduction() {
 					o.Type = []Type{Float32, Float16, Float64}[rng.IntN(3)]
 					o.Reduction = []Reduction{Sum, PreMulSum, Avg}[rng.IntN(3)]
 				}
@@ -110,7 +110,7 @@ func TestTypes(t *testing.T) {
 	for typ := range types {
 		for kind := range Send {
 			for r := range reductions {
-				if !kind.reduces() && r > 0 {
+				if !kind.isReduction() && r > 0 {
 					break
 				}
 				o := Op{Kind: kind, Type: typ, Reduction: r, Count: 23, Root: 3}
@@ -159,7 +159,7 @@ func newFast(o Op, ranks int, rng *rand.Rand) *trial {
 		tr.ops, sends = append(tr.ops, op), append(sends, bytes.Clone(op.Send))
 	}
 	for r := range ranks {
-		if !o.Kind.reduces() {
+		if !o.Kind.isReduction() {
 			tr.want = append(tr.want, expected(o, r, o.Count, sends, nil))
 			continue
 		}

@@ -71,7 +71,7 @@ type Comm struct {
 // does. Operations may be issued; they begin when the communicator is ready. ctx bounds the making
 // only.
 func (n *Node) Start(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
-	if err := spec.check(); err != nil {
+	if err := spec.checkSpec(); err != nil {
 		return nil, err
 	}
 	me := Member{Ranks: slices.Clone(spec.Ranks), Address: n.cfg.Address}
@@ -80,7 +80,7 @@ func (n *Node) Start(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error
 	})
 }
 
-func (s *Spec) check() error {
+func (s *Spec) checkSpec() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("communicator %s: %w: %s", s.ID, ErrArgument, fmt.Sprintf(format, args...))
 	}

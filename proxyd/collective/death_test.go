@@ -60,7 +60,7 @@ func program(rank, ranks, size int) []Op {
 	var ops []Op
 	add := func(o Op) {
 		o.Type, o.Count = Uint8, size
-		if o.Kind.reduces() {
+		if o.Kind.isReduction() {
 			o.Reduction = Max
 		}
 		send, recv := o.Needs(rank, ranks)

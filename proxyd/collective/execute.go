@@ -27,13 +27,13 @@ func (c *Comm) executeAll() {
 			return
 		}
 		r := &run{Comm: c, coll: coll, seq: seq}
-		if err := r.execute(); err != nil {
+		if err := r.executeOp(); err != nil {
 			if err != errStopped { //nolint:errorlint // never wrapped
 				c.failComm(err)
 			}
 			return
 		}
-		c.scratch.trim()
+		c.scratch.trimBuffers()
 		for _, rank := range c.local {
 			c.completePart(c.ranks[rank], coll.batches[rank])
 		}
@@ -73,7 +73,7 @@ func (r *run) localOp(rank int) *Op { return r.coll.parts[rank] }
 // firstOp is the local rank whose receive buffer takes what all local ranks get.
 func (r *run) firstOp() *Op { return r.localOp(r.local[0]) }
 
-func (r *run) execute() error {
+func (r *run) executeOp() error {
 	op := &r.coll.op
 	if op.Kind == splitRanks {
 		return r.splitComms()
@@ -89,15 +89,15 @@ func (r *run) execute() error {
 	case ReduceScatter:
 		return r.reduceScatter()
 	case Broadcast:
-		return r.broadcast()
+		return r.broadcastParts()
 	case AllGather:
 		return r.allGather()
 	case AllToAll:
 		return r.allToAll()
 	case Gather:
-		return r.gather()
+		return r.gatherParts()
 	default:
-		return r.scatter()
+		return r.scatterParts()
 	}
 }
 
@@ -131,14 +131,14 @@ func (r *run) waitForAll(messages ...*message) error {
 	return nil
 }
 
-// processes is how many take part.
-func (r *run) processes() int { return len(r.layout.ranks) }
+// processCount is how many take part.
+func (r *run) processCount() int { return len(r.layout.ranks) }
 
 // forOthers calls f for each process but this process, beginning with the next, so that different
 // processes begin with different peers.
 func (r *run) forOthers(f func(process int)) {
-	for i := 1; i < r.processes(); i++ {
-		f((r.me + i) % r.processes())
+	for i := 1; i < r.processCount(); i++ {
+		f((r.me + i) % r.processCount())
 	}
 }
 
@@ -157,7 +157,7 @@ const (
 	poolMost  = 32 << 20 // bytes that are kept between operations
 )
 
-func (p *pool) get(n int) []byte {
+func (p *pool) getBuffer(n int) []byte {
 	for i, b := range slices.Backward(p.free) {
 		if cap(b) >= n && cap(b) <= 4*max(n, poolLeast) {
 			p.free = slices.Delete(p.free, i, i+1)
@@ -167,9 +167,9 @@ func (p *pool) get(n int) []byte {
 	return make([]byte, n, max(n, poolLeast))
 }
 
-func (p *pool) put(b []byte) { p.free = append(p.free, b) }
+func (p *pool) putBuffer(b []byte) { p.free = append(p.free, b) }
 
-func (p *pool) trim() {
+func (p *pool) trimBuffers() {
 	n := 0
 	for _, b := range p.free {
 		n += cap(b)

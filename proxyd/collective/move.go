@@ -8,8 +8,8 @@ import "math/bits"
 // What follows moves bytes and computes nothing. Each process puts everything that it has for
 // another into a single message; the messages of all pairs are under way at the same time.
 
-// exchange sends to every other process what to tells, and receives what from tells.
-func (r *run) exchange(to, from func(process int) [][]byte) error {
+// exchangeParts sends to every other process what to tells, and receives what from tells.
+func (r *run) exchangeParts(to, from func(process int) [][]byte) error {
 	var all []*message
 	r.forOthers(func(p int) { all = append(all, r.receivePart(p, 0, from(p)...)) })
 	r.forOthers(func(p int) { all = append(all, r.sendPart(p, 0, to(p)...)) })
@@ -27,7 +27,7 @@ func (r *run) allGather() error {
 	for _, rank := range r.local {
 		ours = append(ours, r.localOp(rank).Send)
 	}
-	err := r.exchange(
+	err := r.exchangeParts(
 		func(int) [][]byte { return ours },
 		func(p int) (parts [][]byte) {
 			for _, rank := range r.layout.ranks[p] {
@@ -52,7 +52,7 @@ func (r *run) allToAll() error {
 	for _, rank := range r.local {
 		op := r.localOp(rank)
 		from[rank] = op.Send
-		if overlaps(op.Send, op.Recv) { // in place: what comes must not overwrite what goes
+		if rangesOverlap(op.Send, op.Recv) { // in place: what comes must not overwrite what goes
 			from[rank] = append([]byte(nil), op.Send...)
 		}
 	}
@@ -61,7 +61,7 @@ func (r *run) allToAll() error {
 			copy(partAt(r.localOp(j).Recv, i, one), partAt(from[i], j, one))
 		}
 	}
-	return r.exchange(
+	return r.exchangeParts(
 		func(p int) (parts [][]byte) {
 			for _, i := range r.local {
 				for _, j := range r.layout.ranks[p] {
@@ -80,7 +80,7 @@ func (r *run) allToAll() error {
 		})
 }
 
-func (r *run) gather() error {
+func (r *run) gatherParts() error {
 	root := r.coll.op.Root
 	home, one := r.home[root], len(r.firstOp().Send)
 	if home != r.me {
@@ -94,7 +94,7 @@ func (r *run) gather() error {
 	for _, rank := range r.local {
 		copy(partAt(recv, rank, one), r.localOp(rank).Send)
 	}
-	return r.exchange(noBytes, func(p int) (parts [][]byte) {
+	return r.exchangeParts(noBytes, func(p int) (parts [][]byte) {
 		for _, rank := range r.layout.ranks[p] {
 			parts = append(parts, partAt(recv, rank, one))
 		}
@@ -102,7 +102,7 @@ func (r *run) gather() error {
 	})
 }
 
-func (r *run) scatter() error {
+func (r *run) scatterParts() error {
 	root := r.coll.op.Root
 	home, one := r.home[root], len(r.firstOp().Recv)
 	if home != r.me {
@@ -116,7 +116,7 @@ func (r *run) scatter() error {
 	for _, rank := range r.local {
 		copy(r.localOp(rank).Recv, partAt(send, rank, one))
 	}
-	return r.exchange(func(p int) (parts [][]byte) {
+	return r.exchangeParts(func(p int) (parts [][]byte) {
 		for _, rank := range r.layout.ranks[p] {
 			parts = append(parts, partAt(send, rank, one))
 		}
@@ -124,12 +124,12 @@ func (r *run) scatter() error {
 	}, noBytes)
 }
 
-// broadcast goes down a binomial tree in a single piece, or through a chain of all processes in
+// broadcastParts goes down a binomial tree in a single piece, or through a chain of all processes in
 // slices, whichever needs less time if each process's connection is the limit: K slices through n
 // processes take K+n-2 slice times, a binomial tree K·⌈log₂ n⌉.
-func (r *run) broadcast() error {
+func (r *run) broadcastParts() error {
 	root := r.coll.op.Root
-	top, n := r.home[root], r.processes()
+	top, n := r.home[root], r.processCount()
 	buf := r.firstOp().Recv
 	if top == r.me {
 		buf = r.localOp(root).Send
@@ -138,7 +138,7 @@ func (r *run) broadcast() error {
 	slices := (len(buf) + slice - 1) / slice
 	var err error
 	if slices+n-2 < slices*bits.Len(uint(n-1)) {
-		err = r.chain(buf, top, slice, slices)
+		err = r.passAlongChain(buf, top, slice, slices)
 	} else {
 		err = r.sendDown(buf, top)
 	}
@@ -151,8 +151,8 @@ func (r *run) broadcast() error {
 	return nil
 }
 
-func (r *run) chain(buf []byte, top, slice, slices int) error {
-	n, depth := r.processes(), max(r.node.tuning.depth, 2)
+func (r *run) passAlongChain(buf []byte, top, slice, slices int) error {
+	n, depth := r.processCount(), max(r.node.tuning.depth, 2)
 	v := (r.me - top + n) % n
 	next, previous := (r.me+1)%n, (r.me+n-1)%n
 	piece := func(k int) []byte { return buf[k*slice : min((k+1)*slice, len(buf))] }

@@ -85,19 +85,19 @@ func (o Op) checkFor(rank, n int) (Op, error) {
 		return bad("no such kind")
 	case o.Type >= types:
 		return bad("no such type")
-	case o.Kind.reduces() && o.Reduction >= reductions:
+	case o.Kind.isReduction() && o.Reduction >= reductions:
 		return bad("no such reduction")
 	case o.Count < 0 || o.Count > math.MaxInt/2/8/n:
 		return bad("count %d", o.Count)
-	case o.Kind.rooted() && (o.Root < 0 || o.Root >= n):
+	case o.Kind.hasRoot() && (o.Root < 0 || o.Root >= n):
 		return bad("root %d of %d ranks", o.Root, n)
 	case o.Kind >= Send && (o.Peer < 0 || o.Peer >= n):
 		return bad("peer %d of %d ranks", o.Peer, n)
 	}
-	if !o.Kind.reduces() {
+	if !o.Kind.isReduction() {
 		o.Reduction = 0
 	}
-	if o.Kind.reduces() && o.Reduction == PreMulSum {
+	if o.Kind.isReduction() && o.Reduction == PreMulSum {
 		if len(o.Scale) != o.Type.Size() {
 			return bad("scale of %d bytes for %s", len(o.Scale), o.Type)
 		}
@@ -116,13 +116,13 @@ func (o Op) checkFor(rank, n int) (Op, error) {
 	return o, nil
 }
 
-// signature is what all ranks must agree on. The signature travels with every message, so that a
+// agreedHash is what all ranks must agree on. The signature travels with every message, so that a
 // program with ranks that do not agree gets an error and not a wrong result.
-func (o *Op) signature() uint32 {
+func (o *Op) agreedHash() uint32 {
 	h := fnv.New32a()
 	b := []byte{byte(o.Kind), byte(o.Type), byte(o.Reduction)}
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Count))
-	if o.Kind.rooted() {
+	if o.Kind.hasRoot() {
 		b = binary.LittleEndian.AppendUint32(b, uint32(o.Root))
 	}
 	h.Write(b) //nolint:errcheck // a hash's Write never fails
@@ -131,10 +131,10 @@ func (o *Op) signature() uint32 {
 
 func (o *Op) String() string {
 	s := fmt.Sprintf("%s of %d %s", o.Kind, o.Count, o.Type)
-	if o.Kind.reduces() {
+	if o.Kind.isReduction() {
 		s += ", " + o.Reduction.String()
 	}
-	if o.Kind.rooted() {
+	if o.Kind.hasRoot() {
 		s += fmt.Sprintf(", root %d", o.Root)
 	}
 	return s

@@ -65,7 +65,7 @@ func newProgram(ranks, length int, rng *rand.Rand) *randomProgram {
 		group := make(map[int][]Op)
 		for range rng.IntN(3) {
 			o := Op{Kind: Kind(rng.IntN(int(Send))), Type: Float32, Count: rng.IntN(120), Root: rng.IntN(ranks)}
-			if o.Kind.reduces() {
+			if o.Kind.isReduction() {
 				o.Reduction = Reduction(rng.IntN(int(reductions)))
 			}
 			tr := newTrial(o, ranks, form{inPlace: rng.IntN(2) == 0}, rng)

@@ -26,8 +26,8 @@ var (
 	e5m2 = quarterFormat{fraction: 2, least: -14, largest: 57344, top: 0x7b, special: 0x7c}
 )
 
-// decode is exact.
-func (f *quarterFormat) decode(c byte) float64 {
+// decodeByte is exact.
+func (f *quarterFormat) decodeByte(c byte) float64 {
 	sign := 1.0
 	if c&0x80 != 0 {
 		sign = math.Copysign(1, -1)
@@ -45,9 +45,9 @@ func (f *quarterFormat) decode(c byte) float64 {
 	return sign * math.Ldexp(float64(bits), exponent+f.least-f.fraction)
 }
 
-// encode rounds to nearest, ties to even. What is too large, infinity included, becomes
+// encodeFloat rounds to nearest, ties to even. What is too large, infinity included, becomes
 // the largest number, as in CUDA's conversions; any NaN becomes 0x7f.
-func (f *quarterFormat) encode(x float64) byte {
+func (f *quarterFormat) encodeFloat(x float64) byte {
 	if isNaN(x) {
 		return 0x7f
 	}
@@ -70,7 +70,7 @@ func (f *quarterFormat) encode(x float64) byte {
 func (f *quarterFormat) fillTables() {
 	f.once.Do(func() {
 		for c := range f.values {
-			f.values[c] = f.decode(byte(c))
+			f.values[c] = f.decodeByte(byte(c))
 		}
 		pick := func(winner, x float64, a, b byte) byte {
 			switch {
@@ -85,8 +85,8 @@ func (f *quarterFormat) fillTables() {
 		for a := range 256 {
 			for b := range 256 {
 				x, y, at := f.values[a], f.values[b], a<<8|b
-				f.tables[Sum][at] = f.encode(x + y)
-				f.tables[Prod][at] = f.encode(x * y)
+				f.tables[Sum][at] = f.encodeFloat(x + y)
+				f.tables[Prod][at] = f.encodeFloat(x * y)
 				f.tables[Max][at] = pick(largerNumber(x, y, nan), x, byte(a), byte(b))
 				f.tables[Min][at] = pick(smallerNumber(x, y, nan), x, byte(a), byte(b))
 			}

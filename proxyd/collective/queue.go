@@ -180,7 +180,7 @@ func (c *Comm) beginOp(q *queue, b *batch, op *Op) func() {
 	if gone, is := c.departedRank(seq); is {
 		return func() { c.failComm(fmt.Errorf("collective %d needs rank %d: %w", seq, gone, ErrLeft)) }
 	}
-	check := op.signature()
+	check := op.agreedHash()
 	coll := c.colls[seq]
 	if coll == nil {
 		coll = &collective{

@@ -30,13 +30,13 @@ type step struct {
 }
 
 func (r *run) allReduce() error {
-	op, n := r.firstOp(), r.processes()
+	op, n := r.firstOp(), r.processCount()
 	size, bytes := op.Type.Size(), len(r.firstOp().Recv)
 	if r.fitsEager(bytes) {
 		if n > r.node.tuning.direct {
 			return r.reduceByTree(op.Recv, -1)
 		}
-		return r.reduce(&plan{
+		return r.reduceParts(&plan{
 			steps: 1,
 			whole: true,
 			regions: func(_, p int) []region {
@@ -53,7 +53,7 @@ func (r *run) allReduce() error {
 		all[p] = p
 	}
 	length := n * r.sliceSize(size)
-	return r.reduce(&plan{
+	return r.reduceParts(&plan{
 		steps: (bytes + length - 1) / length,
 		regions: func(k, p int) []region {
 			return r.cutShare(k*length, min(bytes, (k+1)*length), size, p, func(lo, hi int) []byte { return op.Recv[lo:hi] })
@@ -66,7 +66,7 @@ func (r *run) allReduce() error {
 
 // cutShare returns process p's share of lo … hi.
 func (r *run) cutShare(lo, hi, size, p int, out func(lo, hi int) []byte) []region {
-	n, elements := r.processes(), (hi-lo)/size
+	n, elements := r.processCount(), (hi-lo)/size
 	from, to := lo+elements*p/n*size, lo+elements*(p+1)/n*size
 	if from == to {
 		return nil
@@ -86,11 +86,11 @@ func (r *run) reduceTo() error {
 	if home == r.me {
 		recv = r.localOp(root).Recv
 	}
-	if r.fitsEager(bytes) && r.processes() > r.node.tuning.direct {
+	if r.fitsEager(bytes) && r.processCount() > r.node.tuning.direct {
 		return r.reduceByTree(recv, root)
 	}
 	if r.fitsEager(bytes) {
-		return r.reduce(&plan{
+		return r.reduceParts(&plan{
 			steps: 1,
 			regions: func(_, p int) []region {
 				if p != home {
@@ -104,8 +104,8 @@ func (r *run) reduceTo() error {
 	if home == r.me {
 		out = func(lo, hi int) []byte { return recv[lo:hi] }
 	}
-	length := r.processes() * r.sliceSize(size)
-	return r.reduce(&plan{
+	length := r.processCount() * r.sliceSize(size)
+	return r.reduceParts(&plan{
 		steps: (bytes + length - 1) / length,
 		regions: func(k, p int) []region {
 			return r.cutShare(k*length, min(bytes, (k+1)*length), size, p, out)
@@ -123,7 +123,7 @@ func (r *run) reduceScatter() error {
 		most = max(most, len(ranks))
 	}
 	length := max(r.sliceSize(size)/most/size*size, size)
-	return r.reduce(&plan{
+	return r.reduceParts(&plan{
 		steps: (one + length - 1) / length,
 		regions: func(k, p int) []region {
 			lo, hi := k*length, min(one, (k+1)*length)
@@ -160,12 +160,12 @@ func (r *run) sliceSize(size int) int {
 	return max(min(t.slice, t.arena/contributions)/size*size, size)
 }
 
-// reduce carries out a plan. While contributions of a step come, the step before is reduced, and
+// reduceParts carries out a plan. While contributions of a step come, the step before is reduced, and
 // the results of the step before that are on their way. Memory: depth steps of slices.
 //
 // A result may overwrite its operands (in place): a process that has the result of a region got the
 // result from the region's process, which had all contributions by then.
-func (r *run) reduce(p *plan) error {
+func (r *run) reduceParts(p *plan) error {
 	p.sum = newSum(r.coll.op.Type, r.coll.op.Reduction, r.size)
 	depth := max(r.node.tuning.depth, 2)
 	steps := make([]*step, p.steps)
@@ -190,7 +190,7 @@ func (r *run) reduce(p *plan) error {
 
 // startStep makes room for the other processes' contributions and results, and sends ours.
 func (r *run) startStep(p *plan, k int) *step {
-	s := &step{came: make([][][]byte, r.processes())}
+	s := &step{came: make([][][]byte, r.processCount())}
 	r.forOthers(func(q int) {
 		var parts [][]byte
 		for _, g := range p.regions(k, r.me) {
@@ -239,7 +239,7 @@ func (r *run) getsResult(p *plan) bool {
 }
 
 func (r *run) roomFor(s *step, n int) []byte {
-	b := r.scratch.get(n)
+	b := r.scratch.getBuffer(n)
 	s.scratch = append(s.scratch, b)
 	return b
 }
@@ -250,9 +250,9 @@ func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
 		return op.Send[g.off : g.off+g.n]
 	}
 	out := r.roomFor(s, g.n)
-	p.sum.clear()
+	p.sum.clearLeaves()
 	r.enterLeaves(p.sum, g, n)
-	p.sum.compute(n, out)
+	p.sum.computeNode(n, out)
 	return out
 }
 
@@ -260,7 +260,7 @@ func (r *run) contributionOf(p *plan, s *step, g region, n node) []byte {
 func (r *run) enterLeaves(s *sum, g region, n node) {
 	for rank := n.lo; rank < n.hi; rank++ {
 		op := r.localOp(rank)
-		s.set(node{rank, rank + 1}, op.Send[g.off:g.off+g.n], op.Scale, false)
+		s.setLeaf(node{rank, rank + 1}, op.Send[g.off:g.off+g.n], op.Scale, false)
 	}
 }
 
@@ -276,13 +276,13 @@ func (r *run) combineStep(p *plan, k int, s *step) error {
 	}
 	var results [][]byte
 	for i, g := range p.regions(k, r.me) {
-		p.sum.clear()
+		p.sum.clearLeaves()
 		for q, covers := range r.covers {
 			for j, n := range covers {
 				if q == r.me {
 					r.enterLeaves(p.sum, g, n)
 				} else {
-					p.sum.set(n, s.came[q][i*len(covers)+j], nil, true)
+					p.sum.setLeaf(n, s.came[q][i*len(covers)+j], nil, true)
 				}
 			}
 		}
@@ -302,7 +302,7 @@ func (r *run) combineStep(p *plan, k int, s *step) error {
 
 // totalValue is the value of the tree's root, and what follows that.
 func (r *run) totalValue(s *sum, out []byte) {
-	s.compute(node{0, r.size}, out)
+	s.computeNode(node{0, r.size}, out)
 	if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
 		divideBy(op.Type, out, r.size)
 	}
@@ -319,7 +319,7 @@ func (r *run) finishStep(p *plan, k int, s *step) error {
 		p.after(k)
 	}
 	for _, b := range s.scratch {
-		r.scratch.put(b)
+		r.scratch.putBuffer(b)
 	}
 	return nil
 }

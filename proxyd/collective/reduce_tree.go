@@ -53,7 +53,7 @@ func (r *run) reduceByTree(recv []byte, root int) error {
 		r.copyToLocal(0, len(recv))
 	}
 	for _, b := range s.scratch {
-		r.scratch.put(b)
+		r.scratch.putBuffer(b)
 	}
 	return nil
 }
@@ -76,12 +76,12 @@ func (t *climb) climbUp(n node) ([]byte, error) {
 		return nil, nil
 	case n.hi - n.lo:
 		out := t.roomFor(t.step, t.bytes)
-		t.sum.clear()
+		t.sum.clearLeaves()
 		t.enterLeaves(t.sum, region{n: t.bytes}, n)
-		t.sum.compute(n, out)
+		t.sum.computeNode(n, out)
 		return out, nil
 	}
-	first, second := n.children()
+	first, second := n.childNodes()
 	a, err := t.climbUp(first)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (t *climb) climbUp(n node) ([]byte, error) {
 // sendDown brings a small buffer from the process top to all other processes, along a binomial
 // tree: after n rounds 2^n processes have the buffer.
 func (r *run) sendDown(bytes []byte, top int) error {
-	n := r.processes()
+	n := r.processCount()
 	turn := func(v int) int { return (v + top) % n }
 	v := (r.me - top + n) % n
 	reach := 1

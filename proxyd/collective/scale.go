@@ -38,13 +38,13 @@ func divideBy(t Type, dst []byte, n int) {
 	case BFloat16:
 		divideHalves(dst, n, &bfloat16)
 	case Float32:
-		forEach(dst, func(x float32) float32 { return number32(x / float32(n)) })
+		forEach(dst, func(x float32) float32 { return normalNumber32(x / float32(n)) })
 	case Float64:
-		forEach(dst, func(x float64) float64 { return number64(x / float64(n)) })
+		forEach(dst, func(x float64) float64 { return normalNumber64(x / float64(n)) })
 	case Float8E4M3:
-		forEach(dst, func(c uint8) uint8 { return e4m3.encode(e4m3.decode(c) / float64(n)) })
+		forEach(dst, func(c uint8) uint8 { return e4m3.encodeFloat(e4m3.decodeByte(c) / float64(n)) })
 	case Float8E5M2:
-		forEach(dst, func(c uint8) uint8 { return e5m2.encode(e5m2.decode(c) / float64(n)) })
+		forEach(dst, func(c uint8) uint8 { return e5m2.encodeFloat(e5m2.decodeByte(c) / float64(n)) })
 	}
 }
 
@@ -71,14 +71,14 @@ func forEach[T number](dst []byte, f func(T) T) {
 	})(dst, dst, dst)
 }
 
-func number32(x float32) float32 {
+func normalNumber32(x float32) float32 {
 	if isNaN(x) {
 		return notANumber[float32]()
 	}
 	return x
 }
 
-func number64(x float64) float64 {
+func normalNumber64(x float64) float64 {
 	if isNaN(x) {
 		return notANumber[float64]()
 	}

@@ -62,7 +62,7 @@ func (r *run) splitComms() error {
 		binary.LittleEndian.PutUint32(b[4:], uint32(r.localOp(rank).split.key))
 		ours = append(ours, b)
 	}
-	err := r.exchange(
+	err := r.exchangeParts(
 		func(int) [][]byte { return ours },
 		func(p int) (parts [][]byte) {
 			for _, rank := range r.layout.ranks[p] {

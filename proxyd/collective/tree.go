@@ -8,9 +8,9 @@ import "slices"
 // node is a node of the reduction tree: the ranks lo … hi-1.
 type node struct{ lo, hi int }
 
-// split is where a node's children meet: its first child has as many ranks as the largest
+// splitPoint is where a node's children meet: its first child has as many ranks as the largest
 // power of two below the node's own number.
-func (n node) split() int {
+func (n node) splitPoint() int {
 	k := 1
 	for k*2 < n.hi-n.lo {
 		k *= 2
@@ -18,8 +18,8 @@ func (n node) split() int {
 	return n.lo + k
 }
 
-func (n node) children() (node, node) {
-	mid := n.split()
+func (n node) childNodes() (node, node) {
+	mid := n.splitPoint()
 	return node{n.lo, mid}, node{mid, n.hi}
 }
 
@@ -33,7 +33,7 @@ func coverRanks(n node, home []int) [][]node {
 		if n.hi-n.lo == 1 {
 			return true
 		}
-		a, b := n.children()
+		a, b := n.childNodes()
 		first, second := walk(a), walk(b)
 		if first && second && home[a.lo] == home[b.lo] {
 			return true
@@ -81,20 +81,20 @@ func newSum(t Type, r Reduction, ranks int) *sum {
 	return &sum{t: t, combine: combiners[t][r], leaves: make([]leaf, ranks)}
 }
 
-func (s *sum) set(n node, b, factor []byte, ours bool) {
+func (s *sum) setLeaf(n node, b, factor []byte, ours bool) {
 	s.leaves[n.lo] = leaf{n.hi, b, factor, ours}
 }
 
-// clear forgets the leaves, and with them the buffers.
-func (s *sum) clear() { clear(s.leaves) }
+// clearLeaves forgets the leaves, and with them the buffers.
+func (s *sum) clearLeaves() { clear(s.leaves) }
 
-// compute sets dst to the value of n. Leaves have dst's length. dst may be a leaf, if dst is the
+// computeNode sets dst to the value of n. Leaves have dst's length. dst may be a leaf, if dst is the
 // very same memory.
-func (s *sum) compute(n node, dst []byte) {
+func (s *sum) computeNode(n node, dst []byte) {
 	for at := 0; at < len(dst); at += blockBytes {
 		end := min(at+blockBytes, len(dst))
 		s.used = 0
-		out, _ := s.value(n, at, end, dst[at:end])
+		out, _ := s.valueOf(n, at, end, dst[at:end])
 		copy(dst[at:end], out)
 	}
 }
@@ -108,13 +108,13 @@ const (
 	temp                // the newest of temps
 )
 
-// value returns bytes at … end of n's value, in dst if n is computed and dst is not nil. Only the
+// valueOf returns bytes at … end of n's value, in dst if n is computed and dst is not nil. Only the
 // last combination writes to dst, when nothing else is needed any more.
-func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
+func (s *sum) valueOf(n node, at, end int, dst []byte) ([]byte, whose) {
 	if l := s.leaves[n.lo]; l.hi == n.hi {
 		switch {
 		case l.factor != nil:
-			out := s.temp(end - at)
+			out := s.tempBuffer(end - at)
 			multiplyBy(s.t, out, l.bytes[at:end], l.factor)
 			return out, temp
 		case l.ours:
@@ -122,9 +122,9 @@ func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
 		}
 		return l.bytes[at:end], theirs
 	}
-	first, second := n.children()
-	a, of := s.value(first, at, end, nil)
-	b, ofB := s.value(second, at, end, nil)
+	first, second := n.childNodes()
+	a, of := s.valueOf(first, at, end, nil)
+	b, ofB := s.valueOf(second, at, end, nil)
 	out := dst
 	switch {
 	case dst != nil:
@@ -133,7 +133,7 @@ func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
 	case ofB != theirs:
 		out, of = b, ofB
 	default:
-		out, of = s.temp(end-at), temp
+		out, of = s.tempBuffer(end-at), temp
 	}
 	s.combine(out, a, b)
 	// Temps come and go like a stack: b's is newer than a's.
@@ -143,7 +143,7 @@ func (s *sum) value(n node, at, end int, dst []byte) ([]byte, whose) {
 	return out, of
 }
 
-func (s *sum) temp(n int) []byte {
+func (s *sum) tempBuffer(n int) []byte {
 	if s.used == len(s.temps) {
 		s.temps = append(s.temps, make([]byte, blockBytes))
 	}

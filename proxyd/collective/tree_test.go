@@ -14,7 +14,7 @@ import (
 
 func TestSplit(t *testing.T) {
 	for n, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 4, 7: 4, 8: 4, 9: 8, 1000: 512, 1 << 16: 1 << 15} {
-		if got := (node{10, 10 + n}).split() - 10; got != want {
+		if got := (node{10, 10 + n}).splitPoint() - 10; got != want {
 			t.Errorf("%d ranks are split after %d, want %d", n, got, want)
 		}
 	}
@@ -85,16 +85,16 @@ func TestSumFromParts(t *testing.T) {
 					if r == PreMulSum {
 						factor = scales[i]
 					}
-					part.set(node{i, i + 1}, vectors[i], factor, false)
+					part.setLeaf(node{i, i + 1}, vectors[i], factor, false)
 					if p == 0 {
-						s.set(node{i, i + 1}, vectors[i], factor, false)
+						s.setLeaf(node{i, i + 1}, vectors[i], factor, false)
 						kept, before = append(kept, vectors[i]), append(before, bytes.Clone(vectors[i]))
 					}
 				}
 				if p > 0 {
 					b := make([]byte, len(want))
-					part.compute(n, b)
-					s.set(n, b, nil, true)
+					part.computeNode(n, b)
+					s.setLeaf(n, b, nil, true)
 				}
 			}
 		}
@@ -103,7 +103,7 @@ func TestSumFromParts(t *testing.T) {
 		if inPlace {
 			dst, kept, before = kept[0], kept[1:], before[1:]
 		}
-		s.compute(node{0, ranks}, dst)
+		s.computeNode(node{0, ranks}, dst)
 		if r == Avg && ranks > 1 {
 			divideBy(typ, dst, ranks)
 		}

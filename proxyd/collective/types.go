@@ -113,10 +113,10 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// reduces tells whether operations of this kind compute.
-func (k Kind) reduces() bool { return k <= ReduceScatter }
+// isReduction tells whether operations of this kind compute.
+func (k Kind) isReduction() bool { return k <= ReduceScatter }
 
-// rooted tells whether Op.Root means something.
-func (k Kind) rooted() bool {
+// hasRoot tells whether Op.Root means something.
+func (k Kind) hasRoot() bool {
 	return k == Reduce || k == Broadcast || k == Gather || k == Scatter
 }

@@ -52,8 +52,8 @@ func bytesOf[T number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*sizeOf[T]())
 }
 
-// overlaps tells whether a and b share memory.
-func overlaps(a, b []byte) bool {
+// rangesOverlap tells whether a and b share memory.
+func rangesOverlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}

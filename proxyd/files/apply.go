@@ -29,7 +29,7 @@ func (b *backer) writeContents() error {
 		return err
 	}
 	t := target{}
-	defer t.close()
+	defer t.closeFolders()
 	rest := b.jobs
 	for _, w := range wants {
 		data, err := b.p.receiveOf(frameData)
@@ -61,7 +61,7 @@ type target struct {
 	file *os.File
 }
 
-func (t *target) close() {
+func (t *target) closeFolders() {
 	if t.file != nil {
 		t.file.Close()
 		t.file = nil
@@ -70,7 +70,7 @@ func (t *target) close() {
 
 func (t *target) writeSegment(j job, data []byte) error {
 	if t.file == nil || t.path != j.path {
-		t.close()
+		t.closeFolders()
 		st, err := statLink(j.path)
 		if err != nil {
 			return err

@@ -162,7 +162,7 @@ func begun(j *Journal, files bool) (stop func() error, err error) {
 		cancel()
 		_ = w.f.SetReadDeadline(longAgo)
 		<-ended
-		w.close()
+		w.closeWatch()
 		return nil
 	}, nil
 }

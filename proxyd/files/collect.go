@@ -75,7 +75,7 @@ func (c *collector) recordPath(p string, t *tree) error {
 	if belowAny(p, c.skip) {
 		return nil
 	}
-	n := t.find(p)
+	n := t.findNode(p)
 	st, err := statLink(p)
 	if isMissing(err) {
 		c.out.Files[Name(p)] = &File{Type: Missing}
@@ -129,7 +129,7 @@ func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	if n.link == "" || n.wrote && !n.made || n.grew {
 		return false
 	}
-	if o := t.find(n.link); o != nil && o.touched {
+	if o := t.findNode(n.link); o != nil && o.touched {
 		return false
 	}
 	st, err := statLink(n.link)
@@ -218,7 +218,7 @@ func (c *collector) takeSegment(b []byte, at int64, f *File, known map[int64]Seg
 		return nil
 	}
 	g.Stream, g.Off = c.o.Stream, c.off
-	if err := c.p.send(frameData, b); err != nil {
+	if err := c.p.sendFrame(frameData, b); err != nil {
 		return &pipeError{err}
 	}
 	c.off += g.Size

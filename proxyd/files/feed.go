@@ -12,7 +12,7 @@ import (
 // streams, so each stream is read once, from its beginning.
 func (h *helper) feedWanted(wants []want, l Loader) error {
 	f := feeder{l: l}
-	defer f.close()
+	defer f.closeFeed()
 	buf := make([]byte, maxSegment)
 	for _, w := range wants {
 		if w.Size <= 0 || w.Size > maxSegment || w.Off < 0 {
@@ -21,7 +21,7 @@ func (h *helper) feedWanted(wants []want, l Loader) error {
 		if err := f.readWanted(w, buf[:w.Size]); err != nil {
 			return fmt.Errorf("stream %.80s: %w", w.Stream, err)
 		}
-		if err := h.send(frameData, buf[:w.Size]); err != nil {
+		if err := h.sendFrame(frameData, buf[:w.Size]); err != nil {
 			return err
 		}
 	}
@@ -36,7 +36,7 @@ type feeder struct {
 	at   int64
 }
 
-func (f *feeder) close() {
+func (f *feeder) closeFeed() {
 	if f.r != nil {
 		f.r.Close()
 		f.r = nil
@@ -45,7 +45,7 @@ func (f *feeder) close() {
 
 func (f *feeder) readWanted(w want, b []byte) error {
 	if f.r == nil || f.name != w.Stream || f.at > w.Off {
-		f.close()
+		f.closeFeed()
 		r, err := f.l.Open(w.Stream)
 		if err != nil {
 			return err

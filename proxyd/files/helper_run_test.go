@@ -102,7 +102,7 @@ func TestHelperIsNotTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { h.endHelper(context.Background(), io.EOF) }()
-	if err := errors.Join(h.sendJSON(frameOrder, order{UID: testUID, GID: testUID}), h.flush()); err != nil {
+	if err := errors.Join(h.sendJSON(frameOrder, order{UID: testUID, GID: testUID}), h.flushFrames()); err != nil {
 		t.Fatal(err)
 	}
 	dir := fmt.Sprintf("/proc/%d", h.cmd.Process.Pid)

@@ -70,7 +70,7 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 				return err
 			}
 		}
-		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.encode(), 0); err != nil {
+		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.encodeHead(), 0); err != nil {
 			return err
 		}
 	}

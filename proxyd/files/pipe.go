@@ -51,8 +51,8 @@ func newPipe(r io.Reader, w io.Writer) *pipe {
 	return &pipe{bufio.NewReaderSize(r, 256<<10), bufio.NewWriterSize(w, 256<<10)}
 }
 
-// send sends a message; the message may stay in the buffer until flush or the next receive.
-func (p *pipe) send(kind byte, b []byte) error {
+// sendFrame sends a message; the message may stay in the buffer until flush or the next receive.
+func (p *pipe) sendFrame(kind byte, b []byte) error {
 	for {
 		part := b[:min(len(b), maxFrame)]
 		b = b[len(part):]
@@ -78,14 +78,14 @@ func (p *pipe) sendJSON(kind byte, v any) error {
 	if err != nil {
 		return err
 	}
-	return p.send(kind, b)
+	return p.sendFrame(kind, b)
 }
 
-func (p *pipe) flush() error { return p.w.Flush() }
+func (p *pipe) flushFrames() error { return p.w.Flush() }
 
-// receive returns the next message. The content is not checked: every byte may be anything.
-func (p *pipe) receive() (kind byte, b []byte, err error) {
-	if err := p.flush(); err != nil {
+// receiveFrame returns the next message. The content is not checked: every byte may be anything.
+func (p *pipe) receiveFrame() (kind byte, b []byte, err error) {
+	if err := p.flushFrames(); err != nil {
 		return 0, nil, err
 	}
 	for {
@@ -111,7 +111,7 @@ func (p *pipe) receive() (kind byte, b []byte, err error) {
 
 // receiveOf returns the next message, which must be of a kind.
 func (p *pipe) receiveOf(kind byte) ([]byte, error) {
-	got, b, err := p.receive()
+	got, b, err := p.receiveFrame()
 	if err != nil {
 		return nil, err
 	}

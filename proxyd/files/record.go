@@ -123,7 +123,7 @@ const (
 	listSize  = 4 << 20
 )
 
-func (h listHead) encode() []byte {
+func (h listHead) encodeHead() []byte {
 	b := make([]byte, firstAt)
 	copy(b, listMagic)
 	binary.LittleEndian.PutUint64(b[epochAt:], h.epoch)

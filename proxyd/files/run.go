@@ -27,9 +27,9 @@ func Run(args []string) int {
 	p := newPipe(os.Stdin, os.Stdout)
 	err := runOrder(p, args)
 	if err != nil {
-		err = errors.Join(p.send(frameFailure, []byte(err.Error())))
+		err = errors.Join(p.sendFrame(frameFailure, []byte(err.Error())))
 	}
-	if err := errors.Join(err, p.flush()); err != nil {
+	if err := errors.Join(err, p.flushFrames()); err != nil {
 		return 1
 	}
 	return 0

@@ -141,9 +141,9 @@ type Report struct {
 	Notes     []Note // what was left alone, and why
 }
 
-// check refuses a State that PutBack could not use. What a State says is done with the
+// checkState refuses a State that PutBack could not use. What a State says is done with the
 // user's rights; this is for clear errors and bounded work.
-func (s *State) check() error {
+func (s *State) checkState() error {
 	for path, f := range s.Files {
 		if !validPath(string(path)) || cleanPath(string(path)) != string(path) {
 			return fmt.Errorf("state: path %.200q: want a clean absolute path", path)

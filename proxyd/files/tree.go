@@ -61,8 +61,8 @@ func (t *tree) nodeAt(path string) *node {
 	return n
 }
 
-// find returns the node of a path, or nil.
-func (t *tree) find(path string) *node {
+// findNode returns the node of a path, or nil.
+func (t *tree) findNode(path string) *node {
 	n := t.root
 	for part := range strings.SplitSeq(path[1:], "/") {
 		if n = n.children[part]; n == nil {

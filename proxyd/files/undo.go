@@ -54,7 +54,7 @@ func (b *backer) undoRename(e Entry, t *tree) {
 		}
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, e.Path, unix.AT_FDCWD, e.Other, unix.RENAME_NOREPLACE)
-	if n := t.find(e.Path); err == nil && n != nil {
+	if n := t.findNode(e.Path); err == nil && n != nil {
 		t.copyBelow(t.nodeAt(e.Other), n, 0) // whatever is there too much is now there
 	}
 }
@@ -102,7 +102,7 @@ func (b *backer) cleanUp(t *tree) {
 		if f != nil && f.Type != Missing || belowAny(p, b.skip) {
 			continue
 		}
-		n := t.find(p)
+		n := t.findNode(p)
 		now, err := statLink(p)
 		if err != nil || b.logs[[2]uint64{now.Dev, now.Ino}] {
 			continue
@@ -153,7 +153,7 @@ func (b *backer) wasMoved(p string, now unix.Stat_t, t *tree) bool {
 	if !ok || from == p {
 		return false
 	}
-	n := t.find(from)
+	n := t.findNode(from)
 	return n != nil && !n.unique
 }
 

@@ -91,7 +91,7 @@ func (u *unpacker) readHeader() (*packed, error) {
 	if err := json.Unmarshal(b, e); err != nil {
 		return nil, err
 	}
-	return e, e.check()
+	return e, e.checkEntry()
 }
 
 func noEOF(err error) error {
@@ -106,7 +106,7 @@ func isInside(p string) bool {
 		!strings.HasPrefix(p, "../") && strings.IndexByte(p, 0) < 0
 }
 
-func (e packed) check() error {
+func (e packed) checkEntry() error {
 	if !isInside(string(e.Path)) || e.Link != "" && !isInside(string(e.Link)) {
 		return fmt.Errorf("path %.200q, link %.200q: not in the folder", e.Path, e.Link)
 	}

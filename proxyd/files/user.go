@@ -95,12 +95,12 @@ func (h *helper) sendOrder(o order, s *State, entries []Entry) error {
 	for _, e := range entries {
 		b = appendRecord(b, e)
 	}
-	return h.send(frameEntries, b)
+	return h.sendFrame(frameEntries, b)
 }
 
 // nextMessage returns the helper's next message; a failure of the helper becomes the error.
 func (h *helper) nextMessage() (kind byte, b []byte, err error) {
-	kind, b, err = h.receive()
+	kind, b, err = h.receiveFrame()
 	if err == nil && kind == frameFailure {
 		err = errors.New(string(b))
 	}
@@ -169,7 +169,7 @@ func recordFiles(ctx context.Context, u User, job Job, before *State, touched To
 		return nil, err
 	}
 	state.Serial = serial
-	if err := state.check(); err != nil {
+	if err := state.checkState(); err != nil {
 		return nil, err
 	}
 	for name := range state.Streams {
@@ -266,7 +266,7 @@ func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l L
 
 func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
 	var r Report
-	if err := at.check(); err != nil {
+	if err := at.checkState(); err != nil {
 		return r, err
 	}
 	h, err := startHelper(ctx, u)

@@ -64,7 +64,7 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 		}
 		return fmt.Errorf("watch files: %w", err)
 	}
-	defer w.close()
+	defer w.closeWatch()
 	j.setWatcher(w)
 	defer j.setWatcher(nil)
 	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(longAgo) })
@@ -150,7 +150,7 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 	return w, nil
 }
 
-func (w *watcher) close() {
+func (w *watcher) closeWatch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.f.Close() // perhaps again

@@ -196,7 +196,7 @@ func TestWatchOverflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.closeWatch()
 	j.setWatcher(w)
 	if err := w.markFiles(); err != nil {
 		t.Fatal(err)

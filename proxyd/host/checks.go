@@ -24,57 +24,57 @@ func checkRoot(context.Context, *node) Finding {
 	f := Finding{Name: "rights", Needs: "root with the capabilities of a system service"}
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return f.bad(Fail, err.Error(), "mount /proc")
+		return f.withProblem(Fail, err.Error(), "mount /proc")
 	}
 	lacking := lackingCapabilities(string(status))
 	if os.Geteuid() != 0 || len(lacking) > 0 {
-		return f.bad(Fail, fmt.Sprintf("user %d without %s", os.Geteuid(), strings.Join(lacking, ", ")),
+		return f.withProblem(Fail, fmt.Sprintf("user %d without %s", os.Geteuid(), strings.Join(lacking, ", ")),
 			"start proxyd as root, in the unit without CapabilityBoundingSet, outside of containers")
 	}
-	return f.good("root, all that are needed")
+	return f.withOK("root, all that are needed")
 }
 
 func checkKernel(context.Context, *node) Finding {
 	f := Finding{Name: "kernel", Needs: "namespaces, time namespaces, pidfd and openat2: " + KernelNeeds + " or newer has all"}
 	for _, feature := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2} {
 		if err := feature.Recheck(); err != nil {
-			return f.bad(Fail, err.Error(), "boot "+KernelNeeds+" or newer, with that option")
+			return f.withProblem(Fail, err.Error(), "boot "+KernelNeeds+" or newer, with that option")
 		}
 	}
-	return f.good("Linux " + Release())
+	return f.withOK("Linux " + Release())
 }
 
 func checkFreezer(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: freezer", Needs: "cgroup v2, mounted or not, with or without controllers: " + KernelNeeds + " or newer"}
 	if err := Freezer.Recheck(); err != nil {
-		return f.bad(Fail, err.Error(), "boot a newer kernel, or without cgroup_disable and cgroup_no_v1 options")
+		return f.withProblem(Fail, err.Error(), "boot a newer kernel, or without cgroup_disable and cgroup_no_v1 options")
 	}
 	if err := GroupKill.Recheck(); err != nil {
-		return f.bad(Warn, err.Error(), "boot "+KernelNeeds+" or newer: until then users can end the processes of ours that watch over their own")
+		return f.withProblem(Warn, err.Error(), "boot "+KernelNeeds+" or newer: until then users can end the processes of ours that watch over their own")
 	}
-	return f.good("there")
+	return f.withOK("there")
 }
 
 func checkNetwork(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: network", Needs: "nftables and veth; vxlan where nodes are not neighbours"}
 	for _, feature := range []*Feature{&Nftables, &Veth} {
 		if err := feature.Recheck(); err != nil {
-			return f.bad(Fail, err.Error(), "load nf_tables and veth at boot (/etc/modules-load.d), or install the kernel's package of modules")
+			return f.withProblem(Fail, err.Error(), "load nf_tables and veth at boot (/etc/modules-load.d), or install the kernel's package of modules")
 		}
 	}
 	if err := VXLAN.Recheck(); err != nil {
-		return f.bad(Warn, err.Error(), "load vxlan at boot if nodes reach each other through routers")
+		return f.withProblem(Warn, err.Error(), "load vxlan at boot if nodes reach each other through routers")
 	}
-	return f.good("nftables, veth, vxlan")
+	return f.withOK("nftables, veth, vxlan")
 }
 
 func checkCriuFinding(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "criu", Needs: CriuNeeds + " or newer"}
 	version, err := Criu(ctx, "criu")
 	if err != nil {
-		return f.bad(Fail, err.Error(), "install "+CriuNeeds+" or newer (Debian: backports or forky; else https://criu.org/Packages) so that it is in PATH")
+		return f.withProblem(Fail, err.Error(), "install "+CriuNeeds+" or newer (Debian: backports or forky; else https://criu.org/Packages) so that it is in PATH")
 	}
-	return f.good("criu " + version)
+	return f.withOK("criu " + version)
 }
 
 func checkMunge(ctx context.Context, n *node) Finding {
@@ -87,9 +87,9 @@ func checkMunge(ctx context.Context, n *node) Finding {
 		_, err = n.coder.Decode(ctx, credential)
 	}
 	if err != nil {
-		return f.bad(Fail, err.Error(), "systemctl start munge; the key in /etc/munge must be that of the other nodes")
+		return f.withProblem(Fail, err.Error(), "systemctl start munge; the key in /etc/munge must be that of the other nodes")
 	}
-	return f.good(fmt.Sprintf("made and read a credential in %s", time.Since(began).Round(100*time.Microsecond)))
+	return f.withOK(fmt.Sprintf("made and read a credential in %s", time.Since(began).Round(100*time.Microsecond)))
 }
 
 // capabilities that proxyd needs, each for what an ordinary user may not do.
@@ -132,19 +132,19 @@ func lackingCapabilities(status string) []string {
 func checkPrograms(_ context.Context, n *node) Finding {
 	f := Finding{Name: "installed", Needs: "sing-warden and sing-srun beside proxyd"}
 	if n.known.Libexec == "" {
-		return f.good("not looked at")
+		return f.withOK("not looked at")
 	}
 	for _, name := range []string{"sing-warden", "sing-srun"} {
 		path := filepath.Join(n.known.Libexec, name)
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return f.bad(Fail, err.Error(), "make install")
+			return f.withProblem(Fail, err.Error(), "make install")
 		case !info.Mode().IsRegular() || info.Mode()&0o001 == 0:
-			return f.bad(Fail, fmt.Sprintf("%s has mode %s", path, info.Mode()), "chmod 755 "+path+": users run it")
+			return f.withProblem(Fail, fmt.Sprintf("%s has mode %s", path, info.Mode()), "chmod 755 "+path+": users run it")
 		}
 	}
-	return f.good(n.known.Libexec)
+	return f.withOK(n.known.Libexec)
 }
 
 func checkKey(_ context.Context, n *node) Finding {
@@ -153,21 +153,21 @@ func checkKey(_ context.Context, n *node) Finding {
 	err := unix.Lstat(n.cfg.KeyFile, &st)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return f.bad(Fail, "none", "once for the cluster: proxyd key "+n.cfg.KeyFile+"; then copy it to all nodes")
+		return f.withProblem(Fail, "none", "once for the cluster: proxyd key "+n.cfg.KeyFile+"; then copy it to all nodes")
 	case err != nil:
-		return f.bad(Fail, err.Error(), "let root read it")
+		return f.withProblem(Fail, err.Error(), "let root read it")
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return f.bad(Fail, "not a file", "replace it by a copy of the key")
+		return f.withProblem(Fail, "not a file", "replace it by a copy of the key")
 	case st.Uid != 0 || st.Mode&0o077 != 0:
-		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
+		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
 			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, make a new one", n.cfg.KeyFile))
 	}
 	key, err := os.ReadFile(n.cfg.KeyFile)
 	if err != nil {
-		return f.bad(Fail, err.Error(), "let root read it")
+		return f.withProblem(Fail, err.Error(), "let root read it")
 	}
 	f.Fingerprint = keyFingerprint(key)
-	return f.good("there, " + f.Fingerprint)
+	return f.withOK("there, " + f.Fingerprint)
 }
 
 // keyFingerprint tells keys apart and says nothing of a key.
@@ -181,69 +181,69 @@ func keyFingerprint(key []byte) string {
 func checkConfiguration(_ context.Context, n *node) Finding {
 	f := Finding{Name: "configuration", Needs: "the same on all nodes, but for what is a node's own"}
 	f.Fingerprint = n.cfg.Fingerprint()
-	return f.good(f.Fingerprint)
+	return f.withOK(f.Fingerprint)
 }
 
 func checkShared(_ context.Context, n *node) Finding {
 	f := Finding{Name: "shared folder", Needs: n.cfg.Shared + " on a file system that all nodes share, owned by root"}
 	fs, err := statFilesystem(n.cfg.Shared)
 	if err != nil {
-		return f.bad(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
+		return f.withProblem(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
 	}
 	if fs.owner != 0 || fs.mode&0o022 != 0 {
-		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
+		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
 			fmt.Sprintf("chown root:root %[1]s && chmod 755 %[1]s; where NFS squashes root, export it with no_root_squash", n.cfg.Shared))
 	}
 	if err := SharedIsRoots(n.cfg.Shared); err != nil {
-		return f.bad(Fail, err.Error(), "have each folder from / to it, and what proxyd has in it, belong to root, with mode 755; proxyd does not start before")
+		return f.withProblem(Fail, err.Error(), "have each folder from / to it, and what proxyd has in it, belong to root, with mode 755; proxyd does not start before")
 	}
 	if n.known.CheckShared != nil {
 		if err := n.known.CheckShared(); err != nil {
-			return f.bad(Fail, err.Error(), "mount the shared file system; until then tasks that start wait for it")
+			return f.withProblem(Fail, err.Error(), "mount the shared file system; until then tasks that start wait for it")
 		}
 	}
 	if _, err := tryFolder(n.cfg.Shared); err != nil {
-		return f.bad(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
+		return f.withProblem(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}
 	f.Fingerprint = n.known.SharedID
 	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
 	switch {
 	case fs.kind == "tmpfs":
-		return f.bad(Warn, found, "move it off memory: checkpoints must outlive the node")
+		return f.withProblem(Warn, found, "move it off memory: checkpoints must outlive the node")
 	case fs.free < fs.total/20:
-		return f.bad(Warn, found, "singctl gc, or give it more space: a checkpoint that does not fit is refused")
+		return f.withProblem(Warn, found, "singctl gc, or give it more space: a checkpoint that does not fit is refused")
 	}
-	return f.good(found)
+	return f.withOK(found)
 }
 
 func checkStaging(_ context.Context, n *node) Finding {
 	dir := n.cfg.Staging.Folder
 	f := Finding{Name: "staging", Needs: "staging.folder on a disk or in the memory of this node, or none"}
 	if dir == "" {
-		return f.good("none: checkpoints go straight to the shared folder")
+		return f.withOK("none: checkpoints go straight to the shared folder")
 	}
 	fs, err := statFilesystem(dir)
 	if err != nil {
-		return f.bad(Fail, err.Error(), "mkdir -m 700 "+dir)
+		return f.withProblem(Fail, err.Error(), "mkdir -m 700 "+dir)
 	}
 	if fs.owner != 0 || fs.mode&0o077 != 0 {
-		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
+		return f.withProblem(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
 			fmt.Sprintf("chown root:root %[1]s && chmod 700 %[1]s", dir))
 	}
 	if err := RootOnly(dir); err != nil {
-		return f.bad(Fail, err.Error(), "have each folder from / to it belong to root, with mode 755; proxyd does not start before")
+		return f.withProblem(Fail, err.Error(), "have each folder from / to it belong to root, with mode 755; proxyd does not start before")
 	}
 	if _, err := tryFolder(dir); err != nil {
-		return f.bad(Fail, err.Error(), "use a file system that can link, rename and flush")
+		return f.withProblem(Fail, err.Error(), "use a file system that can link, rename and flush")
 	}
 	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
 	switch {
 	case slices.Contains([]string{"nfs", "lustre", "gpfs", "beegfs", "ceph"}, fs.kind):
-		return f.bad(Warn, found, "name a folder of this node: what is written over the network might as well go to the shared folder")
+		return f.withProblem(Warn, found, "name a folder of this node: what is written over the network might as well go to the shared folder")
 	case fs.free < fs.total/20:
-		return f.bad(Warn, found, "give it more space: checkpoints that find no room go straight to the shared folder")
+		return f.withProblem(Warn, found, "give it more space: checkpoints that find no room go straight to the shared folder")
 	}
-	return f.good(found)
+	return f.withOK(found)
 }
 
 func checkClock(_ context.Context, n *node) Finding {
@@ -251,13 +251,13 @@ func checkClock(_ context.Context, n *node) Finding {
 	f := Finding{Name: "clock", Needs: "within " + tolerated.String() + " of the file server's; munge refuses what is 5 min off"}
 	ahead, err := tryFolder(n.cfg.Shared)
 	if err != nil {
-		return f.bad(Warn, "cannot tell without the shared folder", "see there")
+		return f.withProblem(Warn, "cannot tell without the shared folder", "see there")
 	}
 	found := fmt.Sprintf("%s apart", ahead.Abs().Round(time.Millisecond))
 	if ahead.Abs() > tolerated {
-		return f.bad(Warn, found, "let chrony or ntpd set the clocks")
+		return f.withProblem(Warn, found, "let chrony or ntpd set the clocks")
 	}
-	return f.good(found)
+	return f.withOK(found)
 }
 
 // bytesText writes n in the largest unit of which there is at least a whole.

@@ -26,28 +26,28 @@ func checkDevices(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "devices", Needs: "devices.kind none, soft, or cuda with NVIDIA's driver, proxyd-cuda and NCCL on the node"}
 	d := &n.cfg.Devices
 	if d.Kind == "" || d.Kind == "none" {
-		return f.good("none: jobs have their GPUs without device servers, and one that uses them is not captured")
+		return f.withOK("none: jobs have their GPUs without device servers, and one that uses them is not captured")
 	}
 	reached := "by its address in Slurm"
 	if d.Address != "" {
 		if !isOurs(d.Address) {
-			return f.bad(Fail, d.Address+" is no address of this node", "give devices.address one of this node, or none for the one that Slurm knows")
+			return f.withProblem(Fail, d.Address+" is no address of this node", "give devices.address one of this node, or none for the one that Slurm knows")
 		}
 		reached = "at " + d.Address
 	}
 	if d.Kind == "soft" {
-		return f.good(fmt.Sprintf("software GPUs of %s, reached %s", bytesText(d.Memory), reached))
+		return f.withOK(fmt.Sprintf("software GPUs of %s, reached %s", bytesText(d.Memory), reached))
 	}
 	if n.known.Program == "" {
-		return f.good("not looked at")
+		return f.withOK("not looked at")
 	}
 	text, err := runProgram(ctx, n.known.Program, "gpus")
 	if err != nil {
-		return f.bad(Fail, err.Error(), realDo(err.Error()))
+		return f.withProblem(Fail, err.Error(), realDo(err.Error()))
 	}
 	var found inventory
 	if err := json.Unmarshal([]byte(text), &found); err != nil {
-		return f.bad(Fail, fmt.Sprintf("proxyd gpus: %v", err), "install proxyd and proxyd-cuda of one release")
+		return f.withProblem(Fail, fmt.Sprintf("proxyd gpus: %v", err), "install proxyd and proxyd-cuda of one release")
 	}
 	return found.judgeDevices(f, reached)
 }
@@ -79,13 +79,13 @@ func (v *inventory) judgeDevices(f Finding, reached string) Finding {
 	found := fmt.Sprintf("%s, driver %s, NCCL %s, reached %s", strings.Join(order, ", "), v.Driver, v.NCCL, reached)
 	switch {
 	case len(v.Devices) == 0:
-		return f.bad(Fail, "driver "+v.Driver+" has no GPU", "see dmesg, or set devices.kind to none")
+		return f.withProblem(Fail, "driver "+v.Driver+" has no GPU", "see dmesg, or set devices.kind to none")
 	case len(faults) > 0:
-		return f.bad(Warn, strings.Join(faults, "; "), "take the GPU out of the node's gres.conf until it is repaired")
+		return f.withProblem(Warn, strings.Join(faults, "; "), "take the GPU out of the node's gres.conf until it is repaired")
 	case v.NCCL == "":
-		return f.bad(Warn, strings.Replace(found, "NCCL ", "no NCCL", 1), "install libnccl2 on the node: without it collectives go through the host's memory")
+		return f.withProblem(Warn, strings.Replace(found, "NCCL ", "no NCCL", 1), "install libnccl2 on the node: without it collectives go through the host's memory")
 	}
-	return f.good(found)
+	return f.withOK(found)
 }
 
 // isOurs tells whether an address is this node's.

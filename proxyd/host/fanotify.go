@@ -30,15 +30,15 @@ func fanotifyFinding(probe error, groups, cores int) Finding {
 	enough := fmt.Sprintf("sysctl -w %s=%d, and the same in /etc/sysctl.d: more than there can be jobs on the node", maxGroups, max(1024, 2*cores))
 	switch {
 	case errors.Is(probe, unix.EMFILE):
-		return f.bad(Warn, fmt.Sprintf("all %d of %s are in use", groups, maxGroups), enough)
+		return f.withProblem(Warn, fmt.Sprintf("all %d of %s are in use", groups, maxGroups), enough)
 	case probe != nil:
-		return f.bad(Warn, probe.Error(), "boot a kernel with CONFIG_FANOTIFY")
+		return f.withProblem(Warn, probe.Error(), "boot a kernel with CONFIG_FANOTIFY")
 	case groups == 0:
-		return f.good("there")
+		return f.withOK("there")
 	case groups < 2*cores: // a job on each core, and other programs that watch
-		return f.bad(Warn, fmt.Sprintf("for %d capsules (%s), on %d cores", groups, maxGroups, cores), enough)
+		return f.withProblem(Warn, fmt.Sprintf("for %d capsules (%s), on %d cores", groups, maxGroups, cores), enough)
 	}
-	return f.good(fmt.Sprintf("for %d capsules", groups))
+	return f.withOK(fmt.Sprintf("for %d capsules", groups))
 }
 
 // fanotifyGroups reads maxGroups; 0: a kernel before 5.13, which does not say.

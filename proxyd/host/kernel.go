@@ -23,7 +23,7 @@ var (
 	Namespaces     = Feature{Name: "namespaces", Probe: probeNamespaces}
 	TimeNamespaces = Feature{Name: "time namespaces", Probe: func() error { return haveNamespace("time", "Linux 5.6 with CONFIG_TIME_NS") }}
 	Pidfd          = Feature{Name: "pidfd", Probe: probePidfd}
-	Openat2        = Feature{Name: "openat2", Probe: openat2}
+	Openat2        = Feature{Name: "openat2", Probe: checkOpenat2}
 	Fanotify       = Feature{Name: "fanotify", Probe: probeFanotify}
 	Nftables       = Feature{Name: "nftables", Probe: probeNftables}
 	Veth           = Feature{Name: "veth", Probe: func() error {
@@ -40,9 +40,9 @@ var (
 func checkDeadlines(context.Context, *node) Finding {
 	f := Finding{Name: "kernel: deadlines", Needs: "BPF and BTF, so that a checkpoint does not interrupt sleeps and polls"}
 	if err := syscalls.Prepare(); err != nil {
-		return f.bad(Warn, err.Error(), "boot Linux 5.8 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_SYSCALL")
+		return f.withProblem(Warn, err.Error(), "boot Linux 5.8 or newer with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_SYSCALL")
 	}
-	return f.good("can be read")
+	return f.withOK("can be read")
 }
 
 // Release returns the kernel's, as uname -r.
@@ -103,7 +103,7 @@ func probePidfd() error {
 	return missingFeature(<-answer, "setns with a pidfd", "Linux 5.8", unix.EINVAL)
 }
 
-func openat2() error {
+func checkOpenat2() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
 		return missingFeature(err, "openat2", "Linux 5.6")

@@ -62,36 +62,36 @@ func checkPlugin(s *Slurm) Finding {
 	line, err := findPlugin(s.Plugstack, 4)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return f.bad(Fail, "no "+s.Plugstack, add)
+		return f.withProblem(Fail, "no "+s.Plugstack, add)
 	case err != nil:
-		return f.bad(Fail, err.Error(), "let root read it")
+		return f.withProblem(Fail, err.Error(), "let root read it")
 	case line == nil:
-		return f.bad(Fail, "no line with it", add)
+		return f.withProblem(Fail, "no line with it", add)
 	}
 	found := strings.Join(line, " ")
 	if line[0] != "optional" && line[0] != "required" {
-		return f.bad(Fail, found, fmt.Sprintf("write optional in the place of %s: Slurm knows optional, required and include", line[0]))
+		return f.withProblem(Fail, found, fmt.Sprintf("write optional in the place of %s: Slurm knows optional, required and include", line[0]))
 	}
 	for _, argument := range line[2:] {
 		if problem, do := checkPluginArgument(argument); problem != "" {
-			return f.bad(Fail, found+": "+problem, do)
+			return f.withProblem(Fail, found+": "+problem, do)
 		}
 	}
 	if path := s.pluginPath(line[1]); path != "" {
 		built, err := pluginVersion(path)
 		switch {
 		case err != nil:
-			return f.bad(Fail, err.Error(), "install the plugin there, built for Slurm "+s.Version)
+			return f.withProblem(Fail, err.Error(), "install the plugin there, built for Slurm "+s.Version)
 		case built != MajorMinor(s.Version):
-			return f.bad(Fail, fmt.Sprintf("%s is built for Slurm %s: slurmd does not load it, and jobs run unprotected", path, built),
+			return f.withProblem(Fail, fmt.Sprintf("%s is built for Slurm %s: slurmd does not load it, and jobs run unprotected", path, built),
 				"build and install the plugin with the headers of Slurm "+s.Version+": make SPANK_INCLUDE=…")
 		}
 		f.Fingerprint = fileFingerprint(path)
 	}
 	if line[0] == "required" {
-		return f.bad(Warn, found, "write optional: with required, a plugin that cannot be loaded after an upgrade of Slurm stops every job of the cluster")
+		return f.withProblem(Warn, found, "write optional: with required, a plugin that cannot be loaded after an upgrade of Slurm stops every job of the cluster")
 	}
-	return f.good(found)
+	return f.withOK(found)
 }
 
 // checkPluginArgument returns what is wrong with an argument of the plugin's line; "" if nothing

@@ -77,13 +77,13 @@ func Probe(ctx context.Context, cfg *config.Config, known Known) []Finding {
 	return findings
 }
 
-// good and bad complete a finding.
-func (f Finding) good(found string) Finding {
+// withOK and bad complete a finding.
+func (f Finding) withOK(found string) Finding {
 	f.Level, f.Found = OK, found
 	return f
 }
 
-func (f Finding) bad(l Level, found, do string) Finding {
+func (f Finding) withProblem(l Level, found, do string) Finding {
 	f.Level, f.Found, f.Do = l, found, do
 	return f
 }

@@ -13,21 +13,21 @@ import (
 
 // noSlurm is the finding of all checks that need slurmctld and do not reach it.
 func (f Finding) noSlurm() Finding {
-	return f.bad(Fail, "cannot tell while slurmctld does not answer", "see slurmctld")
+	return f.withProblem(Fail, "cannot tell while slurmctld does not answer", "see slurmctld")
 }
 
 func checkSlurmctld(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "slurm: slurmctld", Needs: "slurmctld, asked by scontrol"}
 	s, err := n.slurm()
 	if err != nil {
-		return f.bad(Fail, err.Error(), "make `scontrol ping` work as root on this node; if scontrol is not in PATH, name it in proxyd.yaml: scontrol")
+		return f.withProblem(Fail, err.Error(), "make `scontrol ping` work as root on this node; if scontrol is not in PATH, name it in proxyd.yaml: scontrol")
 	}
 	out, err := runProgram(ctx, n.cfg.Scontrol, "ping")
 	if err != nil {
-		return f.bad(Fail, err.Error(), "start slurmctld")
+		return f.withProblem(Fail, err.Error(), "start slurmctld")
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	return f.good(fmt.Sprintf("Slurm %s, cluster %s: %s", s.Version, s.Cluster, first))
+	return f.withOK(fmt.Sprintf("Slurm %s, cluster %s: %s", s.Version, s.Cluster, first))
 }
 
 func checkNode(ctx context.Context, n *node) Finding {
@@ -37,16 +37,16 @@ func checkNode(ctx context.Context, n *node) Finding {
 	}
 	out, err := runProgram(ctx, n.cfg.Scontrol, "show", "node", n.cfg.NodeName, "--oneliner")
 	if err != nil {
-		return f.bad(Fail, err.Error(), "set node_name in proxyd.yaml to this node's name in slurm.conf")
+		return f.withProblem(Fail, err.Error(), "set node_name in proxyd.yaml to this node's name in slurm.conf")
 	}
 	state := fieldOf(out, "State")
 	// A trailing * is a slurmd that does not answer, + stands for more flags.
 	for _, bad := range []string{"DOWN", "DRAIN", "FAIL", "INVAL", "*"} {
 		if strings.Contains(state, bad) {
-			return f.bad(Warn, "state "+state, "no job starts here: scontrol show node "+n.cfg.NodeName+" says why")
+			return f.withProblem(Warn, "state "+state, "no job starts here: scontrol show node "+n.cfg.NodeName+" says why")
 		}
 	}
-	return f.good("state " + state)
+	return f.withOK("state " + state)
 }
 
 // fieldOf returns a value of scontrol's one-line output.
@@ -74,9 +74,9 @@ func checkProctrack(_ context.Context, n *node) Finding {
 	case err != nil:
 		return f.noSlurm()
 	case s.Proctrack != "proctrack/cgroup" && s.Proctrack != "proctrack/linuxproc":
-		return f.bad(Fail, s.Proctrack, "set it in slurm.conf and restart slurmctld and all slurmd: others signal programs behind our back, or lose them")
+		return f.withProblem(Fail, s.Proctrack, "set it in slurm.conf and restart slurmctld and all slurmd: others signal programs behind our back, or lose them")
 	}
-	return f.good(s.Proctrack)
+	return f.withOK(s.Proctrack)
 }
 
 func checkRequeue(_ context.Context, n *node) Finding {
@@ -86,9 +86,9 @@ func checkRequeue(_ context.Context, n *node) Finding {
 	case err != nil:
 		return f.noSlurm()
 	case !s.JobRequeue:
-		return f.bad(Warn, "JobRequeue=0", "set JobRequeue=1 in slurm.conf, or let users give --requeue: else a dead node ends the job")
+		return f.withProblem(Warn, "JobRequeue=0", "set JobRequeue=1 in slurm.conf, or let users give --requeue: else a dead node ends the job")
 	}
-	return f.good("JobRequeue=1")
+	return f.withOK("JobRequeue=1")
 }
 
 // checkKillWait compares what a checkpoint takes with what Slurm grants. Without a measured time
@@ -117,19 +117,19 @@ func judgeKillWait(killWait, margin, capture time.Duration, rate float64, where 
 	}
 	switch {
 	case usable == 0:
-		return f.bad(Fail, fmt.Sprintf("%s, and a margin of %s: no time is left", killWait, margin), raise(60*time.Second))
+		return f.withProblem(Fail, fmt.Sprintf("%s, and a margin of %s: no time is left", killWait, margin), raise(60*time.Second))
 	case capture > usable:
-		return f.bad(Fail, fmt.Sprintf("%s; capturing a job took %s", killWait, capture.Round(100*time.Millisecond)), raise(2*capture+margin))
+		return f.withProblem(Fail, fmt.Sprintf("%s; capturing a job took %s", killWait, capture.Round(100*time.Millisecond)), raise(2*capture+margin))
 	case capture > usable/2:
-		return f.bad(Warn, fmt.Sprintf("%s; capturing a job took %s", killWait, capture.Round(100*time.Millisecond)), raise(2*capture+margin))
+		return f.withProblem(Warn, fmt.Sprintf("%s; capturing a job took %s", killWait, capture.Round(100*time.Millisecond)), raise(2*capture+margin))
 	case capture > 0:
-		return f.good(fmt.Sprintf("%s; capturing a job took %s at most", killWait, capture.Round(100*time.Millisecond)))
+		return f.withOK(fmt.Sprintf("%s; capturing a job took %s at most", killWait, capture.Round(100*time.Millisecond)))
 	case rate == 0:
-		return f.good(fmt.Sprintf("%s; no job was captured yet", killWait))
+		return f.withOK(fmt.Sprintf("%s; no job was captured yet", killWait))
 	}
 	// Half of the rate: capturing does more than writing.
 	fits := uint64(rate / 2 * usable.Seconds())
-	return f.good(fmt.Sprintf("%s; no job was captured yet, %s would take about %s in time", killWait, where, bytesText(fits)))
+	return f.withOK(fmt.Sprintf("%s; no job was captured yet, %s would take about %s in time", killWait, where, bytesText(fits)))
 }
 
 func checkSpool(_ context.Context, n *node) Finding {
@@ -141,11 +141,11 @@ func checkSpool(_ context.Context, n *node) Finding {
 	}
 	fs, err := statFilesystem(s.SpoolDir)
 	if err != nil {
-		return f.bad(Warn, err.Error(), "start slurmd on this node")
+		return f.withProblem(Warn, err.Error(), "start slurmd on this node")
 	}
 	if found := fmt.Sprintf("%s, %s free", filepath.Clean(s.SpoolDir), bytesText(fs.free)); fs.free < little {
-		return f.bad(Warn, found, "make space: a job whose script cannot be written drains the node")
+		return f.withProblem(Warn, found, "make space: a job whose script cannot be written drains the node")
 	} else {
-		return f.good(found)
+		return f.withOK(found)
 	}
 }

@@ -99,11 +99,11 @@ func (w *Writer) makeManifest(meta []byte, parts []Part) (*Manifest, error) {
 			return nil, fmt.Errorf("part of %s", p.ID)
 		}
 		m.Streams = append(m.Streams, p.Streams...)
-		m.Stats.add(p.Stats)
+		m.Stats.addStats(p.Stats)
 	}
 	slices.SortFunc(m.Streams, func(a, b StreamInfo) int { return compareStreams(a.StreamID, b.StreamID) })
 	for i, s := range m.Streams {
-		if err := s.check(); err != nil {
+		if err := s.checkInfo(); err != nil {
 			return nil, err
 		}
 		if i > 0 && m.Streams[i-1].StreamID == s.StreamID {
@@ -120,7 +120,7 @@ func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	be, from, to := w.st.be, w.lease.manifest(), manifestName(m.ID)
+	be, from, to := w.st.be, w.lease.manifestPath(), manifestName(m.ID)
 	folder := path.Dir(to)
 	if err := be.Put(ctx, File{from, file}); err != nil {
 		return w.asFenced(ctx, err)
@@ -148,7 +148,7 @@ func (w *Writer) asFenced(ctx context.Context, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, lost := w.st.be.Stat(ctx, w.lease.folder()); errors.Is(lost, fs.ErrNotExist) {
+	if _, lost := w.st.be.Stat(ctx, w.lease.folderPath()); errors.Is(lost, fs.ErrNotExist) {
 		return ErrFenced
 	}
 	return err

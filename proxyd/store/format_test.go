@@ -31,7 +31,7 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "..", "a/../b", "/a", "a//b", "a\x00", strings.Repeat("x", 300), strings.Repeat("x/", 600)} {
-		if err := (StreamID{"n1", 0, name}).check(); err == nil {
+		if err := (StreamID{"n1", 0, name}).checkName(); err == nil {
 			t.Errorf("stream name %.20q was accepted", name)
 		}
 	}
@@ -103,7 +103,7 @@ func FuzzManifest(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, s := range got.Streams {
-			if err := s.check(); err != nil {
+			if err := s.checkInfo(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -50,7 +50,7 @@ var (
 	idSyntax    = regexp.MustCompile(`^([^/]+)/([0-9]+)(_[0-9]+)?(\+[0-9]+)?/([0-9]+)$`)
 )
 
-func (j JobID) check() error {
+func (j JobID) checkName() error {
 	switch {
 	case !clusterName.MatchString(j.Cluster):
 		return fmt.Errorf("cluster %.80q: want letters, digits, _ . -, at most 64", j.Cluster)
@@ -71,7 +71,7 @@ func ParseID(s string) (ID, error) {
 	task, err3 := parseOptional(m[3])
 	component, err4 := parseOptional(m[4])
 	id := ID{JobID{m[1], uint32(job), task, component}, uint32(number)}
-	for _, err := range []error{err1, err2, err3, err4, id.check()} {
+	for _, err := range []error{err1, err2, err3, err4, id.checkName()} {
 		if err != nil {
 			return ID{}, fmt.Errorf("checkpoint %.120q: %w", s, err)
 		}
@@ -120,7 +120,7 @@ func (s StreamID) String() string {
 // maxName bounds stream names and node names together with what the manifest needs.
 const maxName = 1024
 
-func (s StreamID) check() error {
+func (s StreamID) checkName() error {
 	if !clusterName.MatchString(s.Node) || s.Rank < None || len(s.Name) > maxName {
 		return fmt.Errorf("stream %.120q: bad node, rank or length", s.String())
 	}

@@ -116,7 +116,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 	chunks := make(map[string]trashedObject)
 	var names []string
 	doubt := c.mark.hasDoubt()
-	c.mark.used.has(Hash{}) // merge once, before concurrent reads
+	c.mark.used.hasHash(Hash{}) // merge once, before concurrent reads
 	for _, t := range things {
 		if t.kind == trashedChunk {
 			chunks[t.name] = t
@@ -126,9 +126,9 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 	var doomed []string
 	var mu sync.Mutex
 	sizes := make(map[string]int64)
-	err := each16(ctx, names, func(ctx context.Context, name string) error {
+	err := forEachName(ctx, names, func(ctx context.Context, name string) error {
 		t := chunks[name]
-		switch chunkFate(c.mark.used.has(t.chunk), !doubt && isSettled(t.since, live)) {
+		switch chunkFate(c.mark.used.hasHash(t.chunk), !doubt && isSettled(t.since, live)) {
 		case restore:
 			c.countResult(func(r *GCReport) { r.Restored++ })
 			return c.moveChunk(ctx, t.name, chunkName(t.chunk))
@@ -148,7 +148,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, liv
 		return err
 	}
 	// Not before all sizes are known: shared bytes belong to fewer and fewer chunks.
-	return each16(ctx, doomed, func(ctx context.Context, name string) error {
+	return forEachName(ctx, doomed, func(ctx context.Context, name string) error {
 		err := c.s.be.Remove(ctx, name)
 		if err == nil {
 			c.countResult(func(r *GCReport) { r.Chunks++; r.Bytes += sizes[name] })

@@ -49,8 +49,8 @@ func (k Key) sealOf(b []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// verify compares in constant time.
-func (k Key) verify(b []byte, seal [32]byte) bool {
+// verifySeal compares in constant time.
+func (k Key) verifySeal(b []byte, seal [32]byte) bool {
 	want := k.sealOf(b)
 	return subtle.ConstantTimeCompare(want[:], seal[:]) == 1
 }

@@ -45,7 +45,7 @@ func (s *Store) acquireLease(ctx context.Context, kind leaseKind, what string, b
 		return nil, fmt.Errorf("lease: %w", err)
 	}
 	l := &lease{st: s, name: leaseName{g, kind, uniqueName()}, what: what, bytes: bytes, ended: make(chan struct{})}
-	if err := s.be.Mkdir(ctx, l.name.folder()); err != nil {
+	if err := s.be.Mkdir(ctx, l.name.folderPath()); err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -116,17 +116,17 @@ func (l *lease) setBytes(n uint64) {
 func (l *lease) releaseLease(ctx context.Context) error {
 	l.cancel()
 	<-l.ended
-	return l.st.removeFolder(context.WithoutCancel(ctx), l.folder())
+	return l.st.removeFolder(context.WithoutCancel(ctx), l.folderPath())
 }
 
-func (l *lease) folder() string {
+func (l *lease) folderPath() string {
 	if l.place != "" {
 		return l.place
 	}
-	return l.name.folder()
+	return l.name.folderPath()
 }
 
-func (l *lease) beatFile() string { return l.folder() + "/beat" }
+func (l *lease) beatFile() string { return l.folderPath() + "/beat" }
 
 // Fence ends every upload of a checkpoint, on any node: each has committed before, or fails with
 // ErrFenced. An upload that begins later is not affected; after Create, an uploader must find out
@@ -141,9 +141,9 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 		if !ok || name.kind != uploadLease {
 			continue
 		}
-		b, _, err := s.readHeartbeat(ctx, name.folder(), name.beat())
+		b, _, err := s.readHeartbeat(ctx, name.folderPath(), name.beatPath())
 		if err == nil && b.What == id.String() {
-			err = s.removeFolder(ctx, name.folder())
+			err = s.removeFolder(ctx, name.folderPath())
 		}
 		if err != nil {
 			return fmt.Errorf("fence %s: %w", id, err)
@@ -197,14 +197,14 @@ func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 		if !ok {
 			return nil, fmt.Errorf("lease %.120q: unknown name", text)
 		}
-		present[name.folder()] = true
-		b, dead, err := s.readHeartbeat(ctx, name.folder(), name.beat())
+		present[name.folderPath()] = true
+		b, dead, err := s.readHeartbeat(ctx, name.folderPath(), name.beatPath())
 		if err != nil {
 			return nil, err
 		}
 		if !dead {
 			live = append(live, heldLease{name, b})
-		} else if err := s.removeFolder(ctx, name.folder()); err != nil {
+		} else if err := s.removeFolder(ctx, name.folderPath()); err != nil {
 			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
 		}
 	}

@@ -75,7 +75,7 @@ func (s *Store) summaryOf(ctx context.Context, id ID) (Summary, error) {
 // have the checkpoint open can go on. A damaged checkpoint can be deleted, too. A missing
 // checkpoint is fs.ErrNotExist.
 func (s *Store) Delete(ctx context.Context, id ID) error {
-	if err := id.check(); err != nil {
+	if err := id.checkName(); err != nil {
 		return err
 	}
 	err := s.be.Move(ctx, manifestName(id), deletedDir+"/"+deletedName(id, uniqueName()))
@@ -117,7 +117,7 @@ func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error 
 // jobFolders returns the folder of a job, or of all.
 func (s *Store) jobFolders(ctx context.Context, job *JobID) ([]string, error) {
 	if job != nil {
-		return []string{manifestFolder(*job)}, job.check()
+		return []string{manifestFolder(*job)}, job.checkName()
 	}
 	var folders []string
 	clusters, err := s.listNames(ctx, manifestsDir)

@@ -50,7 +50,7 @@ type Stats struct {
 	NewChunks int64 `json:"new_chunks"` // of these, put
 }
 
-func (s *Stats) add(o Stats) {
+func (s *Stats) addStats(o Stats) {
 	s.Logical += o.Logical
 	s.Zero += o.Zero
 	s.Inline += o.Inline
@@ -130,7 +130,7 @@ func openManifest(file []byte, id ID, k Key) (*Manifest, error) {
 	if !ok {
 		return nil, &DamagedError{object, "not a manifest"}
 	}
-	if !k.verify(sealed, seal) {
+	if !k.verifySeal(sealed, seal) {
 		return nil, &RefusedError{object, ErrMAC}
 	}
 	m, err := parseManifest(sealed[len(manifestMagic):])
@@ -167,22 +167,22 @@ func parseManifest(body []byte) (*Manifest, error) {
 	if rest := body[d.InputOffset():]; string(rest) != "\n" {
 		return nil, fmt.Errorf("%d bytes follow the manifest", len(rest))
 	}
-	if err := m.check(); err != nil {
+	if err := m.checkName(); err != nil {
 		return nil, err
 	}
 	for i, s := range m.Streams {
 		if i > 0 && compareStreams(m.Streams[i-1].StreamID, s.StreamID) >= 0 {
 			return nil, fmt.Errorf("stream %s: out of order", s.StreamID)
 		}
-		if err := s.check(); err != nil {
+		if err := s.checkInfo(); err != nil {
 			return nil, err
 		}
 	}
 	return &m, nil
 }
 
-func (s *StreamInfo) check() error {
-	if err := s.StreamID.check(); err != nil {
+func (s *StreamInfo) checkInfo() error {
+	if err := s.StreamID.checkName(); err != nil {
 		return err
 	}
 	if s.Size < 0 || s.Size > maxStream || s.Data < 0 || s.Data > s.Size {

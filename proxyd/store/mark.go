@@ -27,27 +27,27 @@ type usedSet struct {
 
 func commonPrefix(h Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
-func (u *usedSet) add(hs []Hash) {
+func (u *usedSet) addHashes(hs []Hash) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, h := range hs {
 		u.fresh = append(u.fresh, commonPrefix(h))
 	}
 	if len(u.fresh) > 1<<20+len(u.sorted) {
-		u.merge()
+		u.mergeAdded()
 	}
 }
 
-func (u *usedSet) merge() {
+func (u *usedSet) mergeAdded() {
 	u.sorted = append(u.sorted, u.fresh...)
 	slices.Sort(u.sorted)
 	u.sorted = slices.Compact(u.sorted)
 	u.fresh = nil
 }
 
-func (u *usedSet) has(h Hash) bool {
+func (u *usedSet) hasHash(h Hash) bool {
 	if len(u.fresh) > 0 {
-		u.merge()
+		u.mergeAdded()
 	}
 	_, ok := slices.BinarySearch(u.sorted, commonPrefix(h))
 	return ok
@@ -174,7 +174,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 		return err
 	}
 	h := hashOf(append(file, id.String()...)) // of this manifest in this place
-	if k.knows(k.seen, h) {
+	if k.areMarked(k.seen, h) {
 		return nil
 	}
 	m, err := openManifest(file[:len(file):len(file)], id, k.s.key)
@@ -186,7 +186,7 @@ func (k *manifestMarker) readManifest(ctx context.Context, name string, id ID) e
 			return fmt.Errorf("stream %s: %w", m.Streams[i].StreamID, err)
 		}
 	}
-	k.learn(k.seen, h)
+	k.noteMarked(k.seen, h)
 	return nil
 }
 
@@ -197,8 +197,8 @@ func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error
 	for i, p := range info.Pieces {
 		pieces[i] = p.Hash
 	}
-	k.used.add(pieces)
-	if len(pieces) > 0 && k.knows(k.pieces, pieces...) {
+	k.used.addHashes(pieces)
+	if len(pieces) > 0 && k.areMarked(k.pieces, pieces...) {
 		return nil
 	}
 	var hs []Hash
@@ -208,15 +208,15 @@ func (k *manifestMarker) markStream(ctx context.Context, info *StreamInfo) error
 		}
 		return nil
 	})
-	k.used.add(hs)
+	k.used.addHashes(hs)
 	if err == nil {
-		k.learn(k.pieces, pieces...)
+		k.noteMarked(k.pieces, pieces...)
 	}
 	return err
 }
 
-// knows tells whether all of hs were learned; they are learned after they were marked.
-func (k *manifestMarker) knows(set map[Hash]bool, hs ...Hash) bool {
+// areMarked tells whether all of hs were learned; they are learned after they were marked.
+func (k *manifestMarker) areMarked(set map[Hash]bool, hs ...Hash) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hs {
@@ -227,7 +227,7 @@ func (k *manifestMarker) knows(set map[Hash]bool, hs ...Hash) bool {
 	return true
 }
 
-func (k *manifestMarker) learn(set map[Hash]bool, hs ...Hash) {
+func (k *manifestMarker) noteMarked(set map[Hash]bool, hs ...Hash) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hs {

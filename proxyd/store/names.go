@@ -95,11 +95,11 @@ func (l leaseName) String() string {
 	return l.since.String() + "-" + string(l.kind) + "-" + l.unique
 }
 
-func (l leaseName) folder() string { return leasesDir + "/" + l.String() }
+func (l leaseName) folderPath() string { return leasesDir + "/" + l.String() }
 
-func (l leaseName) beat() string { return l.folder() + "/beat" }
+func (l leaseName) beatPath() string { return l.folderPath() + "/beat" }
 
-func (l leaseName) manifest() string { return l.folder() + "/manifest" }
+func (l leaseName) manifestPath() string { return l.folderPath() + "/manifest" }
 
 func parseLease(s string) (leaseName, bool) {
 	parts := strings.Split(s, "-")

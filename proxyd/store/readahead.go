@@ -90,8 +90,8 @@ func (s *StreamReader) loadSegment(f *segmentFetch) {
 	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
 }
 
-// advance makes bytes readable, or returns why there are none: io.EOF at the end.
-func (s *StreamReader) advance() error {
+// fillData makes bytes readable, or returns why there are none: io.EOF at the end.
+func (s *StreamReader) fillData() error {
 	for s.zeros == 0 && len(s.data) == 0 {
 		if len(s.runs) == 0 {
 			if err := s.nextSegment(); err != nil {
@@ -147,7 +147,7 @@ func (s *StreamReader) Read(p []byte) (int, error) {
 	if len(p) == 0 || s.err != nil {
 		return 0, s.err
 	}
-	if s.err = s.advance(); s.err != nil {
+	if s.err = s.fillData(); s.err != nil {
 		return 0, s.err
 	}
 	if s.zeros > 0 {
@@ -167,7 +167,7 @@ var zeroBlock [256 << 10]byte
 // WriteTo writes the rest of the stream to w, without another copy.
 func (s *StreamReader) WriteTo(w io.Writer) (total int64, err error) {
 	for s.err == nil {
-		if s.err = s.advance(); s.err != nil {
+		if s.err = s.fillData(); s.err != nil {
 			break
 		}
 		piece := s.data

@@ -24,7 +24,7 @@ type Reader struct {
 // cluster's seal, lies in its own place and has the right owner: otherwise the error is a
 // *RefusedError, or a *DamagedError. A missing checkpoint is fs.ErrNotExist.
 func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
-	if err := id.check(); err != nil {
+	if err := id.checkName(); err != nil {
 		return nil, err
 	}
 	// The lease comes first: from now on a delete waits for this reader.

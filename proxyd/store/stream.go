@@ -42,7 +42,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, s.wrap(ErrClosed)
+		return 0, s.wrapError(ErrClosed)
 	}
 	if s.failed != nil {
 		return 0, s.failed
@@ -53,7 +53,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *Stream) wrap(err error) error {
+func (s *Stream) wrapError(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.w.up.ID, s.id, err)
 }
 

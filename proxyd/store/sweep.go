@@ -16,13 +16,13 @@ import (
 // collectMoves is how many renames and removals a collector has in flight.
 const collectMoves = 16
 
-func (c *collector) folder() string { return sweepDir + "/" + c.id }
+func (c *collector) folderPath() string { return sweepDir + "/" + c.id }
 
 // takeOver creates this collector's sweep folder and moves the contents of other collectors'
 // sweep folders into it. The other folders are then removed: if an owner is alive after all, its
 // next move fails.
 func (c *collector) takeOver(ctx context.Context) error {
-	if err := c.s.be.Mkdir(ctx, c.folder()); err != nil {
+	if err := c.s.be.Mkdir(ctx, c.folderPath()); err != nil {
 		return err
 	}
 	others, err := c.s.listNames(ctx, sweepDir)
@@ -44,7 +44,7 @@ func (c *collector) takeOver(ctx context.Context) error {
 // removed.
 func (c *collector) moveFolder(ctx context.Context, dir string) error {
 	for {
-		if err := c.moveAll(ctx, dir, c.folder()); err != nil {
+		if err := c.moveAll(ctx, dir, c.folderPath()); err != nil {
 			return err
 		}
 		err := c.s.be.Remove(ctx, dir)
@@ -63,7 +63,7 @@ func (c *collector) moveAll(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	return each16(ctx, names, func(ctx context.Context, n string) error {
+	return forEachName(ctx, names, func(ctx context.Context, n string) error {
 		return c.moveChunk(ctx, from+"/"+n, to+"/"+n)
 	})
 }
@@ -82,7 +82,7 @@ func (c *collector) moveChunk(ctx context.Context, from, to string) error {
 // not the chunk: unlike a move, a removal would not fail if this collector was declared dead and
 // the chunk is in use again.
 func (c *collector) sweepChunk(ctx context.Context, h Hash) error {
-	from, to := chunkName(h), c.folder()+"/"+h.String()
+	from, to := chunkName(h), c.folderPath()+"/"+h.String()
 	err := c.s.be.Move(ctx, from, to)
 	if errors.Is(err, fs.ErrExist) {
 		if err = c.s.be.Remove(ctx, to); err == nil {
@@ -134,7 +134,7 @@ func (c *collector) sweepUnused(ctx context.Context) error {
 func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Info) error) error {
 	return c.s.be.List(ctx, dir, func(name string) error {
 		h, ok := parseHash(name)
-		if !ok || c.mark.used.has(h) {
+		if !ok || c.mark.used.hasHash(h) {
 			return nil
 		}
 		info, err := c.s.be.Stat(ctx, dir+"/"+name)
@@ -191,10 +191,10 @@ func (c *collector) trashManifests(ctx context.Context) error {
 
 // trashSwept moves what was swept to the trash and removes this collector's sweep folder.
 func (c *collector) trashSwept(ctx context.Context) error {
-	if err := c.moveToTrash(ctx, c.folder()); err != nil {
+	if err := c.moveToTrash(ctx, c.folderPath()); err != nil {
 		return err
 	}
-	return c.s.be.Remove(ctx, c.folder())
+	return c.s.be.Remove(ctx, c.folderPath())
 }
 
 // moveToTrash moves everything from a folder that is out of sight to the trash of the current
@@ -251,7 +251,7 @@ func (c *collector) removeLeftovers(ctx context.Context) error {
 		return err
 	}
 	names = append(append(names, jobs...), tmp...)
-	return each16(ctx, names, func(ctx context.Context, n string) error {
+	return forEachName(ctx, names, func(ctx context.Context, n string) error {
 		err := c.s.be.Remove(ctx, n)
 		if errors.Is(err, ErrNotEmpty) || errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -286,8 +286,8 @@ func (c *collector) oldFiles(ctx context.Context) ([]string, error) {
 	return old, err
 }
 
-// each16 calls f for each name, collectMoves at a time, until a call fails.
-func each16(ctx context.Context, names []string, f func(context.Context, string) error) error {
+// forEachName calls f for each name, collectMoves at a time, until a call fails.
+func forEachName(ctx context.Context, names []string, f func(context.Context, string) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(collectMoves)
 	for _, n := range names {

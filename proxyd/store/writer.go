@@ -83,7 +83,7 @@ const inlineBudget = 8 << 20
 // Create begins a checkpoint. ctx bounds the whole upload: when ctx is done, the Writer fails. If
 // the checkpoint exists: fs.ErrExist.
 func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
-	if err := up.check(); err != nil {
+	if err := up.checkUpload(); err != nil {
 		return nil, err
 	}
 	w := s.newWriter(ctx, up)
@@ -112,7 +112,7 @@ func (w *Writer) Ticket() Ticket { return Ticket(w.lease.String()) }
 // Join begins another node's share of the leader's checkpoint. When the leader's upload
 // has ended, the error is ErrFenced.
 func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) {
-	if err := up.check(); err != nil {
+	if err := up.checkUpload(); err != nil {
 		return nil, err
 	}
 	name, ok := parseLease(string(t))
@@ -123,7 +123,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	if err := s.be.Refresh(ctx, leasesDir); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
 	}
-	if _, err := s.be.Stat(ctx, name.folder()); err != nil {
+	if _, err := s.be.Stat(ctx, name.folderPath()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ErrFenced
 		}
@@ -135,8 +135,8 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	return w, nil
 }
 
-func (up Upload) check() error {
-	if err := up.ID.check(); err != nil {
+func (up Upload) checkUpload() error {
+	if err := up.ID.checkName(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", up.ID, err)
 	}
 	if !clusterName.MatchString(up.Node) {
@@ -188,7 +188,7 @@ func (w *Writer) Stats() Stats {
 func (w *Writer) addStats(s Stats) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stats.add(s)
+	w.stats.addStats(s)
 }
 
 // Stream begins a stream of this Writer's node; rank is None for what belongs to the
@@ -206,7 +206,7 @@ func (w *Writer) Blocks(rank int, name string, length int64) (*Stream, error) {
 
 func (w *Writer) beginStream(rank int, name string, block int64) (*Stream, error) {
 	id := StreamID{w.up.Node, rank, name}
-	if err := errors.Join(w.Err(), id.check()); err != nil {
+	if err := errors.Join(w.Err(), id.checkName()); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
@@ -240,5 +240,5 @@ func (w *Writer) closeStream(info StreamInfo, st Stats) {
 	defer w.mu.Unlock()
 	delete(w.open, info.StreamID)
 	w.closed[info.StreamID] = info
-	w.stats.add(st)
+	w.stats.addStats(st)
 }

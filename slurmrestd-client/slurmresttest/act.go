@@ -11,14 +11,14 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// submit adds a pending job, or the components of a heterogeneous job.
-func (s *Server) submit(q question) (object, *refusal) {
-	request, no := parse(q.raw)
+// submitJob adds a pending job, or the components of a heterogeneous job.
+func (s *Server) submitJob(q question) (object, *refusal) {
+	request, no := parseObject(q.raw)
 	if no != nil {
 		return nil, no
 	}
 	if script, _ := request["script"].(string); script == "" {
-		return nil, refuse(9000, "no script")
+		return nil, newRefusal(9000, "no script")
 	}
 	components, ok := request["jobs"].([]any)
 	if !ok {
@@ -28,35 +28,35 @@ func (s *Server) submit(q question) (object, *refusal) {
 	for i, one := range components {
 		fields, ok := one.(object)
 		if !ok {
-			return nil, refuse(9000, "no job")
+			return nil, newRefusal(9000, "no job")
 		}
 		if fields["environment"] == nil {
-			return nil, refuse(9000, "environment must be set")
+			return nil, newRefusal(9000, "environment must be set")
 		}
 		job := slurmrest.Job{User: "root", Partition: "main", QOS: "standard", Batch: true, Requeueable: true}
 		if len(components) > 1 {
 			job.Het = slurmrest.Het{JobID: leader, Offset: int64(i)}
 		}
-		if no := apply(q.submitEdits(), &job, fields, s.now()); no != nil {
+		if no := applyEdits(q.submitEdits(), &job, fields, s.currentTime()); no != nil {
 			return nil, no
 		}
-		s.add(job)
+		s.addJob(job)
 	}
 	return object{"job_id": leader, "step_id": "batch", "job_submit_user_msg": ""}, nil
 }
 
-// update edits a job as slurmctld does: row by row, until a row is refused.
-func (s *Server) update(q question) (object, *refusal) {
+// updateJob edits a job as slurmctld does: row by row, until a row is refused.
+func (s *Server) updateJob(q question) (object, *refusal) {
 	ref, no := refOf(q.rest)
 	if no != nil {
 		return nil, no
 	}
-	fields, no := parse(q.raw)
+	fields, no := parseObject(q.raw)
 	if no != nil {
 		return nil, no
 	}
 	if ref.IsTask() && !q.canUpdateTask() {
-		return nil, refuse(9000, "Rejecting request. Submit job update against Array Job's JobID instead of array task id.")
+		return nil, newRefusal(9000, "Rejecting request. Submit job update against Array Job's JobID instead of array task id.")
 	}
 	if no := q.unknownKey(fields); no != nil {
 		return nil, no
@@ -66,13 +66,13 @@ func (s *Server) update(q question) (object, *refusal) {
 		return nil, no
 	}
 	if job.State.Finished() {
-		return nil, refuse(2021, "job %d", job.ID)
+		return nil, newRefusal(2021, "job %d", job.ID)
 	}
-	s.lastChange = s.now()
-	if no := apply(q.edits(), job, fields, s.now()); no != nil {
+	s.lastChange = s.currentTime()
+	if no := applyEdits(q.jobEdits(), job, fields, s.currentTime()); no != nil {
 		return nil, no
 	}
-	return q.updated(job), nil
+	return q.updateAnswer(job), nil
 }
 
 // edit is a row of what an update can change.
@@ -82,15 +82,15 @@ type edit struct {
 	set     func(j *slurmrest.Job, value any, now time.Time)
 }
 
-// apply makes the edits for which there is a value.
-func apply(rows []edit, j *slurmrest.Job, fields object, now time.Time) *refusal {
+// applyEdits makes the edits for which there is a value.
+func applyEdits(rows []edit, j *slurmrest.Job, fields object, now time.Time) *refusal {
 	for _, row := range rows {
 		value, given := fields[row.key]
 		if !given {
 			continue
 		}
 		if row.pending && !j.State.Editable() && j.State.Base != "" {
-			return refuse(2073, "%s of job %d", row.key, j.ID)
+			return newRefusal(2073, "%s of job %d", row.key, j.ID)
 		}
 		row.set(j, value, now)
 	}
@@ -138,36 +138,36 @@ func setBegin(j *slurmrest.Job, value any, now time.Time) {
 	}
 }
 
-// signal ends a job on KILL and TERM and keeps the other signals.
-func (s *Server) signal(q question) (object, *refusal) {
+// signalJob ends a job on KILL and TERM and keeps the other signals.
+func (s *Server) signalJob(q question) (object, *refusal) {
 	ref, no := refOf(q.rest)
 	if no != nil {
 		return nil, no
 	}
 	job, no := s.findJob(ref)
 	if no != nil {
-		result := q.signalled(ref)
+		result := q.signalAnswer(ref)
 		if result == nil {
 			return nil, no
 		}
 		return result, nil
 	}
 	if job.State.Finished() {
-		return q.signalled(slurmrest.Ref{}), nil // counts as done
+		return q.signalAnswer(slurmrest.Ref{}), nil // counts as done
 	}
 	name := q.URL.Query().Get("signal")
 	s.signals[job.ID] = append(s.signals[job.ID], name)
 	if name == "KILL" || name == "TERM" || name == "" {
 		job.State = slurmrest.State{Base: slurmrest.Cancelled}
-		job.EndTime = s.now()
+		job.EndTime = s.currentTime()
 	}
-	s.lastChange = s.now()
-	return q.signalled(slurmrest.Ref{}), nil
+	s.lastChange = s.currentTime()
+	return q.signalAnswer(slurmrest.Ref{}), nil
 }
 
 // requeueJobs is v0.0.45's POST jobs/requeue.
 func (s *Server) requeueJobs(q question) (object, *refusal) {
-	request, no := parse(q.raw)
+	request, no := parseObject(q.raw)
 	if no != nil {
 		return nil, no
 	}
@@ -182,7 +182,7 @@ func (s *Server) requeueJobs(q question) (object, *refusal) {
 			return nil, no
 		}
 	}
-	s.lastChange = s.now()
+	s.lastChange = s.currentTime()
 	return object{"status": []any{}}, nil
 }
 
@@ -194,30 +194,30 @@ func (s *Server) requeueOne(ref slurmrest.Ref, hold, incomplete bool) *refusal {
 	case incomplete && job.State.Base != slurmrest.Running:
 		return nil
 	case job.State.Base == slurmrest.Pending:
-		return refuse(2024, "job %s", ref)
+		return newRefusal(2024, "job %s", ref)
 	case !job.Requeueable:
-		return refuse(2037, "job %s", ref)
+		return newRefusal(2037, "job %s", ref)
 	case !job.Batch:
-		return refuse(2039, "job %s", ref)
+		return newRefusal(2039, "job %s", ref)
 	}
-	requeue(job, hold)
+	requeueJob(job, hold)
 	return nil
 }
 
 func (s *Server) getNode(q question) (object, *refusal) {
 	for _, n := range s.nodes {
 		if len(q.rest) == 1 && n.Name == q.rest[0] {
-			return object{"nodes": []any{q.node(n)}}, nil
+			return object{"nodes": []any{q.nodeObject(n)}}, nil
 		}
 	}
 	if result := q.unknownNode(); result != nil {
 		return result, nil
 	}
-	return nil, refuse(2018, "")
+	return nil, newRefusal(2018, "")
 }
 
 func (s *Server) updateNode(q question) (object, *refusal) {
-	fields, no := parse(q.raw)
+	fields, no := parseObject(q.raw)
 	if no != nil {
 		return nil, no
 	}
@@ -226,7 +226,7 @@ func (s *Server) updateNode(q question) (object, *refusal) {
 			return object{}, editNode(&s.nodes[i], fields, s.opt.Release)
 		}
 	}
-	return nil, refuse(2018, "Failure to update node")
+	return nil, newRefusal(2018, "Failure to update node")
 }
 
 // editNode knows DRAIN, RESUME and DOWN.
@@ -241,9 +241,9 @@ func editNode(n *slurmrest.Node, fields object, release string) *refusal {
 		case "RESUME":
 			if !n.State.Draining() && n.State.Base != "DOWN" {
 				if strings.HasPrefix(release, "26.") {
-					return refuse(2180, "Failure to update node %s", n.Name)
+					return newRefusal(2180, "Failure to update node %s", n.Name)
 				}
-				return refuse(2028, "Failure to update node %s", n.Name)
+				return newRefusal(2028, "Failure to update node %s", n.Name)
 			}
 			n.State = slurmrest.NodeState{Base: "IDLE"}
 			n.Reason = ""

@@ -16,11 +16,11 @@ import (
 func (s *Server) AddJob(job slurmrest.Job) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.add(job)
+	return s.addJob(job)
 }
 
-// add is AddJob. Caller holds s.mu.
-func (s *Server) add(job slurmrest.Job) int64 {
+// addJob is AddJob. Caller holds s.mu.
+func (s *Server) addJob(job slurmrest.Job) int64 {
 	if job.ID == 0 {
 		job.ID = s.nextID
 	}
@@ -29,14 +29,14 @@ func (s *Server) add(job slurmrest.Job) int64 {
 		job.State.Base = slurmrest.Pending
 	}
 	if job.SubmitTime.IsZero() {
-		job.SubmitTime = s.now()
+		job.SubmitTime = s.currentTime()
 	}
 	if !job.Priority.Set {
 		job.Priority = slurmrest.Num(1000)
 	}
 	job.Cluster = s.opt.Cluster
 	s.jobs[job.ID] = &job
-	s.lastChange = s.now()
+	s.lastChange = s.currentTime()
 	return job.ID
 }
 
@@ -60,14 +60,14 @@ func (s *Server) EditJob(id int64, edit func(*slurmrest.Job)) {
 		panic(fmt.Sprintf("slurmresttest: no job %d", id))
 	}
 	edit(job)
-	s.lastChange = s.now()
+	s.lastChange = s.currentTime()
 }
 
 // StartJob makes a job run on nodes, the first of which is its batch host.
 func (s *Server) StartJob(id int64, nodes ...string) {
 	s.EditJob(id, func(j *slurmrest.Job) {
 		j.State = slurmrest.State{Base: slurmrest.Running}
-		j.StartTime = s.now()
+		j.StartTime = s.currentTime()
 		j.Reason = "None"
 		j.NodeCount = slurmrest.Num(int64(len(nodes)))
 		j.Nodes, j.Layout = "", nil
@@ -94,9 +94,9 @@ func (s *Server) Settle(id int64) {
 		}
 		j.Nodes, j.BatchHost, j.Layout = "", "", nil
 		j.StartTime, j.EndTime = time.Time{}, time.Time{}
-		j.SubmitTime = s.now()
-		if j.EligibleTime.Before(s.now()) {
-			j.EligibleTime = s.now().Add(requeueDelay)
+		j.SubmitTime = s.currentTime()
+		if j.EligibleTime.Before(s.currentTime()) {
+			j.EligibleTime = s.currentTime().Add(requeueDelay)
 		}
 	})
 }
@@ -108,7 +108,7 @@ const requeueDelay = 121 * time.Second
 func (s *Server) EndJob(id int64, state slurmrest.BaseState, exit slurmrest.ExitCode) {
 	s.EditJob(id, func(j *slurmrest.Job) {
 		j.State = slurmrest.State{Base: state}
-		j.EndTime = s.now()
+		j.EndTime = s.currentTime()
 		j.ExitCode = exit
 	})
 }
@@ -118,7 +118,7 @@ func (s *Server) RemoveJob(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, id)
-	s.lastChange = s.now()
+	s.lastChange = s.currentTime()
 }
 
 // Signals returns the signals that a job got.
@@ -139,11 +139,11 @@ func (s *Server) OnSignal(react func(id int64, signal string)) {
 // ExitRequeue is what slurmctld does when a job exits with RequeueExit=: the job is pending again, held if its
 // priority was 0.
 func (s *Server) ExitRequeue(id int64) {
-	s.EditJob(id, func(j *slurmrest.Job) { requeue(j, false) })
+	s.EditJob(id, func(j *slurmrest.Job) { requeueJob(j, false) })
 }
 
-// requeue puts a running job back into the queue.
-func requeue(j *slurmrest.Job, hold bool) {
+// requeueJob puts a running job back into the queue.
+func requeueJob(j *slurmrest.Job, hold bool) {
 	j.State = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}
 	j.Restarts++
 	j.Reason = "BeginTime"

@@ -15,31 +15,31 @@ import (
 // dialect is how a version of the API speaks. The dialects are written from Slurm's side and share nothing with
 // the client's.
 type dialect interface {
-	envelope(s *Server, result object) object
-	complaints(*refusal) []any
-	since(text string) (unix int64, ok bool) // what update_time says
+	wrapResult(s *Server, result object) object
+	listComplaints(*refusal) []any
+	parseSince(text string) (unix int64, ok bool) // what update_time says
 	badToken(db bool) *refusal
 	unknownNode() object
-	signalled(unknown slurmrest.Ref) object // a signal; to no job, if unknown is set
-	status(*refusal) int                    // of HTTP, for an error
-	noChange() int                          // of HTTP
+	signalAnswer(unknown slurmrest.Ref) object // a signal; to no job, if unknown is set
+	statusOf(*refusal) int                     // of HTTP, for an error
+	noChange() int                             // of HTTP
 
 	canRequeue() bool
 	canUpdateNode() bool
 	canUpdateTask() bool
 	unknownKey(fields object) *refusal
-	edits() []edit // in the order of slurmctld
+	jobEdits() []edit // in the order of slurmctld
 	submitEdits() []edit
-	updated(*slurmrest.Job) object
+	updateAnswer(*slurmrest.Job) object
 
 	jobList(s *Server, jobs []*slurmrest.Job) object
-	node(slurmrest.Node) object
-	partition(slurmrest.Partition) object
-	reservation(slurmrest.Reservation) object
+	nodeObject(slurmrest.Node) object
+	partitionObject(slurmrest.Partition) object
+	reservationObject(slurmrest.Reservation) object
 	qosName() string
 	qosRecord(slurmrest.QOS) object
-	ping() object
-	diag(*Server) object
+	pingObject() object
+	diagObject(*Server) object
 }
 
 // textOf is a JSON value as a text.
@@ -78,8 +78,8 @@ func numberOf(value any) slurmrest.Number {
 	return slurmrest.Number{}
 }
 
-// unix is an instant in Slurm's form.
-func unix(t time.Time) int64 {
+// unixSeconds is an instant in Slurm's form.
+func unixSeconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -98,8 +98,8 @@ func orEmpty(list []string) []string {
 	return list
 }
 
-// common are the members that all versions write alike.
-func common(j *slurmrest.Job) object {
+// commonFields are the members that all versions write alike.
+func commonFields(j *slurmrest.Job) object {
 	return object{
 		"job_id": j.ID, "array_task_string": j.Array.Tasks, "het_job_id_set": j.Het.IDs,
 		"federation_origin":          j.Federation.Origin,
@@ -121,7 +121,7 @@ func common(j *slurmrest.Job) object {
 
 // qosTRES is a list of TRES.
 func qosTRES(list []slurmrest.TRES) []any {
-	return each(list, func(t slurmrest.TRES) object {
+	return renderEach(list, func(t slurmrest.TRES) object {
 		return object{"type": t.Type, "name": t.Name, "id": t.ID, "count": t.Count}
 	})
 }

@@ -53,8 +53,8 @@ func (s *Server) takeFault(r *http.Request) (Fault, bool) {
 	return Fault{}, false
 }
 
-// inflict carries a fault out, and reports whether the request is still to be answered, and on what.
-func (s *Server) inflict(f Fault, w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
+// inflictFault carries a fault out, and reports whether the request is still to be answered, and on what.
+func (s *Server) inflictFault(f Fault, w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	switch {
 	case f.Drop && !f.After:
 		panic(http.ErrAbortHandler)
@@ -73,7 +73,7 @@ func (s *Server) inflict(f Fault, w http.ResponseWriter, r *http.Request) (http.
 		_, _ = w.Write([]byte(f.Body))
 	case f.Slurm != 0:
 		d := s.dialectOf(r)
-		s.write(w, http.StatusOK, d.envelope(s, object{"errors": d.complaints(refuse(f.Slurm, "ordered"))}))
+		s.writeAnswer(w, http.StatusOK, d.wrapResult(s, object{"errors": d.listComplaints(newRefusal(f.Slurm, "ordered"))}))
 	}
 	return w, false
 }

@@ -23,7 +23,7 @@ func (modern) noChange() int              { return http.StatusOK }
 func (modern) qosName() string            { return "qos" }
 func (modern) unknownKey(object) *refusal { return nil } // a warning at most
 
-func (d modern) envelope(s *Server, result object) object {
+func (d modern) wrapResult(s *Server, result object) object {
 	parts := append(strings.Split(s.opt.Release, "."), "0", "0", "0")
 	result["meta"] = object{
 		"plugin": object{"type": "openapi/slurmctld", "data_parser": "data_parser/" + d.version},
@@ -41,13 +41,13 @@ func (d modern) envelope(s *Server, result object) object {
 	return result
 }
 
-func (modern) complaints(no *refusal) []any {
+func (modern) listComplaints(no *refusal) []any {
 	return []any{object{
 		"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake",
 	}}
 }
 
-func (modern) status(no *refusal) int {
+func (modern) statusOf(no *refusal) int {
 	switch {
 	case no.status != 0:
 		return no.status
@@ -61,8 +61,8 @@ func (modern) status(no *refusal) int {
 	return http.StatusInternalServerError
 }
 
-// since: v0.0.40 reads an instant with sbatch's parser.
-func (d modern) since(text string) (int64, bool) {
+// parseSince: v0.0.40 reads an instant with sbatch's parser.
+func (d modern) parseSince(text string) (int64, bool) {
 	digits, uts := strings.CutPrefix(text, "uts")
 	unix, err := strconv.ParseInt(digits, 10, 64)
 	return unix, err == nil && uts == (d.version == slurmrest.V0040)
@@ -70,18 +70,18 @@ func (d modern) since(text string) (int64, bool) {
 
 func (modern) badToken(db bool) *refusal {
 	if db {
-		return refuse(7000, "Failed to open slurmdbd connection")
+		return newRefusal(7000, "Failed to open slurmdbd connection")
 	}
-	return refuse(1007, "Unable to query jobs")
+	return newRefusal(1007, "Unable to query jobs")
 }
 
 // unknownNode is no error to HTTP, and has none of Slurm's numbers.
 func (d modern) unknownNode() object {
-	return object{"errors": d.complaints(refuse(0, "Failure to query node"))}
+	return object{"errors": d.listComplaints(newRefusal(0, "Failure to query node"))}
 }
 
-// signalled: v0.0.40 does not say that there was no such job.
-func (d modern) signalled(unknown slurmrest.Ref) object {
+// signalAnswer: v0.0.40 does not say that there was no such job.
+func (d modern) signalAnswer(unknown slurmrest.Ref) object {
 	if d.version == slurmrest.V0040 {
 		return object{}
 	}
@@ -89,20 +89,20 @@ func (d modern) signalled(unknown slurmrest.Ref) object {
 	if unknown != (slurmrest.Ref{}) {
 		status = append(status, object{
 			"error":   object{"code": 2017, "message": texts[2017], "string": texts[2017]},
-			"step_id": unknown.String(), "job_id": unset(), "federation": object{"sibling": ""},
+			"step_id": unknown.String(), "job_id": unsetNumber(), "federation": object{"sibling": ""},
 		})
 	}
 	return object{"status": status}
 }
 
-func (d modern) updated(*slurmrest.Job) object {
+func (d modern) updateAnswer(*slurmrest.Job) object {
 	if d.version == slurmrest.V0040 {
 		return object{"results": []any{}, "job_id": "", "step_id": "", "job_submit_user_msg": ""}
 	}
 	return object{"results": nil}
 }
 
-func (modern) edits() []edit {
+func (modern) jobEdits() []edit {
 	text := func(key string, at func(*slurmrest.Job) *string) edit { return edit{key, true, setText(at)} }
 	number := func(key string, at func(*slurmrest.Job) *slurmrest.Number) edit {
 		return edit{key, true, setNumber(at)}
@@ -138,46 +138,46 @@ func (modern) edits() []edit {
 }
 
 func (d modern) submitEdits() []edit {
-	return append(d.edits(), old{}.submitEdits()[len(old{}.edits()):]...)
+	return append(d.jobEdits(), old{}.submitEdits()[len(old{}.jobEdits()):]...)
 }
 
-func unset() object { return object{"set": false, "infinite": false, "number": 0} }
+func unsetNumber() object { return object{"set": false, "infinite": false, "number": 0} }
 
-// num is a number that may be unset or infinite.
-func num(n slurmrest.Number) object {
+// numberObject is a number that may be unset or infinite.
+func numberObject(n slurmrest.Number) object {
 	return object{"set": n.Set && !n.Infinite, "infinite": n.Infinite, "number": n.Or(0)}
 }
 
-func count(n int64) object { return num(slurmrest.Num(n)) }
+func countObject(n int64) object { return numberObject(slurmrest.Num(n)) }
 
-func at(t time.Time) object { return count(unix(t)) }
+func timeObject(t time.Time) object { return countObject(unixSeconds(t)) }
 
 func (d modern) jobList(s *Server, jobs []*slurmrest.Job) object {
 	list := []any{}
 	for _, j := range jobs {
-		list = append(list, d.job(j))
+		list = append(list, d.jobObject(j))
 	}
-	return object{"jobs": list, "last_backfill": at(s.now()), "last_update": at(s.now())}
+	return object{"jobs": list, "last_backfill": timeObject(s.currentTime()), "last_update": timeObject(s.currentTime())}
 }
 
-func (d modern) job(j *slurmrest.Job) object {
-	o := common(j)
+func (d modern) jobObject(j *slurmrest.Job) object {
+	o := commonFields(j)
 	maps.Copy(o, object{
-		"job_state": stateNames(j.State), "array_job_id": count(j.Array.JobID), "array_task_id": num(j.Array.Task),
-		"het_job_id": count(j.Het.JobID), "het_job_offset": count(j.Het.Offset),
-		"priority": num(j.Priority), "hold": j.Held,
+		"job_state": stateNames(j.State), "array_job_id": countObject(j.Array.JobID), "array_task_id": numberObject(j.Array.Task),
+		"het_job_id": countObject(j.Het.JobID), "het_job_offset": countObject(j.Het.Offset),
+		"priority": numberObject(j.Priority), "hold": j.Held,
 		"exit_code": exitOf(j.ExitCode), "derived_exit_code": exitOf(j.DerivedExitCode),
 		"scheduled_nodes": j.ScheduledNodes, "failed_node": j.FailedNode,
-		"node_count": num(j.NodeCount), "max_nodes": num(j.MaxNodes), "tasks": num(j.Tasks),
-		"tasks_per_node": num(j.TasksPerNode), "cpus": num(j.CPUs), "cpus_per_task": num(j.CPUsPerTask),
-		"memory_per_node": num(j.MemoryPerNode), "memory_per_cpu": num(j.MemoryPerCPU),
-		"time_limit": num(minutesOf(j.TimeLimit)), "time_minimum": num(minutesOf(j.TimeMinimum)),
-		"submit_time": at(j.SubmitTime), "eligible_time": at(j.EligibleTime), "start_time": at(j.StartTime),
-		"end_time": at(j.EndTime), "preempt_time": at(j.PreemptTime), "preemptable_time": at(j.PreemptableTime),
-		"suspend_time": at(j.SuspendTime), "resize_time": at(j.ResizeTime), "deadline": at(j.Deadline),
+		"node_count": numberObject(j.NodeCount), "max_nodes": numberObject(j.MaxNodes), "tasks": numberObject(j.Tasks),
+		"tasks_per_node": numberObject(j.TasksPerNode), "cpus": numberObject(j.CPUs), "cpus_per_task": numberObject(j.CPUsPerTask),
+		"memory_per_node": numberObject(j.MemoryPerNode), "memory_per_cpu": numberObject(j.MemoryPerCPU),
+		"time_limit": numberObject(minutesOf(j.TimeLimit)), "time_minimum": numberObject(minutesOf(j.TimeMinimum)),
+		"submit_time": timeObject(j.SubmitTime), "eligible_time": timeObject(j.EligibleTime), "start_time": timeObject(j.StartTime),
+		"end_time": timeObject(j.EndTime), "preempt_time": timeObject(j.PreemptTime), "preemptable_time": timeObject(j.PreemptableTime),
+		"suspend_time": timeObject(j.SuspendTime), "resize_time": timeObject(j.ResizeTime), "deadline": timeObject(j.Deadline),
 		"tres_per_job": j.TRESPerJob, "tres_per_node": j.TRESPerNode,
 		"tres_per_socket": j.TRESPerSocket, "tres_per_task": j.TRESPerTask,
-		"job_resources": d.resources(j),
+		"job_resources": d.resourceObject(j),
 	})
 	return o
 }
@@ -188,13 +188,13 @@ func exitOf(e slurmrest.ExitCode) object {
 		status = "ERROR"
 	}
 	return object{
-		"status": []string{status}, "return_code": count(e.Code),
-		"signal": object{"id": count(e.Signal), "name": ""},
+		"status": []string{status}, "return_code": countObject(e.Code),
+		"signal": object{"id": countObject(e.Signal), "name": ""},
 	}
 }
 
-// resources are nested from v0.0.41 on.
-func (d modern) resources(j *slurmrest.Job) any {
+// resourceObject are nested from v0.0.41 on.
+func (d modern) resourceObject(j *slurmrest.Job) any {
 	switch {
 	case d.version == slurmrest.V0040 && j.Nodes == "":
 		return object{}
@@ -204,10 +204,10 @@ func (d modern) resources(j *slurmrest.Job) any {
 		return nil
 	}
 	return object{
-		"select_type": []string{"CPU", "MEMORY"}, "cpus": len(j.Layout), "threads_per_core": unset(),
+		"select_type": []string{"CPU", "MEMORY"}, "cpus": len(j.Layout), "threads_per_core": unsetNumber(),
 		"nodes": object{
 			"count": len(j.Layout), "select_type": []string{"AVAILABLE"}, "list": j.Nodes, "whole": false,
-			"allocation": each(j.Layout, func(n slurmrest.NodeLayout) object {
+			"allocation": renderEach(j.Layout, func(n slurmrest.NodeLayout) object {
 				return object{
 					"index": 0, "name": n.Node, "cpus": object{"count": n.CPUs, "used": 0},
 					"memory": object{"used": 0, "allocated": n.Memory}, "sockets": []any{},
@@ -217,30 +217,30 @@ func (d modern) resources(j *slurmrest.Job) any {
 	}
 }
 
-func (d modern) node(n slurmrest.Node) object {
+func (d modern) nodeObject(n slurmrest.Node) object {
 	return object{
 		"name": n.Name, "hostname": n.Hostname, "address": n.Address,
 		"state":  append([]string{n.State.Base}, n.State.Flags...),
-		"reason": n.Reason, "reason_set_by_user": n.ReasonBy, "reason_changed_at": at(n.ReasonTime),
+		"reason": n.Reason, "reason_set_by_user": n.ReasonBy, "reason_changed_at": timeObject(n.ReasonTime),
 		"comment": n.Comment, "partitions": orEmpty(n.Partitions),
 		"features": orEmpty(n.Features), "active_features": orEmpty(n.ActiveFeatures),
 		"gres": n.GRES, "gres_used": n.GRESUsed, "tres": n.TRES, "tres_used": n.TRESUsed,
 		"cpus": n.CPUs, "alloc_cpus": n.AllocatedCPUs, "real_memory": n.RealMemory,
-		"alloc_memory": n.AllocatedMemory, "free_mem": num(n.FreeMemory),
+		"alloc_memory": n.AllocatedMemory, "free_mem": numberObject(n.FreeMemory),
 		"sockets": n.Sockets, "cores": n.Cores, "threads": n.Threads, "weight": n.Weight,
-		"version": n.Version, "boot_time": at(n.BootTime),
-		"slurmd_start_time": at(n.SlurmdStartTime), "last_busy": at(n.LastBusy), "port": 6818,
+		"version": n.Version, "boot_time": timeObject(n.BootTime),
+		"slurmd_start_time": timeObject(n.SlurmdStartTime), "last_busy": timeObject(n.LastBusy), "port": 6818,
 	}
 }
 
-func (d modern) partition(p slurmrest.Partition) object {
+func (d modern) partitionObject(p slurmrest.Partition) object {
 	o := object{
 		"name": p.Name, "partition": object{"state": []string{p.State}},
 		"nodes": object{"configured": p.Nodes, "total": p.TotalNodes, "allowed_allocation": ""},
 		"cpus":  object{"total": p.TotalCPUs}, "tres": object{"configured": p.TRES},
 		"qos": object{"assigned": p.QOS, "allowed": p.AllowedQOS}, "accounts": object{"allowed": p.AllowedAccount},
-		"maximums": object{"time": num(minutesOf(p.MaxTime)), "nodes": num(p.MaxNodes)},
-		"minimums": object{"nodes": p.MinNodes}, "defaults": object{"time": num(minutesOf(p.DefaultTime))},
+		"maximums": object{"time": numberObject(minutesOf(p.MaxTime)), "nodes": numberObject(p.MaxNodes)},
+		"minimums": object{"nodes": p.MinNodes}, "defaults": object{"time": numberObject(minutesOf(p.DefaultTime))},
 		"priority":   object{"tier": p.PriorityTier, "job_factor": p.PriorityFactor},
 		"grace_time": int64(p.GraceTime / time.Second),
 	}
@@ -250,14 +250,14 @@ func (d modern) partition(p slurmrest.Partition) object {
 	return o
 }
 
-func (modern) reservation(r slurmrest.Reservation) object {
-	o := old{}.reservation(r)
-	o["start_time"], o["end_time"] = at(r.Start), at(r.End)
+func (modern) reservationObject(r slurmrest.Reservation) object {
+	o := old{}.reservationObject(r)
+	o["start_time"], o["end_time"] = timeObject(r.Start), timeObject(r.End)
 	return o
 }
 
 func (modern) qosRecord(q slurmrest.QOS) object {
-	return qosOf(q, func(n slurmrest.Number) any { return num(n) })
+	return qosOf(q, func(n slurmrest.Number) any { return numberObject(n) })
 }
 
 // qosOf is a QOS; write decides how numbers are written.
@@ -285,7 +285,7 @@ func qosOf(q slurmrest.QOS, write func(slurmrest.Number) any) object {
 	}
 }
 
-func (d modern) ping() object {
+func (d modern) pingObject() object {
 	ping := object{"hostname": "ctl", "latency": 100}
 	if d.version != slurmrest.V0045 {
 		ping["pinged"], ping["mode"] = "UP", "primary"
@@ -299,8 +299,8 @@ func (d modern) ping() object {
 	return object{"pings": []any{ping}}
 }
 
-func (d modern) diag(s *Server) object {
-	o := diagOf(s, func(t time.Time) any { return at(t) })
+func (d modern) diagObject(s *Server) object {
+	o := diagOf(s, func(t time.Time) any { return timeObject(t) })
 	if d.version == slurmrest.V0040 {
 		delete(o, "bf_cycle_max")
 	}
@@ -309,7 +309,7 @@ func (d modern) diag(s *Server) object {
 
 // diagOf is the statistics; the caller decides how times are written.
 func diagOf(s *Server, write func(time.Time) any) object {
-	o := object{"req_time": write(s.now()), "req_time_start": write(s.now()), "bf_active": false}
+	o := object{"req_time": write(s.currentTime()), "req_time_start": write(s.currentTime()), "bf_active": false}
 	for _, name := range []string{
 		"server_thread_count", "agent_queue_size", "agent_thread_count", "dbd_agent_queue_size",
 		"jobs_submitted", "jobs_started", "jobs_completed", "jobs_canceled", "jobs_failed",

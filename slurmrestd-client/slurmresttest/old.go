@@ -23,7 +23,7 @@ func (old) canUpdateTask() bool { return true }
 func (old) noChange() int       { return http.StatusNotModified }
 func (old) qosName() string     { return "QOS" }
 
-func (old) envelope(s *Server, result object) object {
+func (old) wrapResult(s *Server, result object) object {
 	result["meta"] = object{
 		"plugin": object{"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"},
 		"Slurm":  object{"version": versionNumbers(s.opt.Release), "release": s.opt.Release},
@@ -42,8 +42,8 @@ func versionNumbers(release string) object {
 	}
 }
 
-// complaints come in four spellings.
-func (old) complaints(no *refusal) []any {
+// listComplaints come in four spellings.
+func (old) listComplaints(no *refusal) []any {
 	full := object{"description": no.why, "error_number": no.number, "error": texts[no.number], "source": "fake"}
 	switch {
 	case no.about == "node":
@@ -56,7 +56,7 @@ func (old) complaints(no *refusal) []any {
 	return []any{full}
 }
 
-func (old) since(text string) (int64, bool) {
+func (old) parseSince(text string) (int64, bool) {
 	unix, err := strconv.ParseInt(text, 10, 64)
 	return unix, err == nil
 }
@@ -64,22 +64,22 @@ func (old) since(text string) (int64, bool) {
 // badToken: slurmctld's refusal gets lost on the way.
 func (old) badToken(db bool) *refusal {
 	if db {
-		return refuse(1007, "")
+		return newRefusal(1007, "")
 	}
-	return refuse(-1, "Failed while looking for jobs")
+	return newRefusal(-1, "Failed while looking for jobs")
 }
 
 func (old) unknownNode() object { return nil }
 
-func (old) signalled(unknown slurmrest.Ref) object {
+func (old) signalAnswer(unknown slurmrest.Ref) object {
 	if unknown != (slurmrest.Ref{}) {
 		return nil
 	}
 	return object{}
 }
 
-// status: a body that cannot be parsed is a 200 with errors[], on purpose.
-func (old) status(no *refusal) int {
+// statusOf: a body that cannot be parsed is a 200 with errors[], on purpose.
+func (old) statusOf(no *refusal) int {
 	switch no.number {
 	case 9001:
 		return http.StatusOK
@@ -91,22 +91,22 @@ func (old) status(no *refusal) int {
 
 func (d old) unknownKey(fields object) *refusal {
 	for key := range fields {
-		if !slices.ContainsFunc(d.edits(), func(e edit) bool { return e.key == key }) {
-			return refuse(9001, "Unknown key %q", key)
+		if !slices.ContainsFunc(d.jobEdits(), func(e edit) bool { return e.key == key }) {
+			return newRefusal(9001, "Unknown key %q", key)
 		}
 	}
 	return nil
 }
 
-// updated: the outcomes of an array's tasks are taken for errors.
-func (old) updated(j *slurmrest.Job) object {
+// updateAnswer: the outcomes of an array's tasks are taken for errors.
+func (old) updateAnswer(j *slurmrest.Job) object {
 	if j.Array.JobID == 0 {
 		return object{}
 	}
 	return object{"errors": []any{object{"description": "job array update from fake failed", "source": "_parse_job_list"}}}
 }
 
-func (old) edits() []edit {
+func (old) jobEdits() []edit {
 	text := func(key string, at func(*slurmrest.Job) *string) edit { return edit{key, true, setText(at)} }
 	number := func(key string, at func(*slurmrest.Job) *slurmrest.Number) edit {
 		return edit{key, true, setNumber(at)}
@@ -139,7 +139,7 @@ func (old) edits() []edit {
 }
 
 func (d old) submitEdits() []edit {
-	return append(d.edits(),
+	return append(d.jobEdits(),
 		edit{"name", true, setText(func(j *slurmrest.Job) *string { return &j.Name })},
 		edit{"array", true, setText(func(j *slurmrest.Job) *string { return &j.Array.Tasks })},
 		edit{"current_working_directory", true, setText(func(j *slurmrest.Job) *string { return &j.WorkDir })},
@@ -170,8 +170,8 @@ func setOldGPUs(at func(*slurmrest.Job) *string) func(*slurmrest.Job, any, time.
 	return func(j *slurmrest.Job, value any, _ time.Time) { *at(j) = "gres/gpu:" + textOf(value) }
 }
 
-// nullable is a number that may be null.
-func nullable(n slurmrest.Number) any {
+// nullableNumber is a number that may be null.
+func nullableNumber(n slurmrest.Number) any {
 	if !n.Set || n.Infinite {
 		return nil
 	}
@@ -195,19 +195,19 @@ func oldState(state slurmrest.State) string {
 func oldTRES(text string) string { return strings.ReplaceAll(text, "gres/", "gres:") }
 
 func oldJob(j *slurmrest.Job) object {
-	o := common(j)
+	o := commonFields(j)
 	maps.Copy(o, object{
-		"job_state": oldState(j.State), "array_job_id": j.Array.JobID, "array_task_id": nullable(j.Array.Task),
-		"het_job_id": j.Het.JobID, "het_job_offset": j.Het.Offset, "priority": nullable(j.Priority),
+		"job_state": oldState(j.State), "array_job_id": j.Array.JobID, "array_task_id": nullableNumber(j.Array.Task),
+		"het_job_id": j.Het.JobID, "het_job_offset": j.Het.Offset, "priority": nullableNumber(j.Priority),
 		"exit_code":         j.ExitCode.Code<<8 | j.ExitCode.Signal,
 		"derived_exit_code": j.DerivedExitCode.Code<<8 | j.DerivedExitCode.Signal,
-		"node_count":        j.NodeCount.Or(0), "max_nodes": j.MaxNodes.Or(0), "tasks": nullable(j.Tasks),
-		"tasks_per_node": j.TasksPerNode.Or(0), "cpus": nullable(j.CPUs), "cpus_per_task": nullable(j.CPUsPerTask),
-		"memory_per_node": nullable(j.MemoryPerNode), "memory_per_cpu": nullable(j.MemoryPerCPU),
-		"time_limit": nullable(minutesOf(j.TimeLimit)), "time_minimum": minutesOf(j.TimeMinimum).Or(0),
-		"submit_time": unix(j.SubmitTime), "eligible_time": unix(j.EligibleTime),
-		"start_time": unix(j.StartTime), "end_time": unix(j.EndTime), "preempt_time": unix(j.PreemptTime),
-		"suspend_time": unix(j.SuspendTime), "resize_time": unix(j.ResizeTime), "deadline": unix(j.Deadline),
+		"node_count":        j.NodeCount.Or(0), "max_nodes": j.MaxNodes.Or(0), "tasks": nullableNumber(j.Tasks),
+		"tasks_per_node": j.TasksPerNode.Or(0), "cpus": nullableNumber(j.CPUs), "cpus_per_task": nullableNumber(j.CPUsPerTask),
+		"memory_per_node": nullableNumber(j.MemoryPerNode), "memory_per_cpu": nullableNumber(j.MemoryPerCPU),
+		"time_limit": nullableNumber(minutesOf(j.TimeLimit)), "time_minimum": minutesOf(j.TimeMinimum).Or(0),
+		"submit_time": unixSeconds(j.SubmitTime), "eligible_time": unixSeconds(j.EligibleTime),
+		"start_time": unixSeconds(j.StartTime), "end_time": unixSeconds(j.EndTime), "preempt_time": unixSeconds(j.PreemptTime),
+		"suspend_time": unixSeconds(j.SuspendTime), "resize_time": unixSeconds(j.ResizeTime), "deadline": unixSeconds(j.Deadline),
 		"tres_per_job": oldTRES(j.TRESPerJob), "tres_per_node": oldTRES(j.TRESPerNode),
 		"tres_per_socket": oldTRES(j.TRESPerSocket), "tres_per_task": oldTRES(j.TRESPerTask),
 	})
@@ -221,7 +221,7 @@ func oldJob(j *slurmrest.Job) object {
 func flatResources(j *slurmrest.Job) object {
 	return object{
 		"nodes": j.Nodes, "allocated_hosts": len(j.Layout),
-		"allocated_nodes": each(j.Layout, func(n slurmrest.NodeLayout) object {
+		"allocated_nodes": renderEach(j.Layout, func(n slurmrest.NodeLayout) object {
 			return object{
 				"nodename": n.Node, "cpus_used": n.CPUs, "memory_used": 0, "memory_allocated": n.Memory,
 				"sockets": object{"0": object{"cores": object{"0": "allocated"}}},
@@ -234,19 +234,19 @@ func minutesOf(l slurmrest.Limit) slurmrest.Number {
 	return slurmrest.Number{Value: int64(l.Duration / time.Minute), Set: l.Set, Infinite: l.Infinite}
 }
 
-func (old) node(n slurmrest.Node) object {
+func (old) nodeObject(n slurmrest.Node) object {
 	return object{
 		"name": n.Name, "hostname": n.Hostname, "address": n.Address,
 		"state": strings.ToLower(n.State.Base), "state_flags": orEmpty(n.State.Flags),
-		"reason": n.Reason, "reason_set_by_user": n.ReasonBy, "reason_changed_at": unix(n.ReasonTime),
+		"reason": n.Reason, "reason_set_by_user": n.ReasonBy, "reason_changed_at": unixSeconds(n.ReasonTime),
 		"comment": n.Comment, "partitions": orEmpty(n.Partitions),
 		"features": strings.Join(n.Features, ","), "active_features": strings.Join(n.ActiveFeatures, ","),
 		"gres": n.GRES, "gres_used": n.GRESUsed, "tres": n.TRES, "tres_used": n.TRESUsed,
 		"cpus": n.CPUs, "alloc_cpus": n.AllocatedCPUs, "real_memory": n.RealMemory,
 		"alloc_memory": n.AllocatedMemory, "free_memory": n.FreeMemory.Or(0),
 		"sockets": n.Sockets, "cores": n.Cores, "threads": n.Threads, "weight": n.Weight,
-		"slurmd_version": n.Version, "boot_time": unix(n.BootTime),
-		"slurmd_start_time": unix(n.SlurmdStartTime), "last_busy": unix(n.LastBusy), "port": 6818,
+		"slurmd_version": n.Version, "boot_time": unixSeconds(n.BootTime),
+		"slurmd_start_time": unixSeconds(n.SlurmdStartTime), "last_busy": unixSeconds(n.LastBusy), "port": 6818,
 	}
 }
 
@@ -255,10 +255,10 @@ func minusOne(n slurmrest.Number) any {
 	if n.Infinite {
 		return -1
 	}
-	return nullable(n)
+	return nullableNumber(n)
 }
 
-func (old) partition(p slurmrest.Partition) object {
+func (old) partitionObject(p slurmrest.Partition) object {
 	return object{
 		"name": p.Name, "state": p.State, "nodes": p.Nodes, "total_nodes": p.TotalNodes,
 		"total_cpus": p.TotalCPUs, "tres": p.TRES, "qos": p.QOS, "allowed_qos": p.AllowedQOS,
@@ -270,9 +270,9 @@ func (old) partition(p slurmrest.Partition) object {
 	}
 }
 
-func (old) reservation(r slurmrest.Reservation) object {
+func (old) reservationObject(r slurmrest.Reservation) object {
 	return object{
-		"name": r.Name, "start_time": unix(r.Start), "end_time": unix(r.End), "node_list": r.Nodes,
+		"name": r.Name, "start_time": unixSeconds(r.Start), "end_time": unixSeconds(r.End), "node_list": r.Nodes,
 		"node_count": r.NodeCount, "core_count": r.CoreCount, "partition": r.Partition, "users": r.Users,
 		"accounts": r.Accounts, "groups": r.Groups, "features": r.Features, "licenses": r.Licenses,
 		"tres": r.TRES, "flags": orEmpty(r.Flags),
@@ -280,13 +280,13 @@ func (old) reservation(r slurmrest.Reservation) object {
 }
 
 func (old) qosRecord(q slurmrest.QOS) object {
-	return qosOf(q, nullable)
+	return qosOf(q, nullableNumber)
 }
 
-func (old) ping() object {
+func (old) pingObject() object {
 	return object{"pings": []any{object{"hostname": "ctl", "ping": "UP", "status": 0, "mode": "primary"}}}
 }
 
-func (old) diag(s *Server) object {
-	return diagOf(s, func(t time.Time) any { return unix(t) })
+func (old) diagObject(s *Server) object {
+	return diagOf(s, func(t time.Time) any { return unixSeconds(t) })
 }

@@ -18,9 +18,9 @@ func (s *Server) Reservations() []slurmrest.Reservation {
 	return slices.Clone(s.reservations)
 }
 
-// reserve makes a reservation, or edits the reservation of that name, as slurmrestd does.
-func (s *Server) reserve(q question) (object, *refusal) {
-	fields, no := parse(q.raw)
+// makeReservation makes a reservation, or edits the reservation of that name, as slurmrestd does.
+func (s *Server) makeReservation(q question) (object, *refusal) {
+	fields, no := parseObject(q.raw)
 	if no != nil {
 		return nil, no
 	}
@@ -39,7 +39,7 @@ func (s *Server) reserve(q question) (object, *refusal) {
 	return object{"reservations": []any{fields}}, nil
 }
 
-func (s *Server) unreserve(q question) (object, *refusal) {
+func (s *Server) deleteReservation(q question) (object, *refusal) {
 	before := len(s.reservations)
 	s.reservations = slices.DeleteFunc(s.reservations, func(r slurmrest.Reservation) bool {
 		return len(q.rest) == 1 && r.Name == q.rest[0]

@@ -47,7 +47,7 @@ type refusal struct {
 	why    string
 }
 
-func refuse(number int, why string, args ...any) *refusal {
+func newRefusal(number int, why string, args ...any) *refusal {
 	return &refusal{number: number, why: fmt.Sprintf(why, args...)}
 }
 
@@ -65,35 +65,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	if fault, ok := s.takeFault(r); ok {
 		var goOn bool
-		if w, goOn = s.inflict(fault, w, r); !goOn {
+		if w, goOn = s.inflictFault(fault, w, r); !goOn {
 			return
 		}
 	}
-	s.route(w, r, raw)
+	s.routeRequest(w, r, raw)
 }
 
-// route checks the token and the version, in the order of slurmrestd.
-func (s *Server) route(w http.ResponseWriter, r *http.Request, raw []byte) {
+// routeRequest checks the token and the version, in the order of slurmrestd.
+func (s *Server) routeRequest(w http.ResponseWriter, r *http.Request, raw []byte) {
 	token := r.Header.Get("X-SLURM-USER-TOKEN")
 	d := s.dialectOf(r)
 	switch {
 	case s.opt.Token != "" && token == "":
-		plain(w, http.StatusUnauthorized, "Authentication failure")
+		writePlain(w, http.StatusUnauthorized, "Authentication failure")
 	case d == nil:
-		plain(w, http.StatusNotFound, noSuchURL)
+		writePlain(w, http.StatusNotFound, noSuchURL)
 	case token != s.opt.Token && !strings.Contains(r.URL.Path, "/ping"):
 		// slurmrestd does not look at the token; the daemon that slurmrestd asks does.
 		no := d.badToken(strings.HasPrefix(r.URL.Path, "/slurmdb/"))
-		s.write(w, d.status(no), d.envelope(s, object{"errors": d.complaints(no)}))
+		s.writeAnswer(w, d.statusOf(no), d.wrapResult(s, object{"errors": d.listComplaints(no)}))
 	default:
-		s.answer(w, r, d, raw)
+		s.answerRequest(w, r, d, raw)
 	}
 }
 
 const noSuchURL = "Unable find requested URL. Please view /openapi/v3 for API reference."
 
-// plain is how the router itself answers, and then closes the connection.
-func plain(w http.ResponseWriter, status int, text string) {
+// writePlain is how the router itself answers, and then closes the connection.
+func writePlain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Connection", "Close")
 	w.WriteHeader(status)
@@ -114,22 +114,22 @@ func (s *Server) dialectOf(r *http.Request) dialect {
 	return modern{version: parts[2]}
 }
 
-// answer carries out the request, under the lock, and then lets a job react.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, raw []byte) {
+// answerRequest carries out the request, under the lock, and then lets a job react.
+func (s *Server) answerRequest(w http.ResponseWriter, r *http.Request, d dialect, raw []byte) {
 	s.mu.Lock()
-	result, refused, found := s.handle(r, d, raw)
-	react := s.reaction(r)
+	result, refused, found := s.handleRequest(r, d, raw)
+	react := s.reactionTo(r)
 	s.mu.Unlock()
 	switch {
 	case !found:
-		plain(w, http.StatusNotFound, noSuchURL)
+		writePlain(w, http.StatusNotFound, noSuchURL)
 	case refused != nil && refused.number == 1900 && d.noChange() == http.StatusNotModified:
 		w.WriteHeader(http.StatusNotModified)
 	case refused != nil:
-		result = d.envelope(s, object{"errors": d.complaints(refused)})
-		s.write(w, d.status(refused), result)
+		result = d.wrapResult(s, object{"errors": d.listComplaints(refused)})
+		s.writeAnswer(w, d.statusOf(refused), result)
 	default:
-		s.write(w, http.StatusOK, d.envelope(s, result))
+		s.writeAnswer(w, http.StatusOK, d.wrapResult(s, result))
 	}
 	if refused == nil && react != nil {
 		react()
@@ -147,37 +147,37 @@ type question struct {
 // handlers is the routing table: method, slurm or slurmdb, kind, and what follows the kind unless that is an
 // id. The handlers are called with s.mu held.
 var handlers = map[string]func(*Server, question) (object, *refusal){
-	"GET slurm ping":          func(_ *Server, q question) (object, *refusal) { return q.ping(), nil },
-	"GET slurm diag":          func(s *Server, q question) (object, *refusal) { return object{"statistics": q.diag(s)}, nil },
+	"GET slurm ping":          func(_ *Server, q question) (object, *refusal) { return q.pingObject(), nil },
+	"GET slurm diag":          func(s *Server, q question) (object, *refusal) { return object{"statistics": q.diagObject(s)}, nil },
 	"GET slurm jobs":          (*Server).listJobs,
 	"GET slurm job":           (*Server).getJob,
-	"POST slurm job submit":   (*Server).submit,
-	"POST slurm job":          (*Server).update,
-	"DELETE slurm job":        (*Server).signal,
+	"POST slurm job submit":   (*Server).submitJob,
+	"POST slurm job":          (*Server).updateJob,
+	"DELETE slurm job":        (*Server).signalJob,
 	"POST slurm jobs requeue": (*Server).requeueJobs,
 	"GET slurm nodes": func(s *Server, q question) (object, *refusal) {
-		return object{"nodes": each(s.nodes, q.node)}, nil
+		return object{"nodes": renderEach(s.nodes, q.nodeObject)}, nil
 	},
 	"GET slurm node":  (*Server).getNode,
 	"POST slurm node": (*Server).updateNode,
 	"GET slurm partitions": func(s *Server, q question) (object, *refusal) {
-		return object{"partitions": each(s.partitions, q.partition)}, nil
+		return object{"partitions": renderEach(s.partitions, q.partitionObject)}, nil
 	},
 	"GET slurm reservations": func(s *Server, q question) (object, *refusal) {
-		return object{"reservations": each(s.reservations, q.reservation)}, nil
+		return object{"reservations": renderEach(s.reservations, q.reservationObject)}, nil
 	},
-	"POST slurm reservation":   (*Server).reserve,
-	"DELETE slurm reservation": (*Server).unreserve,
+	"POST slurm reservation":   (*Server).makeReservation,
+	"DELETE slurm reservation": (*Server).deleteReservation,
 	"GET slurmdb qos": func(s *Server, q question) (object, *refusal) {
-		return object{q.qosName(): each(s.qos, q.qosRecord)}, nil
+		return object{q.qosName(): renderEach(s.qos, q.qosRecord)}, nil
 	},
 	"GET slurmdb clusters": func(s *Server, _ question) (object, *refusal) {
 		return object{"clusters": []any{object{"name": s.opt.Cluster}}}, nil
 	},
 }
 
-// handle finds the handler and calls the handler. Caller holds s.mu.
-func (s *Server) handle(r *http.Request, d dialect, raw []byte) (result object, no *refusal, found bool) {
+// handleRequest finds the handler and calls the handler. Caller holds s.mu.
+func (s *Server) handleRequest(r *http.Request, d dialect, raw []byte) (result object, no *refusal, found bool) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	what := r.Method + " " + path[0] + " " + path[2]
 	rest := path[3:]
@@ -196,7 +196,7 @@ func (s *Server) handle(r *http.Request, d dialect, raw []byte) (result object, 
 	return result, no, true
 }
 
-func each[T any](all []T, render func(T) object) []any {
+func renderEach[T any](all []T, render func(T) object) []any {
 	list := []any{}
 	for _, one := range all {
 		list = append(list, render(one))
@@ -208,15 +208,15 @@ func each[T any](all []T, render func(T) object) []any {
 // compares with whole seconds and errs on the side of telling twice.
 func (s *Server) listJobs(q question) (object, *refusal) {
 	if since := q.URL.Query().Get("update_time"); since != "" {
-		unix, ok := q.since(since)
+		unix, ok := q.parseSince(since)
 		if !ok {
-			return nil, refuse(9000, "Parsing of %s for timestamp failed", since)
+			return nil, newRefusal(9000, "Parsing of %s for timestamp failed", since)
 		}
 		if unix-1 >= s.lastChange.Unix() {
 			if q.noChange() == http.StatusNotModified {
-				return nil, refuse(1900, "")
+				return nil, newRefusal(1900, "")
 			}
-			return object{"jobs": []any{}, "last_update": count(0), "warnings": []any{
+			return object{"jobs": []any{}, "last_update": countObject(0), "warnings": []any{
 				object{"description": "No job changes since update_time", "source": "fake"},
 			}}, nil
 		}
@@ -243,11 +243,11 @@ func (s *Server) getJob(q question) (object, *refusal) {
 
 func refOf(rest []string) (slurmrest.Ref, *refusal) {
 	if len(rest) != 1 {
-		return slurmrest.Ref{}, refuse(9000, "no job id")
+		return slurmrest.Ref{}, newRefusal(9000, "no job id")
 	}
 	ref, err := slurmrest.ParseRef(rest[0])
 	if err != nil {
-		return ref, refuse(2017, "%v", err)
+		return ref, newRefusal(2017, "%v", err)
 	}
 	return ref, nil
 }
@@ -265,9 +265,9 @@ func (s *Server) findJob(ref slurmrest.Ref) (*slurmrest.Job, *refusal) {
 	return nil, &refusal{number: 2017, status: http.StatusNotFound, why: "no job " + ref.String()}
 }
 
-// reaction is what a job does about the signal in a request, or nil. Caller holds
+// reactionTo is what a job does about the signal in a request, or nil. Caller holds
 // s.mu; what is returned is called without.
-func (s *Server) reaction(r *http.Request) func() {
+func (s *Server) reactionTo(r *http.Request) func() {
 	rest := strings.Split(strings.Trim(r.URL.Path, "/"), "/")[3:]
 	signal := r.URL.Query().Get("signal")
 	ref, no := refOf(rest)
@@ -282,8 +282,8 @@ func (s *Server) reaction(r *http.Request) func() {
 	return func() { react(id, signal) }
 }
 
-// parse reads a request's object.
-func parse(raw []byte) (object, *refusal) {
+// parseObject reads a request's object.
+func parseObject(raw []byte) (object, *refusal) {
 	var o object
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, &refusal{number: 9001, status: http.StatusBadRequest, why: err.Error()}

@@ -82,7 +82,7 @@ type Request struct {
 // Start runs a server until the test ends.
 func Start(tb testing.TB, opt Options) *Server {
 	tb.Helper()
-	fill(&opt)
+	fillDefaults(&opt)
 	s := &Server{
 		opt:      opt,
 		versions: opt.Versions,
@@ -90,7 +90,7 @@ func Start(tb testing.TB, opt Options) *Server {
 		jobs:     map[int64]*slurmrest.Job{},
 		signals:  map[int64][]string{},
 	}
-	s.lastChange = s.now()
+	s.lastChange = s.currentTime()
 	s.http = httptest.NewUnstartedServer(s)
 	if opt.TCP {
 		s.http.Start()
@@ -102,7 +102,7 @@ func Start(tb testing.TB, opt Options) *Server {
 	return s
 }
 
-func fill(opt *Options) {
+func fillDefaults(opt *Options) {
 	if opt.Release == "" {
 		opt.Release = "26.05.3"
 	}
@@ -174,13 +174,13 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-func (s *Server) now() time.Time { return s.opt.Now() }
+func (s *Server) currentTime() time.Time { return s.opt.Now() }
 
 // object is a JSON object.
 type object = map[string]any
 
-// write answers with JSON, laid out over lines by the releases before 26.05.
-func (s *Server) write(w http.ResponseWriter, status int, answer object) {
+// writeAnswer answers with JSON, laid out over lines by the releases before 26.05.
+func (s *Server) writeAnswer(w http.ResponseWriter, status int, answer object) {
 	raw, err := json.Marshal(answer)
 	if err == nil && s.opt.Release < "26.05" {
 		var b bytes.Buffer

@@ -60,13 +60,13 @@ func runParts(args []string) count {
 		}
 		fmt.Printf("== %s (%s into the run)\n", name, time.Since(began).Round(time.Second))
 		partBegan := time.Now()
-		part, failed := run(name, strings.TrimSpace(command), &times)
+		part, failed := runCommand(name, strings.TrimSpace(command), &times)
 		times.parts = append(times.parts, timed{name, time.Since(partBegan)})
-		total.add(part)
+		total.addCount(part)
 		failures = append(failures, failed...)
 	}
-	tell(os.Stdout, failures)
-	times.print(os.Stdout, time.Since(began))
+	printFailures(os.Stdout, failures)
+	times.printTimes(os.Stdout, time.Since(began))
 	return total
 }
 
@@ -76,16 +76,16 @@ func (c count) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d unsteady, %d skipped", c.passed, c.failed, c.unsteady, c.skipped)
 }
 
-func (c *count) add(d count) {
+func (c *count) addCount(d count) {
 	c.passed += d.passed
 	c.failed += d.failed
 	c.unsteady += d.unsteady
 	c.skipped += d.skipped
 }
 
-// run runs one part, and returns what failed in it too, the first time. Its command's failure
+// runCommand runs one part, and returns what failed in it too, the first time. Its command's failure
 // counts even if every test in it passed.
-func run(name, command string, times *timing) (count, []failure) {
+func runCommand(name, command string, times *timing) (count, []failure) {
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stderr = os.Stderr
@@ -99,8 +99,8 @@ func run(name, command string, times *timing) (count, []failure) {
 	}
 	t := newTally(os.Stdout)
 	t.times = times
-	stop := t.heartbeat(30 * time.Second)
-	t.read(out)
+	stop := t.startHeartbeat(30 * time.Second)
+	t.readEvents(out)
 	stop()
 	err = cmd.Wait()
 	switch {
@@ -110,10 +110,10 @@ func run(name, command string, times *timing) (count, []failure) {
 	case err == nil && t.tests == 0:
 		t.passed++
 	case t.tests > 0:
-		t.steady(name, command)
+		t.tryFailedAgain(name, command)
 	}
 	fmt.Printf("== %s: %s in %.0f s\n", name, t.count, time.Since(began).Seconds())
-	return t.count, leaves(t.failures)
+	return t.count, leafTests(t.failures)
 }
 
 // event is the part of test2json's output that counts.
@@ -140,8 +140,8 @@ func newTally(w io.Writer) *tally {
 	return &tally{said: map[string][]string{}, times: &timing{}, w: w}
 }
 
-// heartbeat tells a person who waits that something goes on, until stop is called.
-func (t *tally) heartbeat(every time.Duration) (stop func()) {
+// startHeartbeat tells a person who waits that something goes on, until stop is called.
+func (t *tally) startHeartbeat(every time.Duration) (stop func()) {
 	ticker := time.NewTicker(every)
 	done := make(chan struct{})
 	go func() {
@@ -150,14 +150,14 @@ func (t *tally) heartbeat(every time.Duration) (stop func()) {
 			case <-done:
 				return
 			case <-ticker.C:
-				t.beat()
+				t.printProgress()
 			}
 		}
 	}()
 	return func() { ticker.Stop(); close(done) }
 }
 
-func (t *tally) beat() {
+func (t *tally) printProgress() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.latest != "" {
@@ -165,12 +165,12 @@ func (t *tally) beat() {
 	}
 }
 
-func (t *tally) read(r io.Reader) {
+func (t *tally) readEvents(r io.Reader) {
 	br := bufio.NewReader(r)
 	for {
 		line, err := br.ReadString('\n')
 		if line != "" {
-			t.line(line)
+			t.readLine(line)
 		}
 		if err != nil {
 			return
@@ -178,7 +178,7 @@ func (t *tally) read(r io.Reader) {
 	}
 }
 
-func (t *tally) line(line string) {
+func (t *tally) readLine(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var e event
@@ -193,12 +193,12 @@ func (t *tally) line(line string) {
 	case "run":
 		t.latest = e.Test
 	case "pass", "fail", "skip":
-		t.ended(e, key)
+		t.noteEnd(e, key)
 	}
 }
 
-func (t *tally) ended(e event, key string) {
-	t.times.add(e)
+func (t *tally) noteEnd(e event, key string) {
+	t.times.addEvent(e)
 	switch {
 	case e.Test != "":
 		t.tests++

@@ -46,7 +46,7 @@ func TestTally(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var said strings.Builder
 			tl := newTally(&said)
-			tl.read(strings.NewReader(c.in))
+			tl.readEvents(strings.NewReader(c.in))
 			if tl.count != c.want {
 				t.Errorf("counted %+v, want %+v", tl.count, c.want)
 			}
@@ -61,10 +61,10 @@ func TestTally(t *testing.T) {
 }
 
 func TestRunCountsACommand(t *testing.T) {
-	if got, _ := run("true", "true", &timing{}); got != (count{passed: 1}) {
+	if got, _ := runCommand("true", "true", &timing{}); got != (count{passed: 1}) {
 		t.Errorf("true: %+v", got)
 	}
-	if got, _ := run("false", "exit 3", &timing{}); got != (count{failed: 1}) {
+	if got, _ := runCommand("false", "exit 3", &timing{}); got != (count{failed: 1}) {
 		t.Errorf("exit 3: %+v", got)
 	}
 }
@@ -73,7 +73,7 @@ func TestRunCountsACommand(t *testing.T) {
 func TestTell(t *testing.T) {
 	long := slices.Repeat([]string{"early\n"}, 100)
 	var said strings.Builder
-	tell(&said, []failure{{pkg: "p", test: "TestA", said: append(long, "the reason\n")}, {pkg: "p", test: "TestB", unsteady: true}})
+	printFailures(&said, []failure{{pkg: "p", test: "TestA", said: append(long, "the reason\n")}, {pkg: "p", test: "TestB", unsteady: true}})
 	got := said.String()
 	if !strings.HasPrefix(got, "FAILED p TestA:\nearly\n") || !strings.Contains(got, "the reason\nUNSTEADY") || strings.Count(got, "early") != lastLines-1 {
 		t.Errorf("said %q", got)
@@ -111,7 +111,7 @@ func TestUnsteady(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, failures := run(name, "cd "+dir+" && go test -json ./...", &timing{})
+			got, failures := runCommand(name, "cd "+dir+" && go test -json ./...", &timing{})
 			unsteady := 0
 			for _, f := range failures {
 				if f.unsteady {
@@ -153,14 +153,14 @@ func TestRecord(t *testing.T) {
 // TestTiming prints parts in their order, the slowest packages and tests first, and no test that is in another.
 func TestTiming(t *testing.T) {
 	tl := newTally(io.Discard)
-	tl.read(strings.NewReader(`{"Action":"pass","Package":"` + module + `a/b","Test":"TestQuick","Elapsed":1}
+	tl.readEvents(strings.NewReader(`{"Action":"pass","Package":"` + module + `a/b","Test":"TestQuick","Elapsed":1}
 {"Action":"pass","Package":"` + module + `a/b","Test":"TestSlow/inner","Elapsed":4}
 {"Action":"fail","Package":"` + module + `a/b","Test":"TestSlow","Elapsed":5}
 {"Action":"fail","Package":"` + module + `a/b","Elapsed":6.5}
 `))
 	tl.times.parts = []timed{{"lint", time.Second}, {"unit", 7 * time.Second}}
 	var said strings.Builder
-	tl.times.print(&said, 8*time.Second)
+	tl.times.printTimes(&said, 8*time.Second)
 	want := "\nwhere 8s went\n  part\n1.0 s  lint\n7.0 s  unit\n\n  slowest packages\n6.5 s  a/b\n\n  slowest tests\n5.0 s  b.TestSlow\n1.0 s  b.TestQuick\n\n"
 	if got := said.String(); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)

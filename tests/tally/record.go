@@ -37,7 +37,7 @@ func sumRecords(path string, runs int) count {
 			fmt.Fprintf(os.Stderr, "tally: %s: %q is no count\n", path, strings.TrimSpace(line))
 			continue
 		}
-		total.add(c)
+		total.addCount(c)
 		runs--
 	}
 	total.failed += max(0, runs)

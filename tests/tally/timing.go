@@ -26,8 +26,8 @@ type timed struct {
 // timing collects what took how long. The time of a test is in that of its package, which is in that of its part.
 type timing struct{ parts, packages, tests []timed }
 
-// add notes the end of a package, or of a test that is in no other.
-func (t *timing) add(e event) {
+// addEvent notes the end of a package, or of a test that is in no other.
+func (t *timing) addEvent(e event) {
 	took := time.Duration(e.Elapsed * float64(time.Second))
 	name := strings.TrimPrefix(e.Package, module)
 	switch {
@@ -41,9 +41,9 @@ func (t *timing) add(e event) {
 // module is what the names of all packages begin with.
 const module = "github.com/singularity-slurm/singularity-slurm/"
 
-// print prints the parts in their order, and the slowest packages and tests. Tests of a package that run side by side
+// printTimes prints the parts in their order, and the slowest packages and tests. Tests of a package that run side by side
 // count in full each.
-func (t *timing) print(w io.Writer, all time.Duration) {
+func (t *timing) printTimes(w io.Writer, all time.Duration) {
 	fmt.Fprintf(w, "\nwhere %s went\n", all.Round(time.Second))
 	printTable(w, "part", t.parts)
 	printTable(w, "slowest packages", takeSlowest(t.packages))

@@ -31,16 +31,16 @@ type failure struct {
 // certain are words of a failure that no second run would take back.
 var certain = regexp.MustCompile(`WARNING: DATA RACE|race detected|(?m)^panic: |^fatal error: |panic: test timed out`)
 
-// leaves are the failures that are not of a test only because one in it failed.
-func leaves(all []failure) []failure {
+// leafTests are the failures that are not of a test only because one in it failed.
+func leafTests(all []failure) []failure {
 	return slices.DeleteFunc(slices.Clone(all), func(f failure) bool {
 		return slices.ContainsFunc(all, func(g failure) bool { return g.pkg == f.pkg && strings.HasPrefix(g.test, f.test+"/") })
 	})
 }
 
-// again is the command that runs one test of a part's command alone, or false if that is no
+// commandOfTest is the command that runs one test of a part's command alone, or false if that is no
 // command of go test on folders of this tree.
-func again(command string, f failure) (string, bool) {
+func commandOfTest(command string, f failure) (string, bool) {
 	folders := regexp.MustCompile(` \./\S+`)
 	if !strings.Contains(command, " test -json") || len(folders.FindAllString(command, -1)) != 1 {
 		return "", false
@@ -54,22 +54,22 @@ func again(command string, f failure) (string, bool) {
 	return folders.ReplaceAllLiteralString(command, " "+f.pkg) + " -count=1 -run " + quoted, true
 }
 
-// steady runs the tests that failed once more, unless that would prove nothing, and takes
+// tryFailedAgain runs the tests that failed once more, unless that would prove nothing, and takes
 // those that pass from the failures.
-func (t *tally) steady(name, command string) {
-	failed := leaves(t.failures)
+func (t *tally) tryFailedAgain(name, command string) {
+	failed := leafTests(t.failures)
 	if len(failed) == 0 || len(failed) > maxUnsteady || t.hopeless {
 		return
 	}
 	for _, f := range failed {
-		once, ok := again(command, f)
+		once, ok := commandOfTest(command, f)
 		if !ok {
 			return
 		}
 		fmt.Fprintf(t.w, "== %s: %s %s once more, alone\n", name, f.pkg, f.test)
 		out, err := exec.Command("sh", "-c", once).CombinedOutput()
 		second := newTally(t.w)
-		second.read(strings.NewReader(string(out)))
+		second.readEvents(strings.NewReader(string(out)))
 		if err != nil || second.failed > 0 || second.passed == 0 {
 			return
 		}
@@ -84,8 +84,8 @@ func (t *tally) steady(name, command string) {
 // lastLines is how much of what a test said is told again at the end.
 const lastLines = 40
 
-// tell says at the end of all once more what failed, where nobody has to look for it.
-func tell(w io.Writer, failures []failure) {
+// printFailures says at the end of all once more what failed, where nobody has to look for it.
+func printFailures(w io.Writer, failures []failure) {
 	for _, f := range failures {
 		how := "FAILED"
 		if f.unsteady {

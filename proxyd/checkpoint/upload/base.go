@@ -46,7 +46,7 @@ func (u *Uploads) checkBaseStored(ctx context.Context, up *Record) error {
 // It returns true if that cannot be determined.
 func (u *Uploads) IsNeededAsBase(id store.ID) bool {
 	for _, suffix := range []string{pledgeSuffix, uploadSuffix} { // in this order: a pledge that becomes an upload in between is still seen
-		up, err := u.folder.read(id.Job, suffix)
+		up, err := u.folder.readRecord(id.Job, suffix)
 		if err != nil || up != nil && up.Lost == "" && up.Base == id.Number && u.idOf(up).JobID == id.JobID {
 			return true
 		}

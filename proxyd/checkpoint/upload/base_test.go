@@ -110,7 +110,7 @@ func TestPledge(t *testing.T) {
 	pledged := func(after error) {
 		t.Helper()
 		err := n1.folder.savePledged(&up, func() error {
-			if now, err := n2.folder.load(7); err != nil || !before.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
+			if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
 				t.Errorf("while pledged: upload %+v, error %v, base needed: %v", now, err, n2.IsNeededAsBase(l.id(1)))
 			}
 			return after
@@ -120,16 +120,16 @@ func TestPledge(t *testing.T) {
 		}
 	}
 	pledged(ErrBaseUnusable)
-	if now, err := n2.folder.load(7); err != nil || !before.IsSame(now) || n2.IsNeededAsBase(l.id(1)) {
+	if now, err := n2.folder.loadRecord(7); err != nil || !before.IsSame(now) || n2.IsNeededAsBase(l.id(1)) {
 		t.Errorf("after a pledge without its base: upload %+v, error %v", now, err)
 	}
 	pledged(nil)
-	if now, err := n2.folder.load(7); err != nil || !up.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
+	if now, err := n2.folder.loadRecord(7); err != nil || !up.IsSame(now) || !n2.IsNeededAsBase(l.id(1)) {
 		t.Errorf("after the pledge: upload %+v, error %v", now, err)
 	}
 	noError(t, n1.folder.removeAll(7))
 
-	noError(t, records.WriteJSON(n1.folder.path(7, pledgeSuffix), &up)) // and then its leader died
+	noError(t, records.WriteJSON(n1.folder.recordPath(7, pledgeSuffix), &up)) // and then its leader died
 	if !n2.IsNeededAsBase(l.id(1)) {
 		t.Error("the base of a pledge is not reported as needed")
 	}

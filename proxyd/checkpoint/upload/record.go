@@ -91,15 +91,17 @@ const (
 	pledgeSuffix = ".pledge" // an upload that does not count yet
 )
 
-func (f *uploadFolder) path(job uint32, suffix string) string {
+func (f *uploadFolder) recordPath(job uint32, suffix string) string {
 	return filepath.Join(f.dir, strconv.FormatUint(uint64(job), 10)+suffix)
 }
 
-// load returns nil, nil for a job without an upload.
-func (f *uploadFolder) load(job uint32) (*Record, error) { return f.read(job, uploadSuffix) }
+// loadRecord returns nil, nil for a job without an upload.
+func (f *uploadFolder) loadRecord(job uint32) (*Record, error) {
+	return f.readRecord(job, uploadSuffix)
+}
 
-func (f *uploadFolder) read(job uint32, suffix string) (*Record, error) {
-	path := f.path(job, suffix)
+func (f *uploadFolder) readRecord(job uint32, suffix string) (*Record, error) {
+	path := f.recordPath(job, suffix)
 	// NFS caches that a file does not exist until its folder is opened.
 	d, err := os.Open(f.dir)
 	if err != nil {
@@ -124,7 +126,7 @@ func (f *uploadFolder) read(job uint32, suffix string) (*Record, error) {
 }
 
 func (f *uploadFolder) saveRecord(up *Record) error {
-	return records.WriteJSON(f.path(up.Job, uploadSuffix), up)
+	return records.WriteJSON(f.recordPath(up.Job, uploadSuffix), up)
 }
 
 // removeAll removes a job's record, and a pledge left by a killed daemon. A second call is harmless.
@@ -133,7 +135,7 @@ func (f *uploadFolder) removeAll(job uint32) error {
 }
 
 func (f *uploadFolder) removeRecord(job uint32, suffix string) error {
-	err := os.Remove(f.path(job, suffix))
+	err := os.Remove(f.recordPath(job, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -143,12 +145,12 @@ func (f *uploadFolder) removeRecord(job uint32, suffix string) error {
 // savePledged saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
 // whole fails. Caller holds u.mu.
 func (f *uploadFolder) savePledged(up *Record, whole func() error) error {
-	err := records.WriteJSON(f.path(up.Job, pledgeSuffix), up)
+	err := records.WriteJSON(f.recordPath(up.Job, pledgeSuffix), up)
 	if err == nil {
 		err = whole()
 	}
 	if err == nil {
-		err = os.Rename(f.path(up.Job, pledgeSuffix), f.path(up.Job, uploadSuffix))
+		err = os.Rename(f.recordPath(up.Job, pledgeSuffix), f.recordPath(up.Job, uploadSuffix))
 	}
 	if err != nil {
 		return errors.Join(err, f.removeRecord(up.Job, pledgeSuffix))
@@ -161,7 +163,7 @@ func (f *uploadFolder) savePledged(up *Record, whole func() error) error {
 func (f *uploadFolder) changeRecord(up *Record, edit func(*Record) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, err := f.load(up.Job)
+	now, err := f.loadRecord(up.Job)
 	if err != nil || !up.IsSame(now) {
 		return err
 	}
@@ -181,7 +183,7 @@ func (f *uploadFolder) loadAll(suffix string) (all []*Record, err error) {
 		if !ok || bad != nil {
 			continue
 		}
-		up, e := f.read(uint32(job), suffix)
+		up, e := f.readRecord(uint32(job), suffix)
 		err = errors.Join(err, e)
 		if up != nil {
 			all = append(all, up)

@@ -83,7 +83,7 @@ func (u *Uploads) importStreams(ctx context.Context, w *store.Writer, id store.I
 	for _, s := range kept.Streams {
 		p.total += s.Size
 	}
-	p.add(0)
+	p.addBytes(0)
 	if err := u.importBaseStreams(ctx, w, kept); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ type shareProgress struct {
 	report      func(done, total int64)
 }
 
-func (p *shareProgress) add(n int) {
+func (p *shareProgress) addBytes(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += int64(n)
@@ -158,7 +158,7 @@ func (w *progressWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := w.to.Write(b)
-	w.progress.add(n)
+	w.progress.addBytes(n)
 	return n, err
 }
 
@@ -183,7 +183,7 @@ func (u *Uploads) ShareStatusHere(id store.ID) (r ShareStatus, err error) {
 	if r.Has, err = u.hasOwnShare(id); err != nil || !r.Has {
 		return r, err
 	}
-	up, err := u.folder.load(id.Job)
+	up, err := u.folder.loadRecord(id.Job)
 	if err == nil && up != nil && u.idOf(up) == id && up.Leader == u.Node && up.Lost == "" {
 		u.Start(up, nil)
 	}
@@ -223,7 +223,7 @@ func (u *Uploads) isShareNeeded(id store.ID) bool {
 	if u.Conductor.IsCapturing(id) {
 		return true
 	}
-	up, err := u.folder.load(id.Job)
+	up, err := u.folder.loadRecord(id.Job)
 	return err != nil || up != nil && u.idOf(up) == id && up.Lost == "" && slices.Contains(up.Nodes, u.Node)
 }
 

@@ -76,7 +76,7 @@ var errUploadUnwanted = errors.New("the upload is not wanted any more")
 
 // checkWanted returns nil while the job's record names this upload.
 func (u *Uploads) checkWanted(up *Record) error {
-	now, err := u.folder.load(up.Job)
+	now, err := u.folder.loadRecord(up.Job)
 	if err == nil && (!up.IsSame(now) || now.Lost != "") {
 		err = errUploadUnwanted
 	}
@@ -85,7 +85,7 @@ func (u *Uploads) checkWanted(up *Record) error {
 
 // Abandon ends a job's upload, because none of its checkpoints is needed any more.
 func (u *Uploads) Abandon(ctx context.Context, job uint32) error {
-	up, err := u.folder.load(job)
+	up, err := u.folder.loadRecord(job)
 	if err != nil || up == nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (u *Uploads) List(job uint32) ([]*Record, error) {
 	if job == 0 {
 		return u.folder.loadAll(uploadSuffix)
 	}
-	up, err := u.folder.load(job)
+	up, err := u.folder.loadRecord(job)
 	if up == nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (u *Uploads) List(job uint32) ([]*Record, error) {
 }
 
 // Newest returns the record of a job's upload; nil if there is none.
-func (u *Uploads) Newest(job uint32) (*Record, error) { return u.folder.load(job) }
+func (u *Uploads) Newest(job uint32) (*Record, error) { return u.folder.loadRecord(job) }
 
 // Change calls edit to change the record of an upload, if the job still has that record. The record
 // is removed if edit returns false.
@@ -139,7 +139,7 @@ func (u *Uploads) Change(up *Record, edit func(*Record) bool) error {
 
 // RemoveEnded removes the records of a job that is over, unless an upload at work removes them at its end.
 func (u *Uploads) RemoveEnded(job uint32) error {
-	up, err := u.folder.load(job)
+	up, err := u.folder.loadRecord(job)
 	if up != nil && up.Lost != "" {
 		err = u.folder.removeAll(job)
 	}

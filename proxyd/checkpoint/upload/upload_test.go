@@ -270,7 +270,7 @@ func TestUpload(t *testing.T) {
 	l.there(1)
 	l.empty(n1)
 	l.empty(n2)
-	if up, err := n3.folder.load(7); up != nil || err != nil {
+	if up, err := n3.folder.loadRecord(7); up != nil || err != nil {
 		t.Errorf("record %+v, %v", up, err)
 	}
 	if report, err := n3.Store.Verify(t.Context(), nil, nil); err != nil || len(report.Problems) > 0 {

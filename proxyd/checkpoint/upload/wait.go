@@ -24,7 +24,7 @@ func (u *Uploads) AwaitStoredOrLost(ctx context.Context, job uint32, submitted s
 	w := Watch{patience: patience}
 	var asked time.Time
 	for {
-		up, err := u.folder.load(job)
+		up, err := u.folder.loadRecord(job)
 		if err != nil || up == nil || up.Submitted != submitted {
 			return nil, err
 		}

@@ -53,8 +53,8 @@ func (f *Fault) Steps() int {
 	return f.steps
 }
 
-// step carries out a change, or crashes.
-func (f *Fault) step(change, torn func() error) error {
+// doStep carries out a change, or crashes.
+func (f *Fault) doStep(change, torn func() error) error {
 	f.mu.Lock()
 	f.steps++
 	now, dead := f.steps == f.at, f.stays && f.at > 0 && f.steps > f.at
@@ -72,8 +72,8 @@ func (f *Fault) step(change, torn func() error) error {
 	return f.err
 }
 
-// dead is the answer of calls that change nothing.
-func (f *Fault) dead() error {
+// checkAlive is the answer of calls that change nothing.
+func (f *Fault) checkAlive() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stays && f.at > 0 && f.steps >= f.at {
@@ -84,7 +84,7 @@ func (f *Fault) dead() error {
 
 // Put implements store.Backend.
 func (f *Fault) Put(ctx context.Context, files ...store.File) error {
-	return f.step(
+	return f.doStep(
 		func() error { return f.Backend.Put(ctx, files...) },
 		func() error {
 			half := len(files) / 2
@@ -96,27 +96,27 @@ func (f *Fault) Put(ctx context.Context, files ...store.File) error {
 
 // Move implements store.Backend.
 func (f *Fault) Move(ctx context.Context, from, to string) error {
-	return f.step(func() error { return f.Backend.Move(ctx, from, to) }, nil)
+	return f.doStep(func() error { return f.Backend.Move(ctx, from, to) }, nil)
 }
 
 // Remove implements store.Backend.
 func (f *Fault) Remove(ctx context.Context, name string) error {
-	return f.step(func() error { return f.Backend.Remove(ctx, name) }, nil)
+	return f.doStep(func() error { return f.Backend.Remove(ctx, name) }, nil)
 }
 
 // Mkdir implements store.Backend.
 func (f *Fault) Mkdir(ctx context.Context, dir string) error {
-	return f.step(func() error { return f.Backend.Mkdir(ctx, dir) }, nil)
+	return f.doStep(func() error { return f.Backend.Mkdir(ctx, dir) }, nil)
 }
 
 // Sync implements store.Backend.
 func (f *Fault) Sync(ctx context.Context, dirs ...string) error {
-	return f.step(func() error { return f.Backend.Sync(ctx, dirs...) }, nil)
+	return f.doStep(func() error { return f.Backend.Sync(ctx, dirs...) }, nil)
 }
 
 // Refresh implements store.Backend.
 func (f *Fault) Refresh(ctx context.Context, dir string) error {
-	if err := f.dead(); err != nil {
+	if err := f.checkAlive(); err != nil {
 		return err
 	}
 	return f.Backend.Refresh(ctx, dir)
@@ -124,7 +124,7 @@ func (f *Fault) Refresh(ctx context.Context, dir string) error {
 
 // Get implements store.Backend.
 func (f *Fault) Get(ctx context.Context, name string, limit int, buf []byte) ([]byte, error) {
-	if err := f.dead(); err != nil {
+	if err := f.checkAlive(); err != nil {
 		return nil, err
 	}
 	return f.Backend.Get(ctx, name, limit, buf)
@@ -132,7 +132,7 @@ func (f *Fault) Get(ctx context.Context, name string, limit int, buf []byte) ([]
 
 // Stat implements store.Backend.
 func (f *Fault) Stat(ctx context.Context, name string) (store.Info, error) {
-	if err := f.dead(); err != nil {
+	if err := f.checkAlive(); err != nil {
 		return store.Info{}, err
 	}
 	return f.Backend.Stat(ctx, name)
@@ -140,7 +140,7 @@ func (f *Fault) Stat(ctx context.Context, name string) (store.Info, error) {
 
 // List implements store.Backend.
 func (f *Fault) List(ctx context.Context, dir string, each func(string) error) error {
-	if err := f.dead(); err != nil {
+	if err := f.checkAlive(); err != nil {
 		return err
 	}
 	return f.Backend.List(ctx, dir, each)
@@ -148,7 +148,7 @@ func (f *Fault) List(ctx context.Context, dir string, each func(string) error) e
 
 // Free implements store.Backend.
 func (f *Fault) Free(ctx context.Context) (uint64, error) {
-	if err := f.dead(); err != nil {
+	if err := f.checkAlive(); err != nil {
 		return 0, err
 	}
 	return f.Backend.Free(ctx)

@@ -88,34 +88,34 @@ func (m *Mem) Files(prefix string) map[string][]byte {
 func (m *Mem) Overwrite(name string, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.put(name, &file{data, m.clock})
+	m.putFile(name, &file{data, m.clock})
 }
 
-func failed(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
+func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
-// into checks that a name's folder is there.
-func (m *Mem) into(ctx context.Context, op, name string) error {
+// checkParent checks that a name's folder is there.
+func (m *Mem) checkParent(ctx context.Context, op, name string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if m.dirs[path.Dir(name)] == nil {
-		return failed(op, name, fs.ErrNotExist)
+		return pathError(op, name, fs.ErrNotExist)
 	}
 	return nil
 }
 
-// set changes what a name stands for and notes how to undo that.
-func (m *Mem) set(name string, f *file) {
+// setFile changes what a name stands for and notes how to undo that.
+func (m *Mem) setFile(name string, f *file) {
 	old := m.files[name]
-	m.put(name, f)
+	m.putFile(name, f)
 	m.log = append(m.log, change{[]string{path.Dir(name)}, func() {
 		if m.files[name] == f {
-			m.put(name, old)
+			m.putFile(name, old)
 		}
 	}})
 }
 
-func (m *Mem) put(name string, f *file) {
+func (m *Mem) putFile(name string, f *file) {
 	if dir := m.dirs[path.Dir(name)]; f == nil || dir == nil {
 		delete(m.files, name)
 		delete(dir, path.Base(name))
@@ -130,10 +130,10 @@ func (m *Mem) Put(ctx context.Context, files ...store.File) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range files {
-		if err := m.into(ctx, "put", f.Name); err != nil {
+		if err := m.checkParent(ctx, "put", f.Name); err != nil {
 			return err
 		}
-		m.set(f.Name, &file{append([]byte(nil), f.Data...), m.clock})
+		m.setFile(f.Name, &file{append([]byte(nil), f.Data...), m.clock})
 	}
 	return nil
 }
@@ -147,11 +147,11 @@ func (m *Mem) Get(ctx context.Context, name string, limit int, buf []byte) ([]by
 	case context.Cause(ctx) != nil:
 		return nil, context.Cause(ctx)
 	case f == nil && m.dirs[name] != nil:
-		return nil, failed("get", name, fmt.Errorf("%w: a folder", store.ErrForeign))
+		return nil, pathError("get", name, fmt.Errorf("%w: a folder", store.ErrForeign))
 	case f == nil:
-		return nil, failed("get", name, fs.ErrNotExist)
+		return nil, pathError("get", name, fs.ErrNotExist)
 	case len(f.data) > limit:
-		return nil, failed("get", name, fmt.Errorf("%w: too long", store.ErrForeign))
+		return nil, pathError("get", name, fmt.Errorf("%w: too long", store.ErrForeign))
 	}
 	return append(buf[:0], f.data...), nil
 }
@@ -169,12 +169,12 @@ func (m *Mem) Stat(ctx context.Context, name string) (store.Info, error) {
 	if m.dirs[name] != nil {
 		return store.Info{Dir: true, ModTime: m.clock}, nil
 	}
-	return store.Info{}, failed("stat", name, fs.ErrNotExist)
+	return store.Info{}, pathError("stat", name, fs.ErrNotExist)
 }
 
 // List implements store.Backend.
 func (m *Mem) List(ctx context.Context, dir string, f func(string) error) error {
-	names, err := m.names(dir)
+	names, err := m.listNames(dir)
 	if err != nil {
 		return err
 	}
@@ -189,11 +189,11 @@ func (m *Mem) List(ctx context.Context, dir string, f func(string) error) error 
 	return nil
 }
 
-func (m *Mem) names(dir string) ([]string, error) {
+func (m *Mem) listNames(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dirs[dir] == nil {
-		return nil, failed("list", dir, fs.ErrNotExist)
+		return nil, pathError("list", dir, fs.ErrNotExist)
 	}
 	return slices.Collect(maps.Keys(m.dirs[dir])), nil
 }
@@ -204,20 +204,20 @@ func (m *Mem) Move(ctx context.Context, from, to string) error {
 	defer m.mu.Unlock()
 	f := m.files[from]
 	if f == nil {
-		return failed("move", from, fs.ErrNotExist)
+		return pathError("move", from, fs.ErrNotExist)
 	}
-	if err := m.into(ctx, "move", to); err != nil {
+	if err := m.checkParent(ctx, "move", to); err != nil {
 		return err
 	}
 	if m.dirs[path.Dir(to)][path.Base(to)] {
-		return failed("move", to, fs.ErrExist)
+		return pathError("move", to, fs.ErrExist)
 	}
-	m.put(from, nil)
-	m.put(to, f)
+	m.putFile(from, nil)
+	m.putFile(to, f)
 	m.log = append(m.log, change{[]string{path.Dir(from), path.Dir(to)}, func() {
 		if m.files[to] == f && m.files[from] == nil && m.dirs[path.Dir(from)] != nil {
-			m.put(to, nil)
-			m.put(from, f)
+			m.putFile(to, nil)
+			m.putFile(from, f)
 		}
 	}})
 	return nil
@@ -231,21 +231,21 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case m.files[name] != nil:
-		m.set(name, nil)
+		m.setFile(name, nil)
 		return nil
 	case m.dirs[name] == nil:
-		return failed("remove", name, fs.ErrNotExist)
+		return pathError("remove", name, fs.ErrNotExist)
 	case len(m.dirs[name]) > 0:
-		return failed("remove", name, store.ErrNotEmpty)
+		return pathError("remove", name, store.ErrNotEmpty)
 	}
 	delete(m.dirs, name)
 	delete(m.dirs[path.Dir(name)], path.Base(name))
-	m.log = append(m.log, change{[]string{path.Dir(name)}, func() { m.mkdir(name) }})
+	m.log = append(m.log, change{[]string{path.Dir(name)}, func() { m.makeFolder(name) }})
 	return nil
 }
 
-// mkdir makes a folder, if it is missing and its parent exists.
-func (m *Mem) mkdir(dir string) {
+// makeFolder makes a folder, if it is missing and its parent exists.
+func (m *Mem) makeFolder(dir string) {
 	if above := m.dirs[path.Dir(dir)]; above != nil && m.dirs[dir] == nil {
 		m.dirs[dir] = map[string]bool{}
 		above[path.Base(dir)] = true
@@ -256,14 +256,14 @@ func (m *Mem) mkdir(dir string) {
 func (m *Mem) Mkdir(ctx context.Context, dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.into(ctx, "mkdir", dir); err != nil {
+	if err := m.checkParent(ctx, "mkdir", dir); err != nil {
 		return err
 	}
 	if m.dirs[dir] != nil || m.files[dir] != nil {
-		return failed("mkdir", dir, fs.ErrExist)
+		return pathError("mkdir", dir, fs.ErrExist)
 	}
-	m.mkdir(dir)
-	m.sync(path.Dir(dir))
+	m.makeFolder(dir)
+	m.syncFolder(path.Dir(dir))
 	return nil
 }
 
@@ -281,15 +281,15 @@ func (m *Mem) Sync(ctx context.Context, dirs ...string) error {
 			return err
 		}
 		if m.dirs[dir] == nil {
-			return failed("sync", dir, fs.ErrNotExist)
+			return pathError("sync", dir, fs.ErrNotExist)
 		}
-		m.sync(dir)
+		m.syncFolder(dir)
 	}
 	return nil
 }
 
-// sync forgets how to undo what happened in dir.
-func (m *Mem) sync(dir string) {
+// syncFolder forgets how to undo what happened in dir.
+func (m *Mem) syncFolder(dir string) {
 	var left []change
 	for _, c := range m.log {
 		if c.dirs[0] != dir && c.dirs[len(c.dirs)-1] != dir {

@@ -50,14 +50,14 @@ func Run(t *testing.T, open func(t *testing.T) store.Backend) {
 	}
 }
 
-func put(t *testing.T, b store.Backend, name, data string) {
+func putObject(t *testing.T, b store.Backend, name, data string) {
 	t.Helper()
 	if err := b.Put(t.Context(), store.File{Name: name, Data: []byte(data)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func want(t *testing.T, b store.Backend, name, data string) {
+func wantObject(t *testing.T, b store.Backend, name, data string) {
 	t.Helper()
 	got, err := b.Get(t.Context(), name, 1<<20, nil)
 	if err != nil || string(got) != data {
@@ -73,14 +73,14 @@ func wantErr(t *testing.T, err, target error) {
 }
 
 func testPut(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "one")
-	want(t, b, "a/x", "one")
-	put(t, b, "a/x", "")
-	want(t, b, "a/x", "")
-	put(t, b, "top", "two")
-	want(t, b, "top", "two")
+	putObject(t, b, "a/x", "one")
+	wantObject(t, b, "a/x", "one")
+	putObject(t, b, "a/x", "")
+	wantObject(t, b, "a/x", "")
+	putObject(t, b, "top", "two")
+	wantObject(t, b, "top", "two")
 	wantErr(t, b.Put(t.Context(), store.File{Name: "none/x", Data: nil}), fs.ErrNotExist)
-	if names := list(t, b, "tmp"); len(names) != 0 {
+	if names := listNames(t, b, "tmp"); len(names) != 0 {
 		t.Fatalf("tmp holds %q", names)
 	}
 }
@@ -102,10 +102,10 @@ func testPutMany(t *testing.T, b store.Backend) {
 		t.Helper()
 		for i := range 450 {
 			if there(i) {
-				want(t, b, name(i), data(i))
+				wantObject(t, b, name(i), data(i))
 			}
 		}
-		if names := list(t, b, "tmp"); len(names) != 0 {
+		if names := listNames(t, b, "tmp"); len(names) != 0 {
 			t.Fatalf("tmp holds %q", names)
 		}
 	}
@@ -129,7 +129,7 @@ func testPutMany(t *testing.T, b store.Backend) {
 }
 
 func testGet(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "12345")
+	putObject(t, b, "a/x", "12345")
 	_, err := b.Get(t.Context(), "a/x", 4, nil)
 	wantErr(t, err, store.ErrForeign)
 	_, err = b.Get(t.Context(), "a/y", 4, nil)
@@ -153,23 +153,23 @@ func testGet(t *testing.T, b store.Backend) {
 }
 
 func testMove(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "x")
-	put(t, b, "b/y", "y")
+	putObject(t, b, "a/x", "x")
+	putObject(t, b, "b/y", "y")
 	wantErr(t, b.Move(t.Context(), "a/x", "b/y"), fs.ErrExist)
 	wantErr(t, b.Move(t.Context(), "a/none", "b/z"), fs.ErrNotExist)
 	wantErr(t, b.Move(t.Context(), "a/x", "none/z"), fs.ErrNotExist)
-	want(t, b, "a/x", "x")
-	want(t, b, "b/y", "y")
+	wantObject(t, b, "a/x", "x")
+	wantObject(t, b, "b/y", "y")
 	if err := b.Move(t.Context(), "a/x", "b/x"); err != nil {
 		t.Fatal(err)
 	}
-	want(t, b, "b/x", "x")
+	wantObject(t, b, "b/x", "x")
 	_, err := b.Get(t.Context(), "a/x", 9, nil)
 	wantErr(t, err, fs.ErrNotExist)
 }
 
 func testRemove(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "x")
+	putObject(t, b, "a/x", "x")
 	wantErr(t, b.Remove(t.Context(), "a"), store.ErrNotEmpty)
 	wantErr(t, b.Remove(t.Context(), "a/y"), fs.ErrNotExist)
 	for _, name := range []string{"a/x", "a"} {
@@ -190,7 +190,7 @@ func testFence(t *testing.T, b store.Backend) {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("a/%d", i)
-		put(t, b, name, "x")
+		putObject(t, b, name, "x")
 		var wg sync.WaitGroup
 		var moved error
 		wg.Go(func() { moved = b.Move(ctx, name, dir+"/x") })
@@ -204,7 +204,7 @@ func testFence(t *testing.T, b store.Backend) {
 		default:
 			wantErr(t, moved, fs.ErrNotExist)
 			wantErr(t, b.Put(ctx, store.File{Name: dir + "/y", Data: nil}), fs.ErrNotExist)
-			want(t, b, name, "x")
+			wantObject(t, b, name, "x")
 		}
 	}
 }
@@ -234,7 +234,7 @@ func testMkdir(t *testing.T, b store.Backend) {
 	}
 }
 
-func list(t *testing.T, b store.Backend, dir string) []string {
+func listNames(t *testing.T, b store.Backend, dir string) []string {
 	t.Helper()
 	var names []string
 	if err := b.List(t.Context(), dir, func(n string) error { names = append(names, n); return nil }); err != nil {
@@ -245,12 +245,12 @@ func list(t *testing.T, b store.Backend, dir string) []string {
 }
 
 func testList(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "1")
-	put(t, b, "a/y", "2")
+	putObject(t, b, "a/x", "1")
+	putObject(t, b, "a/y", "2")
 	if err := b.Mkdir(t.Context(), "a/z"); err != nil {
 		t.Fatal(err)
 	}
-	if got := list(t, b, "a"); !slices.Equal(got, []string{"x", "y", "z"}) {
+	if got := listNames(t, b, "a"); !slices.Equal(got, []string{"x", "y", "z"}) {
 		t.Fatalf("list: %q", got)
 	}
 	stop := errors.New("stop")
@@ -278,7 +278,7 @@ func testConcurrent(t *testing.T, b store.Backend) {
 }
 
 func testContext(t *testing.T, b store.Backend) {
-	put(t, b, "a/x", "x")
+	putObject(t, b, "a/x", "x")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
@@ -292,7 +292,7 @@ func testContext(t *testing.T, b store.Backend) {
 			t.Errorf("call %d: %v, want the context's cause", i, err)
 		}
 	}
-	want(t, b, "a/x", "x")
+	wantObject(t, b, "a/x", "x")
 }
 
 func testFree(t *testing.T, b store.Backend) {
