@@ -50,6 +50,8 @@ type Config struct {
 	Release string // release of Slurm: "24.11"
 	Help    []byte // output of srun --help
 
+	MPIDefault string // Slurm's MpiDefault
+
 	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none; or IntervalAuto
 	NodeMTBF    time.Duration   // mean time between failures of a node, for IntervalAuto
 	OnTimeLimit string          // "requeue", "hold" or "end"

@@ -14,6 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
 // Join returns the place of a task: how and where its warden starts the program. At the first
@@ -201,6 +202,14 @@ var captureEnv = []string{
 	"UV_USE_IO_URING", "0", // libuv: Node.js and others
 }
 
+// mpiEnv returns the variable by which sing-srun knows that steps use MPI without being asked to.
+func (c *Conductor) mpiEnv() []string {
+	if c.MPIDefault != srun.MPIPMI2 {
+		return nil
+	}
+	return []string{srun.MPIDefaultVariable, c.MPIDefault}
+}
+
 // placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
 func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	snap := j.run.snapshot()
@@ -275,6 +284,6 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	}
 	return nodesocket.Place{
 		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.capsuleKitDir(lc),
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.NodeEnv(index, first)),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), where.NodeEnv(index, first)),
 	}, nil
 }

@@ -118,7 +118,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 	j.mu.Unlock()
 	r, err := caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
-		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
+		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
 		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
 	})

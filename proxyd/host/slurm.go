@@ -25,6 +25,7 @@ type Slurm struct {
 	RequeueExit string // "123", "(null)"
 	SpoolDir    string // of slurmd on this node, with %n and %h replaced
 	Plugstack   string // path of plugstack.conf
+	MPIDefault  string // MpiDefault: "none", "pmi2"
 	PluginDir   string // where plugins are that are named without a path; several, with colons
 }
 
@@ -71,7 +72,7 @@ func parseSlurm(out, node string) (*Slurm, error) {
 		KillWait: time.Duration(killWait) * time.Second, Proctrack: values["ProctrackType"],
 		JobRequeue: values["JobRequeue"] == "1", RequeueExit: values["RequeueExit"],
 		SpoolDir:  strings.NewReplacer("%n", node, "%h", node).Replace(values["SlurmdSpoolDir"]),
-		Plugstack: values["PlugStackConfig"], PluginDir: values["PluginDir"],
+		Plugstack: values["PlugStackConfig"], PluginDir: values["PluginDir"], MPIDefault: values["MpiDefault"],
 	}
 	if !filepath.IsAbs(s.Plugstack) { // "(null)" in some releases where this is the default
 		s.Plugstack = filepath.Join(filepath.Dir(values["SLURM_CONF"]), "plugstack.conf")

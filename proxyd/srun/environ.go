@@ -28,7 +28,8 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 	seen := map[string]bool{}
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
-		if seen[name] || name == KeyVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) {
+		if seen[name] || name == KeyVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) ||
+			w.servesPMI && name == mpiTypeVariable || !w.servesPMI && name == PMIVariable {
 			continue
 		}
 		seen[name] = true
@@ -44,7 +45,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 			value = w.rewriteVariable(name, value)
 		}
 		if w.Key != "" && (name == "SLURM_EXPORT_ENV" || name == "SRUN_EXPORT_ENV") {
-			value = KeyVariable + "," + value
+			value = w.exportedNames() + "," + value
 		}
 		if w.FewerGPUs {
 			var some bool

@@ -35,6 +35,8 @@ type Rewriting struct {
 	Was     map[string]string // the same of the job's first run, which the script in the capsule has seen
 	Release string            // of Slurm, as "24.11"; "" is any
 	Help    []byte            // what `srun --help` says, to know the options of plugins
+
+	MPIDefault string // Slurm's MpiDefault
 }
 
 // KeyVariable is the environment variable by which a step's tasks know its key.
@@ -78,16 +80,24 @@ func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Com
 	t := NewTable(r.Release)
 	t.Learn(r.Help)
 	w := &rewriter{Rewriting: r, table: t, read: read}
+	var parts []component
+	if len(c.Args) > 0 {
+		parts = splitComponents(t, c.Args[1:])
+	}
+	if err := w.chooseMPI(parts, c.Env); err != nil {
+		return Command{}, err
+	}
 	w.out.Env = w.rewriteEnviron(c.Env)
 	if len(c.Args) > 0 {
 		w.out.Args = []string{c.Args[0]}
-		for i, part := range splitComponents(t, c.Args[1:]) {
+		for i, part := range parts {
 			if i > 0 {
 				w.out.Args = append(w.out.Args, ":")
 			}
 			if i > 0 && len(r.Tasks) > 0 {
 				return Command{}, ErrHet
 			}
+			part.opts = w.withoutMPI(part.opts, c.Env)
 			w.rewriteComponent(part)
 		}
 	}
@@ -119,6 +129,8 @@ type rewriter struct {
 	table Table
 	read  func(string) ([]byte, error)
 	out   Command
+
+	servesPMI bool // the tasks are served within the capsules
 }
 
 func (w *rewriter) rewriteComponent(part component) {
@@ -141,7 +153,7 @@ func (w *rewriter) rewriteComponent(part component) {
 	for i, g := range part.opts {
 		switch name := canonicalName(g.option); {
 		case name == "export" && w.Key != "":
-			part.opts[i] = g.withValue(KeyVariable + "," + g.value)
+			part.opts[i] = g.withValue(w.exportedNames() + "," + g.value)
 		case len(w.Nodes) == 0 || len(w.Tasks) > 0:
 		case name == "nodefile", (name == "nodelist" || name == "exclude") && strings.Contains(g.value, "/"):
 			if path, ok := w.translateFile(g.value); ok {

@@ -81,6 +81,48 @@ func TestRewriteArguments(t *testing.T) {
 	}
 }
 
+func TestRewriteMPI(t *testing.T) {
+	const offer = PMIVariable + "=10.88.1.1:4000:0"
+	kept := offer + " " + KeyVariable + "=s1"
+	for _, tc := range []struct {
+		name, line, env, byDefault string
+		want, wantEnv              string
+		err                        error
+	}{
+		{name: "asked for", line: "-n2 --mpi=pmi2 a", env: offer, want: "--mpi=none -n2 a", wantEnv: kept},
+		{name: "as two words, and exported", line: "--mp pmi2 --export=NONE a", env: offer, want: "--mpi=none --export=" + KeyVariable + "," + PMIVariable + ",NONE a", wantEnv: kept},
+		{name: "of the program", line: "a --mpi=pmi2", env: offer, want: "a --mpi=pmi2", wantEnv: KeyVariable + "=s1"},
+		{name: "the last counts", line: "--mpi=pmi2 --mpi=none a", env: offer, want: "--mpi=pmi2 --mpi=none a", wantEnv: KeyVariable + "=s1"},
+		{name: "by the variable", line: "a", env: offer + " SLURM_MPI_TYPE=pmi2 SLURM_EXPORT_ENV=A", want: "--mpi=none a",
+			wantEnv: offer + " SLURM_EXPORT_ENV=" + KeyVariable + "," + PMIVariable + ",A " + KeyVariable + "=s1"},
+		{name: "not by the variable", line: "--mpi=none a", env: offer + " SLURM_MPI_TYPE=pmi2", want: "--mpi=none a", wantEnv: "SLURM_MPI_TYPE=pmi2 " + KeyVariable + "=s1"},
+		{name: "by default", line: "a", env: offer, byDefault: "pmi2", want: "--mpi=none a", wantEnv: kept},
+		{name: "not by default", line: "--mpi=none a", env: offer, byDefault: "pmi2", want: "--mpi=none a", wantEnv: KeyVariable + "=s1"},
+		{name: "an older sing-srun", line: "--mpi=pmi2 a", want: "--mpi=pmi2 a", wantEnv: KeyVariable + "=s1"},
+		{name: "a list", line: "--mpi=list", env: offer, want: "--mpi=list", wantEnv: KeyVariable + "=s1"},
+		{name: "PMIx", line: "--mpi=pmix_v5 a", env: offer, err: ErrPMIx},
+		{name: "PMIx by the variable", line: "a", env: "SLURM_MPI_TYPE=pmix", err: ErrPMIx},
+		{name: "PMIx by default", line: "a", byDefault: "pmix", want: "a", wantEnv: KeyVariable + "=s1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &Call{Args: append([]string{"srun"}, strings.Fields(tc.line)...), Env: strings.Fields(tc.env)}
+			cmd, err := c.Rewrite(Rewriting{Key: "s1", MPIDefault: tc.byDefault}, nil)
+			if !errors.Is(err, tc.err) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			if got := strings.Join(cmd.Args[1:], " "); got != tc.want {
+				t.Errorf("arguments %q, want %q", got, tc.want)
+			}
+			if got := strings.Join(cmd.Env, " "); got != tc.wantEnv {
+				t.Errorf("environment %q, want %q", got, tc.wantEnv)
+			}
+		})
+	}
+}
+
 func TestRewriteHet(t *testing.T) {
 	c := &Call{Args: []string{"srun", "a", ":", "b"}}
 	if _, err := c.Rewrite(Rewriting{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {

@@ -117,17 +117,18 @@ static void await(int status, struct answer *a)
 	}
 }
 
-int main(int argc, char **argv, char **envp)
+int main(int argc, char **argv)
 {
 	struct answer a = { .status = -1 };
 	int pause = FIRST_PAUSE;
 
 	if (called_as_scontrol())
-		return (run_scontrol(argc, argv, envp));
+		return (run_scontrol(argc, argv, environ));
 	fill_stdio();
 	take_signals();
+	offer_pmi(argc, argv);
 	for (;;) {
-		const int status = ask_patiently(a.key, argc, argv, envp);
+		const int status = ask_patiently(a.key, argc, argv, environ);
 
 		if (status < 0)
 			return (CODE_REFUSED);

@@ -65,6 +65,14 @@ int ask_signal(const char *key, int sig);
  */
 int ask_noted(void);
 
+/* --- mpi.c --- */
+
+/*
+ * If the step may be one of MPI, start what serves its tasks, and put the place into the environment. Without,
+ * there is no such variable.
+ */
+void offer_pmi(int argc, char **argv);
+
 /* --- scontrol.c --- */
 
 /* Whether this process was started as scontrol. */

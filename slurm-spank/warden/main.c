@@ -11,6 +11,8 @@
 #define _GNU_SOURCE
 #include "warden.h"
 
+#include "../pmi/pmi.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -83,9 +85,12 @@ static int announce(struct warden *w, const char *name, struct program *p)
 static int begin(struct warden *w, const struct options *o, const sigset_t *mask)
 {
 	struct program p;
+	struct task task;
+	const bool mpi = find_task(&task, o->name);
 
+	forget_place();
 	reopen_stdio(o->proc_fd);
-	if (start_program(&p, o->argv, mask))
+	if (start_program(&p, o->argv, mask, mpi ? &task : NULL))
 		return (-1);
 	/* Connected after the fork: no other process has ever held this end. */
 	w->sock = connect_init();

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "warden.h"
 
+#include "../pmi/pmi.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -23,6 +25,13 @@
  * the steward falls to the capsule's init. So no process of the program has slurmstepd
  * among its ancestors, and slurmstepd signals no process of the program.
  */
+
+/* launch is what the processes on the way to the program pass on. */
+struct launch {
+	char **argv;
+	const sigset_t *mask;	/* of the program */
+	const struct task *mpi; /* NULL without PMI */
+};
 
 /*
  * The file that name means: where PATH has it, or name itself. The rule is slurmstepd's;
@@ -51,7 +60,7 @@ static char *find_program(char buf[PATH_MAX], char *name)
  * The program, from the fork to execve. Signals are blocked until the last moment, so
  * that what comes early meets the program's own dispositions.
  */
-static _Noreturn void become_program(int gate, char **argv, const sigset_t *mask)
+static _Noreturn void become_program(int gate, const struct launch *l)
 {
 	char buf[PATH_MAX];
 	ssize_t n;
@@ -64,13 +73,15 @@ static _Noreturn void become_program(int gate, char **argv, const sigset_t *mask
 	} while (n < 0 && errno == EINTR);
 	if (n != 1)
 		_exit(CODE_OURS); /* the warden is gone: never run */
-	argv[0] = find_program(buf, argv[0]);
-	sigprocmask(SIG_SETMASK, mask, NULL);
-	execv(argv[0], argv);
+	if (l->mpi && start_server(l->mpi))
+		_exit(CODE_OURS);
+	l->argv[0] = find_program(buf, l->argv[0]);
+	sigprocmask(SIG_SETMASK, l->mask, NULL);
+	execv(l->argv[0], l->argv);
 
 	/* slurmstepd's words; the codes are a shell's, which tell a script more than errno does. */
 	why = errno;
-	fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", argv[0], strerror(why));
+	fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", l->argv[0], strerror(why));
 	_exit(why == ENOENT || why == ENOTDIR ? CODE_NOT_FOUND : CODE_NOT_EXECUTABLE);
 }
 
@@ -78,7 +89,7 @@ static _Noreturn void become_program(int gate, char **argv, const sigset_t *mask
  * The steward, from the fork to its loop. sock is shared with the program, which reads from
  * it; here it carries the PIDs of both.
  */
-static _Noreturn void become_steward(int sock, char **argv, const sigset_t *mask)
+static _Noreturn void become_steward(int sock, const struct launch *l)
 {
 	struct sing_message m = message_of(SING_START, NULL);
 	int self;
@@ -92,7 +103,7 @@ static _Noreturn void become_steward(int sock, char **argv, const sigset_t *mask
 	if (m.first < 0)
 		_exit(CODE_OURS);
 	if (m.first == 0)
-		become_program(sock, argv, mask);
+		become_program(sock, l);
 
 	/* Only now, for the program inherits dispositions and folder. An ignored SIGCHLD would lose its status. */
 	signal(SIGCHLD, SIG_DFL);
@@ -102,17 +113,18 @@ static _Noreturn void become_steward(int sock, char **argv, const sigset_t *mask
 	steward(m.first);
 }
 
-static _Noreturn void go_between(int sock, char **argv, const sigset_t *mask)
+static _Noreturn void go_between(int sock, const struct launch *l)
 {
 	const pid_t pid = fork();
 
 	if (pid == 0)
-		become_steward(sock, argv, mask);
+		become_steward(sock, l);
 	_exit(pid < 0 ? CODE_OURS : 0);
 }
 
-int start_program(struct program *p, char **argv, const sigset_t *mask)
+int start_program(struct program *p, char **argv, const sigset_t *mask, const struct task *mpi)
 {
+	const struct launch l = { .argv = argv, .mask = mask, .mpi = mpi };
 	struct sing_message m;
 	int pair[2] = { -1, -1 };
 	pid_t pid;
@@ -130,7 +142,7 @@ int start_program(struct program *p, char **argv, const sigset_t *mask)
 	}
 	if (pid == 0) {
 		close(pair[0]);
-		go_between(pair[1], argv, mask);
+		go_between(pair[1], &l);
 	}
 	close(pair[1]); /* else there is no end of file when the steward fails */
 	pair[1] = -1;

@@ -12,6 +12,8 @@
 
 #include "message.h"
 
+struct task; /* ../pmi/pmi.h */
+
 enum {
 	CODE_OURS = 125,	/* the program was not started, and that is not its fault */
 	CODE_NOT_EXECUTABLE = 126,
@@ -61,13 +63,28 @@ struct program {
 };
 
 /*
- * Fork the program and its steward. All signals must be blocked; mask is what the
- * program will have. On error the reason has been printed and nothing runs.
+ * Fork the program and its steward, and the program's server of PMI unless mpi is NULL. All signals
+ * must be blocked; mask is what the program will have. On error the reason has been printed and
+ * nothing runs.
  */
-int start_program(struct program *p, char **argv, const sigset_t *mask);
+int start_program(struct program *p, char **argv, const sigset_t *mask, const struct task *mpi);
 
 /* Let the program go. */
 int release_program(struct program *p);
+
+/* --- mpi.c --- */
+
+/* Whether the environment makes this process a task that uses PMI, and which. name is the program's. */
+bool find_task(struct task *t, const char *name);
+
+/* Take the place of the hub out of the environment. */
+void forget_place(void);
+
+/*
+ * Start the server of this process, which is about to become the program, and tell the program of its end of the
+ * socketpair in the environment. All signals must be blocked. Returns -1 on error.
+ */
+int start_server(const struct task *t);
 
 /* --- steward.c --- */
 

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The hub of a step of MPI (../pmi/pmi.h): a child of this process, which is captured with it
+ * and ends with it. The hub is started wherever the step may want PMI. Whether it does is decided by
+ * proxyd, which reads the command line as srun does, and knows the site's default.
+ */
+#define _GNU_SOURCE
+#include "srun.h"
+
+#include "../pmi/pmi.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* The site's default, where that is pmi2 (proxyd/srun/mpi.go has the same name). */
+#define DEFAULT_VARIABLE "SINGULARITY_SLURM_MPI_DEFAULT"
+
+static bool names_pmi(const char *value)
+{
+	return (value && strstr(value, "pmi2"));
+}
+
+/* Whether the step may want PMI. srun takes "--mpi=pmi2", "--mpi pmi2" and abbreviations. */
+static bool may_want_pmi(int argc, char **argv)
+{
+	for (int i = 1; i < argc; ++i) {
+		if (strncmp(argv[i], "--mp", 4) == 0 && (names_pmi(argv[i]) || (i + 1 < argc && names_pmi(argv[i + 1]))))
+			return (true);
+	}
+
+	return (names_pmi(getenv("SLURM_MPI_TYPE")) || names_pmi(getenv(DEFAULT_VARIABLE)));
+}
+
+/* The child, with no descriptor but the hub's: as long as it held others, no reader would see them close. */
+static _Noreturn void become_hub(int listener, int parent, const struct hub_place *p)
+{
+	const int low = listener < parent ? listener : parent;
+	const int high = listener < parent ? parent : listener;
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL); /* signals are for srun */
+	setsid();
+	prctl(PR_SET_NAME, "sing-pmi-hub");
+	if (chdir("/"))
+		_exit(1);
+	if (low > 0)
+		close_range(0, (unsigned int)low - 1, 0);
+	if (high > low + 1)
+		close_range((unsigned int)low + 1, (unsigned int)high - 1, 0);
+	close_range((unsigned int)high + 1, UINT_MAX, 0);
+	run_hub(listener, parent, p->secret);
+}
+
+static int start_hub(struct hub_place *p)
+{
+	int life[2] = { -1, -1 };
+	int listener = -1;
+	pid_t pid;
+	int rv = -1;
+
+	if (pipe2(life, O_CLOEXEC))
+		goto out;
+	listener = listen_for_servers(p);
+	if (listener < 0)
+		goto out;
+	pid = fork();
+	if (pid < 0)
+		goto out;
+	if (pid == 0)
+		become_hub(listener, life[0], p);
+	/* The writing end stays open until this process ends, which is how the hub learns of it. */
+	life[1] = -1;
+
+	rv = 0;
+
+out:
+	for (size_t i = 0; i < 2; ++i) {
+		if (life[i] >= 0)
+			close(life[i]);
+	}
+	if (listener >= 0)
+		close(listener);
+
+	return (rv);
+}
+
+void offer_pmi(int argc, char **argv)
+{
+	char text[128], address[INET_ADDRSTRLEN];
+	struct hub_place p;
+
+	unsetenv(PMI_VARIABLE); /* of a step within which this process was started */
+	if (!may_want_pmi(argc, argv))
+		return;
+	if (start_hub(&p) || !inet_ntop(AF_INET, &p.address, address, sizeof(address))) {
+		/* Without the variable, Slurm serves the step, which then cannot be captured. */
+		fprintf(stderr, "singularity: srun: MPI cannot be served within the job: %m\n");
+		return;
+	}
+	snprintf(text, sizeof(text), "%s:%d:%s", address, ntohs(p.port), p.secret);
+	setenv(PMI_VARIABLE, text, 1);
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "warden.h"
+
+#include "../pmi/pmi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * What MPI libraries are told unless the user says otherwise. By default they share memory between the
+ * tasks of a node, or open network cards; neither can be captured.
+ */
+static const struct {
+	const char *name, *value;
+} defaults[] = {
+	{ "UCX_TLS", "tcp,self" },
+	{ "I_MPI_FABRICS", "ofi" },
+};
+
+/* A number of the environment, or -1. */
+static int number_of(const char *name, int max)
+{
+	const char *text = getenv(name);
+	char *end;
+	long n;
+
+	if (!text || text[0] < '0' || text[0] > '9')
+		return (-1);
+	n = strtol(text, &end, 10);
+
+	return (*end || n > max ? -1 : (int)n);
+}
+
+bool find_task(struct task *t, const char *name)
+{
+	const char *place = getenv(PMI_VARIABLE);
+	const char *dot = strrchr(name, '.');
+	const size_t n = dot ? (size_t)(dot - name) : strlen(name);
+
+	*t = (struct task){
+		.rank = number_of("SLURM_PROCID", PMI_MAX_RANKS),
+		.size = number_of("SLURM_STEP_NUM_TASKS", PMI_MAX_RANKS),
+	};
+	if (!place || n >= sizeof(t->step) || parse_place(&t->hub, place) || t->rank < 0 || t->rank >= t->size)
+		return (false);
+	memcpy(t->step, name, n);
+
+	return (true);
+}
+
+void forget_place(void)
+{
+	unsetenv(PMI_VARIABLE); /* the secret is the steward's and sing-srun's */
+}
+
+static void set_number(const char *name, int n)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", n);
+	setenv(name, text, 1);
+}
+
+static int tell_program(const struct task *t, int end)
+{
+	const int fd = fcntl(end, F_DUPFD, 3); /* stays open in the program */
+
+	if (fd < 0)
+		return (-1);
+	set_number("PMI_FD", fd);
+	set_number("PMI_RANK", t->rank);
+	set_number("PMI_SIZE", t->size);
+	setenv("PMI_JOBID", t->step, 1);
+	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); ++i)
+		setenv(defaults[i].name, defaults[i].value, 0);
+
+	return (0);
+}
+
+/* The server, with no descriptor but its end of the socketpair. */
+static _Noreturn void become_server(const struct task *t, int end)
+{
+	setsid();
+	prctl(PR_SET_NAME, "sing-pmi");
+	if (chdir("/"))
+		_exit(1);
+	if (end > 0)
+		close_range(0, (unsigned int)end - 1, 0);
+	close_range((unsigned int)end + 1, UINT_MAX, 0);
+	serve_task(t, end);
+}
+
+/*
+ * The server is forked twice, so that it falls to the steward: a program does not expect a child. It is forked
+ * here and not by the steward because this process is in the program's cgroup by now, so that
+ * what freezes, captures and kills the program does so with the server.
+ */
+static int fork_server(const struct task *t, int end)
+{
+	static const struct timespec at_once;
+	sigset_t of_children;
+	int status = 1;
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		const pid_t server = fork();
+
+		if (server == 0)
+			become_server(t, end);
+		_exit(server < 0);
+	}
+	if (pid < 0)
+		return (-1);
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno == ECHILD) { /* SIGCHLD is ignored: there is no status */
+			status = 0;
+			break;
+		}
+	}
+	/* The program has heard of no child. */
+	sigemptyset(&of_children);
+	sigaddset(&of_children, SIGCHLD);
+	sigtimedwait(&of_children, NULL, &at_once);
+
+	return (status == 0 ? 0 : -1);
+}
+
+int start_server(const struct task *t)
+{
+	struct task mine = *t;
+	int ends[2];
+	int rv;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return (-1);
+	mine.program = getpid();
+	rv = fork_server(&mine, ends[1]);
+	if (rv == 0)
+		rv = tell_program(t, ends[0]);
+	close(ends[0]);
+	close(ends[1]);
+
+	return (rv);
+}
