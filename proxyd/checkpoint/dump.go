@@ -255,6 +255,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	m.Programs = make([]records.ProgramMeta, len(programs))
 	j.mu.Lock()
 	lc.dumped = map[string]*criu.Image{}
+	observed := maps.Clone(lc.observed)
 	j.mu.Unlock()
 	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
@@ -263,6 +264,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
 				Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
+				Observed: observed[p.Name],
 			}, streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // freezeTasks freezes the tasks of steps on all nodes. The batch script runs on, because the
@@ -105,6 +106,15 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 		if len(names) == 0 {
 			continue
 		}
+		observed, err := syscalls.Observe(lc.capsule.PID())
+		if err != nil {
+			j.log.Debug("calls of epoll_wait with a timeout are interrupted", "capsule", lc.index, "error", err)
+		}
+		j.mu.Lock()
+		for _, name := range names {
+			lc.keepObserved(name, observed)
+		}
+		j.mu.Unlock()
 		if err := lc.capsule.Freeze(ctx, names...); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
@@ -113,6 +123,14 @@ func (p *participant) freezePrograms(ctx context.Context, id store.ID, which fun
 		}
 	}
 	return nil
+}
+
+// keepObserved needs job.mu.
+func (lc *localCapsule) keepObserved(program string, o syscalls.Observed) {
+	if lc.observed == nil {
+		lc.observed = map[string]syscalls.Observed{}
+	}
+	lc.observed[program] = o
 }
 
 // resumeRetrying is resumeHere, and repeats in the background after a failure: no other node
@@ -154,7 +172,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	lc.note.Attempt = nil
 	lc.saveNote()
 	dumped := lc.dumped
-	lc.dumped = nil
+	lc.dumped, lc.observed = nil, nil
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {

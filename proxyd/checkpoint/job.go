@@ -24,6 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // job is this node's state of a job.
@@ -85,6 +86,7 @@ type localCapsule struct {
 	opened      map[string]bool               // programs that CRIU has restored in this run
 	endedBefore map[string]syscall.WaitStatus // programs that had ended when the attempt in progress began
 	dumped      map[string]*criu.Image        // programs that CRIU has dumped in the attempt in progress
+	observed    map[string]syscalls.Observed  // programs as they were before they were frozen
 	scriptEnded bool                          // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // waitingCalls makes each call that a stop interrupts: in a process of its own, and in a thread of a
@@ -47,7 +49,8 @@ def receive():
     a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", LAST, 0))
     return call("recv", a.fileno(), ctypes.create_string_buffer(8), 8, 0)
 def epoll(wait):
-    e = select.epoll(); e.register(gate, select.EPOLLIN)
+    e = select.epoll()
+    if wait < 0: e.register(gate, select.EPOLLIN)
     return call("epoll_wait", e.fileno(), ctypes.create_string_buffer(16), 1, wait)
 def semop():
     s = libc.semget(0, 1, 0o600)
@@ -68,7 +71,7 @@ timed = {
     "clock_nanosleep, left": lambda: raw(230, 1, 0, span(), buffer(0, 0)),
     "poll": lambda: call("poll", 0, 0, LAST * 1000), "ppoll": lambda: call("ppoll", 0, 0, span(), 0),
     "select": lambda: call("select", 0, 0, 0, 0, span()),
-    "sem_timedwait": sem, "pthread_cond_timedwait": condition, "recv": receive,
+    "epoll_wait": lambda: epoll(LAST * 1000), "sem_timedwait": sem, "pthread_cond_timedwait": condition, "recv": receive,
     "futex": lambda: raw(202, ctypes.create_string_buffer(8), 0, 0, span(), 0, 0),
     "time.sleep": lambda: [time.sleep(LAST), ""], "Event.wait": lambda: [threading.Event().wait(LAST), ""],
     "select.poll": lambda: [len(select.poll().poll(LAST * 1000)), ""],
@@ -118,7 +121,7 @@ func wantCalls(t *testing.T, r *running, latest time.Duration, restored bool) {
 	}
 	want := map[string]string{
 		"nanosleep": "0 ", "nanosleep, left": "0 ", "nanosleep, same": "0 ", "clock_nanosleep": "0 ", "clock_nanosleep, real": "0 ",
-		"clock_nanosleep, left": "0 ", "poll": "0 ", "ppoll": "0 ", "select": "0 ", "sem_timedwait": "-1 ETIMEDOUT",
+		"clock_nanosleep, left": "0 ", "poll": "0 ", "ppoll": "0 ", "select": "0 ", "epoll_wait": "0 ", "sem_timedwait": "-1 ETIMEDOUT",
 		"pthread_cond_timedwait": "110 ", "recv": "-1 EAGAIN", "futex": "0 ", "time.sleep": "<nil> ", "Event.wait": "false ",
 		"select.poll": "0 ", "poll, endless": "1 ", "epoll_wait, endless": "1 ", "semop": "0 ", "sigwaitinfo": "10 ",
 	}
@@ -158,15 +161,24 @@ func startWaitingCalls(t *testing.T) (cgroup, *capsule, *running) {
 	return g, c, r
 }
 
+func observe(t *testing.T, c *capsule, r *running) {
+	t.Helper()
+	var err error
+	if r.program.Observed, err = syscalls.Observe(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // slack is what a busy machine may add to a wait.
 const slack = 4 * time.Second
 
 // TestCallsGoOn: system calls that wait go on after a dump, with the time that is left.
 func TestCallsGoOn(t *testing.T) {
 	needCRIU(t)
-	g, _, r := startWaitingCalls(t)
+	g, c, r := startWaitingCalls(t)
 	var longest time.Duration
 	for range 10 {
+		observe(t, c, r)
 		frozen := time.Now()
 		if err := g.freeze(deadline(t), true); err != nil {
 			t.Fatal(err)
@@ -187,6 +199,7 @@ func TestCallsGoOn(t *testing.T) {
 func TestCallsGoOnAfterRestore(t *testing.T) {
 	needCRIU(t)
 	g, c, r := startWaitingCalls(t)
+	observe(t, c, r)
 	frozen := time.Now()
 	if err := g.freeze(deadline(t), true); err != nil {
 		t.Fatal(err)

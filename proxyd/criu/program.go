@@ -28,6 +28,9 @@ type Program struct {
 	// Renamed are the files whose names the image has and that have other names by now
 	// (RenameRemoved). Only for Restore.
 	Renamed map[string]string `json:"-"`
+	// Observed is what the caller saw of the program's threads just before it froze them
+	// (syscalls.Observe). Only for Dump.
+	Observed syscalls.Observed `json:"-"`
 }
 
 // Sink takes the images of a dump. Create is called concurrently, once for each name; names are

@@ -31,12 +31,16 @@ type blockReader struct {
 	program *ebpf.Program
 	layout  blockLayout
 	symbols map[uint64]blockKind
+	// observes says that the kernel tells when a thread has run last.
+	observes bool
 }
 
-// Sizes of what the BPF program writes for each thread: its id, its namespace, its restart block.
+// What the BPF program writes for each thread: its id, its namespace, four numbers of the scheduler,
+// its restart block.
 const (
-	maxBlock   = 96
-	recordHead = 8
+	maxBlock     = 96
+	recordNumber = 8
+	recordHead   = 8 + 4*8
 )
 
 // loadBlockReader returns the reader, or why this kernel has none.
@@ -75,12 +79,14 @@ func newBlockReader() (*blockReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &blockReader{program, offsets.layout, readSymbols()}, nil
+	return &blockReader{program, offsets.layout, readSymbols(), offsets.arrival != 0}, nil
 }
 
 // taskOffsets tells where the kernel keeps what the BPF program reads.
 type taskOffsets struct {
 	threadPID, restart   uint32 // in task_struct
+	switches             uint32 // in task_struct
+	arrival, sum, before uint32 // in task_struct, of the scheduler; arrival is 0 if there is none
 	level, numbers       uint32 // in pid
 	numberSize           uint32 // of upid
 	number, numberSpace  uint32 // in upid
@@ -99,6 +105,11 @@ func readOffsets(spec *btf.Spec) (taskOffsets, error) {
 		return at
 	}
 	o.threadPID, o.restart = find("task_struct", "thread_pid"), find("task_struct", "restart_block")
+	o.switches = find("task_struct", "nvcsw")
+	o.sum, o.before = find("task_struct", "se.sum_exec_runtime"), find("task_struct", "se.prev_sum_exec_runtime")
+	if at, err := memberOf(spec, "task_struct", "sched_info.last_arrival"); err == nil { // CONFIG_SCHED_INFO
+		o.arrival = at
+	}
 	o.level, o.numbers = find("pid", "level"), find("pid", "numbers")
 	o.number, o.numberSpace = find("upid", "nr"), find("upid", "ns")
 	o.spaceCommon, o.inum = find("pid_namespace", "ns"), find("ns_common", "inum")
@@ -206,6 +217,10 @@ func (o taskOffsets) instructions() asm.Instructions {
 		from(asm.R8, o.numberSpace), copyTo(scratch, 8),
 		asm.Instructions{asm.LoadMem(asm.R8, asm.RFP, int16(scratch), asm.DWord)},
 		from(asm.R8, o.spaceCommon+o.inum), copyTo(record+4, 4),
+		from(asm.R7, o.switches), copyTo(record+recordNumber, 8),
+		from(asm.R7, o.arrival), copyTo(record+recordNumber+8, 8),
+		from(asm.R7, o.sum), copyTo(record+recordNumber+16, 8),
+		from(asm.R7, o.before), copyTo(record+recordNumber+24, 8),
 		from(asm.R7, o.restart), copyTo(record+recordHead, int32(o.layout.size)),
 		asm.Instructions{
 			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, record),
@@ -215,30 +230,46 @@ func (o taskOffsets) instructions() asm.Instructions {
 	return p
 }
 
-// readBlocks returns the restart blocks of all threads of the node.
-func (r *blockReader) readBlocks() (map[threadID]block, error) {
+// threadRecord is what the kernel has noted of a thread.
+type threadRecord struct {
+	block    block
+	switches uint64 // how often the thread has begun to wait
+	// arrival and ran are in nanoseconds of the scheduler's clock: when the thread last got a core, and
+	// for how long it then ran.
+	arrival, ran int64
+}
+
+func (r *blockReader) parse(record []byte) (threadID, threadRecord) {
+	number := func(n int) uint64 { return binary.NativeEndian.Uint64(record[recordNumber+8*n:]) }
+	id := threadID{binary.NativeEndian.Uint32(record[4:]), binary.NativeEndian.Uint32(record)}
+	return id, threadRecord{
+		block: r.layout.parse(record[recordHead:], r.symbols), switches: number(0),
+		arrival: int64(number(1)), ran: int64(number(2) - number(3)),
+	}
+}
+
+// readThreads calls f with the record of each thread of the node.
+func (r *blockReader) readThreads(f func(threadID, threadRecord)) error {
 	attached, err := link.AttachIter(link.IterOptions{Program: r.program})
 	if err != nil {
-		return nil, fmt.Errorf("read restart blocks: %w", err)
+		return fmt.Errorf("read restart blocks: %w", err)
 	}
 	defer attached.Close()
 	all, err := attached.Open()
 	if err != nil {
-		return nil, fmt.Errorf("read restart blocks: %w", err)
+		return fmt.Errorf("read restart blocks: %w", err)
 	}
 	defer all.Close()
-	blocks := map[threadID]block{}
 	in := bufio.NewReaderSize(all, 64<<10)
 	for record := make([]byte, recordHead+r.layout.size); ; {
 		_, err := io.ReadFull(in, record)
 		if err == io.EOF { //nolint:errorlint // bare by contract
-			return blocks, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read restart blocks: %w", err)
+			return fmt.Errorf("read restart blocks: %w", err)
 		}
-		id := threadID{binary.NativeEndian.Uint32(record[4:]), binary.NativeEndian.Uint32(record)}
-		blocks[id] = r.layout.parse(record[recordHead:], r.symbols)
+		f(r.parse(record))
 	}
 }
 

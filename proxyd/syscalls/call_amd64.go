@@ -51,16 +51,28 @@ type remedy struct {
 	relative bool
 }
 
-// chooseRemedy decides how a call goes on. b is the thread's restart block, nil if that is not known.
-// filtered says that the thread has a seccomp filter, which may know the call's own number only. ok
-// is false if the call is left as it is: it is not interrupted, or nothing here continues it.
-func chooseRemedy(c call, b *block, filtered bool) (r remedy, ok bool) {
+// known is what is known of a call besides the registers.
+type known struct {
+	block    *block // nil if that is not known
+	begin    int64  // of the wait, in nanoseconds of CLOCK_MONOTONIC, with hasBegin
+	hasBegin bool
+	filtered bool // the thread has a seccomp filter, which may know the call's own number only
+}
+
+// chooseRemedy decides how a call goes on. ok is false if the call is left as it is: it is not
+// interrupted, or nothing here continues it.
+func chooseRemedy(c call, k known) (r remedy, ok bool) {
+	b, filtered := k.block, k.filtered
 	switch c.result {
 	case resultInterrupted:
-		if !mayRepeat(c) {
-			return remedy{}, false
+		switch {
+		case isTimedEpoll(c) && k.hasBegin:
+			deadline := k.begin + int64(c.arguments[epollTimeout])*int64(time.Millisecond)
+			return remedy{again: &c, timed: true, clock: unix.CLOCK_MONOTONIC, deadline: deadline, milliseconds: epollTimeout}, true
+		case mayRepeat(c):
+			return remedy{again: &c}, true
 		}
-		return remedy{again: &c}, true
+		return remedy{}, false
 	case resultNoHandler:
 		return repeatSelect(c)
 	case resultRestartBlock:
@@ -167,12 +179,19 @@ func timeoutOf(c call) uint64 {
 	return 0
 }
 
+// epollTimeout is the number of the argument with the milliseconds.
+const epollTimeout = 3
+
+func isTimedEpoll(c call) bool {
+	return (c.number == unix.SYS_EPOLL_WAIT || c.number == unix.SYS_EPOLL_PWAIT) && int32(c.arguments[epollTimeout]) > 0
+}
+
 // mayRepeat tells whether a call that the kernel does not continue after a stop can be made again as
 // it was: it has done nothing, and has no timeout of its own.
 func mayRepeat(c call) bool {
 	switch c.number {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
-		return int32(c.arguments[3]) < 0
+		return int32(c.arguments[epollTimeout]) < 0
 	case unix.SYS_EPOLL_PWAIT2, unix.SYS_SEMTIMEDOP:
 		return c.arguments[3] == 0
 	case unix.SYS_SEMOP:
@@ -201,12 +220,4 @@ func (r remedy) timeLeft() (time.Duration, error) {
 func (r remedy) setTimeout(left time.Duration) {
 	whole := (left + time.Millisecond - 1) / time.Millisecond // a sleep never ends early
 	r.again.arguments[r.milliseconds] = uint64(min(whole, math.MaxInt32))
-}
-
-func readClock(clock int32) (int64, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil {
-		return 0, err
-	}
-	return t.Nano(), nil
 }

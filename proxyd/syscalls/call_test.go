@@ -6,6 +6,7 @@
 package syscalls
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -61,10 +62,12 @@ func TestRemedies(t *testing.T) {
 		{"futex, other", stopped(unix.SYS_FUTEX, 1, 6, 0, 1), nil, false, 0, false},
 		{"epoll_wait, endless", refused(unix.SYS_EPOLL_WAIT, 1, 1, 1, uint64(uint32(minus))), nil, false, unix.SYS_EPOLL_WAIT, false},
 		{"epoll_wait", refused(unix.SYS_EPOLL_WAIT, 1, 1, 1, 100), nil, false, 0, false},
+		{"epoll_wait, seen", refused(unix.SYS_EPOLL_WAIT, 1, 1, 1, 100), nil, false, unix.SYS_EPOLL_WAIT, true},
 		{"semop", refused(unix.SYS_SEMOP), nil, false, unix.SYS_SEMOP, false},
 		{"close", refused(unix.SYS_CLOSE), nil, false, 0, false},
 	} {
-		r, ok := chooseRemedy(c.call, c.block, c.filtered)
+		seen := strings.HasSuffix(c.name, ", seen")
+		r, ok := chooseRemedy(c.call, known{block: c.block, filtered: c.filtered, begin: now, hasBegin: seen})
 		number := int64(0)
 		if ok && r.again == nil {
 			number = -1
@@ -78,7 +81,7 @@ func TestRemedies(t *testing.T) {
 			continue
 		}
 		r.setTimeout(90 * time.Microsecond)
-		if ms := r.again.arguments[2]; ms != 1 {
+		if ms := r.again.arguments[r.milliseconds]; ms != 1 {
 			t.Errorf("%s: %d ms for 90 µs: the wait ends early", c.name, ms)
 		}
 	}

@@ -39,7 +39,8 @@
 //	                           needs no memory
 //	futex, FUTEX_WAIT_BITSET   as it was: its timeout is a point in time
 //	futex, FUTEX_WAIT          returns 0, a spurious wake-up, which futex(2) allows at any time
-//	epoll_wait, semop, sigtimedwait, io_getevents
+//	epoll_wait                 with the milliseconds that are left, if Observe has seen the wait
+//	semop, sigtimedwait, io_getevents, epoll_wait
 //	                           as they were if they have no timeout
 //	sockets with a timeout     as they were: the timeout begins anew
 //
@@ -50,7 +51,8 @@
 //   - Registers with arguments differ after the call from what they were before. Functions of libc
 //     do not promise to keep them. A compiler may keep a variable in a register across a system
 //     call that is written inline; such code in a loop sees the shorter timeout again.
-//   - epoll_wait, semtimedop, sigtimedwait and io_getevents with a timeout return EINTR.
+//   - epoll_pwait2, semtimedop, sigtimedwait and io_getevents with a timeout return EINTR; so does
+//     epoll_wait where a thread was not observed, as after it was thawed and frozen again.
 //   - sleeps of more than 24 days without memory for the time left begin anew.
 //   - Threads with a seccomp filter are left alone where the number of the call would change.
 //   - 32-bit programs are left alone, and architectures other than amd64.

@@ -27,8 +27,9 @@ type rewoundThread struct {
 // Rewind makes frozen threads make the calls again that they were stopped in. The threads, as the
 // caller counts, are of a frozen cgroup v2, and no other process traces them. What is rewound is
 // returned also with an error; threads that are not rewound are as they were, and their calls return
-// EINTR after a dump.
-func Rewind(threads []int) (*Rewound, error) {
+// EINTR after a dump. seen is of the same threads before they were frozen; with the zero value
+// epoll_wait with a timeout is not rewound.
+func Rewind(threads []int, seen Observed) (*Rewound, error) {
 	var waiting []int
 	for _, tid := range threads {
 		if c, ok := readProcCall(tid); ok && mayBeInterrupted(c) {
@@ -39,16 +40,16 @@ func Rewind(threads []int) (*Rewound, error) {
 	if len(waiting) == 0 {
 		return all, nil
 	}
-	blocks, noBlocks := readAllBlocks()
+	records, noRecords := readRecords()
 	found, err := runTracer(func() traced {
 		var found traced
 		for _, tid := range waiting {
-			found.add(rewindThread(tid, blocks))
+			found.add(rewindThread(tid, records, seen))
 		}
 		return found
 	})
 	all.threads = found.threads
-	return all, errors.Join(append(found.problems, noBlocks, err)...)
+	return all, errors.Join(append(found.problems, noRecords, err)...)
 }
 
 // traced is what came of a look at threads.
@@ -70,14 +71,16 @@ func (f *traced) add(t *rewoundThread, err error) {
 func (r *Rewound) Count() int { return len(r.threads) }
 
 // rewindThread returns nil if the thread is in no call that can be made again.
-func rewindThread(tid int, blocks map[threadID]block) (*rewoundThread, error) {
+func rewindThread(tid int, records map[threadID]threadRecord, seen Observed) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
 		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has nothing to go on with
 	}
-	var b *block
-	if found, ok := blocks[threadID{namespaceOf(tid), uint32(s.innermost)}]; ok {
-		b = &found
+	id := threadID{namespaceOf(tid), uint32(s.innermost)}
+	k := known{filtered: s.filtered}
+	if record, ok := records[id]; ok {
+		k.block = &record.block
+		k.begin, k.hasBegin = seen.beginOf(id, record)
 	}
 	var rewound *rewoundThread
 	err = traceThread(tid, func(registers *unix.PtraceRegs) error {
@@ -85,7 +88,7 @@ func rewindThread(tid int, blocks map[threadID]block) (*rewoundThread, error) {
 		if !ok {
 			return nil
 		}
-		with, ok := chooseRemedy(c, b, s.filtered)
+		with, ok := chooseRemedy(c, k)
 		if !ok {
 			return nil
 		}
@@ -164,21 +167,13 @@ func (t *rewoundThread) interrupt() error {
 	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
 }
 
-func readAllBlocks() (map[threadID]block, error) {
+func readRecords() (map[threadID]threadRecord, error) {
 	reader, err := loadBlockReader()
 	if err != nil {
 		return nil, err
 	}
-	return reader.readBlocks()
-}
-
-// namespaceOf returns the inode of a thread's PID namespace, 0 if the thread is gone.
-func namespaceOf(tid int) uint32 {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
-		return 0
-	}
-	return uint32(st.Ino)
+	all := map[threadID]threadRecord{}
+	return all, reader.readThreads(func(id threadID, r threadRecord) { all[id] = r })
 }
 
 // mayBeInterrupted tells whether Rewind has something to do if a call was interrupted. Most threads
@@ -190,7 +185,7 @@ func mayBeInterrupted(c call) bool {
 	case unix.SYS_FUTEX:
 		return c.arguments[3] != 0
 	}
-	return timeoutOf(c) != 0 || mayRepeat(c)
+	return timeoutOf(c) != 0 || mayRepeat(c) || isTimedEpoll(c)
 }
 
 // readProcCall returns the call of a thread that waits in the kernel, without the result.

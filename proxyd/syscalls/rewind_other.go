@@ -9,7 +9,7 @@ package syscalls
 type Rewound struct{}
 
 // Rewind does nothing on this architecture.
-func Rewind([]int) (*Rewound, error) { return &Rewound{}, nil }
+func Rewind([]int, Observed) (*Rewound, error) { return &Rewound{}, nil }
 
 // Count returns the number of threads that are rewound.
 func (r *Rewound) Count() int { return 0 }

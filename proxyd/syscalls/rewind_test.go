@@ -83,7 +83,7 @@ func TestSleepGoesOn(t *testing.T) {
 		eventually(t, "sleep", sleeps)
 		write(t, g+"/cgroup.freeze", "1")
 		eventually(t, "frozen", frozen("1"))
-		r, err := Rewind([]int{tid})
+		r, err := Rewind([]int{tid}, Observed{})
 		if err != nil || r.Count() != 1 {
 			t.Fatalf("%d calls rewound, %v", r.Count(), err)
 		}

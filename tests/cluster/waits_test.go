@@ -25,12 +25,14 @@ def words(*w): return ctypes.create_string_buffer(struct.pack("%%dq" %% len(w), 
 def call(name, *a):
     ctypes.set_errno(0)
     return getattr(libc, name)(*a), ctypes.get_errno()
+epoll = select.epoll()
 kinds = {
     "nanosleep": lambda: call("nanosleep", words(LAST, 0), None),
     "nanosleep-left": lambda: call("nanosleep", words(LAST, 0), words(0, 0)),
     "usleep": lambda: call("usleep", LAST * 1000000),
     "poll": lambda: call("poll", None, 0, LAST * 1000),
     "select": lambda: call("select", 0, None, None, None, words(LAST, 0)),
+    "epoll_wait": lambda: call("epoll_wait", epoll.fileno(), words(0, 0), 1, LAST * 1000),
     "time.sleep": lambda: (time.sleep(LAST), 0),
 }
 for name, f in kinds.items():
@@ -70,7 +72,7 @@ func TestWaits(t *testing.T) {
 	})
 	log := c.log(job)
 	t.Logf("job %s:\n%s", job, log)
-	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "select", "time.sleep", "sleep"} {
+	for _, name := range []string{"nanosleep", "nanosleep-left", "usleep", "poll", "epoll_wait", "select", "time.sleep", "sleep"} {
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (0|None) 0 ([0-9.]+)$`).FindStringSubmatch(log)
 		if line == nil {
 			t.Errorf("%s did not return 0", name)

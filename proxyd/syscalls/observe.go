@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package syscalls
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel keeps no deadline of an epoll_wait that a stop has interrupted. So threads are looked at
+// before they are frozen: a thread that waits began to wait when it last gave its core away. The
+// number of its waits tells later whether it was still the same wait that the freezer interrupted: the
+// thread then has waited once more, in the freezer.
+
+// Observed tells since when threads wait. The zero value knows of no thread.
+type Observed struct{ threads map[threadID]observation }
+
+type observation struct {
+	begin    int64 // in nanoseconds of CLOCK_MONOTONIC
+	switches uint64
+}
+
+// Observe looks at the threads in the PID namespace of a process. It is called just before a program
+// of that namespace is frozen, for Rewind. Observed is empty where the kernel does not tell.
+func Observe(pid int) (Observed, error) {
+	reader, err := loadBlockReader()
+	if err != nil || !reader.observes {
+		return Observed{}, err
+	}
+	namespace := namespaceOf(pid)
+	// The goroutine's thread waits for a moment: its own arrival compares the scheduler's clock, which is
+	// another one, with CLOCK_MONOTONIC.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	self, err := readStatus(unix.Gettid())
+	if err != nil {
+		return Observed{}, fmt.Errorf("observe threads: %w", err)
+	}
+	own := threadID{namespaceOf(os.Getpid()), uint32(self.innermost)}
+	moment := unix.NsecToTimespec(int64(50 * time.Microsecond))
+	_ = unix.Nanosleep(&moment, nil) // an interrupted wait is as good
+	arrived, err := readClock(unix.CLOCK_MONOTONIC)
+	if err != nil {
+		return Observed{}, err
+	}
+	all := Observed{map[threadID]observation{}}
+	ahead, known := int64(0), false
+	err = reader.readThreads(func(id threadID, r threadRecord) {
+		if id == own {
+			ahead, known = r.arrival-arrived, true
+		}
+		if id.namespace == namespace {
+			all.threads[id] = observation{r.arrival + r.ran, r.switches}
+		}
+	})
+	if err != nil || !known {
+		return Observed{}, err
+	}
+	for id, o := range all.threads {
+		o.begin -= ahead
+		all.threads[id] = o
+	}
+	return all, nil
+}
+
+// beginOf returns since when a thread has waited that was frozen since, in nanoseconds of
+// CLOCK_MONOTONIC. ok is false if the thread was not seen in the wait that the freezer interrupted.
+func (o Observed) beginOf(id threadID, now threadRecord) (begin int64, ok bool) {
+	seen, ok := o.threads[id]
+	return seen.begin, ok && now.switches == seen.switches+1
+}
+
+// namespaceOf returns the inode of a thread's PID namespace, 0 if the thread is gone.
+func namespaceOf(tid int) uint32 {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", tid), &st); err != nil {
+		return 0
+	}
+	return uint32(st.Ino)
+}
+
+func readClock(clock int32) (int64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(clock, &t); err != nil {
+		return 0, err
+	}
+	return t.Nano(), nil
+}
