@@ -63,7 +63,7 @@ func harness(t testing.TB, args ...string) *exec.Cmd {
 }
 
 // startHub starts a hub and returns its place. The test's end ends the hub, which must not complain.
-func startHub(t *testing.T) string {
+func startHub(t testing.TB) string {
 	t.Helper()
 	cmd := harness(t, "hub")
 	stdin, err := cmd.StdinPipe()
@@ -95,11 +95,11 @@ type task struct {
 	net.Conn
 	in     *bufio.Reader
 	server *exec.Cmd
-	t      *testing.T
+	t      testing.TB
 }
 
 // startTask starts the server of a task. program is the PID that the server kills when another task aborts; 0 for none.
-func startTask(t *testing.T, place string, rank, size, program int) *task {
+func startTask(t testing.TB, place string, rank, size, program int) *task {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -28,6 +28,8 @@ func TestFind(t *testing.T) {
 		{"heterogeneous", head + "#SBATCH hetjob\n#SBATCH --ntasks=1\n", []string{"3 unprotected #SBATCH hetjob"}},
 		{"pty", head + "if srun --pty bash; then :; fi", []string{"3 not captured srun --pty bash"}},
 		{"continued", head + "\nsrun -n1 \\\n  --pty bash\nsudo id", []string{"4 not captured srun -n1 --pty bash", "6 not captured sudo id"}},
+		{"PMIx", head + "srun --mpi=pmix_v5 -n2 a\nsrun --mpi pmix a", []string{"3 not captured srun --mpi=pmix_v5 -n2 a", "4 not captured srun --mpi pmix a"}},
+		{"PMI-2", head + "srun --mpi=pmi2 -n2 a pmix", nil},
 		{"components", head + "srun a : b", []string{"3 changed srun a : b"}},
 		{"behind others", head + "cd x && A=1 exec /usr/bin/strace -f ./a | tee log", []string{"3 not captured /usr/bin/strace -f ./a"}},
 		{"in a substitution", head + "x=$(sudo id)", []string{"3 not captured sudo id"}},

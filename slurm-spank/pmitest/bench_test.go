@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pmitest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// BenchmarkFence is what a task waits for in MPI_Init: all tasks put an address of 200 bytes, and a fence
+// hands them to all. The servers are under sanitizers here: a bound, and the growth with the number of ranks.
+func BenchmarkFence(b *testing.B) {
+	for _, size := range []int{2, 16, 128} {
+		b.Run(fmt.Sprint("ranks=", size), func(b *testing.B) {
+			place := startHub(b)
+			var tasks []*task
+			for rank := range size {
+				tasks = append(tasks, startTask(b, place, rank, size, 0))
+				tasks[rank].begin(1)
+			}
+			address := strings.Repeat("a", 200)
+			for b.Loop() {
+				for rank, s := range tasks {
+					s.ask(1, fmt.Sprintf("cmd=put kvsname=s0-1 key=k%d value=%s", rank, address))
+				}
+				for _, s := range tasks {
+					s.say(1, "cmd=barrier_in")
+				}
+				for _, s := range tasks {
+					if got := s.hear(1); got != "cmd=barrier_out rc=0" {
+						b.Fatal(got)
+					}
+				}
+			}
+		})
+	}
+}
