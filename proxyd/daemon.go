@@ -98,7 +98,8 @@ func (n *node) makeFolders(context.Context) (func(), error) {
 		path string
 		mode os.FileMode
 	}{
-		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.deviceDir(), 0o755}, {n.cfg.LibDir, 0o711},
+		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.deviceDir(), 0o755},
+		{n.containersDir(), 0o755}, {n.cfg.LibDir, 0o711},
 	} {
 		if err := os.Mkdir(f.path, f.mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
@@ -126,6 +127,10 @@ func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 
 // kitDir is where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
+
+// containersDir is where capsules show the roots of containers. It is not in RunDir: what programs
+// write there is recorded, and what is in RunDir is not.
+func (n *node) containersDir() string { return filepath.Clean(n.cfg.RunDir) + "-containers" }
 
 // realScontrol is where capsules have the node's scontrol; sing-srun knows the path too.
 func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scontrol") }
@@ -290,7 +295,8 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
 		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
-		Scontrol: seen, RealScontrol: n.realScontrol(),
+		ContainersDir: n.containersDir(),
+		Scontrol:      seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: host.MajorMinor(n.cluster.Version), Help: help, MPIDefault: n.cluster.MPIDefault,
 		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "root_changer.h"
 #include "signals.h"
 
 /* Mount, network, UTS, IPC, PID, and time where the kernel has time namespaces. */
@@ -64,6 +65,7 @@ static int open_proc(void)
 static void join(struct fate *fate)
 {
 	const struct reply *reply = &fate->reply;
+	const char *root = message_get(&reply->message, SING_KEY_ROOT);
 	char cwd[PATH_MAX];
 
 	if (reply->n_fds < MIN_NAMESPACES || reply->n_fds > MAX_NAMESPACES) {
@@ -87,6 +89,14 @@ static void join(struct fate *fate)
 	 */
 	if (cwd[0] && chdir(cwd))
 		cwd[0] = '\0';
+	fate->root_fd = -1;
+	if (root && *root) {
+		fate->root_fd = root_changer_start(root);
+		if (fate->root_fd < 0) {
+			refuse(fate, "the root of the container cannot be opened: %s", strerror(errno));
+			return;
+		}
+	}
 	fate->kind = JOINED;
 }
 
@@ -152,6 +162,7 @@ void capsule_enter(const struct config *c, const struct message *request, struct
 
 	fate->kind = PLAIN;
 	fate->proc_fd = -1;
+	fate->root_fd = -1;
 	fate->restore = false;
 	fate->why[0] = '\0';
 	signals_end_this(&attention);

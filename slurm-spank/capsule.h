@@ -23,6 +23,7 @@ struct fate {
 	} kind;
 	bool restore; /* JOINED: the program is not started, but restored */
 	int proc_fd;  /* JOINED: the node's /proc, or -1; stays open over execve */
+	int root_fd;  /* JOINED: the socket that root_changer.h draws, or -1; stays open over execve */
 	int status;
 	char name[NAME_SIZE];
 	char why[WHY_SIZE];

@@ -16,6 +16,7 @@
 
 #include "capsule.h"
 #include "config.h"
+#include "container.h"
 #include "devices.h"
 #include "log.h"
 #include "options.h"
@@ -35,6 +36,8 @@
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define DEVICE_NAMES "SINGULARITY_SLURM_DEVICE_NAMES"
 
+enum { MAX_WARDEN_OPTIONS = 8 };
+
 enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, and that is not its fault */
 
 /*
@@ -44,6 +47,7 @@ enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, an
 static struct {
 	struct config config;
 	bool batch;
+	bool container; /* Slurm has a container for the task */
 	int local; /* counts the tasks on this node */
 	struct fate fate;
 } task;
@@ -70,6 +74,26 @@ static void add_variable(struct message *m, spank_t sp, const char *key, const c
 
 	if (spank_getenv(sp, name, value, sizeof(value)) == ESPANK_SUCCESS)
 		message_add(m, key, value);
+}
+
+/* The container that Slurm was given for this task, and the groups with which its files are opened. */
+static void add_container(struct message *m, spank_t sp)
+{
+	char bundle[PATH_MAX], groups[8 * 1024];
+	gid_t *gids = NULL;
+	size_t used = 0;
+	int n = 0;
+
+	if (spank_getenv(sp, "SLURM_CONTAINER", bundle, sizeof(bundle)) != ESPANK_SUCCESS || !bundle[0])
+		return;
+	task.container = true;
+	message_add(m, SING_KEY_CONTAINER, bundle);
+	groups[0] = '\0';
+	if (spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &gids, &n) == ESPANK_SUCCESS) {
+		for (int i = 0; i < n && used < sizeof(groups) - 16; ++i)
+			used += (size_t)snprintf(groups + used, sizeof(groups) - used, "%u ", (unsigned int)gids[i]);
+	}
+	message_add(m, SING_KEY_GROUPS, groups);
 }
 
 static void compose(struct message *m, spank_t sp, uint32_t step)
@@ -109,6 +133,7 @@ static void compose(struct message *m, spank_t sp, uint32_t step)
 	message_add(m, SING_KEY_WARDEN, task.config.warden);
 	if (task.config.shim[0])
 		message_add(m, SING_KEY_SHIM, task.config.shim);
+	add_container(m, sp);
 	options_add(m);
 }
 
@@ -213,6 +238,24 @@ static void add_path(spank_t sp, const char *name, const char *path, enum place 
 	set(sp, name, list);
 }
 
+/* Take a path out of a list of the linker's. */
+static void drop_path(spank_t sp, const char *name, const char *path)
+{
+	static char list[64 * 1024];
+	const size_t n = strlen(path);
+	char *at = list;
+
+	if (spank_getenv(sp, name, list, sizeof(list)) != ESPANK_SUCCESS)
+		return;
+	while ((at = strstr(at, path))) {
+		if ((at == list || strchr(": ", at[-1])) && (!at[n] || strchr(": ", at[n])))
+			memmove(at, at + n + (at[n] != '\0'), strlen(at + n + (at[n] != '\0')) + 1);
+		else
+			at += n;
+	}
+	set(sp, name, list);
+}
+
 /* What the capsule has in the place of files of this node. */
 static void use_kit(void)
 {
@@ -242,9 +285,14 @@ static void set_variables(spank_t sp)
 				set(sp, name, equals + 1);
 		}
 	}
-	/* Whatever else the user wants preloaded comes before the shim. */
-	if (task.config.shim[0])
+	/*
+	 * Whatever else the user wants preloaded comes before the shim. A container does not have
+	 * the shim, and its C library may be another.
+	 */
+	if (task.config.shim[0] && task.fate.root_fd < 0)
 		add_path(sp, "LD_PRELOAD", task.config.shim, LAST);
+	else if (task.config.shim[0])
+		drop_path(sp, "LD_PRELOAD", task.config.shim);
 	/* An srun within this step is another srun. */
 	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
 }
@@ -273,7 +321,7 @@ static void number_devices(spank_t sp)
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
 static void put_warden(spank_t sp, const char *const *options, int n)
 {
-	const char *argv[8];
+	const char *argv[MAX_WARDEN_OPTIONS + 2];
 	spank_err_t err;
 	int argc = 0;
 
@@ -316,7 +364,10 @@ static void start_warden(spank_t sp)
 {
 	char name[sizeof("--name=") + NAME_SIZE];
 	char proc[sizeof("--proc-fd=") + 12];
-	const char *options[4];
+	char root[sizeof("--root-fd=") + 12];
+	char cwd[sizeof("--root-cwd=") + PATH_MAX];
+	const char *options[MAX_WARDEN_OPTIONS];
+	const char *in = message_get(&task.fate.reply.message, SING_KEY_ROOT_CWD);
 	int n = 0;
 
 	snprintf(name, sizeof(name), "--name=%s", task.fate.name);
@@ -330,6 +381,17 @@ static void start_warden(spank_t sp)
 		options[n++] = "--all";
 	if (task.fate.restore)
 		options[n++] = "--restore";
+	if (task.fate.root_fd >= 0) {
+		snprintf(root, sizeof(root), "--root-fd=%d", task.fate.root_fd);
+		options[n++] = root;
+		snprintf(cwd, sizeof(cwd), "--root-cwd=%s", in && *in ? in : "/");
+		options[n++] = cwd;
+	}
+	if (task.container) {
+		container_execute(sp, task.config.warden, options, n,
+				  message_get(&task.fate.reply.message, SING_KEY_ROOT_SCRIPT));
+		_exit(EXIT_REFUSED);
+	}
 	put_warden(sp, options, n);
 }
 

@@ -74,6 +74,8 @@ enum {
 #define SING_KEY_WARDEN "warden" /* the files that are installed here; without a shim nothing is preloaded */
 #define SING_KEY_SHIM "shim"
 #define SING_KEY_PLUGIN "plugin"
+#define SING_KEY_CONTAINER "container" /* the bundle that Slurm was given with --container */
+#define SING_KEY_GROUPS "groups"       /* with container: supplementary groups, with spaces between */
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
  * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, refuse),
@@ -87,6 +89,9 @@ enum {
 #define SING_KEY_NAME "name"	 /* of the program in its capsule */
 #define SING_KEY_STATUS "status" /* in waitpid's form */
 #define SING_KEY_KIT "kit"	 /* where the capsule has warden and shim, of the release with which the job began */
+#define SING_KEY_ROOT "root"	 /* the program's root in the capsule; without it, the capsule's own */
+#define SING_KEY_ROOT_CWD "root_cwd" /* the program's first folder, seen from that root */
+#define SING_KEY_ROOT_SCRIPT "root_script" /* the batch script, seen from that root */
 #define SING_KEY_ENV "env."	 /* env.NAME=VALUE: a variable for the program */
 
 /* In a kit. */

@@ -79,6 +79,9 @@ func mountAll(s Spec) error {
 	if s.Hosts != nil {
 		binds = append(binds, Bind{Source: filepath.Join(s.Dir, hostsName), Target: "/etc/hosts", ReadOnly: true})
 	}
+	if s.Containers != "" {
+		binds = append(binds, Bind{Source: filepath.Join(s.Dir, containersName), Target: s.Containers})
+	}
 	for _, b := range append(binds, s.Binds...) {
 		t, err := openTree(b)
 		if err != nil {

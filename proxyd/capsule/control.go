@@ -47,6 +47,8 @@ const (
 	opSetPID   = "setpid"   // LastPID
 	opClocks   = "clocks"   // → Clocks
 	opWatch    = "watch"    // → Events
+
+	opContainer = "container" // Container → Container
 )
 
 // maxPacket fits into a socket's buffer, and holds pageSize and another item: a program with four
@@ -85,6 +87,8 @@ type request struct {
 	Status  syscall.WaitStatus `json:",omitempty"`
 	Signal  syscall.Signal     `json:",omitempty"`
 	LastPID int                `json:",omitempty"`
+
+	Container *containerOrder `json:",omitempty"`
 }
 
 type reply struct {
@@ -97,6 +101,8 @@ type reply struct {
 	Events   []Event       `json:",omitempty"`
 	LastPID  int           `json:",omitempty"`
 	Clocks   *Clocks       `json:",omitempty"`
+
+	Container *Container `json:",omitempty"`
 }
 
 // ending is how a program ended.

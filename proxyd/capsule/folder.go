@@ -24,6 +24,8 @@ const (
 	controlName = "control"
 	logName     = "init.log"
 	hostsName   = "hosts"
+
+	containersName = "containers"
 )
 
 // private are the folders that replace the node's in a capsule.
@@ -125,7 +127,7 @@ func prepareFolder(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return makeEntry(filepath.Join(dir, containersName), true)
 }
 
 // listenControl creates the control socket. A peer may do everything, so access is protected three

@@ -120,13 +120,16 @@ func newServer(o order) (*server, error) {
 		}
 	}
 	return &server{
-		id:       o.ID,
-		owner:    o.Spec.Owner,
-		cgroups:  o.Spec.Cgroups,
-		proc:     os.NewFile(procFD, "proc"),
-		control:  control,
-		wardens:  wardens,
-		table:    newTable(o.Spec.Hold),
+		id:      o.ID,
+		owner:   o.Spec.Owner,
+		cgroups: o.Spec.Cgroups,
+		proc:    os.NewFile(procFD, "proc"),
+		control: control,
+		wardens: wardens,
+		table:   newTable(o.Spec.Hold),
+
+		containers: containers{folder: o.Spec.Containers},
+
 		peers:    map[conn]*warden{},
 		watchers: map[*net.UnixConn]bool{},
 	}, nil

@@ -23,16 +23,19 @@ const Arg = "capsule-init"
 
 // Spec describes a capsule to be made.
 type Spec struct {
-	Dir      string           // the capsule's folder, absolute; created if missing. It must be empty otherwise
-	Hostname string           // as `hostname` shows it
-	Owner    uint32           // the uid of wardens that init accepts, besides root's
-	Hosts    []byte           // contents of /etc/hosts; nil: the node's
-	Binds    []Bind           // applied in this order
-	Cgroups  string           // the node's cgroup v2 hierarchy, see CgroupRoot; "": programs have no cgroups of their own
-	Address  string           // of eth0 with its prefix, "10.88.1.1/32"; "": Network sets eth0 up
-	Clocks   *Clocks          // initial CLOCK_MONOTONIC and CLOCK_BOOTTIME; nil: the node's
-	Restore  bool             // programs will be restored: keep PIDs above 300 free for them; call LoadLastPID afterwards
-	Hold     []syscall.Signal // signals requested by a warden that become an Asked event, until the maker sends them or has not watched for 10 s
+	Dir      string // the capsule's folder, absolute; created if missing. It must be empty otherwise
+	Hostname string // as `hostname` shows it
+	Owner    uint32 // the uid of wardens that init accepts, besides root's
+	// Containers is the folder of the capsule in which the roots of containers are shown; "": there
+	// are none. It is a folder of the node's, or is made as Bind.Target is.
+	Containers string
+	Hosts      []byte           // contents of /etc/hosts; nil: the node's
+	Binds      []Bind           // applied in this order
+	Cgroups    string           // the node's cgroup v2 hierarchy, see CgroupRoot; "": programs have no cgroups of their own
+	Address    string           // of eth0 with its prefix, "10.88.1.1/32"; "": Network sets eth0 up
+	Clocks     *Clocks          // initial CLOCK_MONOTONIC and CLOCK_BOOTTIME; nil: the node's
+	Restore    bool             // programs will be restored: keep PIDs above 300 free for them; call LoadLastPID afterwards
+	Hold       []syscall.Signal // signals requested by a warden that become an Asked event, until the maker sends them or has not watched for 10 s
 
 	// Network, if set, puts eth0 into the network namespace of the process pid. Network is called
 	// when the capsule is built, before any program can run in it.

@@ -51,6 +51,15 @@ func (s *server) answerMaker(c *net.UnixConn) {
 		s.serveWatcher(c)
 		return
 	}
+	if ask.Op == opContainer { // waits for the file servers of what the user names
+		shown, err := s.obeyContainer(ask.Container)
+		got := reply{Container: shown}
+		if err != nil {
+			got = refusalReply(err)
+		}
+		s.sendReply(c, got, nil)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	got, fds, err := s.obeyRequest(ask)

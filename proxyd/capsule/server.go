@@ -31,6 +31,8 @@ type server struct {
 	control *net.UnixListener
 	wardens *net.UnixListener
 
+	containers containers
+
 	mu       sync.Mutex // see the package comment
 	table    *table
 	last     conn // newest connection

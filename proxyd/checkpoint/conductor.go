@@ -44,6 +44,9 @@ type Config struct {
 	// RealScontrol is where they see the node's then: an empty file of the node.
 	Scontrol, RealScontrol string
 
+	// ContainersDir is where capsules show the roots of containers; an empty folder of the node.
+	ContainersDir string
+
 	ListDir string // where capsules see the list of changed files; an empty folder of the node
 	Socket  string // socket for the runners of sruns
 	Cgroups string // root of the cgroup v2 hierarchy; "": none

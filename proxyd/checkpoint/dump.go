@@ -235,7 +235,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		return nil, err
 	}
 	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, processes.SystemExecutables(root, programs, j.c.isKitFile)...); err != nil {
+	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(lc, root, programs)...); err != nil {
 		return nil, err
 	}
 	if m.Ended, err = lc.endedTasks(ctx, b.Steps); err != nil {
@@ -299,7 +299,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	m.Groups, m.Logs = lc.note.Groups, lc.note.Logs
+	m.Groups, m.Logs, m.Containers = lc.note.Groups, lc.note.Logs, slices.Clone(lc.note.Containers)
 	return m, nil
 }
 

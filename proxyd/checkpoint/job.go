@@ -119,6 +119,8 @@ type capsuleNote struct {
 	Links             []string          `json:"links,omitempty"`   // names of removed files during a dump, or until their programs are restored
 	Renamed           map[string]string `json:"renamed,omitempty"` // names of such files at a restore
 
+	Containers []capsule.Container `json:"containers,omitempty"` // what the capsule shows
+
 	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the restored checkpoint
 }
 

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
@@ -257,6 +260,15 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	if err != nil {
 		return nodesocket.Place{}, err
 	}
+	if err := lc.makeSpoolFolder(ctx, t); err != nil {
+		return nodesocket.Place{}, err
+	}
+	var container *nodesocket.Container
+	if mode == nodesocket.Fresh && t.Container != "" {
+		if container, err = lc.openContainer(ctx, t); err != nil {
+			return nodesocket.Place{}, err
+		}
+	}
 	lc.enterJobCgroup(t.PID)
 	var first map[string]string
 	note := func() {
@@ -283,7 +295,96 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 		j.startPeriodic()
 	}
 	return nodesocket.Place{
-		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.capsuleKitDir(lc),
+		Mode: mode, Name: program, Namespaces: ns, Container: container, Kit: j.c.capsuleKitDir(lc),
 		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.mpiEnv(), j.c.deviceEnv(lc), where.NodeEnv(index, first)),
 	}, nil
+}
+
+// openContainer has a capsule show the container that a task wants, and notes it for the capsule's
+// checkpoints.
+func (lc *localCapsule) openContainer(ctx context.Context, t nodesocket.Join) (*nodesocket.Container, error) {
+	j := lc.j
+	want := capsule.ContainerRequest{Bundle: t.Container}
+	if t.Step == records.BatchProgram {
+		j.mu.Lock()
+		want.Script = lc.note.Script
+		j.mu.Unlock()
+	}
+	shown, err := lc.capsule.OpenContainer(ctx, want, capsule.User{UID: t.UID, GID: t.GID, Groups: t.Groups})
+	if errors.Is(err, syscall.ENOSYS) {
+		err = errors.New("the capsule was made by a proxyd that knows no containers: requeue the job")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("container %s: %w", t.Container, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !slices.ContainsFunc(lc.note.Containers, func(c capsule.Container) bool { return c.Root == shown.Root }) {
+		lc.note.Containers = append(lc.note.Containers, shown)
+		lc.note.Groups = t.Groups
+		lc.saveNote()
+		lc.translateContainers()
+	}
+	in := &nodesocket.Container{Root: shown.Root, Cwd: shown.Plan.Cwd}
+	if want.Script != "" {
+		in.Script = capsule.ContainerScript
+	}
+	return in, nil
+}
+
+// makeSpoolFolder makes the folder in which slurmstepd keeps its files for a container of a step
+// (_generate_spooldir_pattern in slurmd/slurmstepd/container.c), if the capsule does not show it.
+// With ContainerPath in oci.conf the folder is elsewhere, where nothing is covered.
+func (lc *localCapsule) makeSpoolFolder(ctx context.Context, t nodesocket.Join) error {
+	lc.j.mu.Lock()
+	script := lc.note.Script
+	lc.j.mu.Unlock()
+	if t.Container == "" || t.Step == records.BatchProgram || script == "" {
+		return nil
+	}
+	spool := filepath.Join(filepath.Dir(filepath.Dir(script)), fmt.Sprintf("oci-job%d-%s", t.Job, t.Step))
+	return lc.capsule.MakeSpoolFolder(ctx, spool, capsule.User{UID: t.UID, GID: t.GID})
+}
+
+// restoreContainers has a capsule show the containers of a checkpoint.
+func (lc *localCapsule) restoreContainers(ctx context.Context, m *records.CapsuleMeta) error {
+	rec := lc.j.run.snapshot().rec
+	for _, c := range m.Containers {
+		if err := lc.capsule.RestoreContainer(ctx, c.Plan, capsule.User{UID: rec.UID, GID: rec.GID, Groups: m.Groups}); err != nil {
+			return err
+		}
+	}
+	lc.note.Containers = m.Containers
+	lc.translateContainers()
+	return nil
+}
+
+// systemExecutables returns the system files with the code that the programs run, by their paths on
+// the node: the next node is compared before it has the container.
+func systemExecutables(lc *localCapsule, root string, programs []capsule.Program) []string {
+	paths := processes.SystemExecutables(root, programs, lc.j.c.isKitFile)
+	lc.j.mu.Lock()
+	defer lc.j.mu.Unlock()
+	for i := range paths {
+		paths[i] = realPathIn(lc.note.Containers, paths[i])
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// realPathIn returns the path in the capsule of a file that may be seen in a container.
+func realPathIn(shown []capsule.Container, path string) string {
+	for _, c := range shown {
+		path = c.RealPath(path)
+	}
+	return path
+}
+
+// translateContainers has the journal name files of containers by their paths in the capsule.
+func (lc *localCapsule) translateContainers() {
+	shown := slices.Clone(lc.note.Containers)
+	if len(shown) == 0 {
+		return
+	}
+	lc.journal.SetRealPath(func(path string) string { return realPathIn(shown, path) })
 }

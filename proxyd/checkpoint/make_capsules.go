@@ -96,7 +96,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	}
 	spec := capsule.Spec{
 		Dir: dir, Hostname: rec.Nodes[index], Owner: rec.UID, Hosts: hosts, Cgroups: j.c.Cgroups,
-		Hold: []syscall.Signal{syscall.SIGTERM},
+		Containers: j.c.ContainersDir, Hold: []syscall.Signal{syscall.SIGTERM},
 		Network: func(pid int) error {
 			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
 		},
@@ -186,6 +186,9 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *resumePoint,
 		return err
 	}
 	if err := c.LoadLastPID(ctx, m.LastPID); err != nil {
+		return err
+	}
+	if err := lc.restoreContainers(ctx, m); err != nil {
 		return err
 	}
 	shm := fmt.Sprintf("/proc/%d/root/dev/shm", c.PID())

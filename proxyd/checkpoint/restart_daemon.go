@@ -127,6 +127,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		cap.Close()
 		return err
 	}
+	lc.translateContainers()
 	if lc.devices, err = life.Find(ctx, c.folders().deviceDir(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return errors.Join(err, lc.journal.Close())

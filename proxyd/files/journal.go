@@ -107,6 +107,7 @@ type Journal struct {
 	past    bool            // a program bypassed the shim, some time
 	missed  bool            // a program could bypass the shim while no Watch ran
 	watcher *watcher
+	real    func(path string) string // nil: paths are as they are seen
 }
 
 // OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
@@ -239,6 +240,11 @@ func (j *Journal) Add(entries ...Entry) error {
 		return err
 	}
 	for _, e := range entries {
+		if j.real != nil {
+			if e.Path = j.real(e.Path); belowAny(cleanPath(e.Path), travelling) {
+				continue
+			}
+		}
 		was, ok := j.known[e.Path]
 		another := e.Kind == Closed && was.id != 0 && was.id != e.ID
 		if e.isValid() && (!ok || another || !was.wrote && e.Kind != Appended) {
@@ -246,6 +252,15 @@ func (j *Journal) Add(entries ...Entry) error {
 		}
 	}
 	return j.writeUnsynced(b)
+}
+
+// SetRealPath makes Add record each file under the path that real returns for the path under which
+// the file was seen: files of a container are seen at the place where the capsule shows the
+// container.
+func (j *Journal) SetRealPath(real func(path string) string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.real = real
 }
 
 // Drain brings what a Watch has been told so far into the journal. The caller calls Drain when

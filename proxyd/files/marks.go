@@ -49,7 +49,12 @@ func (w *watcher) markMounts() error {
 // by another, and for file systems that cannot report.
 func (w *watcher) markMount(at, id string, mask uint64) error {
 	had := w.marked[id]
-	path := fmt.Sprintf("/proc/%d/root%s", w.what.PID, at)
+	fd, err := openMountPoint(w.what.PID, at)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	for _, change := range []struct {
 		flag uint
 		mask uint64
@@ -63,6 +68,19 @@ func (w *watcher) markMount(at, id string, mask uint64) error {
 	}
 	w.marked[id] = mask
 	return nil
+}
+
+// openMountPoint opens a mount point of a capsule, and no link: a container's mount points are below
+// folders of the user, who may put a link in their place.
+func openMountPoint(pid int, at string) (int, error) {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(root)
+	return unix.Openat2(root, at, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
+	})
 }
 
 // mountPoint takes the place and the identity out of a line of mountinfo, if files can

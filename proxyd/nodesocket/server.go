@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -69,10 +70,14 @@ type Join struct {
 	Key      string // by which our srun knows the step; "": another program started the step
 	Script   string // of the batch step
 	Dir      string
-	Warden   string            // the installed file
-	Shim     string            // the installed file; "": nothing is preloaded
-	PID      int               // of the task, which becomes the warden
-	Options  map[string]string // as the user gave them, by their short names
+	Warden   string // the installed file
+	// Container is the bundle of the container that the task wants; "": none. Groups are the task's
+	// supplementary groups, and are known if it wants a container.
+	Container string
+	Groups    []uint32
+	Shim      string            // the installed file; "": nothing is preloaded
+	PID       int               // of the task, which becomes the warden
+	Options   map[string]string // as the user gave them, by their short names
 }
 
 // Mode says how a task is to start.
@@ -92,9 +97,17 @@ type Place struct {
 	Name       string     // of the program, Fresh and Restore
 	Namespaces []*os.File // Fresh and Restore, in the order in which they are joined
 	Kit        string     // folder where the capsule has the warden and the shim
+	Container  *Container // Fresh: what the task's program sees; nil: the capsule
 	Env        []string   // name, value, …: variables that the task gets, Fresh and Restore
 	Status     syscall.WaitStatus
 	Reason     string // Plain
+}
+
+// Container is what the program of a task sees in place of its capsule.
+type Container struct {
+	Root   string // path in the capsule
+	Cwd    string // in the container
+	Script string // path of the batch script in the container; "": the program is as Slurm has it
 }
 
 // Server listens.
@@ -208,6 +221,9 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		for i := 0; i+1 < len(p.Env); i += 2 {
 			pairs = append(pairs, keyEnv+p.Env[i], p.Env[i+1])
 		}
+		if in := p.Container; in != nil {
+			pairs = append(pairs, "root", in.Root, "root_cwd", in.Cwd, "root_script", in.Script)
+		}
 		s.sendAnswer(c, newMessage(verbOK, pairs...), p.Namespaces...)
 	}
 }
@@ -238,6 +254,15 @@ func parseJoin(m message, who Peer) (Join, error) {
 	j.Task, j.Tasks, j.Restarts = int(task), int(tasks), int(restarts)
 	if _, err := m.readNumber("step"); err != nil && j.Step != "batch" && j.Step != "interactive" {
 		return j, fmt.Errorf("%w: step=%q", errMessage, j.Step)
+	}
+	if j.Container = m.vals["container"]; j.Container != "" {
+		for word := range strings.FieldsSeq(m.vals["groups"]) {
+			gid, err := strconv.ParseUint(word, 10, 32)
+			if err != nil {
+				return j, fmt.Errorf("%w: groups=%q", errMessage, m.vals["groups"])
+			}
+			j.Groups = append(j.Groups, uint32(gid))
+		}
 	}
 	for _, o := range options {
 		if v, given := m.vals[o]; given {

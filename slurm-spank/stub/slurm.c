@@ -188,6 +188,8 @@ spank_err_t spank_option_getopt(spank_t sp, struct spank_option *opt, char **opt
 	return (ESPANK_ERROR);
 }
 
+static gid_t groups[] = { 1002, 2000 };
+
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
 	va_list args;
@@ -219,6 +221,13 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	case S_JOB_ARGV:
 		*va_arg(args, int *) = slurm.argc;
 		*va_arg(args, char ***) = slurm.argv;
+		break;
+	case S_JOB_ENV:
+		*va_arg(args, char ***) = job_env;
+		break;
+	case S_JOB_SUPPLEMENTARY_GIDS:
+		*va_arg(args, gid_t **) = groups;
+		*va_arg(args, int *) = 2;
 		break;
 	}
 	va_end(args);

@@ -227,6 +227,81 @@ static void restored_step(void)
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so /lib/a.so") == 0); /* once is enough */
 }
 
+/* --- a container --- */
+
+static void request_with_container(void)
+{
+	static const struct answer plain = ANSWER("ok\0mode=plain");
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", NULL);
+	job_setenv("SLURM_CONTAINER", "/home/alice/bundle");
+	CHECK(task_as_root() == 0 && task_as_user() == 0);
+	proxyd_got(&m);
+	CHECK(strcmp(asked(&m, "container"), "/home/alice/bundle") == 0);
+	CHECK(strcmp(asked(&m, "groups"), "1002 2000 ") == 0);
+	CHECK(slurm.calls == 0 && slurm.n_prefix == 0); /* Slurm's own runtime starts the container */
+}
+
+/* Read all that a program says. */
+static void read_all(int fd, char *text, size_t size)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	while (used < size - 1 && (n = read(fd, text + used, size - 1 - used)) > 0)
+		used += (size_t)n;
+	text[used] = '\0';
+}
+
+/*
+ * The program that takes the warden's place asks for the root, as the warden does. /usr is the
+ * container's root here, so what was /usr/bin is /bin.
+ */
+static void task_in_container(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=batch\0root=/usr\0root_cwd=/lib\0root_script=/startup", NAMESPACES);
+	const char *script = "#!/bin/bash\n"
+			     "grep NoNewPrivs /proc/self/status; echo \"$@ nofile=$(ulimit -n) $SLURM_RLIMIT_NOFILE$LD_PRELOAD\"\n"
+			     "test -d /usr/bin && printf x >&701; read -r -t 9 -u 701; test -d /usr/bin || echo entered\n";
+	char path[] = "/tmp/sing-fake-warden-XXXXXX", arg[64], said[1024];
+	const int fd = mkstemp(path);
+	int out[2], status;
+	pid_t pid;
+
+	need_root();
+	if (fd < 0 || write(fd, script, strlen(script)) < 0 || fchmod(fd, 0755) || close(fd))
+		err(1, "%s", path);
+	snprintf(arg, sizeof(arg), "warden=%s", path);
+	proxyd_start(&a, 1);
+	if (pipe(out)) /* after proxyd has begun, which would keep the other end */
+		err(1, "pipe");
+	load(S_CTX_REMOTE, socket_arg, arg, "shim=/lib/shim.so", NULL);
+	give("singularity", NULL);
+	job_setenv("SLURM_CONTAINER", "/home/alice/bundle");
+	job_setenv("LD_PRELOAD", "/lib/shim.so");
+	job_setenv("SLURM_RLIMIT_NOFILE", "77");
+	slurm.step = STEP_OF_BATCH;
+	slurm.argc = 2;
+	slurm.argv[0] = "/spool/slurm_script";
+	slurm.argv[1] = "arg";
+	pid = fork();
+	if (pid == 0) {
+		task_as_root();
+		dup2(out[1], 1);
+		task_as_user();
+		_exit(99);
+	}
+	close(out[1]);
+	read_all(out[0], said, sizeof(said));
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	unlink(path);
+	CONTAINS(said, "NoNewPrivs:\t1");
+	CONTAINS(said, "--name=batch --proc-fd=700 --root-fd=701 --root-cwd=/lib -- /startup arg nofile=77 \nentered");
+}
+
 /* --- the end --- */
 
 static void job_over(void)
@@ -261,6 +336,8 @@ const struct test task_tests[] = {
 	{ "fresh batch step", fresh_batch },
 	{ "fresh step with devices", fresh_with_devices }, { "devices from 0", devices_from_0 },
 	{ "restored step", restored_step },
+	{ "join with a container", request_with_container },
+	{ "task in a container", task_in_container },
 	{ "job over", job_over },
 	{ NULL, NULL },
 };

@@ -90,6 +90,8 @@ static int begin(struct warden *w, const struct options *o, const sigset_t *mask
 
 	forget_place();
 	reopen_stdio(o->proc_fd);
+	if (o->root_fd >= 0 && enter_container(o->root_fd, o->root_cwd))
+		return (-1);
 	if (start_program(&p, o->argv, mask, mpi ? &task : NULL))
 		return (-1);
 	/* Connected after the fork: no other process has ever held this end. */

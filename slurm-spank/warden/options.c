@@ -25,6 +25,8 @@ static const char usage[] =
 	"\n"
 	"  --name=NAME   of the program within the capsule, 1 to 47 of [A-Za-z0-9._+-]; default \"program\"\n"
 	"  --proc-fd=FD  a descriptor of the host's /proc; files among 0, 1 and 2 are opened again\n"
+	"  --root-fd=FD  the program is in a container, whose root is asked for at this socket\n"
+	"  --root-cwd=DIR  where the program begins, in the container; default /\n"
 	"  --all         every signal goes to every process of the program, as Slurm does in\n"
 	"                steps; else only TERM, CONT and TSTP do, the rest to its first process\n"
 	"  --restore     PROGRAM is not started: it is being restored under NAME\n"
@@ -65,6 +67,18 @@ static int take_proc_fd(struct options *o, const char *value)
 	return (parse_number(&o->proc_fd, value, MAX_FD));
 }
 
+static int take_root_fd(struct options *o, const char *value)
+{
+	return (parse_number(&o->root_fd, value, MAX_FD));
+}
+
+static int take_root_cwd(struct options *o, const char *value)
+{
+	o->root_cwd = value;
+
+	return (value[0] == '/' ? 0 : -1);
+}
+
 static int take_all(struct options *o, const char *value)
 {
 	(void)value;
@@ -88,6 +102,8 @@ static const struct {
 } table[] = {
 	{ "name", take_name, "1 to 47 of [A-Za-z0-9._+-]" },
 	{ "proc-fd", take_proc_fd, "the number of a descriptor" },
+	{ "root-fd", take_root_fd, "the number of a descriptor" },
+	{ "root-cwd", take_root_cwd, "an absolute path" },
 	{ "all", take_all, NULL },
 	{ "restore", take_restore, NULL },
 };
@@ -175,7 +191,7 @@ int parse_options(struct options *o, int argc, char **argv)
 	char *argv0;
 	int n;
 
-	*o = (struct options){ .name = "program", .proc_fd = -1 };
+	*o = (struct options){ .name = "program", .proc_fd = -1, .root_fd = -1, .root_cwd = "/" };
 	if (take_variable(&options, ENV_OPTIONS))
 		return (-1);
 	if (options) {

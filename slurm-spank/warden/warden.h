@@ -24,6 +24,8 @@ enum {
 struct options {
 	const char *name; /* names the program within the capsule */
 	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
+	int root_fd;	  /* socket of the root changer (root_changer.h), or -1 */
+	const char *root_cwd; /* the program's folder then */
 	bool all;	  /* every signal goes to every process of the program */
 	bool restore;	  /* the program is not started: proxyd restores it */
 	char **argv;
@@ -52,6 +54,14 @@ void reopen_stdio(int proc_fd);
  * 2.
  */
 void drop_descriptors(const int *keep, size_t n);
+
+/* --- root.c --- */
+
+/*
+ * Take the root that the container of the task has, and go to its folder cwd, or to / if the
+ * container has no such folder. Closes root_fd. On error the reason has been printed.
+ */
+int enter_container(int root_fd, const char *cwd);
 
 /* --- start.c --- */
 

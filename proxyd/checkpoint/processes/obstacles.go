@@ -72,9 +72,42 @@ func FindObstacles(init int, programs []capsule.Program) []Obstacle {
 		own := terminalsOf(init, pids)
 		for _, pid := range pids {
 			found = append(found, processObstacles(p, pid, own)...)
+			if what := nestedNamespaces(init, pid); what != "" {
+				found = append(found, Obstacle{Program: p.Name, PID: NamespacePID(pid), Name: commandName(pid), What: what, Cure: containerCure})
+			}
 		}
 	}
 	return found
+}
+
+const containerCure = "have Slurm start the container: sbatch --container or srun --container"
+
+// nested are the namespaces in which CRIU dumps no process unless the program's first is there too
+// (CLONE_SUBNS in criu/include/namespaces.h). A mount namespace of a user's comes with a user
+// namespace.
+var nested = []struct{ file, name string }{{"user", "user"}, {"pid", "PID"}, {"mnt", "mount"}}
+
+// nestedNamespaces says in which namespaces a process is that are not its capsule's: those of a
+// container that the program has started. "" if there are none, or the process has ended.
+func nestedNamespaces(init, pid int) string {
+	var names []string
+	for _, ns := range nested {
+		outer, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", init, ns.file))
+		if err != nil {
+			return ""
+		}
+		own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.file))
+		if err != nil {
+			return ""
+		}
+		if own != outer {
+			names = append(names, ns.name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "is in a container of its own (" + strings.Join(names, ", ") + " namespace)"
 }
 
 func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {

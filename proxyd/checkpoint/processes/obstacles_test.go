@@ -5,7 +5,9 @@ package processes
 
 import (
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -59,5 +61,28 @@ func TestObstacleAge(t *testing.T) {
 	other := o.WithSince("n3", time.Unix(3, 0), []Obstacle{first})
 	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
 		t.Errorf("%v %v %v", first, again, other)
+	}
+}
+
+// TestNestedNamespaces: a container within a program is found and named.
+func TestNestedNamespaces(t *testing.T) {
+	program := exec.Command("cat")
+	program.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Skip("SKIP: this machine makes no user namespaces: ", err)
+	}
+	defer program.Wait()
+	defer in.Close()
+	if got := nestedNamespaces(os.Getpid(), program.Process.Pid); got != "is in a container of its own (user, mount namespace)" {
+		t.Errorf("%q", got)
+	}
+	if got := nestedNamespaces(os.Getpid(), os.Getpid()); got != "" {
+		t.Errorf("of this process: %q", got)
 	}
 }

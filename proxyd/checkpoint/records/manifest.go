@@ -59,6 +59,7 @@ type CapsuleMeta struct {
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`
 	Groups      []uint32                      `json:"groups"` // supplementary groups of the processes
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
+	Containers  []capsule.Container           `json:"containers,omitempty"`
 }
 
 // ProgramMeta describes a program in a checkpoint.

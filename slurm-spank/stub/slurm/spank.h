@@ -26,6 +26,8 @@ typedef enum {
 	S_JOB_STEPID,
 	S_JOB_TOTAL_TASK_COUNT,
 	S_JOB_ARGV,
+	S_JOB_ENV,
+	S_JOB_SUPPLEMENTARY_GIDS,
 	S_TASK_ID,
 	S_TASK_GLOBAL_ID,
 } spank_item_t;

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A container of a job is an OCI bundle that Slurm was given with --container. CRIU restores no
+// program whose processes are in a mount, user or PID namespace below the capsule's. So the capsule
+// shows the container's root as a folder, and the program has that folder as its root (chroot): it
+// is in the capsule's namespaces, as any other program, with the job's user ids.
+//
+// Init makes the mounts, because only root may. The user chooses what is mounted, so init opens
+// each path with the user's rights, below the container's root only, and takes what is mounted
+// there along (a bind without it would show what the capsule covers: the node's own /tmp). A
+// program that has such a root must have no_new_privs: a set-user-ID program would trust the
+// user's /etc and the user's libraries.
+
+// Container is a container of a capsule: what the capsule shows at Root.
+type Container struct {
+	Plan ContainerPlan `json:"plan"`
+	Root string        `json:"root"` // path in the capsule; the same plan has the same path on every node
+}
+
+// ContainerPlan says what a container consists of. Paths are the capsule's.
+type ContainerPlan struct {
+	Rootfs   string           `json:"rootfs"`
+	ReadOnly bool             `json:"read_only,omitempty"`
+	Cwd      string           `json:"cwd"` // in the container
+	Mounts   []ContainerMount `json:"mounts"`
+}
+
+// ContainerMount shows Source at Target.
+type ContainerMount struct {
+	Source   string `json:"source"` // path in the capsule
+	Target   string `json:"target"` // path in the container
+	ReadOnly bool   `json:"read_only,omitempty"`
+	Make     bool   `json:"make,omitempty"`     // Source is a folder that is made if it is missing
+	Optional bool   `json:"optional,omitempty"` // left out if the container has no Target
+}
+
+// ContainerRequest says which container a task wants.
+type ContainerRequest struct {
+	Bundle string // folder with config.json; without that file the folder is the root itself
+	Script string // a file of the capsule that the container shows at ContainerScript; "" for none
+}
+
+// User has the rights with which a container's paths are opened.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// ContainerScript is where a container has the job's batch script, as with Slurm's own runtimes.
+const ContainerScript = "/tmp/slurm/startup"
+
+// Limits of what init reads and mounts for a user.
+const (
+	maxConfig          = 1 << 20
+	maxContainerMounts = 128
+	maxPlan            = pageSize
+)
+
+// ociConfig is the part of an OCI runtime's config.json that a container of a capsule follows. The
+// rest is about namespaces, users and limits, which are the job's.
+type ociConfig struct {
+	Root struct {
+		Path     string
+		ReadOnly bool
+	}
+	Process struct{ Cwd string }
+	Mounts  []ociMount
+}
+
+type ociMount struct {
+	Destination, Type, Source string
+	Options                   []string
+}
+
+// ownFolders is where the folders are that replace a container's tmpfs mounts: they travel with
+// the capsule's /tmp.
+const ownFolders = "/tmp/.singularity-containers"
+
+// planContainer makes a plan of a config.json. Without config the bundle itself is the root.
+func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) {
+	plan := ContainerPlan{Rootfs: want.Bundle, Cwd: "/"}
+	if !filepath.IsAbs(want.Bundle) {
+		return plan, fmt.Errorf("bundle %q: want an absolute path", want.Bundle)
+	}
+	var oci ociConfig
+	if config != nil {
+		if err := json.Unmarshal(config, &oci); err != nil {
+			return plan, fmt.Errorf("config.json: %w", err)
+		}
+		if oci.Root.Path == "" {
+			return plan, errors.New("config.json has no root.path")
+		}
+		plan.Rootfs, plan.ReadOnly = absoluteFrom(want.Bundle, oci.Root.Path), oci.Root.ReadOnly
+		if oci.Process.Cwd != "" {
+			plan.Cwd = path.Join("/", oci.Process.Cwd)
+		}
+	}
+	plan.Mounts = []ContainerMount{{Source: "/proc", Target: "/proc"}, {Source: "/sys", Target: "/sys"}, {Source: "/dev", Target: "/dev"}}
+	for _, m := range oci.Mounts {
+		mount, given, err := m.planMount(want.Bundle)
+		if err != nil {
+			return plan, err
+		}
+		if !given {
+			plan.Mounts = append(plan.Mounts, mount)
+		}
+	}
+	// The names of the job's nodes mean its capsules there.
+	plan.Mounts = append(plan.Mounts, ContainerMount{Source: "/etc/hosts", Target: "/etc/hosts", ReadOnly: true, Optional: true})
+	if want.Script != "" {
+		plan.Mounts = append(plan.Mounts, ContainerMount{Source: want.Script, Target: ContainerScript, ReadOnly: true})
+	}
+	return plan, plan.check()
+}
+
+// planMount returns what a mount of config.json becomes. given says that every container has it
+// from the capsule.
+func (m ociMount) planMount(bundle string) (_ ContainerMount, given bool, _ error) {
+	target := path.Join("/", m.Destination)
+	none := ContainerMount{}
+	switch {
+	case target == "/":
+		return none, false, fmt.Errorf("config.json: mount at %q: it would cover the container's root", m.Destination)
+	case isBelow(target, "/proc") || isBelow(target, "/sys") || isBelow(target, "/dev"):
+		if isBind(m) && target != "/dev" && target != "/proc" && target != "/sys" {
+			break
+		}
+		return none, true, nil
+	case m.Type == "tmpfs" && (target == "/tmp" || target == "/var/tmp"):
+		return ContainerMount{Source: target, Target: target}, false, nil
+	case m.Type == "tmpfs":
+		name := strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "_")
+		return ContainerMount{Source: path.Join(ownFolders, name), Target: target, Make: true}, false, nil
+	}
+	if !isBind(m) {
+		return none, false, fmt.Errorf("config.json: mount at %s: type %q is not supported in a protected job: want bind or tmpfs", target, m.Type)
+	}
+	if m.Source == "" {
+		return none, false, fmt.Errorf("config.json: mount at %s has no source", target)
+	}
+	return ContainerMount{Source: absoluteFrom(bundle, m.Source), Target: target, ReadOnly: slices.Contains(m.Options, "ro")}, false, nil
+}
+
+func isBind(m ociMount) bool {
+	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+}
+
+// isBelow tells whether a clean path is folder or below it.
+func isBelow(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
+func absoluteFrom(folder, p string) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(folder, p)
+}
+
+// check bounds what a plan may ask of init.
+func (p ContainerPlan) check() error {
+	if len(p.Mounts) > maxContainerMounts {
+		return fmt.Errorf("the container has %d mounts, more than %d", len(p.Mounts), maxContainerMounts)
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxPlan {
+		return fmt.Errorf("the container's mounts take %d bytes to describe, more than %d", len(b), maxPlan)
+	}
+	return nil
+}
+
+// name distinguishes a plan from every other.
+func (p ContainerPlan) name() string {
+	b, _ := json.Marshal(p) // plain fields: cannot fail
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// RealPath returns the path by which the capsule shows a file that has a path below a container's
+// root; a path that is not below it is returned unchanged.
+func (c Container) RealPath(p string) string {
+	if !isBelow(p, c.Root) {
+		return p
+	}
+	inside := path.Join("/", strings.TrimPrefix(p, c.Root))
+	real, longest := path.Join(c.Plan.Rootfs, inside), 0
+	for _, m := range c.Plan.Mounts {
+		if isBelow(inside, m.Target) && len(m.Target) >= longest {
+			real, longest = path.Join(m.Source, strings.TrimPrefix(inside, m.Target)), len(m.Target)
+		}
+	}
+	return real
+}
+
+// OpenContainer has the capsule show a container, which it reads from its bundle with the user's
+// rights. A container that is shown already is returned again.
+func (c *Capsule) OpenContainer(ctx context.Context, want ContainerRequest, as User) (Container, error) {
+	return c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Want: &want, As: as}})
+}
+
+// RestoreContainer has the capsule show a container as it was shown before.
+func (c *Capsule) RestoreContainer(ctx context.Context, plan ContainerPlan, as User) error {
+	_, err := c.askContainer(ctx, request{Op: opContainer, Container: &containerOrder{Plan: &plan, As: as}})
+	return err
+}
+
+func (c *Capsule) askContainer(ctx context.Context, ask request) (Container, error) {
+	got, _, err := c.callInit(ctx, ask)
+	if err != nil {
+		return Container{}, err
+	}
+	if got.Container == nil {
+		return Container{}, c.withCapsule("container", errors.New("init sent no container"))
+	}
+	return *got.Container, nil
+}
+
+// MakeSpoolFolder makes a folder of the user in a folder of root's that only the capsule has: what
+// slurmstepd makes later for a step with a container is not seen where places covers its spool
+// folder, and slurmstepd ends the task when it cannot write there. Anywhere else nothing is made.
+func (c *Capsule) MakeSpoolFolder(ctx context.Context, path string, as User) error {
+	return c.orderInit(ctx, request{Op: opContainer, Container: &containerOrder{Spool: path, As: as}})
+}
+
+// containerOrder is a request for a container, of a bundle or of a plan, or for a spool folder.
+type containerOrder struct {
+	Want  *ContainerRequest `json:",omitempty"`
+	Plan  *ContainerPlan    `json:",omitempty"`
+	Spool string            `json:",omitempty"`
+	As    User
+}

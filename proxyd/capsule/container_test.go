@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// given are the mounts that each container has.
+const given = "/proc=/proc /sys=/sys /dev=/dev "
+
+func (p ContainerPlan) String() string {
+	text := p.Rootfs
+	if p.ReadOnly {
+		text += "(ro)"
+	}
+	text += " in " + p.Cwd + ":"
+	for _, m := range p.Mounts {
+		text += " " + m.Target + "=" + m.Source
+		if m.ReadOnly {
+			text += "(ro)"
+		}
+	}
+	return text
+}
+
+func TestPlanContainer(t *testing.T) {
+	t.Parallel()
+	const hosts = "/etc/hosts=/etc/hosts(ro)"
+	mounts := func(m string) string { return `{"root":{"path":"rootfs"},"mounts":[` + m + `]}` }
+	for name, test := range map[string]struct{ config, want string }{
+		"relative root":    {`{"root":{"path":"rootfs"}}`, "/b/rootfs in /: " + given + hosts},
+		"read-only":        {`{"root":{"path":"/img","readonly":true},"process":{"cwd":"/w"}}`, "/img(ro) in /w: " + given + hosts},
+		"given":            {mounts(`{"destination":"/proc","type":"proc"},{"destination":"/dev/shm","type":"tmpfs"},{"destination":"/sys/fs/cgroup","type":"cgroup"}`), "/b/rootfs in /: " + given + hosts},
+		"tmpfs":            {mounts(`{"destination":"/tmp","type":"tmpfs"},{"destination":"/run/lock","type":"tmpfs"}`), "/b/rootfs in /: " + given + "/tmp=/tmp /run/lock=/tmp/.singularity-containers/run_lock " + hosts},
+		"bind":             {mounts(`{"destination":"/data/../x","source":"d","options":["rbind","ro"]}`), "/b/rootfs in /: " + given + "/x=/b/d(ro) " + hosts},
+		"device":           {mounts(`{"destination":"/dev/fuse","source":"/dev/null","type":"bind"}`), "/b/rootfs in /: " + given + "/dev/fuse=/dev/null " + hosts},
+		"cwd leads out":    {`{"root":{"path":"r"},"process":{"cwd":"../../etc"}}`, "/b/r in /etc: " + given + hosts},
+		"no JSON":          {`{`, "config.json: "},
+		"no root":          {`{}`, "config.json has no root.path"},
+		"over the root":    {mounts(`{"destination":"/a/..","type":"bind","source":"/x"}`), "it would cover the container's root"},
+		"overlay":          {mounts(`{"destination":"/a","type":"overlay"}`), `mount at /a: type "overlay" is not supported in a protected job: want bind or tmpfs`},
+		"bind of nothing":  {mounts(`{"destination":"/a","type":"bind"}`), "mount at /a has no source"},
+		"too many":         {mounts(strings.Repeat(`{"destination":"/a","type":"bind","source":"/x"},`, 200) + `{"destination":"/a","type":"bind","source":"/x"}`), "more than 128"},
+		"too long":         {mounts(`{"destination":"/a","type":"bind","source":"/` + strings.Repeat("x", maxPlan) + `"}`), "bytes to describe"},
+		"config left out":  {"", "/b in /: " + given + hosts},
+		"config is a list": {"[]", "config.json: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var config []byte
+			if test.config != "" {
+				config = []byte(test.config)
+			}
+			got, err := planContainer(ContainerRequest{Bundle: "/b"}, config)
+			said := got.String()
+			if err != nil {
+				said = err.Error()
+			}
+			if err == nil && said != test.want || err != nil && !strings.Contains(said, test.want) {
+				t.Errorf("got  %s\nwant %s", said, test.want)
+			}
+		})
+	}
+}
+
+func FuzzPlanContainer(f *testing.F) {
+	f.Add([]byte(`{"root":{"path":"rootfs"},"mounts":[{"destination":"/a","type":"bind","source":"x"}]}`))
+	f.Fuzz(func(t *testing.T, config []byte) {
+		plan, err := planContainer(ContainerRequest{Bundle: "/b", Script: "/s"}, config)
+		if err != nil {
+			return
+		}
+		for _, m := range plan.Mounts {
+			if m.Target == "/" || m.Target != filepath.Clean(m.Target) || !filepath.IsAbs(m.Target) || !filepath.IsAbs(m.Source) {
+				t.Errorf("mount %+v", m)
+			}
+		}
+	})
+}
+
+func TestRealPath(t *testing.T) {
+	t.Parallel()
+	c := Container{Root: "/run/c/1", Plan: ContainerPlan{Rootfs: "/home/b/rootfs", Mounts: []ContainerMount{
+		{Source: "/usr", Target: "/usr"}, {Source: "/opt/x", Target: "/usr/local"}, {Source: "/tmp", Target: "/tmp"},
+	}}}
+	for path, want := range map[string]string{
+		"/run/c/1/data/f":        "/home/b/rootfs/data/f",
+		"/run/c/1":               "/home/b/rootfs",
+		"/run/c/1/usr/bin/a":     "/usr/bin/a",
+		"/run/c/1/usr/local/b":   "/opt/x/b",
+		"/run/c/1/usrlocal":      "/home/b/rootfs/usrlocal",
+		"/run/c/1/tmp":           "/tmp",
+		"/run/c/11/x":            "/run/c/11/x",
+		"/run/c/1/../../../etc":  "/home/b/rootfs/etc",
+		"/home/b/rootfs/already": "/home/b/rootfs/already",
+	} {
+		if got := c.RealPath(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+// bundle is a user's bundle on the node, outside of what a capsule has of its own.
+type bundle struct{ dir, root string }
+
+func newBundle(t *testing.T, mounts ...ociMount) bundle {
+	t.Helper()
+	needRoot(t)
+	dir := filepath.Join(tools.dir, "bundle-"+strings.ReplaceAll(t.Name(), "/", "-"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := bundle{dir, filepath.Join(dir, "rootfs")}
+	for _, name := range []string{"proc", "sys", "dev", "etc"} {
+		if err := os.MkdirAll(filepath.Join(b.root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := json.Marshal(map[string]any{"root": map[string]string{"path": "rootfs"}, "mounts": mounts})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644)
+	}
+	if err == nil {
+		err = filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+			if err == nil {
+				err = os.Lchown(p, user, user)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// containersAt is where the capsules of these tests show containers.
+func containersAt(s *Spec) { s.Containers = "/run/singularity-test-containers" }
+
+func (b bundle) open(t *testing.T, c *Capsule) (Container, error) {
+	t.Helper()
+	return c.OpenContainer(deadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
+}
+
+// TestContainerShown: a capsule shows a bundle, once, and what is mounted in it.
+func TestContainerShown(t *testing.T) {
+	src := filepath.Join(tools.dir, "shown-in-container")
+	if err := os.MkdirAll(filepath.Join(src, "inner"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(src) })
+	b := newBundle(t, ociMount{Destination: "/data", Type: "bind", Source: src, Options: []string{"ro"}}, ociMount{Destination: "/run/lock", Type: "tmpfs"})
+	c := newCapsule(t, containersAt)
+	shown, err := b.open(t, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := b.open(t, c); err != nil || again.Root != shown.Root {
+		t.Errorf("again: %s, %v", again.Root, err)
+	}
+	in := fmt.Sprintf("/proc/%d/root%s", c.PID(), shown.Root)
+	for _, name := range []string{"proc/self", "dev/null", "data/inner", "run/lock", "sys/kernel"} {
+		if _, err := os.Lstat(filepath.Join(in, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(in, "data/new"), nil, 0o644); err == nil {
+		t.Error("a read-only mount can be written to")
+	}
+	if _, err := os.Lstat(filepath.Join(b.root, "dev/null")); err == nil {
+		t.Error("the mounts are seen outside of the capsule")
+	}
+}
+
+// TestContainerOfAttacker: what a user writes into a bundle gives the user nothing that the user
+// does not have, and leads out of the container's root nowhere.
+func TestContainerOfAttacker(t *testing.T) {
+	secret := filepath.Join(tools.dir, "secret-of-root")
+	if err := os.MkdirAll(filepath.Join(secret, "inner"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(secret) })
+	bind := func(source, target string) ociMount {
+		return ociMount{Destination: target, Type: "bind", Source: source}
+	}
+	for name, test := range map[string]struct {
+		mount   ociMount
+		prepare func(t *testing.T, b bundle)
+		want    string // of the error; "": it is shown
+	}{
+		"folder of root":    {mount: bind(secret+"/inner", "/x"), want: "permission denied"},
+		"descriptor":        {mount: bind("/proc/self/fd/6", "/x"), want: "too many levels of symbolic links"},
+		"root by /proc":     {mount: bind("/proc/self/root", "/x"), want: "too many levels of symbolic links"},
+		"config is a link":  {prepare: replaceConfig("/proc/self/status"), want: "a file of /proc"},
+		"config is secret":  {prepare: replaceConfig("/proc/self/environ"), want: "permission denied"},
+		"config is a pipe":  {prepare: replaceConfig("/dev/ptmx"), want: "not a regular file"},
+		"target leads out":  {mount: bind("/dev", "/x"), prepare: linkInRoot("x", "/../../../etc")},
+		"target in /proc":   {mount: bind("/dev", "/proc/self/cwd"), want: "too many levels of symbolic links"},
+		"target not theirs": {mount: bind("/dev", "/etc/x"), prepare: rootOwned("etc"), want: "make /etc/x: permission denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mounts []ociMount
+			if test.mount.Destination != "" {
+				mounts = append(mounts, test.mount)
+			}
+			b := newBundle(t, mounts...)
+			if test.prepare != nil {
+				test.prepare(t, b)
+			}
+			c := newCapsule(t, containersAt)
+			before := mountsOf(t, c)
+			_, err := b.open(t, c)
+			switch {
+			case test.want == "" && err != nil:
+				t.Fatal(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Fatalf("error %v, want %q", err, test.want)
+			}
+			for _, at := range mountsOf(t, c)[len(before):] {
+				if !strings.HasPrefix(at, "/run/singularity-test-containers/") {
+					t.Errorf("mounted at %s", at)
+				}
+				if test.want != "" {
+					t.Errorf("left mounted: %s", at)
+				}
+			}
+		})
+	}
+}
+
+func replaceConfig(to string) func(*testing.T, bundle) {
+	return func(t *testing.T, b bundle) {
+		t.Helper()
+		name := filepath.Join(b.dir, "config.json")
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func linkInRoot(name, to string) func(*testing.T, bundle) {
+	return func(t *testing.T, b bundle) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(b.root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rootOwned(name string) func(*testing.T, bundle) {
+	return func(t *testing.T, b bundle) {
+		t.Helper()
+		if err := os.Chown(filepath.Join(b.root, name), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mountsOf returns a capsule's mount points.
+func mountsOf(t *testing.T, c *Capsule) []string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", c.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		all = append(all, strings.Fields(line)[4])
+	}
+	return all
+}

@@ -1,0 +1,131 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ociConf is what a site has for containers: here a runtime of a few lines, for jobs without us.
+const ociConf = `cat > /etc/slurm/oci-state <<'X'
+#!/bin/sh
+echo '{"status":"stopped"}'
+X
+cat > /etc/slurm/oci-run <<'X'
+#!/bin/sh
+exec unshare --map-root-user --mount sh -c 'mount --rbind /usr "$0/usr" && exec chroot "$0" "$@"' "$@"
+X
+chmod 755 /etc/slurm/oci-state /etc/slurm/oci-run
+cat > /etc/slurm/oci.conf <<'X'
+RunTimeQuery="/etc/slurm/oci-state"
+RunTimeKill="/bin/true"
+RunTimeDelete="/bin/true"
+RunTimeRun="exec /etc/slurm/oci-run %r %@"
+X`
+
+// bundleScript makes a bundle: a root of the user's with a system's /usr, as an image has it.
+const bundleScript = `cd; mkdir -p bundle/rootfs/etc bundle/rootfs/usr bundle/rootfs/data bundle/rootfs/proc bundle/rootfs/dev bundle/rootfs/sys bundle/rootfs/tmp
+cd bundle; for d in bin lib lib64 sbin; do ln -s usr/$d rootfs/$d; done
+echo ID=image > rootfs/etc/os-release
+cat > config.json <<'X'
+{"ociVersion": "1.0.0", "root": {"path": "rootfs"},
+ "process": {"user": {"uid": 0, "gid": 0}, "args": ["sh"], "env": ["PATH=/usr/bin", "OF_IMAGE=yes"], "cwd": "/data"},
+ "mounts": [
+  {"destination": "/proc", "type": "proc", "source": "proc"},
+  {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+  {"destination": "/dev/shm", "type": "tmpfs", "source": "shm"},
+  {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"},
+  {"destination": "/run", "type": "tmpfs", "source": "tmpfs"},
+  {"destination": "/usr", "type": "bind", "source": "/usr", "options": ["rbind", "ro"]},
+  {"destination": "/shared", "type": "bind", "source": "/shared", "options": ["rbind"]}],
+ "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}]}}
+X`
+
+func inContainer(name string) []string {
+	lines := []string{name + " in ID=image at /data"}
+	for n := range 60 {
+		lines = append(lines, fmt.Sprint(name, " ", n))
+	}
+	return append(lines, name+" wrote [60, 60, 60] NoNewPrivs 1")
+}
+
+// TestContainers: Slurm's --container in protected jobs. Programs go on in their container on
+// another node, with what they wrote into it, and have no more rights than their user.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-containers", "--nodes", "2")
+	for _, host := range []string{"ctl", "n1", "n2"} {
+		c.exec(t, host, "", "bash", "-euc", ociConf).must(t)
+	}
+	program, err := os.ReadFile(filepath.Join("testdata", "container.py"))
+	if err == nil {
+		err = os.WriteFile(c.home("container.py"), program, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.sh(t, bundleScript)
+	const run = "python3 /shared/home/alice/container.py "
+
+	t.Run("batch", func(t *testing.T) {
+		t.Parallel()
+		job := c.submit(t, "--singularity --container $HOME/bundle", `echo "$0" $OF_IMAGE; `+run+"batch; echo script $?")
+		c.reaches(t, job, "0-batch 5")
+		c.says(t, "alice", "singctl checkpoint "+job, 0)
+		c.reaches(t, job, "0-batch 15")
+		node := c.show(t, job, "NodeList")
+		c.ctl(t, "scontrol requeue "+job)
+		c.again(t, job, node)
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		want := strings.Join(slices.Concat([]string{"/tmp/slurm/startup yes"}, inContainer("0-batch"), []string{"script 0"}), "\n")
+		if got := c.log(job); got != want {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("step", func(t *testing.T) {
+		t.Parallel()
+		job := c.submit(t, "--singularity --nodes 2 --ntasks 2", "srun --container $HOME/bundle "+run+"step; echo script $?")
+		c.reaches(t, job, "1-step 10")
+		c.ctl(t, "scontrol requeue "+job)
+		c.again(t, job, "")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		var want []string
+		want = append(want, inContainer("0-step")...)
+		want = append(want, inContainer("1-step")...)
+		want = append(want, "script 0")
+		got := strings.Split(c.log(job), "\n")
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("log:\n%s", c.log(job))
+		}
+	})
+	t.Run("not of a bundle", func(t *testing.T) {
+		t.Parallel()
+		c.sh(t, `cd; mkdir -p refused/rootfs; ln -sf /proc/self/status refused/config.json`)
+		job := c.submit(t, "--singularity --nodes 1", "srun --container $HOME/refused true; echo step $?")
+		c.ends(t, job)
+		if got := c.log(job); !strings.Contains(got, "step ") || strings.Contains(got, "step 0") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("unprotected", func(t *testing.T) {
+		t.Parallel()
+		job := c.submit(t, "", "srun --container $HOME/bundle sh -c 'cat /etc/os-release; id -u'")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") || c.log(job) != "ID=image\n0" {
+			t.Errorf("the site's own runtime: %s\n%s", s, c.log(job))
+		}
+	})
+}
