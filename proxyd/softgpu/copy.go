@@ -5,6 +5,7 @@ package softgpu
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -245,11 +246,18 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 			return task{}, err
 		}
 	}
-	return task{run: func(*job) error { return c.exchange(buffers, begin) }}, nil
+	return task{run: func(of *job) error {
+		for {
+			if err := c.exchange(of, buffers, begin); !errors.Is(err, backend.ErrPutBack) {
+				return err
+			}
+		}
+	}}, nil
 }
 
-// exchange hands bytes to begin and waits until done is called.
-func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+// exchange hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the job may begin
+// again.
+func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
 	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's job.
 	s := c.space
 	j := &job{foreign: true}
@@ -297,19 +305,31 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 		end()
 		over <- err
 	})
-	// The other side of the wait may need this device.
-	err := errClosed
-	mapped := s.waitAside(func() {
-		select {
-		case err = <-over:
-		case <-s.ctx.Done():
-		}
-	})
-	switch {
-	case !mapped:
-		return errClosed
-	case backend.ResultOf(err) == backend.Unknown:
+	err := awaitExchange(s, of, over)
+	if backend.ResultOf(err) == backend.Unknown && !errors.Is(err, backend.ErrPutBack) {
 		return nil // its owner knows, and tells the program
+	}
+	return err
+}
+
+// awaitExchange waits until an exchange is over, and the space mapped. The space may be unmapped meanwhile, for the other
+// side of the wait may need this device. After ErrPutBack the job has not begun until it may begin again.
+func awaitExchange(s *space, of *job, over <-chan error) error {
+	err := errClosed
+	mapped := s.gate.AsideUntil(func() (begun bool) {
+		s.active.Wait(func() {
+			select {
+			case err = <-over:
+			case <-s.ctx.Done():
+			}
+		})
+		begun = !errors.Is(err, backend.ErrPutBack)
+		of.noteProgress(begun, backend.Partial{})
+		return begun
+	})
+	of.noteProgress(true, backend.Partial{})
+	if !mapped {
+		return errClosed
 	}
 	return err
 }

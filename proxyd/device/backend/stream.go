@@ -5,6 +5,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -45,7 +46,8 @@ type Stream interface {
 	Host(f func()) error
 	// Exchange queues work that other code does with device memory: a collective. begin is called when its turn comes,
 	// with the bytes of each buffer, and must not block; the stream goes on when done is called, once. An error given
-	// to done is a fault of the context if it wraps a Result.
+	// to done is a fault of the context if it wraps a Result. With ErrPutBack, on a stream that is not a Lender, begin is
+	// called again when the space is mapped and not paused; until then the work has not begun.
 	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
 	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
 	// for other work ordered after it.
@@ -91,6 +93,9 @@ const (
 	And // *a & value != 0
 	Nor // ^(*a | value) != 0
 )
+
+// ErrPutBack is given to an Exchange's done by code that has read and written nothing, and wants its turn again later.
+var ErrPutBack = errors.New("the exchange has its turn later")
 
 // Buffer is a range of device memory that an Exchange uses.
 type Buffer struct {

@@ -27,6 +27,8 @@ type book struct {
 	out    []barrier.Effects
 	counts map[barrier.Key]uint64 // as they were last reported
 	notes  map[barrier.Rank]string
+
+	settled settlement
 }
 
 // comm is a communicator.
@@ -54,7 +56,7 @@ type report struct {
 func newBook(opened []Event) *book {
 	k := &book{
 		ranks: map[seat]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
-		counts: map[barrier.Key]uint64{}, notes: map[barrier.Rank]string{},
+		counts: map[barrier.Key]uint64{}, notes: map[barrier.Rank]string{}, settled: newSettlement(),
 	}
 	for m := range opened {
 		all := slices.SortedFunc(slices.Values(opened[m].Processes), func(x, y Process) int { return cmp.Compare(x.ID, y.ID) })
@@ -99,6 +101,7 @@ func (k *book) departed(m int, opened *Event) {
 	for _, p := range opened.Processes {
 		if p.Ended {
 			who := k.ranks[seat{m, p.ID}]
+			k.settled.gone[who] = true
 			k.report(who, nil, last[p.ID], func(c []barrier.Count) barrier.Event { return barrier.Ended{Rank: who, Counts: c} })
 			delete(last, p.ID)
 		}
@@ -189,6 +192,12 @@ func (k *book) take(m int, e *Event) {
 		return
 	}
 	switch e.Kind {
+	case Pending:
+		k.settled.report(who, e)
+		return
+	case Ended, Died:
+		k.settled.gone[who] = true
+		delete(k.settled.reports, who)
 	case Obstacle:
 		k.notes[who] = e.Reason
 		return

@@ -213,7 +213,7 @@ func TestBookOrders(t *testing.T) {
 		{barrier.Effects{Create: []uint64{7}, Nudge: []barrier.Rank{2}}, map[int]Order{0: {Create: []barrier.Comm{7}}, 1: {Create: []barrier.Comm{7}, Nudge: []uint64{3}}}},
 		{barrier.Effects{Read: true}, map[int]Order{0: {Read: true}, 1: {Read: true}}},
 		{barrier.Effects{Drain: true}, map[int]Order{0: {Drain: true}, 1: {Drain: true}}},
-		{barrier.Effects{ShutCalls: true, Cut: true}, map[int]Order{0: {ShutCalls: true}, 1: {ShutCalls: true}}},
+		{barrier.Effects{ShutCalls: true, Cut: true}, map[int]Order{0: {ShutCalls: true, Keep: true}, 1: {ShutCalls: true, Keep: true}}},
 	} {
 		if got := k.orders(c.e, 2); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v", c.e, got)

@@ -16,12 +16,22 @@
 //	Open       the server attaches no process any more and holds what arrives to make communicators. It tells
 //	           which processes there are, and which members of communicators are made, wait, or have left
 //	Shut … ShutCalls, Create   as package barrier has them, for processes instead of ranks
+//	Keep, Limit, Stay   when the calls' gates are shut: see Settling
 //	Forget     all gates open, what was held goes on; the attempt's number is not taken up again
 //
 // An attempt is a number, and a server is in one attempt at a time. Numbers rise: when a leader opens a higher number,
 // the server forgets the attempt before. Each Exchange renews the server's lease; when no Exchange has come for that
 // long, the leader is lost, and the server does Forget by itself. The server saves for an attempt only while its cut
 // holds, so a leader that comes back too late cannot commit.
+//
+// # Settling
+//
+// The barrier finds which collectives are issued before the cut, the same on all ranks. Which of them are carried out
+// before it is found afterwards, when all gates are shut (settlement): Drained says that the server has taken a process's
+// messages, not that all is done. Each process tells what it keeps back (Pending), and whether it is quiet; the leader
+// says what each may keep back (Order.Limit), and when all are quiet with that, that the cut holds (Order.Stay). A server
+// of an earlier version carries out everything, and says Still by itself; a leader of an earlier version does not say
+// Keep, and the server does so, too.
 //
 // # Ranks and communicators
 //

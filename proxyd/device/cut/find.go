@@ -135,6 +135,9 @@ func (f *finder) hear(h heard, opened []Event) (n int) {
 			n++
 		case e.Kind == Still:
 			f.still[h.member] = true
+			if f.book != nil {
+				f.book.holds(h.member)
+			}
 		case f.book == nil: // before all have opened the attempt there is nothing to decide
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
 		default:
@@ -160,11 +163,15 @@ func (f *finder) act() error {
 			return f.book.failure(e.Failed)
 		}
 		f.found = f.found || e.Cut
+		f.book.settled.begun = f.book.settled.begun || e.ShutCalls
 		for m, o := range f.book.orders(e, len(f.posts)) {
 			f.posts[m].send(o)
 		}
 	}
 	f.book.out = nil
+	for m, o := range f.book.settle(len(f.posts)) {
+		f.posts[m].send(o)
+	}
 	return nil
 }
 
@@ -177,7 +184,7 @@ func (k *book) orders(e barrier.Effects, members int) map[int]Order {
 		all[m] = o
 	}
 	if e.Shut || e.Read || e.Drain || e.ShutCalls || len(e.Create) > 0 {
-		o := Order{Shut: e.Shut, Read: e.Read, Drain: e.Drain, ShutCalls: e.ShutCalls}
+		o := Order{Shut: e.Shut, Read: e.Read, Drain: e.Drain, ShutCalls: e.ShutCalls, Keep: e.ShutCalls}
 		for _, id := range e.Create {
 			o.Create = append(o.Create, barrier.Comm(id))
 		}

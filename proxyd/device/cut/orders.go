@@ -48,6 +48,9 @@ type Order struct {
 	Read      bool           `json:"read,omitempty"`
 	Drain     bool           `json:"drain,omitempty"`
 	ShutCalls bool           `json:"shutCalls,omitempty"`
+	Keep      bool           `json:"keep,omitempty"`   // with ShutCalls: collectives are kept back, as Limit says, until Stay
+	Limit     []Raise        `json:"limit,omitempty"`  // at most so many operations are kept back
+	Stay      bool           `json:"stay,omitempty"`   // the cut is where all processes are; answered by Still
 	Forget    bool           `json:"forget,omitempty"` // the attempt is over: open everything
 	Past      []barrier.Comm `json:"past,omitempty"`   // with Forget: no process is in these any more
 }
@@ -67,7 +70,7 @@ type Events struct {
 // Kind says what an event is.
 type Kind string
 
-// The kinds. The kinds of a process are the events of package barrier of the same name.
+// The kinds. The kinds of a process, but for Pending, are the events of package barrier of the same name.
 const (
 	Opened    Kind = "opened"    // the first of an attempt
 	Shut      Kind = "shut"      // of a process, as all until Stuck
@@ -83,6 +86,7 @@ const (
 	Arrived   Kind = "arrived"   // a Place waits for Create
 	Made      Kind = "made"      // a Place that has arrived, or comes of a split, is there, or Broken
 	Broken    Kind = "broken"    // a Place's communicator has failed
+	Pending   Kind = "pending"   // of a process: Counts has what is kept back. The process does not go on if it is Quiet
 	Still     Kind = "still"     // the cut holds at this member: nothing passes or is in flight, no process is attached
 	Obstacle  Kind = "obstacle"  // Reason is what keeps a process from becoming quiet, by now
 )
@@ -93,6 +97,7 @@ type Event struct {
 	Process   uint64          `json:"process,omitempty"`
 	Counts    []barrier.Count `json:"counts,omitempty"`
 	Nudge     bool            `json:"nudge,omitempty"`
+	Quiet     bool            `json:"quiet,omitempty"`
 	Reason    string          `json:"reason,omitempty"`
 	Place     *Place          `json:"place,omitempty"`
 	Processes []Process       `json:"processes,omitempty"` // of Opened

@@ -48,6 +48,8 @@ type Call struct {
 	Queued any
 	// First is what a kernel has done that is launched again to do the rest.
 	First Partial
+	// Again is set for a call of a restored process that is made again to queue the same work.
+	Again bool
 }
 
 // Partial is how much of a kernel is done.

@@ -42,6 +42,7 @@ type attempt struct {
 	gates   map[uint64]*gated
 	created map[barrier.Comm]chan struct{} // closed when arriving processes may go on
 	holds   bool                           // its cut does
+	sealed  chan struct{}                  // closed when the calls' gates are shut for good
 }
 
 // Exchange is the server's side of cut.Member, the leader's poll: Exchange carries out the orders, and waits for what
@@ -147,7 +148,7 @@ func (s *Server) open(o *cut.Orders) error {
 	defer s.cuts.mu.Unlock()
 	a := &attempt{
 		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gated{},
-		created: map[barrier.Comm]chan struct{}{},
+		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
 	a.ctx, a.cancel = context.WithCancel(s.ctx)
 	a.expiry = time.AfterFunc(o.Lease, a.expire)

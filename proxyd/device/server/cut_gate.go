@@ -36,6 +36,7 @@ func (a *attempt) shut() {
 			continue
 		}
 		g.shut, g.handed = true, make(chan struct{}, 1)
+		g.p.ForgetLimits() // of the attempt before
 		g.p.Ring.OnCounted(func() { wake(g.news) })
 		if g.p.Ring.Shut(wire.Counted) != nil {
 			continue // its end will be told

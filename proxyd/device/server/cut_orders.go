@@ -51,8 +51,14 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 			a.work.Go(func() { a.drain(g) })
 		}
 	}
+	for _, l := range o.Limit {
+		a.to(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
+	}
 	if o.ShutCalls {
-		a.work.Go(a.still)
+		a.work.Go(func() { a.still(o.Keep) })
+	}
+	if o.Stay {
+		a.work.Go(a.stay)
 	}
 	return nil
 }
@@ -67,7 +73,7 @@ func (a *attempt) to(id uint64, do func(g *gated)) {
 // slow is how long a process may take to become quiet before the leader is told why.
 const slow = time.Second
 
-// drain waits until no counted operation of a process is in flight.
+// drain waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
 func (a *attempt) drain(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
@@ -75,13 +81,13 @@ func (a *attempt) drain(g *gated) {
 		if err != nil {
 			return // its end is told
 		}
-		handled, open := g.p.Handled.Load(), g.p.Open.Load()
-		if handled == t.Messages && open == 0 {
+		handled := g.p.Handled.Load()
+		if handled == t.Messages {
 			break
 		}
 		if time.Since(said) > slow {
 			said = time.Now()
-			a.note(g, fmt.Sprintf("%d collectives or messages are in flight, %d not begun", open, t.Messages-handled))
+			a.note(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
 		}
 		select {
 		case <-time.After(pause):
@@ -108,12 +114,17 @@ func (a *attempt) about(g *gated, e cut.Event) {
 	}
 }
 
-// still shuts the gate of all calls, again and again until nothing is under way.
-func (a *attempt) still() {
+// still shuts the gate of all calls, again and again until nothing is under way. keep: the leader says how many of the
+// collectives that were issued are carried out before the cut, else all of them are.
+func (a *attempt) still(keep bool) {
 	s := a.s
+	rest := (*process).rest
+	if keep {
+		rest = (*process).restCalls
+	}
 	for try := firstTry; ; try = min(2*try, longTry) {
 		all := s.all()
-		err := s.tryCut(a.ctx, all, try)
+		err := s.tryCut(a.ctx, all, try, rest)
 		hopeless := (err == nil || try >= slow) && a.giveUp()
 		if err == nil && !hopeless {
 			break
@@ -125,11 +136,32 @@ func (a *attempt) still() {
 		if try >= slow {
 			a.explain(err)
 		}
+		if keep {
+			a.reportParts(all)
+		}
 		select {
 		case <-time.After(between):
 		case <-a.ctx.Done():
 			return
 		}
+	}
+	close(a.sealed)
+	if keep {
+		for _, p := range s.all() {
+			a.work.Go(func() { a.settle(p) })
+		}
+		return
+	}
+	a.stay()
+}
+
+// stay tells that the cut holds at this server.
+func (a *attempt) stay() {
+	s := a.s
+	select {
+	case <-a.sealed:
+	case <-a.ctx.Done():
+		return
 	}
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

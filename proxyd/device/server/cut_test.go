@@ -119,8 +119,8 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 					sizes[nccl.CommName(comm.ID())] = comm.Size()
 				}
 			}
-			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.Open.Load() != 0 || p.Handled.Load() != tally.Messages {
-				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.ID, busy, err, p.Open.Load(), p.Handled.Load(), tally.Messages)
+			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.Settled() != nil || p.Handled.Load() != tally.Messages {
+				t.Errorf("process %d: %+v, %v, %v, %d of %d handled", p.ID, busy, err, p.Settled(), p.Handled.Load(), tally.Messages)
 			}
 			if !p.PauseWork() || !p.WorkIsHeld() {
 				t.Errorf("process %d: its devices are at work", p.ID)

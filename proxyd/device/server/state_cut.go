@@ -70,7 +70,7 @@ func (s *Server) cut(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
 		all := s.all()
-		err := s.tryCut(ctx, all, try)
+		err := s.tryCut(ctx, all, try, (*process).rest)
 		if err == nil {
 			if err = s.refusals(); err == nil {
 				return nil
@@ -95,8 +95,8 @@ func (s *Server) cut(ctx context.Context) error {
 	}
 }
 
-// tryCut shuts the gates and waits for what is under way, for a while.
-func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duration) error {
+// tryCut shuts the gates and waits for what is under way, for a while: rest does so for a process.
+func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duration, rest func(*process, context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	errs := make([]error, len(all))
@@ -111,7 +111,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	}
 	var wg sync.WaitGroup
 	for i, p := range all {
-		wg.Go(func() { errs[i] = p.rest(ctx) })
+		wg.Go(func() { errs[i] = rest(p, ctx) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -123,6 +123,7 @@ func (s *Server) openGates(all []*process) {
 	for _, p := range all {
 		p.Interrupt.End()
 		p.UnlimitWork(false)
+		p.ReleaseParts()
 		p.ResumeWork()
 		if p.Ring != nil {
 			_ = p.Ring.Open(wire.Calls)
@@ -133,29 +134,39 @@ func (s *Server) openGates(all []*process) {
 // settler is a peer that may not have its ring yet.
 type settler interface{ Settled() bool }
 
-// rest waits until nothing of a process is under way.
-func (p *process) rest(ctx context.Context) error {
-	bad := func(what string, err error) error {
-		if p.IsGone() {
-			return nil // the process is gone
-		}
-		return &restless{p.ID, p.PID(), what, err}
+// restless is why the process does not come to rest, or nil if the process is gone.
+func (p *process) restless(what string, err error) error {
+	if p.IsGone() {
+		return nil
 	}
+	return &restless{p.ID, p.PID(), what, err}
+}
+
+// restCalls waits until no call of a process is under way.
+func (p *process) restCalls(ctx context.Context) error {
 	if w, ok := p.Peer.(settler); ok && !w.Settled() {
 		if !p.heard.Load() {
-			return bad("is being attached", errors.New("its ring is not mapped"))
+			return p.restless("is being attached", errors.New("its ring is not mapped"))
 		}
 		p.end("it executes another program") // and a child of the process has its end of the pipe, or this would be known
 		return nil
 	}
 	if busy, err := p.Ring.Rest(ctx); err != nil {
-		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
+		return p.restless(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
+	}
+	return nil
+}
+
+// rest waits until nothing of a process is under way.
+func (p *process) rest(ctx context.Context) error {
+	if err := p.restCalls(ctx); err != nil || p.IsGone() {
+		return err
 	}
 	if err := p.waitForCommunicators(ctx); err != nil {
-		return bad("a communicator", err)
+		return p.restless("a communicator", err)
 	}
 	if err := p.holdWork(ctx); err != nil {
-		return bad("its devices have work that does not end and cannot be held", err)
+		return p.restless("its devices have work that does not end and cannot be held", err)
 	}
 	p.Output.Flush(ctx)
 	return ctx.Err()

@@ -21,7 +21,7 @@ import (
 var holdable = func() map[uint32]bool {
 	all := map[uint32]bool{}
 	for _, symbol := range []string{
-		"launch", "launch_ex", "graph_launch", "host_func",
+		"launch", "launch_ex", "graph_launch", "host_func", "nccl_group",
 		"copy_in", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyAsync", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyPeerAsync",
 		"copy_out", "cuMemcpy", "cuMemcpy2D_v2", "cuMemcpy2DAsync_v2", "cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeerAsync",
 		"cuMemsetD8_v2", "cuMemsetD8Async", "cuMemsetD16_v2", "cuMemsetD16Async", "cuMemsetD32_v2", "cuMemsetD32Async",
@@ -38,6 +38,7 @@ var (
 	opRecord, opRecordWithFlags = opOf("cuEventRecord"), opOf("cuEventRecordWithFlags")
 	opWaitEvent                 = opOf("cuStreamWaitEvent")
 	opGraphLaunch               = opOf("graph_launch")
+	opGroup                     = opOf("nccl_group")
 
 	// changesAll are calls after which queued work may find something else than when queued.
 	changesAll = map[uint32]bool{
@@ -71,6 +72,7 @@ func (p *process) watchWork(c *dispatch.Call, op uint32, in []byte) *driver.Queu
 		case plain == opGraphLaunch && len(in) >= 8:
 			q.Call.Exec = dispatch.Graphexec(binary.LittleEndian.Uint64(in))
 		}
+		q.Several = plain == opGroup
 		c.Queued = q
 		return q
 	case changesAll[plain]:
@@ -186,7 +188,7 @@ func (p *process) queueHeld() {
 		if h.Gone && !made[h.Event] {
 			made[h.Event] = p.EventCreate(&dispatch.Call{Process: p.ID, Context: h.EventContext}, h.Event, noTiming) == 0
 		}
-		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done)}
+		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)
 		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
 		p.posted(&c, info, r, err)

@@ -199,3 +199,35 @@ func fullStream(r *rig) {
 	r.ok(r.space.Map())
 	r.ok(r.space.Drain(r.ctx))
 }
+
+// putBackExchange: code that has its turn and cannot use it gets it again, after a pause if there is one.
+func putBackExchange(r *rig) {
+	if _, lends := r.stream.(backend.Lender); lends {
+		r.Log("this backend's exchanges are not put back")
+		return
+	}
+	a := r.alloc(8)
+	turns := make(chan func(error), 1)
+	begin := func(b [][]byte, done func(error)) {
+		b[0][0]++
+		turns <- done
+	}
+	r.ok(r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 8, Write: true}}, begin))
+	(<-turns)(backend.ErrPutBack) // the space is mapped: the next turn comes at once
+	done := <-turns
+	r.at("in its turn", r.stream, backend.Progress{Given: 1, Begun: true})
+	r.space.Pause()
+	done(backend.ErrPutBack)
+	r.pauseSpace()
+	for r.stream.Progress().Begun { // the exchange was waiting, and is told
+		runtime.Gosched()
+		r.ok(r.ctx.Err())
+	}
+	r.at("put back", r.stream, backend.Progress{Given: 1})
+	r.ok(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 9, Element: 1, Width: 1}))
+	r.ok(r.space.Map())
+	(<-turns)(nil)
+	r.sync()
+	r.at("done", r.stream, backend.Progress{Given: 2, Done: 2})
+	r.has("three turns, then the fill", a, []byte{3, 0, 0, 0, 9})
+}

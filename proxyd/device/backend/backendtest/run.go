@@ -59,6 +59,7 @@ var cases = []struct {
 	{"a paused space", testPausing},
 	{"a paused kernel", pausedKernel},
 	{"a space moves to another device", testMove},
+	{"an exchange that is put back", putBackExchange},
 	{"memory freed under held work", freeingHeld},
 	{"a stream that is full", fullStream},
 	{"contexts", contexts},

@@ -105,9 +105,13 @@ func (g *Gate) Aside(wait func()) bool { return g.waitAside(wait, true) }
 func (g *Gate) Rest() bool { return g.waitAside(func() {}, false) }
 
 func (g *Gate) waitAside(wait func(), begun bool) bool {
+	return g.AsideUntil(func() bool { wait(); return begun })
+}
+
+// AsideUntil is Aside, or Rest if wait returns false: the work that has entered has not begun after all.
+func (g *Gate) AsideUntil(wait func() (begun bool)) bool {
 	g.Leave()
-	wait()
-	if g.enterCall(begun) {
+	if g.enterCall(wait()) {
 		return true
 	}
 	g.mu.Lock()

@@ -39,18 +39,28 @@ type QueuedCall struct {
 	Exec         dispatch.Graphexec // the instantiated graph that the call launches, or 0
 	Done         backend.Partial    // of a kernel: what was done before
 
+	spans []workSpan
+	skip  bool // the call has queued nothing that is to be done: the program makes the call again
+	stale bool // what the call names has changed
+}
+
+// workSpan is the work of a call on a stream: pieces of backend.Progress.
+type workSpan struct {
 	stream   *Stream
-	from, to uint64 // its pieces of work, in backend.Progress
-	skip     bool   // the call has queued nothing that is to be done: the program makes the call again
-	stale    bool   // what the call names has changed
+	from, to uint64
+}
+
+// end is the span up to what was given to its stream by now.
+func (w workSpan) end() workSpan {
+	w.to = w.stream.Backend.Progress().Given
+	return w
 }
 
 // Queued finds out what a call queues. A Queued is in dispatch.Call.Queued.
 type Queued struct {
 	Call    *QueuedCall
-	stream  *Stream
-	before  uint64
-	several bool // the call works on several streams: the progress of a stream says nothing of the other streams
+	Several bool // the call may work on several streams: on all of them, or on none
+	spans   []workSpan
 	effects bool // the call does more than queue work
 }
 
@@ -69,23 +79,24 @@ func QueuedBy(c *dispatch.Call) *Queued {
 
 // found notes a stream that the call has asked for.
 func (q *Queued) found(st *Stream) {
-	switch {
-	case q == nil || q.stream == st:
-	case q.stream == nil:
-		q.stream, q.before = st, st.Backend.Progress().Given
-	default:
-		q.several = true
+	if q == nil || slices.ContainsFunc(q.spans, func(w workSpan) bool { return w.stream == st }) {
+		return
 	}
+	q.spans = append(q.spans, workSpan{stream: st, from: st.Backend.Progress().Given})
 }
 
 // Note remembers a call that was carried out, if the call has queued work.
 func (h *HeldWork) Note(q *Queued) {
-	if q.stream == nil || q.several || q.effects {
+	if len(q.spans) > 1 && !q.Several || q.effects {
 		return
 	}
 	call := q.Call
-	call.stream, call.from, call.to = q.stream, q.before, q.stream.Backend.Progress().Given
-	if call.from == call.to {
+	for _, w := range q.spans {
+		if w = w.end(); w.from < w.to {
+			call.spans = append(call.spans, w)
+		}
+	}
+	if len(call.spans) == 0 {
 		return
 	}
 	h.mu.Lock()
@@ -105,12 +116,12 @@ const (
 
 // Skip notes that what a call has queued is not to be done again, for the program makes the call again.
 func (h *HeldWork) Skip(q *Queued) {
-	if q == nil || q.stream == nil {
+	if q == nil || len(q.spans) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls = append(h.calls, &QueuedCall{stream: q.stream, from: q.before, to: q.stream.Backend.Progress().Given, skip: true})
+	h.calls = append(h.calls, &QueuedCall{spans: []workSpan{q.spans[0].end()}, skip: true})
 }
 
 // forgetDoneCalls forgets what is done. The caller holds mu.
@@ -124,7 +135,19 @@ func (h *HeldWork) forgetDoneCalls() {
 	h.sweeps, h.sweepb = 2*len(h.calls), 2*h.bytes
 }
 
-func (c *QueuedCall) isDone() bool { return c.stream.Backend.Progress().Done >= c.to }
+func (c *QueuedCall) isDone() bool {
+	return !slices.ContainsFunc(c.spans, func(w workSpan) bool { return w.stream.Backend.Progress().Done < w.to })
+}
+
+// isBegun tells whether a piece of the call's work is done.
+func (c *QueuedCall) isBegun() bool {
+	return slices.ContainsFunc(c.spans, func(w workSpan) bool { return w.stream.Backend.Progress().Done > w.from })
+}
+
+// isOn tells whether the call has work on a stream.
+func (c *QueuedCall) isOn(st *Stream) bool {
+	return slices.ContainsFunc(c.spans, func(w workSpan) bool { return w.stream == st })
+}
 
 // markCalls does something with each call that is left and matches.
 func (h *HeldWork) markCalls(match func(*QueuedCall) bool, do func(*QueuedCall)) {
@@ -142,7 +165,7 @@ func (h *HeldWork) StreamEnds(st *Stream) {
 	if p := st.Backend.Progress(); p.Done == p.Given {
 		return
 	}
-	h.markCalls(func(c *QueuedCall) bool { return c.stream == st }, func(c *QueuedCall) { c.stale = true })
+	h.markCalls(func(c *QueuedCall) bool { return c.isOn(st) }, func(c *QueuedCall) { c.stale = true })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = append(h.ended, st)
@@ -171,11 +194,12 @@ func (h *HeldWork) Blocked(streams []*Stream) bool {
 	h.forgetDoneCalls()
 	remembered := map[*Stream]uint64{}
 	for _, c := range h.calls {
-		p := c.stream.Backend.Progress()
-		if c.stale && !c.skip || c.from < p.Done {
+		if c.stale && !c.skip || c.isBegun() {
 			return true
 		}
-		remembered[c.stream] += c.to - c.from
+		for _, w := range c.spans {
+			remembered[w.stream] += w.to - w.from
+		}
 	}
 	for _, st := range append(slices.Clone(streams), h.ended...) {
 		if p := st.Backend.Progress(); p.Begun || p.Given-p.Done != remembered[st] {
@@ -191,12 +215,12 @@ func (h *HeldWork) Left() []QueuedCall {
 	defer h.mu.Unlock()
 	var out []QueuedCall
 	for _, c := range h.calls {
-		p := c.stream.Backend.Progress()
-		if c.skip || p.Done >= c.to {
+		if c.skip || c.isDone() {
 			continue
 		}
 		left := *c
-		if p.Done == c.from && p.Partial != (backend.Partial{}) {
+		p := c.spans[0].stream.Backend.Progress()
+		if p.Done == c.spans[0].from && p.Partial != (backend.Partial{}) {
 			left.Done = p.Partial
 		}
 		out = append(out, left)

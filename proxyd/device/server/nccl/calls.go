@@ -120,7 +120,7 @@ func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32
 	}
 	q := &part{m: m}
 	over := func(c *collective.Comm, rank int, err error) {
-		m.completed()
+		q.completed()
 		if next != nil {
 			go next.connect(c, rank, err)
 		}
@@ -269,6 +269,7 @@ func (p *Calls) RedopCreate(_ *dispatch.Call, scalar []byte, _ uint32, at dispat
 		f.value = slices.Clone(scalar)
 	}
 	m.lastOp++
+	f.op = m.lastOp
 	m.redops[m.lastOp] = f
 	return m.lastOp, 0
 }
@@ -283,7 +284,7 @@ func (p *Calls) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispa
 	if m.redops[op] == nil {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	if m.redops[op].recorded {
+	if f := m.redops[op]; f.recorded || f.uses > 0 {
 		m.oldOps[op] = m.redops[op]
 	}
 	delete(m.redops, op)

@@ -111,7 +111,7 @@ func (v *visit) again() *visit {
 	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
 	of := map[*part]*part{}
 	for _, q := range v.parts {
-		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([][scales]backend.Span, len(q.ops)), missing: 1, visits: []*visit{w}}
+		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([][scales]backend.Span, len(q.ops)), missing: 1, visits: []*visit{w}, fixed: true}
 		of[q] = r
 		w.parts = append(w.parts, r)
 	}

@@ -24,6 +24,10 @@ type part struct {
 	missing int                    // streams that wait for their turn
 	visits  []*visit               // a visit for each stream that the part uses
 	split   func()                 // instead of ops: what begins a split
+	group   []*part                // all parts of the group, this part too
+	fixed   bool                   // the part is given as soon as its turn has come, also while parts are kept back
+	given   bool                   // to the communicator; of Calls.pace.mu
+	factors []*redop               // that the operations use
 
 	wrong  atomic.Pointer[error]
 	halves atomic.Int32 // that are not over: the team's, and the communicator's
@@ -35,6 +39,7 @@ type visit struct {
 	buffers []backend.Buffer
 	slots   []slot // what each buffer is for
 	parts   []*part
+	turn    sync.Mutex  // held while the turn comes, or is put back
 	begun   atomic.Bool // its turn has come, or will not
 	done    func(error)
 
@@ -92,7 +97,7 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	var factor *redop
 	if op.Kind <= collective.ReduceScatter {
 		var err error
-		if factor, err = m.reduction(o.Op, &op, g.call.Into != nil); err != nil {
+		if factor, err = m.reduction(o.Op, &op, g.call.Into != nil, g.call.Again); err != nil {
 			return err
 		}
 	}
@@ -108,6 +113,9 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 		return fmt.Errorf("%w: the stream is on device %d, the communicator on %d", errOperation, st.Context.Space.Ordinal, m.context.Space.Ordinal)
 	}
 	q := g.part(m)
+	if factor != nil && g.call.Into == nil {
+		q.use(factor)
+	}
 	v := g.visit(st, q)
 	at := len(q.ops)
 	q.ops, q.spans = append(q.ops, op), append(q.spans, [scales]backend.Span{})
@@ -120,15 +128,16 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	return nil
 }
 
-// reduction fills in what o reduces by. reduction returns the factor, if any.
-func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded bool) (*redop, error) {
+// reduction fills in what o reduces by. reduction returns the factor, if any. again: the operation was issued before the
+// process was restored, so the factor may have been destroyed since.
+func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded, again bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {
 		op.Reduction = collective.Reduction(o)
 		return nil, nil
 	}
 	m.mu.Lock()
 	f := m.redops[o]
-	if f == nil && m.Calls.Restoring != nil {
+	if f == nil && (m.Calls.Restoring != nil || again) {
 		f = m.oldOps[o]
 	}
 	m.mu.Unlock()
@@ -185,6 +194,7 @@ func (v *visit) use(s slot, at backend.Addr, n int, write bool) {
 // found it, and the end of the communicators that wait there.
 func (g *group) issue() {
 	for _, q := range g.order {
+		q.group = g.order
 		q.enter()
 	}
 	for _, v := range g.turns {
@@ -209,6 +219,9 @@ func (g *group) issue() {
 // exchange queues the visit: on memory in place, if the stream's device can have a team.
 func (v *visit) exchange() error {
 	if st, is := v.st.Backend.(backend.Lender); is {
+		for _, q := range v.parts {
+			q.m.Calls.pace.fix(q)
+		}
 		return st.Lend(v.buffers, v.lend)
 	}
 	return v.st.Backend.Exchange(v.buffers, v.begin)
@@ -220,11 +233,13 @@ func (q *part) enter() {
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
-	q.m.Calls.Open.Add(1)
+	q.m.Calls.pace.issued(q)
 }
 
 // begin is called when the stream's turn has come. begin does not wait.
 func (v *visit) begin(bytes [][]byte, done func(error)) {
+	v.turn.Lock()
+	defer v.turn.Unlock()
 	if v.begun.Swap(true) {
 		done(nil)
 		return
@@ -257,8 +272,13 @@ func (v *visit) missed() {
 
 // skip is begin of a turn that does not come.
 func (v *visit) skip() {
+	v.turn.Lock()
+	defer v.turn.Unlock()
 	if v.begun.Swap(true) {
 		return
+	}
+	for _, q := range v.parts {
+		q.m.Calls.pace.fix(q)
 	}
 	v.done = func(error) {}
 	v.arrive()
@@ -278,14 +298,14 @@ func (v *visit) arrive() {
 func (m *Member) move() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.moving || len(m.queue) == 0 || m.queue[0].missing > 0 {
+	if m.moving || !m.hasTurn() {
 		return
 	}
 	m.moving = true
 	go func() {
 		for {
 			m.mu.Lock()
-			if len(m.queue) == 0 || m.queue[0].missing > 0 {
+			if !m.hasTurn() {
 				m.moving = false
 				m.mu.Unlock()
 				return
@@ -296,6 +316,11 @@ func (m *Member) move() {
 			q.begin()
 		}
 	}()
+}
+
+// hasTurn tells whether the first part of the queue is to be given to the communicator now. The caller holds mu.
+func (m *Member) hasTurn() bool {
+	return len(m.queue) > 0 && m.queue[0].missing == 0 && m.Calls.pace.admit(m.queue[0])
 }
 
 // begin gives the part to the communicator, and to its team. begin returns when the team is done: as with NCCL, what is
@@ -345,7 +370,7 @@ func (q *part) half(err error) {
 
 // over is called when the whole part is complete, or the communicator has failed.
 func (q *part) over(err error) {
-	q.m.completed()
+	q.completed()
 	for _, v := range q.visits {
 		v.lower(q, err)
 	}

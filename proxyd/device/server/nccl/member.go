@@ -55,7 +55,7 @@ type Member struct {
 	released  bool // aborted, or gone: nothing is held any more
 	held      []func(error)
 	redops    map[dispatch.Redop]*redop
-	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by what was captured
+	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by what was captured or is queued
 	lastOp    dispatch.Redop
 }
 
@@ -72,6 +72,8 @@ type redop struct {
 	at    backend.Addr // where
 
 	recorded bool // a graph's node was made with the value
+	op       dispatch.Redop
+	uses     int // by parts that are not over
 }
 
 // firstRedop is ncclNumOps: numbers below are NCCL's own reductions.
@@ -309,9 +311,11 @@ func (m *Member) left() {
 }
 
 // completed notes that a part is over.
-func (m *Member) completed() {
+func (q *part) completed() {
+	m := q.m
 	m.mu.Lock()
 	m.open--
+	q.dropFactors()
 	calm, leave := m.open == 0, m.open == 0 && m.leaving
 	if calm && m.calm != nil {
 		close(m.calm)
@@ -321,7 +325,26 @@ func (m *Member) completed() {
 	if leave {
 		m.left()
 	}
-	m.Calls.Open.Add(-1)
+	m.Calls.pace.ended(q)
+}
+
+// use notes that an operation of the part uses a factor: a part that is kept back is issued again, by the factor's
+// number, and needs the factor also if the program has destroyed it.
+func (q *part) use(f *redop) {
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	f.uses++
+	q.factors = append(q.factors, f)
+}
+
+// dropFactors undoes use. The caller holds the member's lock.
+func (q *part) dropFactors() {
+	for _, f := range q.factors {
+		if f.uses--; f.uses == 0 && !f.recorded {
+			delete(q.m.oldOps, f.op)
+		}
+	}
+	q.factors = nil
 }
 
 // hold keeps a stream from going on with bytes that were not received. Abort lets the stream go on, because then the

@@ -30,7 +30,7 @@ type Calls struct {
 	buffers handles.Table[dispatch.Commreg, *Member]
 
 	Handled atomic.Uint64 // counted messages
-	Open    atomic.Int64  // parts of them that are not complete, of all members
+	pace    pace
 }
 
 func (s *Calls) Tables() map[replay.Class]handles.Any {

@@ -54,7 +54,9 @@ type redopState struct {
 	Type  collective.Type `json:"type"`
 	Value []byte          `json:"value,omitempty"`
 	At    backend.Addr    `json:"at,omitempty"`
-	Old   bool            `json:"old,omitempty"` // destroyed: graphs use the operation
+	Old   bool            `json:"old,omitempty"` // destroyed: graphs use the operation, or what is queued
+	// Queued is set if only what is queued uses the operation.
+	Queued bool `json:"queued,omitempty"`
 }
 
 // failedBefore is what became of a communicator before its server was replaced.
@@ -77,10 +79,10 @@ func (m *Member) describe(h dispatch.Comm) MemberState {
 		Handle: h, Rank: m.rank, Size: m.size, Waits: m.waits, Finalized: m.finalized, Leaving: m.leaving, Released: m.released, LastOp: m.lastOp,
 	}
 	for op, f := range m.redops {
-		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, false})
+		st.Redops = append(st.Redops, redopState{Op: op, Type: f.t, Value: f.value, At: f.at})
 	}
 	for op, f := range m.oldOps {
-		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, true})
+		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, true, !f.recorded})
 	}
 	slices.SortFunc(st.Redops, func(a, b redopState) int { return cmp.Compare(a.Op, b.Op) })
 	buffers, of := handles.Sorted(&m.Calls.buffers)
@@ -102,15 +104,16 @@ func (m *Member) describe(h dispatch.Comm) MemberState {
 	return st
 }
 
-// Settled tells why the members cannot be described yet: something is under way. Nothing new is issued.
+// Settled tells why the members cannot be described yet: something is under way. Nothing new is issued. Parts that are
+// kept back are not under way.
 func (s *Calls) Settled() error {
 	for _, m := range s.Members.Values() {
 		made := m.state()
 		m.mu.Lock()
-		waits, open := m.waits, m.open
+		waits, open := m.waits, m.open > 0
 		m.mu.Unlock()
 		switch {
-		case open > 0:
+		case open && !s.pace.isFrozen():
 			return errors.New("it has not done all that was issued")
 		case waits != nil && !m.Held.Load() && !s.collectives.waits(meeting.ID(waits.ID)):
 			return errors.New("its members have just met")
@@ -179,7 +182,7 @@ func (m *Member) restore(st *MemberState) error {
 	m.rank, m.size, m.lastOp = st.Rank, st.Size, st.LastOp
 	m.finalized, m.leaving, m.released = st.Finalized, st.Leaving, st.Released
 	for _, s := range st.Redops {
-		f := &redop{t: s.Type, value: s.Value, at: s.At, recorded: s.Old}
+		f := &redop{t: s.Type, value: s.Value, at: s.At, recorded: s.Old && !s.Queued, op: s.Op}
 		if n := s.Type.Size(); n == 0 || s.Op < firstRedop || s.Op > st.LastOp || len(s.Value) != n && (s.Value != nil || s.At == 0) {
 			return fmt.Errorf("a reduction %d: %w", s.Op, driver.ErrRestore)
 		}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// queuer is a rank that queues kernels and collectives, and looks at nothing before the end.
+type queuer struct {
+	rank
+	at, size int
+	mixer    uint64
+	data     uint64 // what kernels change and collectives sum up
+	inbox    uint64 // what the rank before has sent
+	flag     uint64
+	events   uint64
+}
+
+const (
+	streamSide = streamA + 0x100
+	streamFlag = streamA + 0x200 // has nothing to do until a flag is set
+)
+
+// queuers are a queuer for each rank.
+func queuers(all []rank) (out []*queuer) {
+	for i, r := range all {
+		q := &queuer{rank: r, at: i, size: len(all)}
+		q.mixer = r.number("cuModuleGetFunction", r.load(mixing), "mix")
+		q.data, q.inbox, q.flag = r.alloc(4*mixedWords), r.alloc(4*mixedWords), r.alloc(64)
+		r.must("cuStreamCreate", uint64(streamA), uint32(1))
+		r.must("cuStreamCreate", uint64(streamSide), uint32(1))
+		r.must("cuStreamCreate", uint64(streamFlag), uint32(1))
+		r.must("cuMemsetD32_v2", q.data, uint32(i+1), uint64(mixedWords))
+		r.must("cuMemsetD32_v2", q.inbox, uint32(0), uint64(mixedWords))
+		r.must("cuMemsetD32_v2", q.flag, uint32(0), uint64(16))
+		r.must("cuCtxSynchronize")
+		out = append(out, q)
+	}
+	return out
+}
+
+// step queues a step: a kernel, a sum over all ranks by two of the kinds of reductions, and what it came to is sent around.
+// Half of it is on another stream, in order.
+func (q *queuer) step(n int) {
+	comm, data := dispatch.Comm(commA), dispatch.Devptr(q.data)
+	q.mixOn(streamA, q.data, uint32(q.at+n))
+	sum := dispatch.Ncclop{
+		Kind: int32(collective.AllReduce), Type: ncclInt32, Count: mixedWords, Src: data, Dst: data, Comm: comm, Stream: streamA,
+	}
+	scale := []byte{3, 0, 0, 0}
+	factor := uint32(0)
+	if n%3 == 1 { // destroyed before it is used
+		factor = binary.LittleEndian.Uint32(
+			q.must("redop_create", scale, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA)))
+		sum.Op = dispatch.Redop(factor)
+	}
+	q.counted(sum)
+	if factor != 0 {
+		q.must("ncclRedOpDestroy", int32(factor), uint64(commA))
+	}
+	q.mixOn(streamA, q.data, uint32(q.at+2*n))
+	q.event(streamA, streamSide)
+	half := uint64(mixedWords / 2)
+	next, last := int32((q.at+1)%q.size), int32((q.at+q.size-1)%q.size)
+	// A group on two streams.
+	q.counted(
+		dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: half, Root: next, Src: data, Comm: comm, Stream: streamSide},
+		dispatch.Ncclop{Kind: int32(collective.Recv), Type: ncclInt32, Count: half, Root: last, Dst: dispatch.Devptr(q.inbox), Comm: comm, Stream: streamA},
+	)
+	q.mixOn(streamA, q.inbox, uint32(n))
+	q.event(streamA, streamSide)
+	q.event(streamSide, streamA)
+}
+
+// mixOn queues a kernel.
+func (q *queuer) mixOn(stream, p uint64, v uint32) { q.mix(q.mixer, stream, p, v, 50) }
+
+// event has a stream wait for another stream.
+func (q *queuer) event(from, to uint64) {
+	q.events++
+	e := 0x30100 + q.events
+	q.must("cuEventCreate", e, uint32(2))
+	q.post("cuEventRecord", e, from)
+	q.post("cuStreamWaitEvent", to, e, uint32(0))
+	q.must("cuEventDestroy_v2", e)
+}
+
+// results is all that the rank's memory came to.
+func (q *queuer) results() []int32 {
+	q.must("cuCtxSynchronize")
+	const piece = 1024 // words; an answer has not room for more
+	var all []int32
+	for _, at := range []uint64{q.data, q.inbox} {
+		for n := uint64(0); n < mixedWords; n += piece {
+			all = append(all, q.get(at+4*n, piece)...)
+		}
+	}
+	return all
+}
+
+// TestHeldCollectives: ranks that have queued collectives behind work that does not end are saved without waiting for
+// them, however far each rank has come before, and their results are those of a run without.
+func TestHeldCollectives(t *testing.T) {
+	const steps = 10
+	for _, tc := range []struct {
+		name string
+		on   []int
+		// flag is the step before which all ranks wait. slow is how many kernels each rank has more to do before that.
+		flag int
+		slow []int
+	}{
+		{"all alike", []int{0, 0, 1, 1}, 4, []int{0, 0, 0, 0}},
+		{"each where it is", []int{0, 1, 1, 0}, 5, []int{30, 0, 60, 10}},
+		{"at the first", []int{0, 1}, 0, []int{20, 0}},
+		{"a server for each", []int{0, 1, 2}, 2, []int{0, 40, 0}},
+		{"one server", []int{0, 0, 0}, 7, []int{0, 0, 20}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			run := func(flags bool) ([]*Server, []*queuer) {
+				job := numbered(t, "test", slices.Max(tc.on)+1)
+				var on []*Server
+				for _, i := range tc.on {
+					on = append(on, job[i])
+				}
+				all := queuers(world(t, on...))
+				for i, q := range all {
+					for n := range steps {
+						if n == tc.flag {
+							for k := range tc.slow[i] {
+								q.mixOn(streamA, q.data, uint32(k))
+							}
+							if flags {
+								q.post("cuStreamWaitValue32_v2", uint64(streamA), q.flag, uint32(1), uint32(1))
+							}
+						}
+						q.step(n)
+					}
+				}
+				return job, all
+			}
+			_, quiet := run(false)
+			var want [][]int32
+			for _, q := range quiet {
+				want = append(want, q.results())
+			}
+			job, all := run(true)
+			mustOpen(t, mustFind(t, cut.Options{}, job...)) // which changes nothing
+			c := mustFind(t, cut.Options{}, job...)
+			folders, rings := leave(t, job, c.Attempt)
+			_ = c.Open(t.Context()) // no server is there any more
+			left := heldGroups(t, folders)
+			t.Logf("%d groups were held", left)
+			if least := 2 * len(all) * (steps - tc.flag); left < least {
+				t.Errorf("%d groups were held, of at least %d", left, least)
+			}
+			job = numbered(t, "other", len(job))
+			reconnect(t, job, come(t, job, folders, rings))
+			for _, q := range all {
+				q.post("cuStreamWriteValue32_v2", uint64(streamFlag), q.flag, uint32(1), uint32(0))
+			}
+			for i, q := range all {
+				if !slices.Equal(q.results(), want[i]) {
+					t.Errorf("rank %d: the results are others", i)
+				}
+			}
+			gatesOpen(t, job...)
+		})
+	}
+}
+
+// heldGroups is how many groups of collectives were saved.
+func heldGroups(t *testing.T, folders []Folder) (n int) {
+	t.Helper()
+	for _, f := range folders {
+		st, err := readState(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range st.Processes {
+			for _, w := range p.Work {
+				if w.Symbol == "nccl_group" {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+)
+
+// How many collectives that were issued are carried out before a cut: a rank that has given a collective to its
+// communicator waits for all other ranks, so they have to give theirs, whatever work of theirs is before it. All others
+// are kept back. Each process tells the leader what it keeps back (cut.Pending), the leader tells each process how much
+// of that it may keep back, the least that any rank keeps back (cut.Order.Limit), and when every process is quiet with
+// that, the cut holds (cut.Order.Stay).
+
+// settling is a process that keeps its collectives back until the leader has found how far all go.
+type settling struct {
+	a     *attempt
+	g     *gated
+	p     *process
+	held  bool // its spaces are paused, and what is left can be saved
+	tries int  // to hold the spaces in vain, one after the other
+	since time.Time
+	told  *cut.Event // the last that the leader was told
+}
+
+const (
+	shortPause = 20 * time.Millisecond  // how long work is awaited that has begun, at first
+	longPause  = 200 * time.Millisecond // and at last
+	mostTries  = 3                      // in vain, until the work seems to wait for a collective that is kept back
+)
+
+// settle brings a process with its gates shut to rest, and again whenever other ranks need more of it. settle returns
+// with the attempt.
+func (a *attempt) settle(p *process) {
+	a.s.cuts.mu.Lock()
+	g := a.gates[p.ID]
+	a.s.cuts.mu.Unlock()
+	if g == nil {
+		return
+	}
+	st := &settling{a: a, g: g, p: p, since: time.Now()}
+	news := make(chan struct{}, 1)
+	p.KeepParts(func() { wake(news) })
+	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
+		st.step()
+		var again <-chan time.Time
+		if !st.held {
+			again = time.After(look)
+			st.explain()
+		}
+		select {
+		case <-news:
+		case <-again:
+		case <-a.ctx.Done():
+		}
+	}
+}
+
+// step goes on to where the process is quiet.
+func (st *settling) step() {
+	left := st.p.PartsLeft()
+	switch {
+	case left.Needs:
+		st.goOn()
+		st.p.GiveParts()
+	case !left.Idle:
+		st.goOn()
+	case !st.held:
+		st.hold()
+	}
+	st.a.reportLeft(st.g, left.Counts, st.held, &st.told)
+}
+
+// goOn lets the process's work go on.
+func (st *settling) goOn() {
+	st.held, st.tries = false, 0
+	st.p.ThawParts()
+	st.p.ResumeWork()
+}
+
+// hold pauses the process's spaces if what is left of their work can be saved. If that fails again and again, then work
+// has to be done that seems to wait for a collective.
+func (st *settling) hold() {
+	p := st.p
+	if !p.FreezeParts() {
+		return
+	}
+	limit := time.Now().Add(min(shortPause<<st.tries, longPause))
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
+		p.PutBack()
+		if p.PauseWork() {
+			st.held = p.WorkIsHeld() && p.Settled() == nil
+			break
+		}
+		if time.Now().After(limit) || !pauseFor(st.a.ctx, pause) {
+			break
+		}
+	}
+	if st.held {
+		p.Output.Flush(st.a.ctx)
+		return
+	}
+	tries := st.tries + 1
+	st.goOn()
+	if st.tries = tries; tries > mostTries {
+		p.GiveParts()
+	}
+}
+
+// explain tells the leader now and then that the process is not quiet.
+func (st *settling) explain() {
+	if time.Since(st.since) > slow {
+		st.since = time.Now()
+		st.a.note(st.g, "its devices have work that does not end and cannot be held")
+	}
+}
+
+// reportParts tells the leader what processes keep back whose calls still pass: nothing on purpose.
+func (a *attempt) reportParts(all []*process) {
+	for _, p := range all {
+		a.s.cuts.mu.Lock()
+		g := a.gates[p.ID]
+		a.s.cuts.mu.Unlock()
+		if g != nil {
+			var none *cut.Event
+			a.reportLeft(g, p.PartsLeft().Counts, false, &none)
+		}
+	}
+}
+
+// reportLeft tells what a process keeps back, unless that was told last.
+func (a *attempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last **cut.Event) {
+	slices.SortFunc(counts, func(x, y barrier.Count) int {
+		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind),
+			cmp.Compare(x.Peer, y.Peer))
+	})
+	e := &cut.Event{Kind: cut.Pending, Counts: counts, Quiet: quiet}
+	if was := *last; was != nil && was.Quiet == quiet && slices.Equal(was.Counts, counts) {
+		return
+	}
+	*last = e
+	a.about(g, *e)
+}
