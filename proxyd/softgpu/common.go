@@ -218,19 +218,23 @@ func (d *device) others(s *space) (out []*space) {
 }
 
 // joinEqual has those blocks of a space show common bytes that are equal to blocks of other spaces which cannot run
-// now. The caller holds the device's mu.
+// now. The mapped space is left out, even if no work of it is under way: a collective may be about to begin there, and
+// what the collective writes before its bytes are pinned would be lost. The caller holds the device's mu.
 func (d *device) joinEqual(s *space) {
-	if d.common == nil || !s.yard.shut() {
+	if d.common == nil || s == d.mapped || !s.yard.shut() {
 		return
 	}
 	defer s.yard.open()
 	var still []*space
 	for _, o := range d.others(s) {
-		if !o.yard.isShut() {
-			if !o.yard.shut() {
-				continue
-			}
+		switch {
+		case o == d.mapped:
+			continue
+		case o.yard.isShut():
+		case o.yard.shut():
 			defer o.yard.open()
+		default:
+			continue
 		}
 		still = append(still, o)
 	}
@@ -321,8 +325,9 @@ func (d *device) WriteBlocks(blocks []backend.SpaceBlock, p []byte) error {
 
 // writeCommon has the first of some blocks show common bytes, and returns how many do. The caller holds mu.
 func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
-	if d.common == nil || len(blocks) < 2 || len(p) != backend.Granule {
-		return 0
+	several := slices.ContainsFunc(blocks, func(b backend.SpaceBlock) bool { return b.Space != blocks[0].Space })
+	if d.common == nil || len(p) != backend.Granule || !several {
+		return 0 // a space that is alone with its bytes would pay for each page that it writes, for nothing
 	}
 	c, err := d.common.Add(p)
 	if err != nil {
@@ -341,7 +346,7 @@ func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
 
 // showBlock has a block show common bytes, unless work may use the space. The caller holds the device's mu.
 func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
-	if s.yard.isShut() || !s.yard.shut() {
+	if s == d.mapped || s.yard.isShut() || !s.yard.shut() {
 		return false
 	}
 	defer s.yard.open()

@@ -99,6 +99,14 @@ func TestWriteBlocks(t *testing.T) {
 		t.Error("a block has changed that was not touched")
 	}
 	wantCommon(t, d, "two spaces have given back", 2, 0, 1)
+	// A space that is alone with its bytes shares them with nobody.
+	if err := d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 2)[0], sameBlock(all, 3)[0]}, want); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(all[0].block(t, 2), want) || !bytes.Equal(all[0].block(t, 3), want) {
+		t.Error("a space does not have its bytes twice")
+	}
+	wantCommon(t, d, "equal blocks of a single space", 2, 0, 1)
 	for i, err := range []error{
 		d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 0)[0], {Space: all[1].space, ID: backend.BlockID{Base: 512}}}, want),
 		d.WriteBlocks(sameBlock(all, 0), want[1:]),

@@ -89,9 +89,9 @@ func (s *space) Map() error {
 	case d.mapped != nil && d.mapped != s:
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
-	d.mapped = s
 	endRestoring(s)
-	d.admit(s)
+	d.admit(s) // before the space counts as mapped: see joinEqual
+	d.mapped = s
 	s.gate.Set()
 	return nil
 }

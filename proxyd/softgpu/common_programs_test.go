@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+)
+
+// The programs are written to find wrong sharing: ranks that are almost alike. Each runs on a device that has room for
+// a single rank, and with a device for each rank. A rank's memory is the blocks of its tenant: parameters, 2 of them,
+// gradients, and two more.
+const (
+	parameters = backend.Addr(0)
+	gradients  = backend.Addr(2 * backend.Granule)
+	scratch    = backend.Addr(3 * backend.Granule)
+	private    = backend.Addr(4 * backend.Granule)
+)
+
+// rankTurn is what a rank does in a step.
+type rankTurn struct {
+	*testing.T
+	*tenant
+	rank, step int
+	module     backend.Module
+	peers      []*tenant // the ranks of the job
+	kept       map[string]backend.Addr
+}
+
+// check ends the test at an error.
+func (r *rankTurn) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// set fills bytes.
+func (r *rankTurn) set(at backend.Addr, v uint32, n uint64) {
+	r.Helper()
+	r.check(r.cu.Legacy().Fill(backend.Fill{Addr: r.at + at, Value: v, Element: 4, Width: n / 4}))
+}
+
+// launch runs a kernel with a thread for each of n elements.
+func (r *rankTurn) launch(name string, n uint32, params []byte) {
+	r.Helper()
+	f, err := r.module.Function(name)
+	r.check(err)
+	r.check(r.cu.Legacy().Launch(backend.Launch{
+		Function: f, Grid: backend.Dim{X: (n + 255) / 256, Y: 1, Z: 1}, Block: backend.Dim{X: min(n, 256), Y: 1, Z: 1}, Params: params,
+	}))
+}
+
+// add adds v to n elements.
+func (r *rankTurn) add(at backend.Addr, v, n uint32) {
+	r.Helper()
+	r.launch("add", n, params(r.at+at, v))
+}
+
+// reduce is what a collective does with a rank's bytes, of which the sum is known here.
+func (r *rankTurn) reduce(at backend.Addr, n uint64, sum byte) {
+	r.Helper()
+	done := make(chan struct{})
+	r.check(r.cu.Legacy().Exchange([]backend.Buffer{{Addr: r.at + at, Size: n, Write: true}}, func(p [][]byte, over func(error)) {
+		for i := range p[0] {
+			p[0][i] = sum
+		}
+		over(nil)
+		close(done)
+	}))
+	<-done
+}
+
+// sharingProgram is a program, and how many blocks are saved by common memory after its last step: 2 for each block
+// that three ranks hold alike. The block with the variables of the module is alike too, unless a kernel writes one.
+type sharingProgram struct {
+	name  string
+	saved uint64
+	turn  func(*rankTurn)
+}
+
+var sharingPrograms = []sharingProgram{
+	{"ranks that are alike", 2 * 5, func(r *rankTurn) {
+		r.set(parameters, uint32(r.step), 2*backend.Granule)
+		r.set(gradients, 7, backend.Granule)
+		r.set(scratch, 9, backend.Granule)
+	}},
+	{"a learning rate for each rank", 2 * 2, func(r *rankTurn) {
+		r.set(gradients, 7, backend.Granule)
+		r.add(parameters, uint32(r.rank), 1024)
+	}},
+	{"a rank corrects the parameters and tells the others later", 2 * 3, func(r *rankTurn) {
+		r.set(parameters, uint32(r.step/2), 2*backend.Granule)
+		if r.rank == 0 && r.step%2 == 1 {
+			r.add(parameters+backend.Granule-4, 1, 1)
+		}
+		r.reduce(parameters, 64, byte(r.step))
+		r.set(parameters, 3, 2*backend.Granule)
+	}},
+	{"alike for long, then not", 2 * 2, func(r *rankTurn) {
+		r.set(parameters, 1, 2*backend.Granule)
+		if r.step == 3 {
+			r.add(parameters+4*backend.Addr(r.rank), 1, 1)
+		}
+	}},
+	{"the update reads a variable of its module", 2 * 1, func(r *rankTurn) {
+		r.set(gradients, 1, backend.Granule)
+		for range r.rank {
+			r.launch("bump", 1, params(r.at+private, 0)[:8])
+		}
+		r.launch("bump", 1, params(r.at+parameters, 0)[:8])
+	}},
+	{"the update follows a pointer in memory", 2 * 2, func(r *rankTurn) {
+		r.set(gradients, 1, backend.Granule)
+		to := r.at + private + 64
+		r.set(private, uint32(to), 4)
+		r.set(private+4, uint32(to>>32), 4)
+		r.set(private+64, uint32(10+r.rank), 4)
+		r.launch("peek", 1, append(params(r.at+private, 0)[:8], params(r.at+parameters, 0)[:8]...))
+	}},
+	{"parameters that are freed and allocated again", 2 * 5, func(r *rankTurn) {
+		if r.step == 2 {
+			r.check(r.cu.Free(r.at))
+			at, err := r.cu.Alloc(tenantSize)
+			if err != nil || at != r.at {
+				r.Fatalf("%#x %v", uint64(at), err)
+			}
+		}
+		r.set(parameters, uint32(r.step), 2*backend.Granule)
+		r.add(gradients, 1, 1024)
+		r.add(scratch, 1, 1024)
+	}},
+	{"sizes that differ by rank", 2 * 1, func(r *rankTurn) {
+		if a := r.kept["activations"]; a != 0 {
+			r.check(r.cu.Free(a))
+		}
+		at, err := r.cu.Alloc(uint64(r.rank+1) << 19)
+		r.check(err)
+		r.kept["activations"] = at
+		r.check(r.cu.Legacy().Fill(backend.Fill{Addr: at, Value: 5, Element: 1, Width: uint64(r.rank+1) << 19}))
+		r.set(parameters, 8, backend.Granule)
+	}},
+	{"nothing is alike", 2 * 1, func(r *rankTurn) { r.set(0, uint32(100*r.rank+r.step), tenantSize) }},
+	{"scratch that the next step reads", 2 * 3, func(r *rankTurn) {
+		r.check(r.cu.Legacy().Copy(backend.Copy{
+			Src: backend.Place{Addr: uint64(r.at + scratch)}, Dst: backend.Place{Addr: uint64(r.at + gradients)}, Width: backend.Granule,
+		}))
+		r.set(parameters, 6, 2*backend.Granule)
+		r.set(scratch, uint32(10*r.step+r.rank), backend.Granule)
+	}},
+	{"memory of VMM that is mapped twice", 2 * 3, func(r *rankTurn) {
+		if r.step == 0 {
+			base, err := r.Reserve(2*backend.Granule, 0, 0)
+			r.check(err)
+			id, err := r.NewMemory(backend.Granule)
+			r.check(err)
+			for i := range backend.Addr(2) {
+				r.check(r.MapMemory(base+i*backend.Granule, backend.Granule, 0, id))
+			}
+			r.check(r.SetAccess(base, 2*backend.Granule, true))
+			r.kept["mapped"] = base
+		}
+		at := r.kept["mapped"] - r.at
+		r.set(at, uint32(r.step), backend.Granule)
+		r.add(at+backend.Granule, uint32(r.rank*(r.step%2)), 1) // the same memory
+		r.set(parameters, 2, 2*backend.Granule)
+	}},
+	{"a peer's memory", 2*2 + 1, func(r *rankTurn) {
+		r.set(parameters, 2, 2*backend.Granule) // over what a peer has written, but for the first rank's
+		r.set(private, uint32(10+r.rank), 64)
+		next := r.peers[(r.rank+1)%len(r.peers)]
+		r.check(r.cu.Legacy().Copy(backend.Copy{
+			Src: backend.Place{Addr: uint64(r.at + private)}, Width: 64,
+			Dst: backend.Place{Space: next.space, Addr: uint64(next.at + parameters + backend.Addr(4096*(1+r.rank)))},
+		}))
+		r.set(gradients, 1, backend.Granule)
+		r.add(gradients, uint32(r.rank), 1)
+	}},
+}
+
+// programRun is a program under way: ranks on devices.
+type programRun struct {
+	devices []*device
+	turns   []*rankTurn
+}
+
+// newProgramRun makes ranks, all on a device or each on its own. Devices have memory for a single rank and a half.
+func newProgramRun(t *testing.T, ranks int, together bool) *programRun {
+	n := ranks
+	if together {
+		n = 1
+	}
+	cfg := Config{}
+	for range n {
+		cfg.Memory = append(cfg.Memory, deviceSize)
+	}
+	b, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	out := &programRun{}
+	for _, d := range b.Devices() {
+		out.devices = append(out.devices, d.(*device))
+	}
+	var peers []*tenant
+	for i := range ranks {
+		s, err := b.Devices()[i%n].NewSpace(backend.SpaceConfig{Base: backend.DefaultBase * backend.Addr(i+1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &tenant{space: s.(*space)}
+		r := &rankTurn{T: t, tenant: x, rank: i, kept: map[string]backend.Addr{}}
+		x.cu, err = s.NewContext(0)
+		r.check(err)
+		x.at, err = x.cu.Alloc(tenantSize)
+		r.check(err)
+		r.module, _, err = x.cu.Load([]byte(backendtest.Kernels), backend.LoadConfig{})
+		r.check(err)
+		peers, out.turns = append(peers, x), append(out.turns, r)
+	}
+	for _, r := range out.turns {
+		r.peers = peers
+	}
+	return out
+}
+
+// TestSharingPrograms: ranks that share a device, and memory, hold the bytes that ranks with devices of their own hold; and the memory
+// that can be common is.
+func TestSharingPrograms(t *testing.T) {
+	const ranks, steps = 3, 4
+	for _, p := range sharingPrograms {
+		t.Run(p.name, func(t *testing.T) {
+			shared, apart := newProgramRun(t, ranks, true), newProgramRun(t, ranks, false)
+			for step := range steps {
+				for i := range ranks {
+					for _, run := range []*programRun{shared, apart} {
+						r := run.turns[i]
+						r.step = step
+						r.turn(t, func() { p.turn(r) })
+					}
+				}
+				for i := range ranks {
+					if a, b := shared.turns[i].hashes(t, 3), apart.turns[i].hashes(t, 3); !maps.Equal(a, b) {
+						t.Fatalf("step %d: rank %d has %v, on a device of its own %v", step, i, a, b)
+					}
+				}
+			}
+			shared.turns[0].turn(t, func() {}) // the last rank leaves
+			if c := shared.devices[0].Common(); c.Saved != p.saved*backend.Granule {
+				t.Errorf("%d blocks are saved, want %d: %+v", c.Saved/backend.Granule, p.saved, c)
+			}
+		})
+	}
+}
+
+// TestRankIsGone: a rank that ends takes nothing from those that had memory in common with it.
+func TestRankIsGone(t *testing.T) {
+	run := newProgramRun(t, 3, true)
+	for _, r := range run.turns {
+		r.turn(t, func() { sharingPrograms[0].turn(r) })
+	}
+	run.turns[0].turn(t, func() {}) // the last rank leaves
+	if c := run.devices[0].Common(); c.Saved == 0 {
+		t.Fatalf("nothing is common: %+v", c)
+	}
+	before := []map[backend.BlockID]backend.Hash{run.turns[0].hashes(t, 1), nil, run.turns[2].hashes(t, 1)}
+	if err := run.turns[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{2, 0, 2} {
+		r := run.turns[i]
+		r.turn(t, func() {})
+		if !maps.Equal(r.hashes(t, 1), before[i]) {
+			t.Errorf("rank %d has lost its bytes", i)
+		}
+	}
+}
