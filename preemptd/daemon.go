@@ -222,7 +222,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	return &reconcile.Loop{
 		Observer: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
-			Slurm: c.slurm, Proxyd: proxyds,
+			Slurm: c.slurm, Proxyd: proxyds, LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},

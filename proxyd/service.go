@@ -297,6 +297,22 @@ func (d service) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
+// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+func (d service) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
+	id, _, err := d.numberOf(ctx, req.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	leases, err := d.n.conductor.Lend(ctx, id, int(req.GetGpus()), req.GetQos())
+	switch {
+	case errors.Is(err, checkpoint.ErrNoJob):
+		return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: it does not run here", req.GetJob())
+	case errors.Is(err, checkpoint.ErrNotLent):
+		return nil, rpc.Errorf(rpc.ErrInvalid, "job %s: %v", req.GetJob(), err)
+	}
+	return &rpc.LendReply{Leases: leases}, err
+}
+
 // withKind gives a conductor's error its kind.
 func withKind(job, leader, here string, err error) error {
 	var o *checkpoint.ObstacleError

@@ -25,6 +25,7 @@ type journey struct {
 	args  Args
 	waits bool                 // the job waits
 	begin func(*slurmrest.Job) // what else it is like
+	lends bool                 // jobs can lend it GPUs
 
 	restarts    int64
 	checkpoints int
@@ -80,6 +81,14 @@ var journeys = []journey{
 		name: "shrink onto a node", kind: "resize", args: Args{Nodes: []string{"n3"}, GPUs: 4}, restarts: 1, checkpoints: 1,
 		nodes: "n3", required: "n3", count: 1, perNode: 4, tres: "gres/gpu:a100:4", said: "resized to n3 by bob",
 	},
+	{
+		name: "grow in place", kind: "resize", args: Args{GPUs: 4}, begin: onOneNode, lends: true,
+		nodes: "n1", count: 1, perNode: 2, said: "resized in place, to 4 GPUs by bob",
+	},
+	{
+		name: "grow, and no job can lend", kind: "resize", args: Args{Nodes: []string{"n1"}, GPUs: 4}, begin: onOneNode, restarts: 1, checkpoints: 1,
+		nodes: "n1", required: "n1", count: 1, perNode: 2, tres: "gres/gpu:a100:4", said: "resized to n1 by bob",
+	},
 	{name: "hold", kind: "hold", waits: true, held: true, said: "held by bob"},
 	{name: "release", kind: "release", waits: true, begin: byUser, nodes: "n4,n5", said: "released by bob"},
 	{
@@ -95,12 +104,20 @@ var journeys = []journey{
 	},
 }
 
+// onOneNode has the job on a single node, where jobs could lend it GPUs.
+func onOneNode(j *slurmrest.Job) { j.NodeCount, j.Nodes = slurmrest.Num(1), "n1" }
+
 // world makes the job's.
 func (c journey) world(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, c.waits)
 	if c.begin != nil {
 		w.srv.EditJob(w.id, c.begin)
+	}
+	if c.lends {
+		if err := os.WriteFile(filepath.Join(w.dir, "lends"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return w
 }
@@ -138,6 +155,9 @@ func (c journey) check(t *testing.T, w *world) {
 	}
 	if n := w.made(t); n != c.checkpoints {
 		t.Errorf("%d checkpoints, want %d", n, c.checkpoints)
+	}
+	if lent, _ := os.ReadFile(filepath.Join(w.dir, "lent")); c.lends != (string(lent) == fmt.Sprint(c.args.GPUs)) {
+		t.Errorf("it was lent GPUs until it had %q", lent)
 	}
 	if len(w.runs) > 1 {
 		t.Errorf("it was started %d times: %q", len(w.runs), w.runs)

@@ -131,6 +131,9 @@ var errNoEffect = errors.New("it was accepted and has no effect yet")
 func (w *actionRun) nextStep(ctx context.Context, text string) error {
 	steps := w.currentSteps()
 	i := stepIndex(steps, w.a.Step) + 1
+	if w.memo.Lent && w.a.State == journal.Going && i < len(steps) {
+		i = max(i, stepIndex(steps, report.name)) // nothing is left to do but to say so
+	}
 	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
 	if i < len(steps) {
 		w.a.Step = steps[i].name

@@ -87,6 +87,9 @@ func doneText(w *actionRun) string {
 	case len(w.args.Avoid) > 0:
 		text += " away from " + strings.Join(w.args.Avoid, ",")
 	}
+	if w.memo.Lent {
+		text += fmt.Sprintf(" in place, to %d GPUs", w.args.GPUs)
+	}
 	if w.args.QOS != "" {
 		text += " with QOS " + w.args.QOS
 	}

@@ -3,7 +3,15 @@
 
 package action
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+)
 
 // resize gives a job more or fewer nodes or GPUs. The number of its tasks does not change.
 var resize = kind{
@@ -18,5 +26,41 @@ var resize = kind{
 		return nil
 	},
 	target: placeAndSize,
-	steps:  func(Args) []step { return movingSteps },
+	steps:  func(Args) []step { return resizingSteps },
+}
+
+// resizingSteps: a job that can be lent GPUs, or is, has another size without leaving its node. Otherwise the job moves.
+var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
+
+// lend asks the node of a running job to have other jobs of its user lend it GPUs, or fewer. What stands in the way leads
+// to the longer way, by a checkpoint and a requeue.
+var lend = step{name: "lend", look: lookLend, do: doLend, within: otherPatience, optional: true}
+
+// lookLend is done when the job has its size, or cannot have it in place.
+func lookLend(_ context.Context, w *actionRun) verdict {
+	j := &w.job
+	switch {
+	case w.memo.Lent:
+		return verdict{done, "in place; lent by: " + w.memo.Leases}
+	case !isRunning(j), w.args.GPUs == 0, j.NodeCount.Or(1) != 1, w.args.NodeCount > 1,
+		len(w.args.Nodes) > 0 && !slices.Equal(w.args.Nodes, jobrequest.HostNames(j.Nodes)), slices.Contains(w.args.Avoid, j.Nodes):
+		return verdict{outcome: done}
+	}
+	return verdict{outcome: todo}
+}
+
+func doLend(ctx context.Context, w *actionRun) error {
+	qos := ""
+	if w.r.LeaseQOS != nil {
+		qos = w.r.LeaseQOS()
+	}
+	leases, err := w.r.Proxyd.Lend(ctx, &w.job, w.args.GPUs, qos)
+	if err != nil {
+		return err
+	}
+	w.memo.Lent, w.memo.Leases = true, "none"
+	if len(leases) > 0 {
+		w.memo.Leases = strings.Trim(fmt.Sprint(leases), "[]")
+	}
+	return nil
 }

@@ -29,6 +29,9 @@ type Proxyd interface {
 	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
 	// RunOn has a job run on that stands still after a checkpoint.
 	RunOn(ctx context.Context, job *slurmrest.Job) error
+	// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs, and
+	// returns these jobs. An error means that it has as many as before.
+	Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error)
 	// Checkpoints lists the checkpoints of a job.
 	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
 }
@@ -67,6 +70,8 @@ type Runner struct {
 	Proxyd   Proxyd
 	Journal  Journal
 	Patience Patience
+	// LeaseQOS is the QOS of the jobs that lend GPUs; nil or "": that of the job that they lend to.
+	LeaseQOS func() string
 	// Now and Sleep replace the clock; nil: the real clock.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
@@ -163,6 +168,8 @@ type memo struct {
 
 	Checkpoint string `json:"checkpoint,omitempty"`
 	RanOn      bool   `json:"ranOn,omitempty"`      // proxyd was told that no requeue follows the checkpoint
+	Lent       bool   `json:"lent,omitempty"`       // the job has its size in place, by leases
+	Leases     string `json:"leases,omitempty"`     // for people
 	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
 	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
 

@@ -128,6 +128,14 @@ func (s shelf) RunOn(context.Context, *slurmrest.Job) error {
 	return os.WriteFile(filepath.Join(s.dir, "ran on"), nil, 0o600)
 }
 
+// Lend is noted in a file, if there is one named lends; else no job can lend.
+func (s shelf) Lend(_ context.Context, _ *slurmrest.Job, gpus int64, _ string) ([]uint32, error) {
+	if _, err := os.Stat(filepath.Join(s.dir, "lends")); err != nil {
+		return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}
+	}
+	return []uint32{901}, os.WriteFile(filepath.Join(s.dir, "lent"), fmt.Append(nil, gpus), 0o600)
+}
+
 func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
 	for i := 1; ; i++ {
@@ -220,6 +228,12 @@ func (p points) Checkpoint(ctx context.Context, job *slurmrest.Job, reason strin
 	var c *rpc.Checkpoint
 	err := p.around("checkpoint", func() (err error) { c, err = p.Proxyd.Checkpoint(ctx, job, reason); return err })
 	return c, err
+}
+
+func (p points) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error) {
+	var leases []uint32
+	err := p.around("lend", func() (err error) { leases, err = p.Proxyd.Lend(ctx, job, gpus, qos); return err })
+	return leases, err
 }
 
 // runner does the world's actions in this process, under a clock of its own.

@@ -133,15 +133,19 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 func (b *builder) addJobs() {
 	sorted := inOrder(b.seen.Jobs, func(x, y *slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
 	b.Jobs = make([]sdk.Job, 0, len(sorted))
+	leases, isLease := leasesOf(sorted)
 	var vague []int
 	for i := range sorted {
 		j := &sorted[i]
-		if j.State.Finished() || len(b.Jobs) > 0 && b.Jobs[len(b.Jobs)-1].ID == sdk.JobID(j.ID) {
+		if j.State.Finished() || isLease[j.ID] || len(b.Jobs) > 0 && b.Jobs[len(b.Jobs)-1].ID == sdk.JobID(j.ID) {
 			continue
 		}
 		made := b.makeJob(j)
 		if made.State == sdk.Running || made.State == sdk.Suspended || made.State == sdk.Leaving {
 			exact := b.fillShares(j, &made)
+			for _, lease := range leases[j.ID] {
+				exact = b.addLease(lease, &made) && exact
+			}
 			if !exact {
 				vague = append(vague, len(b.Jobs))
 			}

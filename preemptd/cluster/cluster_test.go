@@ -270,6 +270,44 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// TestLeases: what a lease holds is the job's that it lends to, if both are of the same user and account and that runs;
+// a lease that waits is no job that waits for room.
+func TestLeases(t *testing.T) {
+	job := func(id int64, name, user, account string, state slurmrest.BaseState, index string) slurmrest.Job {
+		j := slurmrest.Job{ID: id, Name: name, User: user, Account: account, State: slurmrest.State{Base: state}, Batch: true, NodeCount: slurmrest.Num(1), TRESPerNode: "gres/gpu:1"}
+		if state == slurmrest.Running {
+			j.Nodes, j.GRESDetail, j.TRESAllocated = "n1", []string{"gpu:1(IDX:" + index + ")"}, "cpu=1,gres/gpu=1"
+		}
+		return j
+	}
+	seen := Seen{Time: at, Nodes: []slurmrest.Node{{Name: "n1", State: slurmrest.NodeState{Base: "MIXED"}, GRES: "gpu:8"}}, Jobs: []slurmrest.Job{
+		job(1, "train", "alice", "lab", slurmrest.Running, "0"),
+		job(2, "lease-of-1", "alice", "lab", slurmrest.Running, "3"),
+		job(3, "lease-of-1", "alice", "lab", slurmrest.Pending, ""),
+		job(4, "lease-of-1", "bob", "lab", slurmrest.Running, "4"),
+		job(5, "lease-of-1", "alice", "other", slurmrest.Running, "5"),
+		job(6, "lease-of-6", "alice", "lab", slurmrest.Running, "6"),
+		job(7, "lease-of-99", "alice", "lab", slurmrest.Pending, ""),
+	}}
+	var got []string
+	s := Build(seen, Known{Tier: known.Tier, Count: known.Count, Account: known.Account})
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		line := fmt.Sprintf("%d %d of %d", j.ID, j.GPUs, j.Request)
+		for _, share := range j.Shares {
+			line += fmt.Sprintf(" %b", share.GPUs)
+		}
+		got = append(got, line)
+	}
+	want := []string{"1 2 of 1 1001", "4 1 of 1 10000", "5 1 of 1 100000", "6 1 of 1 1000000", "7 1 of 1"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestSizedByPerson: no policy changes the size that a person chose for a job; that of a policy may be
 // taken back, and so may a job at its full size be shrunk.
 func TestSizedByPerson(t *testing.T) {

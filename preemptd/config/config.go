@@ -38,6 +38,7 @@ type Config struct {
 	Grace      time.Duration
 	Retention  time.Duration
 	Patience   Patience
+	LeaseQOS   string
 	Rules      Rules
 	Tiers      Tiers
 	Promised   Promised

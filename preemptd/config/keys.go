@@ -61,6 +61,9 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 	{Name: "patience.start", Default: "10m", Meaning: "How long a job that was moved or resized may wait to start where it was sent. Then it starts anywhere.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Patience.Start }, time.Second), AtStart: true},
 
+	{Name: "lease_qos", Meaning: "QOS of the jobs that lend GPUs to a running job (sbatch --singularity-lease), which preemptd has submitted as the job's user. A QOS that higher ones preempt makes these jobs give way first. Empty: that of the job that they lend to.",
+		Set: wantText(func(c *Config) *string { return &c.LeaseQOS }, isName, "a QOS")},
+
 	{Name: "rules.window", Default: "24h", Meaning: "Time over which GPU fractions are counted.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Rules.Window }, time.Minute)},
 	{Name: "rules.min_run", Default: "5m", Meaning: "A job that started more recently is left alone by policies.",

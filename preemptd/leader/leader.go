@@ -42,6 +42,17 @@ func (f *Finder) RunOn(ctx context.Context, job *slurmrest.Job) error {
 	return f.withLeader(ctx, job, func(c *rpc.Client) error { return c.RunOn(ctx, job.Label()) })
 }
 
+// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+func (f *Finder) Lend(ctx context.Context, job *slurmrest.Job, gpus int64, qos string) ([]uint32, error) {
+	var leases []uint32
+	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
+		reply, err := c.Lend(ctx, &rpc.LendRequest{Job: job.Label(), Gpus: gpus, Qos: qos})
+		leases = reply.GetLeases()
+		return err
+	})
+	return leases, err
+}
+
 // Checkpoints lists the checkpoints of a running job.
 func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint

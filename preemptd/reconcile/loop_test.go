@@ -45,6 +45,10 @@ func (p *proxyd) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, erro
 
 func (p *proxyd) RunOn(context.Context, *slurmrest.Job) error { return nil }
 
+func (p *proxyd) Lend(context.Context, *slurmrest.Job, int64, string) ([]uint32, error) {
+	return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "it cannot have so many GPUs in place"}
+}
+
 func (p *proxyd) Checkpoints(context.Context, *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

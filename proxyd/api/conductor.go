@@ -8,7 +8,7 @@
 //	───────               ──────────
 //	Doctor                all users
 //	Show, Checkpoint,
-//	RunOn                 the job's owner, operators
+//	RunOn, Lend           the job's owner, operators
 //	Checkpoints           all users; checkpoints of other users are left out
 //	Verify, Export        the checkpoint's owner, operators
 //	Delete                the checkpoint's owner, operators
@@ -43,6 +43,8 @@ type Conductor interface {
 	Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error)
 	// RunOn has a job run on that stands still after a checkpoint.
 	RunOn(ctx context.Context, job string) error
+	// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+	Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error)
 	// Call serves another node's leader. from is that node's name, as root there calls the node.
 	Call(ctx context.Context, from string, req *rpc.CallRequest) (*rpc.CallReply, error)
 	// Checkpoints lists the checkpoints of a job, or with "" of all jobs. UID is right in each

@@ -137,6 +137,17 @@ func (s *Server) RunOn(ctx context.Context, req *rpc.RunOnRequest) (*rpc.RunOnRe
 	return &rpc.RunOnReply{}, rpc.Status(s.opt.Conductor.RunOn(ctx, req.GetJob()))
 }
 
+// Lend has a running job be lent GPUs, or leave some.
+func (s *Server) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
+	caller, err := s.admitOwner(ctx, "lend GPUs to", req.GetJob())
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	s.opt.Log.Info("GPUs asked for", "job", req.GetJob(), "uid", caller.UID, "gpus", req.GetGpus(), "qos", req.GetQos())
+	reply, err := s.opt.Conductor.Lend(ctx, req)
+	return reply, rpc.Status(err)
+}
+
 // Checkpoints lists what the caller may see.
 func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (*rpc.CheckpointsReply, error) {
 	list, err := s.visibleCheckpoints(ctx, "checkpoints", req.GetJob())

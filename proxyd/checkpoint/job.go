@@ -75,7 +75,8 @@ type localCapsule struct {
 	devices      *life.Server // nil: the capsule has no devices. Does not change
 	stopWatching func()       // ends the goroutines that watch the capsule
 
-	placing sync.Mutex // held while leases begin and end
+	lending sync.Mutex // held while the number of leases changes, before placing
+	placing sync.Mutex // held while a lease begins or ends
 
 	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 

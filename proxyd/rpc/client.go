@@ -102,6 +102,11 @@ func (c *Client) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
+// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
+func (c *Client) Lend(ctx context.Context, req *LendRequest) (*LendReply, error) {
+	return callUnary(ctx, c, longDeadline, c.rpc.Lend, req)
+}
+
 // Verify reads checkpoints back; with no names, all that the caller may see. Damage is in
 // the report. progress as in Checkpoint.
 func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func(*Progress)) (*VerifyReport, error) {

@@ -3884,6 +3884,110 @@ func (*RunOnReply) Descriptor() ([]byte, []int) {
 	return file_proxyd_proto_rawDescGZIP(), []int{53}
 }
 
+type LendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Gpus          int64                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"` // that the job is to have, its own among them
+	Qos           string                 `protobuf:"bytes,3,opt,name=qos,proto3" json:"qos,omitempty"`    // of the jobs that lend; empty: the job's own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LendRequest) Reset() {
+	*x = LendRequest{}
+	mi := &file_proxyd_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LendRequest) ProtoMessage() {}
+
+func (x *LendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LendRequest.ProtoReflect.Descriptor instead.
+func (*LendRequest) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *LendRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *LendRequest) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *LendRequest) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+type LendReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leases        []uint32               `protobuf:"varint,1,rep,packed,name=leases,proto3" json:"leases,omitempty"` // the jobs that lend it GPUs now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LendReply) Reset() {
+	*x = LendReply{}
+	mi := &file_proxyd_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LendReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LendReply) ProtoMessage() {}
+
+func (x *LendReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LendReply.ProtoReflect.Descriptor instead.
+func (*LendReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *LendReply) GetLeases() []uint32 {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
 // Progress of long work. The last message of a stream that ends well has one of result.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3904,7 +4008,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4020,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4033,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{54}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Progress) GetPhase() string {
@@ -4032,7 +4136,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +4148,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4161,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{55}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -4076,7 +4180,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4192,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4205,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{56}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -4120,7 +4224,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4236,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4249,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{57}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -4167,7 +4271,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4283,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4296,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{58}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -4234,7 +4338,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4350,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4363,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{59}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -4305,7 +4409,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4421,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4434,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{60}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -4413,7 +4517,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4529,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4542,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{61}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -4464,7 +4568,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4476,7 +4580,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4489,7 +4593,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{62}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -4508,7 +4612,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4624,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4637,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{63}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -4552,7 +4656,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4668,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4681,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{64}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -4602,7 +4706,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4718,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4731,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{65}
+	return file_proxyd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -4679,7 +4783,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4691,7 +4795,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4704,7 +4808,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{66}
+	return file_proxyd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Problem) GetKind() string {
@@ -5047,7 +5151,13 @@ const file_proxyd_proto_rawDesc = "" +
 	"\fRunOnRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\f\n" +
 	"\n" +
-	"RunOnReply\"\xc5\x02\n" +
+	"RunOnReply\"E\n" +
+	"\vLendRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04gpus\x18\x02 \x01(\x03R\x04gpus\x12\x10\n" +
+	"\x03qos\x18\x03 \x01(\tR\x03qos\"#\n" +
+	"\tLendReply\x12\x16\n" +
+	"\x06leases\x18\x01 \x03(\rR\x06leases\"\xc5\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
@@ -5114,7 +5224,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12=\n" +
-	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\x97\a\n" +
+	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\xe5\a\n" +
 	"\x06Proxyd\x12L\n" +
 	"\x04Ping\x12\".singularity.proxyd.v1.PingRequest\x1a .singularity.proxyd.v1.PingReply\x12L\n" +
 	"\x04Call\x12\".singularity.proxyd.v1.CallRequest\x1a .singularity.proxyd.v1.CallReply\x12R\n" +
@@ -5122,7 +5232,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04Show\x12\".singularity.proxyd.v1.ShowRequest\x1a\x1a.singularity.proxyd.v1.Job\x12Y\n" +
 	"\n" +
 	"Checkpoint\x12(.singularity.proxyd.v1.CheckpointRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12O\n" +
-	"\x05RunOn\x12#.singularity.proxyd.v1.RunOnRequest\x1a!.singularity.proxyd.v1.RunOnReply\x12a\n" +
+	"\x05RunOn\x12#.singularity.proxyd.v1.RunOnRequest\x1a!.singularity.proxyd.v1.RunOnReply\x12L\n" +
+	"\x04Lend\x12\".singularity.proxyd.v1.LendRequest\x1a .singularity.proxyd.v1.LendReply\x12a\n" +
 	"\vCheckpoints\x12).singularity.proxyd.v1.CheckpointsRequest\x1a'.singularity.proxyd.v1.CheckpointsReply\x12Q\n" +
 	"\x06Verify\x12$.singularity.proxyd.v1.VerifyRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12I\n" +
 	"\x02GC\x12 .singularity.proxyd.v1.GCRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12R\n" +
@@ -5142,7 +5253,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_proxyd_proto_goTypes = []any{
 	(RequestCheckpointCall_After)(0), // 0: singularity.proxyd.v1.RequestCheckpointCall.After
 	(Finding_Level)(0),               // 1: singularity.proxyd.v1.Finding.Level
@@ -5200,29 +5311,31 @@ var file_proxyd_proto_goTypes = []any{
 	(*CheckpointRequest)(nil),        // 53: singularity.proxyd.v1.CheckpointRequest
 	(*RunOnRequest)(nil),             // 54: singularity.proxyd.v1.RunOnRequest
 	(*RunOnReply)(nil),               // 55: singularity.proxyd.v1.RunOnReply
-	(*Progress)(nil),                 // 56: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),       // 57: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),         // 58: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),            // 59: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 60: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 61: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 62: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 63: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 64: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 65: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 66: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 67: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 68: singularity.proxyd.v1.Problem
-	nil,                              // 69: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 70: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 71: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 72: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 73: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 74: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
+	(*LendRequest)(nil),              // 56: singularity.proxyd.v1.LendRequest
+	(*LendReply)(nil),                // 57: singularity.proxyd.v1.LendReply
+	(*Progress)(nil),                 // 58: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 59: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 60: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),            // 61: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 62: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 63: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 64: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 65: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 66: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 67: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 68: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 69: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 70: singularity.proxyd.v1.Problem
+	nil,                              // 71: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 72: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 73: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 74: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 75: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 77: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	74, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	76, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	6,  // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
 	8,  // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
 	10, // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
@@ -5255,17 +5368,17 @@ var file_proxyd_proto_depIdxs = []int32{
 	32, // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
 	35, // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
 	51, // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	69, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	70, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	71, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	72, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	71, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	72, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	73, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	74, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
 	33, // 37: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
 	33, // 38: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	74, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	76, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
 	0,  // 40: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
 	40, // 41: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	1,  // 42: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	73, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	75, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	43, // 44: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
 	49, // 45: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	51, // 46: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
@@ -5276,22 +5389,22 @@ var file_proxyd_proto_depIdxs = []int32{
 	46, // 51: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
 	47, // 52: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
 	45, // 53: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	75, // 54: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	75, // 55: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	74, // 56: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	74, // 57: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	74, // 58: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	77, // 54: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	77, // 55: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	76, // 56: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	76, // 57: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	76, // 58: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
 	50, // 59: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	75, // 60: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	74, // 61: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	74, // 62: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	77, // 60: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	76, // 61: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	76, // 62: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
 	49, // 63: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	60, // 64: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	62, // 65: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	62, // 64: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	64, // 65: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
 	49, // 66: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	75, // 67: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	63, // 68: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	74, // 69: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	77, // 67: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	65, // 68: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	76, // 69: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
 	51, // 70: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
 	2,  // 71: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
 	4,  // 72: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
@@ -5299,24 +5412,26 @@ var file_proxyd_proto_depIdxs = []int32{
 	41, // 74: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
 	53, // 75: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
 	54, // 76: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	57, // 77: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	59, // 78: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	61, // 79: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	64, // 80: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	66, // 81: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	3,  // 82: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	5,  // 83: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	39, // 84: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	42, // 85: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	56, // 86: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	55, // 87: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	58, // 88: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	56, // 89: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	56, // 90: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	65, // 91: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	67, // 92: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	82, // [82:93] is the sub-list for method output_type
-	71, // [71:82] is the sub-list for method input_type
+	56, // 77: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	59, // 78: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	61, // 79: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	63, // 80: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	66, // 81: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	68, // 82: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	3,  // 83: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	5,  // 84: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	39, // 85: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	42, // 86: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	58, // 87: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	55, // 88: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	57, // 89: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	60, // 90: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	58, // 91: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	58, // 92: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	67, // 93: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	69, // 94: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	83, // [83:95] is the sub-list for method output_type
+	71, // [71:83] is the sub-list for method input_type
 	71, // [71:71] is the sub-list for extension type_name
 	71, // [71:71] is the sub-list for extension extendee
 	0,  // [0:71] is the sub-list for field type_name
@@ -5362,19 +5477,19 @@ func file_proxyd_proto_init() {
 		(*CallReply_ProgramRuns)(nil),
 		(*CallReply_View)(nil),
 	}
-	file_proxyd_proto_msgTypes[54].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[56].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[59].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[61].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   72,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

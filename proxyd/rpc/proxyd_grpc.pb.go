@@ -33,6 +33,7 @@ const (
 	Proxyd_Show_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Show"
 	Proxyd_Checkpoint_FullMethodName  = "/singularity.proxyd.v1.Proxyd/Checkpoint"
 	Proxyd_RunOn_FullMethodName       = "/singularity.proxyd.v1.Proxyd/RunOn"
+	Proxyd_Lend_FullMethodName        = "/singularity.proxyd.v1.Proxyd/Lend"
 	Proxyd_Checkpoints_FullMethodName = "/singularity.proxyd.v1.Proxyd/Checkpoints"
 	Proxyd_Verify_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Verify"
 	Proxyd_GC_FullMethodName          = "/singularity.proxyd.v1.Proxyd/GC"
@@ -57,6 +58,10 @@ type ProxydClient interface {
 	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
 	// it. It does nothing to any other job.
 	RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc.CallOption) (*RunOnReply, error)
+	// Lend has a running job be lent GPUs by jobs of its user on its node, until it has so many in
+	// all, or has it leave some. The answer comes when it has them; if that cannot be in time,
+	// nothing has changed.
+	Lend(ctx context.Context, in *LendRequest, opts ...grpc.CallOption) (*LendReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsReply, error)
 	// Verify reads checkpoints back. The last message carries the report.
@@ -143,6 +148,16 @@ func (c *proxydClient) RunOn(ctx context.Context, in *RunOnRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunOnReply)
 	err := c.cc.Invoke(ctx, Proxyd_RunOn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *proxydClient) Lend(ctx context.Context, in *LendRequest, opts ...grpc.CallOption) (*LendReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LendReply)
+	err := c.cc.Invoke(ctx, Proxyd_Lend_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -243,6 +258,10 @@ type ProxydServer interface {
 	// RunOn has a job run on that stands still after a checkpoint with stands: nobody requeues
 	// it. It does nothing to any other job.
 	RunOn(context.Context, *RunOnRequest) (*RunOnReply, error)
+	// Lend has a running job be lent GPUs by jobs of its user on its node, until it has so many in
+	// all, or has it leave some. The answer comes when it has them; if that cannot be in time,
+	// nothing has changed.
+	Lend(context.Context, *LendRequest) (*LendReply, error)
 	// Checkpoints lists what the store has, of one job or of all that the caller may see.
 	Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsReply, error)
 	// Verify reads checkpoints back. The last message carries the report.
@@ -283,6 +302,9 @@ func (UnimplementedProxydServer) Checkpoint(*CheckpointRequest, grpc.ServerStrea
 }
 func (UnimplementedProxydServer) RunOn(context.Context, *RunOnRequest) (*RunOnReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunOn not implemented")
+}
+func (UnimplementedProxydServer) Lend(context.Context, *LendRequest) (*LendReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lend not implemented")
 }
 func (UnimplementedProxydServer) Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoints not implemented")
@@ -421,6 +443,24 @@ func _Proxyd_RunOn_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Proxyd_Lend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProxydServer).Lend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Proxyd_Lend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProxydServer).Lend(ctx, req.(*LendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Proxyd_Checkpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckpointsRequest)
 	if err := dec(in); err != nil {
@@ -516,6 +556,10 @@ var Proxyd_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunOn",
 			Handler:    _Proxyd_RunOn_Handler,
+		},
+		{
+			MethodName: "Lend",
+			Handler:    _Proxyd_Lend_Handler,
 		},
 		{
 			MethodName: "Checkpoints",

@@ -20,15 +20,16 @@ import (
 // ErrNoJob is what Show returns of a job that Slurm does not know (any more).
 var ErrNoJob = errors.New("no such job")
 
-// Slurm runs scontrol, squeue and scancel. A Slurm is safe for concurrent use.
-type Slurm struct{ scontrol, squeue, scancel slurmrest.Scontrol }
+// Slurm runs scontrol, squeue, scancel and sbatch. A Slurm is safe for concurrent use.
+type Slurm struct{ scontrol, squeue, scancel, sbatch slurmrest.Scontrol }
 
-// New returns a Slurm that runs the scontrol at path, and the squeue and the scancel in the same folder.
+// New returns a Slurm that runs the scontrol at path, and the other commands in the same folder.
 func New(path string) *Slurm {
 	return &Slurm{
 		controllerCommand{slurmrest.ExecScontrol{Path: path}},
 		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "squeue")}},
 		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "scancel")}},
+		controllerCommand{slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "sbatch")}},
 	}
 }
 

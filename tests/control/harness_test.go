@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ const (
 var (
 	name = flag.String("name", "control-test", "name of the cluster")
 	more = flag.Int("ballast", 0, "so many MiB make the checkpoints of the scenario \"premium preempts basic\" as long as real ones")
+	seed = flag.Uint64("seed", 1, "of the random moments")
 	keep = flag.Bool("keep", false, "use a cluster of that name that is up, and leave it")
 )
 
@@ -57,13 +59,13 @@ type site struct {
 // with is the site for a part of the test.
 func (s *site) with(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
 
-// raise brings a cluster of three nodes with two GPUs each up, and starts the calm run.
-func raise(t *testing.T) *site {
+// raise brings a cluster up, and starts the calm run, of so many ranks.
+func raise(t *testing.T, name string, nodes, gpus, ranks int) *site {
 	t.Helper()
-	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: *name}}
+	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: name}}
 	bin := t.TempDir()
 	s.local("make", "-s", "-C", "../workloads", "O="+bin)
-	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", "2", "--", filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", "0")
+	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", strconv.Itoa(ranks), "--", filepath.Join(bin, "mlp"), "--ranks", strconv.Itoa(ranks), "--steps", "0")
 	said := filepath.Join(bin, "said") // by a run that is killed at the end, for one
 	errs, err := os.Create(said)
 	if err != nil {
@@ -84,7 +86,7 @@ func raise(t *testing.T) *site {
 	})
 	if !*keep {
 		_, _ = s.cluster.Run(t.Context(), "down")
-		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", "3", "--gpus", "2", "--controller"); err != nil {
+		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", strconv.Itoa(nodes), "--gpus", strconv.Itoa(gpus), "--controller"); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -6,8 +6,12 @@
 package control
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"testing"
 )
 
 // lend submits a job that lends its GPU to another.
@@ -22,7 +26,7 @@ func (s *site) lend(name, user string, to *job, options string) *job {
 func (j *job) shares(want int) {
 	j.Helper()
 	j.until(fmt.Sprintf("job %s has %d GPUs", j.name, want), func() (bool, string) {
-		shown := j.on("ctl", "alice", "singctl show "+j.id)
+		shown := j.on("ctl", "alice", "singctl show "+j.id+" 2>&1 || :") // it may not have begun
 		last := ""
 		for line := range strings.Lines(shown) {
 			if strings.Contains(line, " GPUs ") && strings.HasSuffix(strings.TrimSpace(line), "now") {
@@ -51,6 +55,14 @@ func leasesByHand(s *site) {
 	lease.is("has left", func(st state) bool { return st.is == "CANCELLED" })
 	grows.shares(1)
 	grows.trains()
+	lease = s.lend("l5", "alice", grows, "")
+	lease.becomes("RUNNING")
+	grows.shares(2)
+	s.verb("restart", grows.now().nodes, "proxyd") // its successor knows the lease
+	grows.trains()
+	s.on("ctl", "alice", "scancel "+lease.id)
+	grows.shares(1)
+	grows.trains()
 	lease = s.lend("l3", "alice", grows, "")
 	lease.becomes("RUNNING")
 	grows.shares(2)
@@ -60,4 +72,104 @@ func leasesByHand(s *site) {
 		s.Errorf("the job was restarted %d times", st.restarts)
 	}
 	lease.is("ends with the job that it lent to", func(st state) bool { return st.is == "CANCELLED" })
+}
+
+// A job of one GPU that can use two gets the idle one, and gives it back when a job waits for it, and is never requeued.
+func idleGPUs(s *site) {
+	s.configure("elastic")
+	grows := s.train("e1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.shares(2)
+	grows.trains()
+	full := []*job{s.train("e2", "--qos=basic --gpus-per-node=2 --singularity"), s.train("e3", "--qos=basic --gpus-per-node=2 --singularity")}
+	for _, j := range full {
+		j.becomes("RUNNING")
+	}
+	waits := s.train("e4", "--qos=basic --gpus-per-node=1 --singularity")
+	st := waits.becomes("RUNNING")
+	grows.shares(1)
+	if on := grows.now().nodes; st.nodes != on {
+		s.Errorf("the job that gave its GPU back is on %s, and the job that waited for it on %s", on, st.nodes)
+	}
+	grows.trains()
+	grows.did("resize by policy elastic", "resize by policy elastic")
+	for _, j := range append(full, waits, grows) {
+		if st := j.ends(); st.restarts != 0 {
+			s.Errorf("job %s was restarted %d times", j.name, st.restarts)
+		}
+	}
+}
+
+// resizeInPlace: a person gets a job more GPUs and fewer, in place where jobs can lend them, and is told which way it went.
+func resizeInPlace(s *site) {
+	s.configure("")
+	grows := s.train("i1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
+	grows.trains()
+	s.on("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more")
+	grows.shares(2)
+	if st := grows.now(); !strings.Contains(st.comment, "resized in place, to 2 GPUs") || st.restarts != 0 || st.is != "RUNNING" {
+		s.Errorf("grown: %s", st)
+	}
+	s.until("the ledger counts both", func() (bool, string) {
+		_, stands := grows.history()
+		return stands.GPUs == 2 && stands.Requested == 1, fmt.Sprintf("%+v", stands)
+	})
+	grows.trains()
+	s.on("ctl", "alice", "singctl resize "+grows.id+" --gpus 1 --reason less")
+	grows.shares(1)
+	grows.trains()
+	if said := s.on("ctl", "root", "squeue -h -u alice -o '%j %T'"); said != "i1 RUNNING" {
+		s.Errorf("a lease is left: %s", said)
+	}
+	rigid := s.train("i2", "--qos=basic --gpus-per-node=2 --singularity-gpus=1-2")
+	rigid.trains()
+	s.on("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take one
+	rigid.trains()
+	if st := rigid.now(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
+		s.Errorf("shrunk: %s", st)
+	}
+	rigid.ends()
+	if st := grows.ends(); st.restarts != 0 {
+		s.Errorf("the job was restarted %d times", st.restarts)
+	}
+}
+
+// watchState returns the states that squeue shows of a job until ctx ends, each once.
+func (s *site) watchState(ctx context.Context, j *job) string {
+	var all []string
+	for ctx.Err() == nil {
+		state, err := s.cluster.Exec(ctx, "ctl", "root", "squeue", "-h", "-j", j.id, "-o", "%T")
+		if err == nil && !slices.Contains(all, state) {
+			all = append(all, state)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestLeases: a training of four ranks on one GPU of its own is put on two, three and four GPUs and back, at random moments;
+// it stays the same run of the same job, and computes what the undisturbed one computes.
+func TestLeases(t *testing.T) {
+	s := raise(t, *name+"-four", 1, 4, 4)
+	s.configure("")
+	j := s.train("four", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-4 --export=ALL,RANKS=4")
+	j.trains()
+	ctx, stop := context.WithCancel(t.Context())
+	watched := make(chan string)
+	go func() { watched <- s.watchState(ctx, j) }()
+	r := rand.New(rand.NewPCG(*seed, 7))
+	t.Logf("-seed %d", *seed)
+	for _, n := range slices.Concat([]int{3}, r.Perm(4), r.Perm(4)) {
+		s.on("ctl", "operator", fmt.Sprintf("singctl resize %s --gpus %d --reason test", j.id, n+1))
+		j.shares(n + 1)
+		if r.IntN(2) == 0 {
+			j.trains()
+		}
+	}
+	j.trains()
+	stop()
+	if states := <-watched; states != "RUNNING" {
+		t.Errorf("squeue has shown the job %s", states)
+	}
+	if st := j.ends(); st.restarts != 0 {
+		t.Errorf("the job was restarted %d times", st.restarts)
+	}
 }

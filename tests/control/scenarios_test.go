@@ -14,7 +14,7 @@ import (
 
 // TestControl is all scenarios, one after the other on one cluster: each is about who has all of it.
 func TestControl(t *testing.T) {
-	s := raise(t)
+	s := raise(t, *name, 3, 2, 2)
 	for _, scenario := range []struct {
 		name string
 		play func(*site)
@@ -24,6 +24,7 @@ func TestControl(t *testing.T) {
 		{"shrink instead of preempt, and grow back", shrinkAndGrow},
 		{"idle GPUs are lent, and come back", idleGPUs},
 		{"leases by hand", leasesByHand},
+		{"resize in place, or by a requeue", resizeInPlace},
 		{"rolling drain", rollingDrain},
 		{"defrag makes room", defragMakesRoom},
 		{"power cap", powerCap},
@@ -195,29 +196,6 @@ func shrinkAndGrow(s *site) {
 		if j != small {
 			j.did()
 		}
-		j.ends()
-	}
-}
-
-// A job of one GPU that can use two gets the idle one, and gives it back when a job waits for it.
-func idleGPUs(s *site) {
-	s.configure("elastic")
-	grows := s.train("e1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
-	grows.is("runs on two GPUs", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:2" })
-	grows.trains()
-	full := []*job{s.train("e2", "--qos=basic --gpus-per-node=2 --singularity"), s.train("e3", "--qos=basic --gpus-per-node=2 --singularity")}
-	for _, j := range full {
-		j.becomes("RUNNING")
-	}
-	waits := s.train("e4", "--qos=basic --gpus-per-node=1 --singularity")
-	waits.becomes("RUNNING")
-	st := grows.is("runs on one GPU again", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:1" })
-	if on := waits.now().nodes; st.nodes != on {
-		s.Errorf("the job that gave its GPU back is on %s, and the job that waited for it on %s", st.nodes, on)
-	}
-	grows.trains()
-	grows.did("resize by policy elastic", "resize by policy elastic")
-	for _, j := range append(full, waits, grows) {
 		j.ends()
 	}
 }

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// leaseName is the name of the jobs that lend GPUs to a job. preemptd knows them by this name.
+func leaseName(job uint32) string { return fmt.Sprintf("lease-of-%d", job) }
+
+// SubmitLease submits, as the user of a running job, a job that lends the running job a GPU of a node. It has the running
+// job's account and partition, and the QOS qos; with "" the running job's QOS.
+func (s *Slurm) SubmitLease(ctx context.Context, borrower *Job, gid uint32, node, qos string) error {
+	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+borrower.String(), "--Format=Account:|,Partition:|,QOS:|")
+	fields := strings.Split(strings.TrimSpace(string(out)), "|") // names that administrators gave
+	if err == nil && len(fields) != 4 {
+		err = fmt.Errorf("squeue printed %q", out)
+	}
+	if err != nil {
+		return withJob(err, "account of job", borrower.String())
+	}
+	if qos == "" {
+		qos = fields[2]
+	}
+	args := []string{
+		"--parsable", "--uid=" + strconv.FormatUint(uint64(borrower.UID), 10), "--gid=" + strconv.FormatUint(uint64(gid), 10), "--export=NIL",
+		"--job-name=" + leaseName(borrower.ID), "--comment=lends its GPU to job " + borrower.String(), "--output=/dev/null", "--chdir=/",
+		"--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=64M", "--gpus-per-node=1", "--nodelist=" + node, "--no-requeue",
+		"--partition=" + fields[1], "--singularity-lease=" + strconv.FormatUint(uint64(borrower.ID), 10),
+	}
+	for name, value := range map[string]string{"--account=": fields[0], "--qos=": qos} {
+		if value != "" && value != "(null)" && value != "N/A" {
+			args = append(args, name+value)
+		}
+	}
+	_, err = s.sbatch.Run(ctx, append(args, "--wrap=exec sleep infinity")...)
+	return withJob(err, "submit a lease of job", borrower.String())
+}
+
+// WaitingLeases returns the leases of a job that SubmitLease has submitted and that have not started.
+func (s *Slurm) WaitingLeases(ctx context.Context, job, uid uint32) ([]*Job, error) {
+	out, err := s.squeue.Run(ctx, "--noheader", "--states=PENDING,CONFIGURING", "--user="+strconv.FormatUint(uint64(uid), 10),
+		"--name="+leaseName(job), "--Format="+columns)
+	if err != nil {
+		return nil, fmt.Errorf("leases of job %d: %w", job, err)
+	}
+	var all []*Job
+	for line := range strings.Lines(strings.TrimSpace(string(out))) {
+		j, err := parseLine(line)
+		if err != nil {
+			return nil, fmt.Errorf("leases of job %d: %w", job, err)
+		}
+		all = append(all, j)
+	}
+	return all, nil
+}
