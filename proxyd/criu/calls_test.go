@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
@@ -209,4 +211,63 @@ func TestCallsGoOnAfterRestore(t *testing.T) {
 	c.end()
 	_, r = restore(t, img, dir)
 	wantCalls(t, r, callWait+time.Since(frozen)+slack, true)
+}
+
+// handled sleeps for a minute, in C, unless a signal's handler interrupts that.
+const handled = `
+import ctypes, errno, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+signal.signal(signal.SIGUSR1, lambda s, f: None)
+print("ready", flush=True)
+r = libc.nanosleep(struct.pack("qq", 60, 0), None)
+print(r, errno.errorcode.get(ctypes.get_errno()), flush=True)
+`
+
+// TestHandlerInterruptsCall: a call that is made again returns EINTR where a handler runs, as it does
+// without a dump.
+func TestHandlerInterruptsCall(t *testing.T) {
+	needCRIU(t)
+	for _, when := range []string{"before the dump", "after the dump", "when it runs"} {
+		t.Run(when, func(t *testing.T) {
+			g, c := newCgroup(t), newCapsule(t)
+			r := c.run("/usr/bin/python3", "-c", handled)
+			r.expect("ready")
+			g.put(t, r)
+			members, err := membersOf(c.pid())
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := members[r.program.PID].host
+			sleeps := func(call string) func() bool {
+				return func() bool { return strings.HasPrefix(read(t, fmt.Sprintf("/proc/%d/syscall", host)), call+" ") }
+			}
+			eventually(t, sleeps("230")) // clock_nanosleep
+			signal := func(moment string) {
+				if moment != when {
+					return
+				}
+				if err := unix.Kill(host, unix.SIGUSR1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := g.freeze(deadline(t), true); err != nil {
+				t.Fatal(err)
+			}
+			signal("before the dump")
+			img := dump(t, r.program, images(t))
+			signal("after the dump")
+			if err := img.SetTimeLeft(); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.freeze(deadline(t), false); err != nil {
+				t.Fatal(err)
+			}
+			if when == "when it runs" {
+				eventually(t, sleeps("7")) // poll
+			}
+			signal("when it runs")
+			r.outFile.SetReadDeadline(time.Now().Add(40 * time.Second))
+			r.expect("-1 EINTR")
+		})
+	}
 }
