@@ -266,8 +266,16 @@ func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][
 		uses = append(uses, s.holders(b.Addr, b.Size)...)
 	}
 	uses = distinct(uses)
+	// Until the bytes are pinned, the spaces do not leave their devices: what is foreign does not keep them.
+	here := &job{}
 	for _, u := range uses {
+		u.begin(here)
 		u.begin(j)
+	}
+	found := func() {
+		for _, u := range uses {
+			u.yard.end(here)
+		}
 	}
 	end := func() {
 		for _, u := range uses {
@@ -279,6 +287,7 @@ func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][
 	for i, b := range buffers {
 		var err error
 		if pieces[i], err = s.reach(b.Addr, b.Size); err != nil {
+			found()
 			end()
 			return err
 		}
@@ -291,6 +300,7 @@ func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][
 		}
 	}
 	s.device.backend.pin(j, pieces)
+	found()
 	over := make(chan error, 1)
 	begin(whole, func(err error) {
 		for i, b := range buffers {

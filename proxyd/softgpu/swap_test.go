@@ -5,7 +5,9 @@ package softgpu
 
 import (
 	"bytes"
+	"context"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -282,5 +284,61 @@ func TestPeerFree(t *testing.T) {
 	}
 	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
 		t.Errorf("twice: %v", err)
+	}
+}
+
+// TestSwapPeerExchange: a collective works on the memory of a peer whose device is too small for all of its spaces. What the
+// collective writes is there, whenever the peer leaves its device.
+func TestSwapPeerExchange(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{deviceSize, deviceSize}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	all := tenantsOf(t, b.Devices()[0].(*device), 2)
+	s, err := b.Devices()[1].NewSpace(backend.SpaceConfig{Base: 4 * backend.DefaultBase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cu, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := all[0]
+	if err := s.AllowPeer(x.space); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Map(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { // the two spaces of the first device drive each other out
+		for i := 0; ctx.Err() == nil; i++ {
+			y := all[i%2]
+			if err := y.Map(); err != nil {
+				t.Error(err)
+				return
+			}
+			for y.Unmap() != nil {
+				runtime.Gosched()
+			}
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
+	for i := range 4000 {
+		v, done := byte(i), make(chan byte, 1)
+		if err := cu.Legacy().Exchange([]backend.Buffer{{Addr: x.at, Size: 1, Write: true}}, func(p [][]byte, over func(error)) {
+			before := p[0][0]
+			p[0][0] = v
+			over(nil)
+			done <- before
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if before := <-done; before != byte(i-1) && i > 0 {
+			t.Fatalf("collective %d finds %d, and the last one has written %d", i, before, byte(i-1))
+		}
 	}
 }
