@@ -292,6 +292,8 @@ UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
 	umask 022 && $(B)/singctl man $(SHARE)/man/man1
+	install -d $(SHARE)/man/man8
+	umask 022 && $(B)/proxyd man >$(SHARE)/man/man8/proxyd.8 && $(B)/preemptd man >$(SHARE)/man/man8/preemptd.8
 	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
 	umask 022 && $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
 	umask 022 && $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
@@ -320,7 +322,7 @@ $(NFPM):
 
 uninstall: ## removes what install installed
 	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/sbin/preemptd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
-	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
+	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(SHARE)/man/man8/proxyd.8 $(SHARE)/man/man8/preemptd.8 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
 	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(LIB) $(DESTDIR)$(DOC)
 
 install-minicluster: $(MINICLUSTER) ## only minicluster, into $(DESTDIR)$(PREFIX)/bin

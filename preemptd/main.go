@@ -60,6 +60,7 @@ func rootCommand() *cobra.Command {
 read its configuration again. Each key of the configuration is also a flag and an environment variable;
 preemptd config lists them.`,
 		Version: version, SilenceErrors: true, SilenceUsage: true, Args: noArguments,
+		Example: "  preemptd --dry-run\n  preemptd --interval 10s",
 	}
 	load := func() (*config.Config, error) {
 		return config.Load(file, os.Environ(), givenFlags(root.PersistentFlags()))
@@ -82,6 +83,7 @@ preemptd config lists them.`,
 	}
 	show := &cobra.Command{
 		Use: "config", Short: "Print the configuration, each key with what it means", Args: noArguments,
+		Example: "  preemptd config >/etc/singularity-slurm/preemptd.yaml",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if errors.Is(err, fs.ErrNotExist) {
@@ -95,6 +97,7 @@ preemptd config lists them.`,
 	}
 	show.AddCommand(&cobra.Command{
 		Use: "check", Short: "Say what is wrong with the configuration", Args: noArguments,
+		Example: "  preemptd config check --config new.yaml",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if err == nil {
@@ -106,7 +109,7 @@ preemptd config lists them.`,
 			return err
 		},
 	})
-	root.AddCommand(show, simulateCommand(load))
+	root.AddCommand(show, simulateCommand(load), manCommand())
 	return root
 }
 

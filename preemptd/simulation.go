@@ -57,6 +57,7 @@ func simulateCommand(load func() (*config.Config, error)) *cobra.Command {
 		Long: `simulate plays a trace of jobs on a cluster of so many nodes, with the policies, rules and tiers of the
 configuration (tiers, if it names no policy), and prints what became of the jobs, beside the same trace without
 preemption and with jobs that are killed and begin again. docs/simulate.md says what is simplified.`,
+		Example: "  preemptd simulate --trace jobs.csv --nodes 16",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.checkOptions(); err != nil {
 				return fmt.Errorf("simulate: %w; %w", err, errUsage)

@@ -22,6 +22,7 @@ func initCommand(load func() (*config.Config, error)) *cobra.Command {
 	var cluster string
 	c := &cobra.Command{
 		Use: "init", Short: "Mark the shared folder as this cluster's; once, on one node",
+		Example: "  proxyd init",
 		Long: "Makes the last part of the path `shared` of the configuration if it is not there, and marks the folder as this cluster's.\n" +
 			"Daemons start only where they find the mark, so that a folder that is not mounted is not taken for an empty one.\n" +
 			"A folder that is marked already is left as it is.",

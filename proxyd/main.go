@@ -90,8 +90,9 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "proxyd", Short: "Captures and restores the Slurm jobs of a node",
 		Version: version, SilenceErrors: true, SilenceUsage: true,
-		Args: wantArguments(),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Example: "  proxyd daemon\n  proxyd config\n  proxyd run --soft 2 -- ./matrixMul",
+		Args:    wantArguments(),
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.PersistentFlags().StringVar(&file, "config", config.File, "read the configuration from `FILE`")
@@ -99,6 +100,7 @@ func newCommand() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{
 			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: wantArguments(),
+			Example: "  proxyd daemon",
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if err != nil {
@@ -109,6 +111,7 @@ func newCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "config", Short: "Print the configuration, each key with what it means", Args: wantArguments(),
+			Example: "  proxyd config >/etc/singularity-slurm/proxyd.yaml",
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if errors.Is(err, fs.ErrNotExist) {
@@ -122,12 +125,14 @@ func newCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: wantArguments("FILE"),
-			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
+			Example: "  proxyd key /etc/singularity-slurm/key",
+			RunE:    func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
 		initCommand(load),
 		deviceCommand(),
 		gpusCommand(),
 		runCommand(),
+		manCommand(),
 	)
 	return root
 }

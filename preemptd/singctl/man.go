@@ -5,17 +5,16 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
 )
 
-// manCommand writes the manual. The packages' build calls it; people need not know.
-// manCommand is singctl man.
+// manCommand is singctl man, which writes the manual. The packages' build calls it; people need not know.
 type manCommand struct{ *app }
 
 func (a manCommand) build() *cobra.Command {
@@ -50,71 +49,13 @@ func documentedCommands(c *cobra.Command) []*cobra.Command {
 
 // manPage is a command's manual page, in the man macros.
 func manPage(c *cobra.Command) string {
-	var b strings.Builder
-	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"singularity-slurm\"\n", roffText(strings.ToUpper(name)))
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roffText(name), roffText(c.Short))
-	usage := c.UseLine()
-	if c.HasAvailableSubCommands() {
-		usage = c.CommandPath() + " COMMAND [flags]"
+	if c.HasParent() {
+		return manual.CommandPage(c, 1)
 	}
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roffText(usage))
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", roffParagraphs(orDefault(c.Long, c.Short)))
-	if c.HasAvailableSubCommands() {
-		b.WriteString(".SH COMMANDS\n")
-		for _, s := range c.Commands() {
-			if s.IsAvailableCommand() {
-				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roffText(s.UseLine()), roffText(s.Short))
-			}
-		}
+	codes := manual.List{Title: "EXIT STATUS"}
+	for l := range strings.Lines(exitCodes) {
+		number, what, _ := strings.Cut(strings.TrimSpace(l), " ")
+		codes.Items = append(codes.Items, [2]string{number, strings.TrimSpace(what)})
 	}
-	if local := c.NonInheritedFlags(); local.HasAvailableFlags() {
-		b.WriteString(".SH OPTIONS\n" + flagList(local))
-	}
-	if inherited := c.InheritedFlags(); inherited.HasAvailableFlags() {
-		b.WriteString(".SH COMMON OPTIONS\n" + flagList(inherited))
-	}
-	if !c.HasParent() {
-		b.WriteString(".SH EXIT STATUS\n")
-		for l := range strings.Lines(exitCodes) {
-			number, what, _ := strings.Cut(strings.TrimSpace(l), " ")
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", number, roffText(strings.TrimSpace(what)))
-		}
-	}
-	return b.String()
-}
-
-func flagList(flags *pflag.FlagSet) string {
-	var b strings.Builder
-	flags.VisitAll(func(f *pflag.Flag) {
-		value, what := pflag.UnquoteUsage(f)
-		if value != "" {
-			value = " " + value
-		}
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roffText("--"+f.Name+value), roffText(what))
-	})
-	return b.String()
-}
-
-// roffParagraphs sets text in which an empty line ends a paragraph.
-func roffParagraphs(s string) string {
-	var b strings.Builder
-	for i, p := range strings.Split(strings.TrimSpace(s), "\n\n") {
-		if i > 0 {
-			b.WriteString(".PP\n")
-		}
-		for l := range strings.Lines(p) {
-			b.WriteString(roffText(strings.TrimSuffix(l, "\n")) + "\n")
-		}
-	}
-	return b.String()
-}
-
-// roffText escapes text, so that troff reads the text unchanged.
-func roffText(s string) string {
-	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(s)
-	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
-		s = `\&` + s
-	}
-	return s
+	return manual.CommandPage(c, 1, codes)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
 )
 
 // TestEveryCommand: every command has a page, which names its options, and proposes what it takes,
@@ -30,15 +32,15 @@ func TestEveryCommand(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		want := []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", roffText(command.Short)}
+		want := []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", manual.EscapeText(command.Short)}
 		for flag := range strings.FieldsSeq(command.NonInheritedFlags().FlagUsages()) {
 			if strings.HasPrefix(flag, "--") {
-				want = append(want, roffText(flag))
+				want = append(want, manual.EscapeText(flag))
 			}
 		}
 		for _, sub := range command.Commands() {
 			if sub.IsAvailableCommand() {
-				want = append(want, roffText(sub.UseLine()))
+				want = append(want, manual.EscapeText(sub.UseLine()))
 			}
 		}
 		for _, w := range want {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
 )
 
 func TestProgress(t *testing.T) {
@@ -114,7 +116,7 @@ func TestManual(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, want := range []string{".TH " + roffText(strings.ToUpper(name)) + " 1", ".SH NAME\n" + roffText(name) + " \\- ", ".SH SYNOPSIS", `\-\-json`} {
+		for _, want := range []string{".TH " + manual.EscapeText(strings.ToUpper(name)) + " 1", ".SH NAME\n" + manual.EscapeText(name) + " \\- ", ".SH SYNOPSIS", `\-\-json`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s.1 lacks %q", name, want)
 			}

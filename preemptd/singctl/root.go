@@ -109,6 +109,7 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
+	setExamples(root)
 	for _, c := range documentedCommands(root) {
 		if c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = noFiles

@@ -23,3 +23,6 @@ func Explain(w io.Writer) error {
 // Explain writes all keys as they are in effect, each with the source of its value. The text is a
 // configuration file with the same effect.
 func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }
+
+// Reference returns all keys with what the manual says of them.
+func Reference() [][2]string { return keys.Reference() }

@@ -79,8 +79,10 @@ func (h *host) installed() {
 	if enabled, err := filepath.Glob(h.path("etc/systemd/system/*/p*d*.*")); err != nil || len(enabled) > 0 {
 		h.Errorf("enabled: %q %v", enabled, err)
 	}
-	if _, err := os.Stat(h.path("usr/share/man/man1/singctl.1")); err != nil {
-		h.Error(err)
+	for _, page := range []string{"man1/singctl.1", "man8/proxyd.8", "man8/preemptd.8"} {
+		if _, err := os.Stat(h.path("usr/share/man", page)); err != nil {
+			h.Error(err)
+		}
 	}
 	// Slurm loads the plugin, as the example says that it is to be configured.
 	h.write("ClusterName=x\nSlurmctldHost=localhost\nPlugStackConfig=/etc/slurm/plugstack.conf\nNodeName=localhost\n", "etc/slurm/slurm.conf")
