@@ -55,6 +55,7 @@ func (m *meter) countDevices(ctx context.Context) {
 			sum.Interrupted += d.Interrupted
 			sum.SwappedOut += d.SwappedOut
 			sum.SwappedIn += d.SwappedIn
+			sum.Unshared += d.Unshared
 			sum.SwitchTime += d.SwitchTime
 		}
 		now[name] = sum

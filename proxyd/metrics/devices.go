@@ -12,14 +12,14 @@ import (
 
 // DeviceCounts is what the GPUs of a device server have done since the server began.
 type DeviceCounts struct {
-	Instructions, Switches, Interrupted, SwappedOut, SwappedIn uint64
-	SwitchTime                                                 time.Duration
+	Instructions, Switches, Interrupted, SwappedOut, SwappedIn, Unshared uint64
+	SwitchTime                                                           time.Duration
 }
 
 // deviceTotals adds up what device servers count. A server's counts end with the server, but the
 // totals for Prometheus must not fall.
 type deviceTotals struct {
-	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn prometheus.Counter
+	instructions, switches, interrupted, switchSeconds, swappedOut, swappedIn, unshared prometheus.Counter
 
 	mu   sync.Mutex
 	last map[string]DeviceCounts // by server
@@ -37,6 +37,7 @@ func (d *deviceTotals) registerCounters(r *prometheus.Registry) {
 	d.switchSeconds = counter("switch_seconds_total", "How long the switches took, with the time for what was swapped.")
 	d.swappedOut = counter("swapped_out_bytes_total", "What left GPUs for the host's memory for lack of room.")
 	d.swappedIn = counter("swapped_in_bytes_total", "What came back.")
+	d.unshared = counter("unshared_bytes_total", "Memory that processes had in common, there once, until a process wrote there.")
 }
 
 // Devices takes what the device servers of this node count now, each under a name of its own; nil
@@ -63,6 +64,7 @@ func (m *Metrics) Devices(now map[string]*DeviceCounts) {
 		}{
 			{d.instructions, n.Instructions, was.Instructions}, {d.switches, n.Switches, was.Switches},
 			{d.interrupted, n.Interrupted, was.Interrupted}, {d.swappedOut, n.SwappedOut, was.SwappedOut}, {d.swappedIn, n.SwappedIn, was.SwappedIn},
+			{d.unshared, n.Unshared, was.Unshared},
 		} {
 			c.total.Add(float64(max(c.now, c.was) - c.was)) // Add panics at what falls
 		}

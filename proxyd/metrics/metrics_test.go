@@ -26,7 +26,7 @@ func told() *Metrics {
 	m.Checkpoint(2 * time.Second)
 	m.Stored(5<<30, 100<<20)
 	for _, switches := range []uint64{5, 0, 7, 2} { // a server, which once does not answer, and the next one of that name
-		now := &DeviceCounts{Switches: switches, Instructions: 100 * switches, SwappedIn: 1 << 20, SwitchTime: time.Second}
+		now := &DeviceCounts{Switches: switches, Instructions: 100 * switches, SwappedIn: 1 << 20, Unshared: 1 << 19, SwitchTime: time.Second}
 		if switches == 0 {
 			now = nil
 		}
@@ -44,6 +44,7 @@ func TestScrape(t *testing.T) {
 		`proxyd_build_info{version="1.2.3"} 1`, `proxyd_job_events_total{event="no-checkpoint"} 1`, `proxyd_job_events_total{event="restored"} 0`,
 		`proxyd_phase_duration_seconds_bucket{phase="cut",le="0.05"} 1`, `proxyd_phase_failures_total{phase="dump"} 1`, `proxyd_phase_failures_total{phase="cut"} 0`,
 		`proxyd_checkpoint_duration_seconds_bucket{le="2.5"} 1`, `proxyd_device_switches_total 9`, `proxyd_device_instructions_total 900`, `proxyd_device_switch_seconds_total 2`, `proxyd_device_swapped_in_bytes_total 2.097152e+06`,
+		`proxyd_device_unshared_bytes_total 1.048576e+06`,
 		`proxyd_checkpoint_logical_bytes_sum 5.36870912e+09`, `proxyd_checkpoint_stored_bytes_count 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
