@@ -87,13 +87,11 @@ func (lc *localCapsule) fileUser(groups []uint32) files.User {
 func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Program, s streamSink) (*files.State, error) {
 	j := lc.j
 	var pids []int
-	var groups []uint32
 	for _, p := range programs {
 		pids = append(pids, processes.InCgroup(p.Cgroup)...)
 	}
-	if len(pids) > 0 {
-		groups, _ = processes.SupplementaryGroups(pids[0])
-	}
+	rec := j.run.snapshot().rec
+	groups := processes.UserGroups(pids, rec.UID, rec.GID)
 	// What srun writes for its step (--output=FILE) belongs to the job, too.
 	pids = append(pids, lc.sruns.PIDs()...)
 	if err := lc.journal.Drain(ctx); err != nil {

@@ -99,28 +99,57 @@ func Info(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
-// SupplementaryGroups returns a process's supplementary groups.
-func SupplementaryGroups(pid int) ([]uint32, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// UserGroups returns the supplementary groups that a job's user has in the job: those of the first
+// process that has no other ids than the user's and is in this process's user namespace. A
+// process that a user started by sudo, or in a user namespace, may have groups that the user
+// has not. UserGroups returns nothing if there is no such process.
+func UserGroups(pids []int, uid, gid uint32) []uint32 {
+	here, err := os.Readlink("/proc/self/ns/user")
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	for line := range strings.Lines(string(b)) {
-		list, ok := strings.CutPrefix(line, "Groups:")
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // the process has ended
+		}
+		if !hasOnlyID(b, "Uid:", uid) || !hasOnlyID(b, "Gid:", gid) {
+			continue
+		}
+		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid)); err != nil || ns != here {
+			continue
+		}
+		if groups, err := statusNumbers(b, "Groups:"); err == nil {
+			return groups
+		}
+	}
+	return nil
+}
+
+// hasOnlyID tells whether the real, effective, saved and file system ids of a status are all id.
+func hasOnlyID(status []byte, key string, id uint32) bool {
+	ids, err := statusNumbers(status, key)
+	return err == nil && len(ids) == 4 && !slices.ContainsFunc(ids, func(n uint32) bool { return n != id })
+}
+
+// statusNumbers returns the numbers behind a key of /proc/PID/status.
+func statusNumbers(status []byte, key string) ([]uint32, error) {
+	for line := range strings.Lines(string(status)) {
+		list, ok := strings.CutPrefix(line, key)
 		if !ok {
 			continue
 		}
-		var groups []uint32
-		for _, g := range strings.Fields(list) {
-			n, err := strconv.ParseUint(g, 10, 32)
+		numbers := []uint32{}
+		for _, word := range strings.Fields(list) {
+			n, err := strconv.ParseUint(word, 10, 32)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("status: %s %w", key, err)
 			}
-			groups = append(groups, uint32(n))
+			numbers = append(numbers, uint32(n))
 		}
-		return groups, nil
+		return numbers, nil
 	}
-	return nil, fmt.Errorf("PID %d: no groups", pid)
+	return nil, fmt.Errorf("status: no %s", key)
 }
 
 // SlurmEnv returns the SLURM_* variables of a process.
