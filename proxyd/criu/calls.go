@@ -28,7 +28,7 @@ func rewindCalls(ctx context.Context, group cgroup, seen syscalls.Observed) (*sy
 		return nil, nil //nolint:nilnil // a program without such calls
 	}
 	// Threads that ptrace has stopped count as not frozen for a moment.
-	return calls, group.freeze(ctx, true)
+	return calls, group.setFrozen(ctx, true)
 }
 
 // SetTimeLeft gives the system calls in which the dumped program waits the time that they have left

@@ -182,13 +182,13 @@ func TestCallsGoOn(t *testing.T) {
 	for range 10 {
 		observe(t, c, r)
 		frozen := time.Now()
-		if err := g.freeze(deadline(t), true); err != nil {
+		if err := g.setFrozen(deadline(t), true); err != nil {
 			t.Fatal(err)
 		}
 		if err := dump(t, r.program, images(t)).SetTimeLeft(); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.freeze(deadline(t), false); err != nil {
+		if err := g.setFrozen(deadline(t), false); err != nil {
 			t.Fatal(err)
 		}
 		longest = max(longest, time.Since(frozen))
@@ -203,7 +203,7 @@ func TestCallsGoOnAfterRestore(t *testing.T) {
 	g, c, r := startWaitingCalls(t)
 	observe(t, c, r)
 	frozen := time.Now()
-	if err := g.freeze(deadline(t), true); err != nil {
+	if err := g.setFrozen(deadline(t), true); err != nil {
 		t.Fatal(err)
 	}
 	dir := images(t)
@@ -250,7 +250,7 @@ func TestHandlerInterruptsCall(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.freeze(deadline(t), true); err != nil {
+			if err := g.setFrozen(deadline(t), true); err != nil {
 				t.Fatal(err)
 			}
 			signal("before the dump")
@@ -259,7 +259,7 @@ func TestHandlerInterruptsCall(t *testing.T) {
 			if err := img.SetTimeLeft(); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.freeze(deadline(t), false); err != nil {
+			if err := g.setFrozen(deadline(t), false); err != nil {
 				t.Fatal(err)
 			}
 			if when == "when it runs" {

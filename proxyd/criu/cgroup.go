@@ -18,32 +18,32 @@ import (
 // cgroup is the folder of a cgroup v2; "" is none.
 type cgroup string
 
-func (c cgroup) file(name string) string { return filepath.Join(string(c), name) }
+func (c cgroup) filePath(name string) string { return filepath.Join(string(c), name) }
 
-// frozen tells whether the cgroup was asked to freeze.
-func (c cgroup) frozen() (bool, error) {
+// isFrozen tells whether the cgroup was asked to freeze.
+func (c cgroup) isFrozen() (bool, error) {
 	if c == "" {
 		return false, nil
 	}
-	b, err := os.ReadFile(c.file("cgroup.freeze"))
+	b, err := os.ReadFile(c.filePath("cgroup.freeze"))
 	if err != nil {
 		return false, fmt.Errorf("cgroup: %w", err)
 	}
 	return strings.TrimSpace(string(b)) == "1", nil
 }
 
-// freeze freezes or thaws the cgroup, and returns when every process in it stands, or runs.
-func (c cgroup) freeze(ctx context.Context, on bool) error {
+// setFrozen freezes or thaws the cgroup, and returns when every process in it stands, or runs.
+func (c cgroup) setFrozen(ctx context.Context, on bool) error {
 	word := "0"
 	if on {
 		word = "1"
 	}
-	events, err := os.Open(c.file("cgroup.events"))
+	events, err := os.Open(c.filePath("cgroup.events"))
 	if err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	defer events.Close()
-	if err := os.WriteFile(c.file("cgroup.freeze"), []byte(word), 0); err != nil {
+	if err := os.WriteFile(c.filePath("cgroup.freeze"), []byte(word), 0); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	for {
@@ -66,14 +66,14 @@ func (c cgroup) freeze(ctx context.Context, on bool) error {
 	}
 }
 
-// leave moves processes out of c: into the cgroup above, or, where that cgroup may have no
+// moveOut moves processes out of c: into the cgroup above, or, where that cgroup may have no
 // processes because it hands out controllers, into this process's.
-func (c cgroup) leave(pids ...int) error {
+func (c cgroup) moveOut(pids ...int) error {
 	above := cgroup(filepath.Dir(string(c)))
 	for _, pid := range pids {
-		err := above.enter(pid)
+		err := above.moveIn(pid)
 		if errors.Is(err, unix.EBUSY) {
-			err = c.ours().enter(pid)
+			err = c.ownCgroup().moveIn(pid)
 		}
 		if err != nil {
 			return fmt.Errorf("cgroup: %w", err)
@@ -82,12 +82,12 @@ func (c cgroup) leave(pids ...int) error {
 	return nil
 }
 
-func (c cgroup) enter(pid int) error {
-	return os.WriteFile(c.file("cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+func (c cgroup) moveIn(pid int) error {
+	return os.WriteFile(c.filePath("cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// ours is this process's cgroup in the mounted tree that c is of.
-func (c cgroup) ours() cgroup {
+// ownCgroup is this process's cgroup in the mounted tree that c is of.
+func (c cgroup) ownCgroup() cgroup {
 	root := string(c)
 	for up := filepath.Dir(root); up != root; up = filepath.Dir(root) {
 		var st unix.Statfs_t

@@ -47,8 +47,8 @@ func (g cgroup) put(t testing.TB, r *running) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range descendants(members, []int{r.program.PID}) {
-		if err := os.WriteFile(g.file("cgroup.procs"), fmt.Append(nil, m.host), 0); err != nil {
+	for _, m := range findDescendants(members, []int{r.program.PID}) {
+		if err := os.WriteFile(g.filePath("cgroup.procs"), fmt.Append(nil, m.host), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +57,7 @@ func (g cgroup) put(t testing.TB, r *running) {
 
 func (g cgroup) stands(t testing.TB) bool {
 	t.Helper()
-	return strings.Contains(read(t, g.file("cgroup.events")), "frozen 1")
+	return strings.Contains(read(t, g.filePath("cgroup.events")), "frozen 1")
 }
 
 func TestCgroup(t *testing.T) {
@@ -71,18 +71,18 @@ func TestCgroup(t *testing.T) {
 			r.expect("ready")
 			g.put(t, r)
 			if frozen {
-				if err := g.freeze(ctx, true); err != nil {
+				if err := g.setFrozen(ctx, true); err != nil {
 					t.Fatal(err)
 				}
 				r.say("a")
 			}
 			dir := images(t)
 			img := dump(t, r.program, dir)
-			if on, err := g.frozen(); err != nil || on != frozen || g.stands(t) != frozen {
-				t.Errorf("after the dump: %v, %v; %s", on, err, read(t, g.file("cgroup.events")))
+			if on, err := g.isFrozen(); err != nil || on != frozen || g.stands(t) != frozen {
+				t.Errorf("after the dump: %v, %v; %s", on, err, read(t, g.filePath("cgroup.events")))
 			}
 			if frozen {
-				if err := g.freeze(ctx, false); err != nil {
+				if err := g.setFrozen(ctx, false); err != nil {
 					t.Fatal(err)
 				}
 				r.expect("1 a 101") // it had not been read
@@ -95,7 +95,7 @@ func TestCgroup(t *testing.T) {
 			g = newCgroup(t)
 			c = newCapsule(t)
 			if frozen {
-				if err := g.freeze(ctx, true); err != nil {
+				if err := g.setFrozen(ctx, true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -105,10 +105,10 @@ func TestCgroup(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.closeFar()
-			if on, err := g.frozen(); err != nil || on != frozen || g.stands(t) != frozen {
-				t.Errorf("after the restore: %v, %v; %s", on, err, read(t, g.file("cgroup.events")))
+			if on, err := g.isFrozen(); err != nil || on != frozen || g.stands(t) != frozen {
+				t.Errorf("after the restore: %v, %v; %s", on, err, read(t, g.filePath("cgroup.events")))
 			}
-			if n := len(strings.Fields(read(t, g.file("cgroup.procs")))); n != 2 {
+			if n := len(strings.Fields(read(t, g.filePath("cgroup.procs")))); n != 2 {
 				t.Errorf("%d processes in the cgroup", n)
 			}
 			if frozen {
@@ -117,7 +117,7 @@ func TestCgroup(t *testing.T) {
 					t.Errorf("frozen, it says %q, %v", s, err)
 				}
 				r.outFile.SetReadDeadline(time.Now().Add(60 * time.Second))
-				if err := g.freeze(ctx, false); err != nil {
+				if err := g.setFrozen(ctx, false); err != nil {
 					t.Fatal(err)
 				}
 				r.expect("1 a 101") // was in the pipe
@@ -202,7 +202,7 @@ func TestHostileSource(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, name := range []string{"inventory.img", "pstree.img", "files.img", "pages-1.img", "pages-2.img", fmt.Sprintf("core-%d.img", img.Program.PID), fmt.Sprintf("mm-%d.img", img.Program.PID+1), "pipes-data.img"} {
-		if _, ok := img.file(name); !ok {
+		if _, ok := img.findFile(name); !ok {
 			t.Errorf("no image %s among %v", name, img.Files)
 		}
 		seen[name] = true
@@ -215,7 +215,7 @@ func TestHostileSource(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			r := pipes(t)
-			if err := g.freeze(deadline(t), true); err != nil {
+			if err := g.setFrozen(deadline(t), true); err != nil {
 				t.Fatal(err)
 			}
 			err := Restore(deadline(t), img, Program{Init: c.pid(), Cgroup: string(g)}, r.far, test.src)
@@ -223,14 +223,14 @@ func TestHostileSource(t *testing.T) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
 			alone(t, c)
-			if on, err := g.frozen(); err != nil || !on {
+			if on, err := g.isFrozen(); err != nil || !on {
 				t.Errorf("the cgroup is not frozen (%v)", err)
 			}
 			t.Log(err)
 		})
 	}
 	// The capsule is as good as new.
-	if err := g.freeze(deadline(t), false); err != nil {
+	if err := g.setFrozen(deadline(t), false); err != nil {
 		t.Fatal(err)
 	}
 	r = c.restore(img, dir)
@@ -275,7 +275,7 @@ func TestCancelRestore(t *testing.T) {
 	begin := time.Now()
 	c.restore(img, dir)
 	usual := time.Since(begin)
-	if err := sweep(deadline(t), c.pid(), img.pids()); err != nil {
+	if err := killProcesses(deadline(t), c.pid(), img.listPIDs()); err != nil {
 		t.Fatal(err)
 	}
 	done := 0
@@ -289,7 +289,7 @@ func TestCancelRestore(t *testing.T) {
 			done++
 			r.closeFar()
 			r.ask("a", "1 a 101")
-			if err := sweep(deadline(t), c.pid(), img.pids()); err != nil {
+			if err := killProcesses(deadline(t), c.pid(), img.listPIDs()); err != nil {
 				t.Fatal(err)
 			}
 		case !errors.Is(err, context.DeadlineExceeded):

@@ -20,8 +20,8 @@ import (
 // no business with its process's PATH.
 var folders = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin", "/bin"}
 
-// find returns the path of a program; an *Unsupported if it is not installed.
-func find(name string) (string, error) {
+// findProgram returns the path of a program; an *Unsupported if it is not installed.
+func findProgram(name string) (string, error) {
 	for _, dir := range folders {
 		path := filepath.Join(dir, name)
 		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
@@ -40,8 +40,8 @@ var joinable = []struct{ option, file string }{
 	{"--mount", "mnt"}, {"--net", "net"}, {"--uts", "uts"}, {"--ipc", "ipc"}, {"--time", "time_for_children"}, {"--pid", "pid"},
 }
 
-// gated makes criu call the gate. The gate costs some 20 ms.
-func gated(args []string) []string { return append(args, "--action-script", gateName) }
+// gateOptions makes criu call the gate. The gate costs some 20 ms.
+func gateOptions(args []string) []string { return append(args, "--action-script", gateName) }
 
 // command is criu inside the namespaces of a capsule's init.
 //
@@ -58,11 +58,11 @@ type command struct {
 	files    []*os.File // from descriptor stageFD on
 }
 
-// build returns what to start, and the files to close after its start.
-func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
+// buildCommand returns what to start, and the files to close after its start.
+func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	var paths [3]string
 	for i, name := range []string{"nsenter", "setpriv", "criu"} {
-		if paths[i], err = find(name); err != nil {
+		if paths[i], err = findProgram(name); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 	}
 	args = append(append(args, "--"), c.before...)
 	if c.as != nil {
-		limited, err := c.as.arguments()
+		limited, err := c.as.setprivArguments()
 		if err != nil {
 			return nil, closing, err
 		}
@@ -141,11 +141,11 @@ func (c command) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// common are the options of every operation, without the gate's. Configuration files are the node's
+// commonOptions are the options of every operation, without the gate's. Configuration files are the node's
 // business, not this package's. Below -v3, criu does not log enough of its work. With --ext-unix-sk
 // a datagram socket that sends to a path (/dev/log) is connected to that path again; a stream is
 // refused all the same.
-func common(operation string) []string {
+func commonOptions(operation string) []string {
 	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
 		"-v3", "--timeout", "30",
 		"--tcp-established", "--network-lock", "skip", "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore"}

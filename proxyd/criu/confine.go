@@ -134,7 +134,7 @@ func usesSeccomp(p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, m := range descendants(members, []int{p.PID}) {
+	for _, m := range findDescendants(members, []int{p.PID}) {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", m.host))
 		if err != nil {
 			return false, err
@@ -157,7 +157,7 @@ func (c cgroup) lendFreezer() error {
 	if c == "" {
 		return nil
 	}
-	file := c.file("cgroup.freeze")
+	file := c.filePath("cgroup.freeze")
 	if err := errors.Join(os.Chown(file, -1, freezeGroup), os.Chmod(file, 0o664)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
@@ -166,7 +166,7 @@ func (c cgroup) lendFreezer() error {
 
 // boundMemory are the arguments by which a command's memory is bounded, before the command.
 func boundMemory() ([]string, error) {
-	path, err := find("prlimit")
+	path, err := findProgram("prlimit")
 	if err != nil {
 		return nil, err
 	}

@@ -262,7 +262,7 @@ for line in sys.stdin: print(orphan(), flush=True)
 	r.ask("?", "True")
 	dir := images(t)
 	img := dump(t, r.program, dir)
-	if !img.adopts() {
+	if !img.hasReaper() {
 		t.Errorf("nobody was adopted among %+v", img.Processes)
 	}
 	c.end()

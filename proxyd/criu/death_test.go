@@ -91,7 +91,7 @@ func onlyProgram(t *testing.T, c *capsule, r *running) {
 			t.Fatal(err)
 		}
 		maps.DeleteFunc(members, func(_ int, m member) bool { return m.zombie })
-		if len(descendants(members, []int{r.program.PID})) == len(members)-1 {
+		if len(findDescendants(members, []int{r.program.PID})) == len(members)-1 {
 			return
 		}
 		if time.Now().After(end) {
@@ -168,7 +168,7 @@ func TestCallerKilledFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	moments(t, r.program, 30, func(after time.Duration) {
-		if err := g.freeze(deadline(t), true); err != nil {
+		if err := g.setFrozen(deadline(t), true); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command("/proc/self/exe", dumperArg, string(b))
@@ -182,7 +182,7 @@ func TestCallerKilledFrozen(t *testing.T) {
 		if !g.stands(t) {
 			t.Error("is not frozen any more")
 		}
-		if err := g.freeze(deadline(t), false); err != nil {
+		if err := g.setFrozen(deadline(t), false); err != nil {
 			t.Fatal(err)
 		}
 		runsAsBefore(t, c, r)
@@ -227,7 +227,7 @@ func TestCRIUKilled(t *testing.T) {
 			killed, hurt := 0, 0
 			moments(t, r.program, 40, func(after time.Duration) {
 				if frozen {
-					if err := g.freeze(deadline(t), true); err != nil {
+					if err := g.setFrozen(deadline(t), true); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -245,10 +245,10 @@ func TestCRIUKilled(t *testing.T) {
 				}
 				onlyProgram(t, c, r)
 				if frozen {
-					if on, _ := g.frozen(); !on || !g.stands(t) {
+					if on, _ := g.isFrozen(); !on || !g.stands(t) {
 						t.Error("is not frozen any more")
 					}
-					if err := g.freeze(deadline(t), false); err != nil {
+					if err := g.setFrozen(deadline(t), false); err != nil {
 						t.Fatal(err)
 					}
 				}

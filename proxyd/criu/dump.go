@@ -48,10 +48,10 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(ctx); err != nil {
+	if err := prepareKernel(ctx); err != nil {
 		return nil, err
 	}
-	wasFrozen, err := cgroup(p.Cgroup).frozen()
+	wasFrozen, err := cgroup(p.Cgroup).isFrozen()
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
@@ -70,9 +70,9 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
-	defer s.close()
+	defer s.closeSession()
 	d := &dumper{sink: sink, cores: map[string][]byte{}}
-	s.carry = d.carry
+	s.carry = d.carryStream
 	noted := &Image{}
 	if wasFrozen {
 		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), p.Observed)
@@ -81,26 +81,26 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		}
 	} else { // a frozen program does not run before the streams have ended anyway
 		s.pass = func(int) error {
-			err := s.ended()
+			err := s.waitForStreams()
 			if err == nil {
-				err = d.note(p.Init, noted)
+				err = d.noteOpened(p.Init, noted)
 			}
 			return err
 		}
 	}
 
-	err = s.run(ctx, c)
+	err = s.runCriu(ctx, c)
 	if err != nil {
 		// A criu that was killed has thawed the cgroup and not frozen it again.
-		if now, _ := cgroup(p.Cgroup).frozen(); wasFrozen && !now {
-			err = errors.Join(err, cgroup(p.Cgroup).freeze(context.WithoutCancel(ctx), true))
+		if now, _ := cgroup(p.Cgroup).isFrozen(); wasFrozen && !now {
+			err = errors.Join(err, cgroup(p.Cgroup).setFrozen(context.WithoutCancel(ctx), true))
 		}
 		_ = noted.SetTimeLeft() // else calls wait for as long as they had when the program was frozen
-		return nil, s.failed("dump", p, err)
+		return nil, s.failureOf("dump", p, err)
 	}
-	i, err := d.image(&s.log)
+	i, err := d.describeImage(&s.log)
 	if err == nil && wasFrozen {
-		err = i.note(p.Init)
+		err = i.noteOpened(p.Init)
 	} else if err == nil {
 		i.Opened = noted.Opened
 		for n, p := range noted.Processes {
@@ -109,34 +109,34 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	}
 	if err == nil {
 		i.Program, i.Host, i.calls = p, host, noted.calls
-		err = d.release(i, wasFrozen)
+		err = d.releaseKept(i, wasFrozen)
 	}
 	if err != nil {
-		return nil, &Error{Op: "dump", PID: p.PID, Err: err, Log: s.log.text()}
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err, Log: s.log.lastLines()}
 	}
 	return i, nil
 }
 
 func dumpArgs(p Program) []string {
-	args := append(common("dump"), "--tree", strconv.Itoa(p.PID), "--leave-running", "--ghost-limit", ghostLimit)
+	args := append(commonOptions("dump"), "--tree", strconv.Itoa(p.PID), "--leave-running", "--ghost-limit", ghostLimit)
 	if p.Cgroup != "" {
 		args = append(args, "--freeze-cgroup", p.Cgroup)
 	}
-	for _, what := range externals(p.Stdio) {
+	for _, what := range externalSockets(p.Stdio) {
 		args = append(args, "--external", what)
 	}
 	return args
 }
 
-func (d *dumper) carry(st *stream) error {
+func (d *dumper) carryStream(st *stream) error {
 	if isCore(st.name) {
-		return d.keep(st)
+		return d.keepThreadState(st)
 	}
 	w, err := d.sink.Create(st.name)
 	if err != nil {
 		return err
 	}
-	n, err := d.take(w, st)
+	n, err := d.takeStream(w, st)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
@@ -146,31 +146,31 @@ func (d *dumper) carry(st *stream) error {
 	return nil
 }
 
-func (d *dumper) take(w io.Writer, st *stream) (int64, error) {
-	pipe, err := st.file()
+func (d *dumper) takeStream(w io.Writer, st *stream) (int64, error) {
+	pipe, err := st.waitForPipe()
 	if err != nil {
 		return 0, err
 	}
-	defer st.session.drop(pipe)
+	defer st.session.dropFile(pipe)
 	if st.name == pstreeName {
 		w = io.MultiWriter(w, &d.tree) // there is only one image of this name
 	}
-	return drain(w, pipe)
+	return drainPipe(w, pipe)
 }
 
-// note notes in i what the processes of the dump have open.
-func (d *dumper) note(init int, i *Image) error {
+// noteOpened notes in i what the processes of the dump have open.
+func (d *dumper) noteOpened(init int, i *Image) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var err error
 	if i.Processes, err = readTree(bytes.NewReader(d.tree.Bytes())); err != nil {
 		return fmt.Errorf("image %s: %w", pstreeName, err)
 	}
-	return i.note(init)
+	return i.noteOpened(init)
 }
 
-// image says what was dumped. The program and its host are left to the caller.
-func (d *dumper) image(l *logbook) (*Image, error) {
+// describeImage says what was dumped. The program and its host are left to the caller.
+func (d *dumper) describeImage(l *logbook) (*Image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tree, err := readTree(&d.tree)
@@ -181,7 +181,7 @@ func (d *dumper) image(l *logbook) (*Image, error) {
 		return nil, fmt.Errorf("image %s: no process", pstreeName)
 	}
 	for n := range tree {
-		tree[n].Name = l.name(tree[n].PID)
+		tree[n].Name = l.processName(tree[n].PID)
 	}
 	for name, b := range d.cores {
 		d.files = append(d.files, File{name, int64(len(b))})

@@ -37,28 +37,28 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is with the context's error, a Sink's or a Source's work.
 func (e *Error) Unwrap() error { return e.Err }
 
-// failed makes the Error of an operation on p that ended with err.
-func (s *session) failed(op string, p Program, err error) *Error {
-	e := &Error{Op: op, PID: p.PID, Log: s.log.text(), Err: err}
+// failureOf makes the Error of an operation on p that ended with err.
+func (s *session) failureOf(op string, p Program, err error) *Error {
+	e := &Error{Op: op, PID: p.PID, Log: s.log.lastLines(), Err: err}
 	var changed *ChangedError
 	if errors.As(err, &changed) {
 		e.Obstacle = changed.Error()
 	}
-	complaints := s.log.errors()
+	complaints := s.log.allComplaints()
 	for _, c := range complaints {
 		e.Lines = append(e.Lines, c.text)
 	}
 	var exit *exec.ExitError
-	if len(complaints) == 0 || !errors.As(s.failure(), &exit) {
+	if len(complaints) == 0 || !errors.As(s.firstFailure(), &exit) {
 		return e // broken off by us: what criu says follows from that
 	}
 	members, _ := membersOf(p.Init) // names are a nicety
 	for i := range complaints {
-		complaints[i] = complaints[i].link(members)
+		complaints[i] = complaints[i].addLink(members)
 	}
-	e.Obstacle = explain(complaints, func(pid int) string { return cmp.Or(s.log.name(pid), members[pid].name) })
+	e.Obstacle = explainComplaints(complaints, func(pid int) string { return cmp.Or(s.log.processName(pid), members[pid].name) })
 	if e.Obstacle == "" && op == "dump" {
-		e.Obstacle = inspect(members, p.PID)
+		e.Obstacle = findSilent(members, p.PID)
 	}
 	return e
 }

@@ -101,8 +101,8 @@ var compiled = func() []*regexp.Regexp {
 	return all
 }()
 
-// explain says in a user's words why criu complained; "" if no rule knows.
-func explain(complaints []complaint, name func(pid int) string) string {
+// explainComplaints says in a user's words why criu complained; "" if no rule knows.
+func explainComplaints(complaints []complaint, name func(pid int) string) string {
 	for i, o := range obstacles {
 		for _, c := range complaints {
 			m := compiled[i].FindStringSubmatchIndex(c.text)
@@ -110,13 +110,13 @@ func explain(complaints []complaint, name func(pid int) string) string {
 				continue
 			}
 			said := string(compiled[i].ExpandString(nil, strings.ReplaceAll(o.text, "WHO", "\x00"), c.text, m))
-			return strings.ReplaceAll(said, "\x00", who(c.pid, name))
+			return strings.ReplaceAll(said, "\x00", nameProcess(c.pid, name))
 		}
 	}
 	return ""
 }
 
-func who(pid int, name func(int) string) string {
+func nameProcess(pid int, name func(int) string) string {
 	if pid == 0 {
 		return "a process"
 	}

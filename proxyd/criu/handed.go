@@ -31,10 +31,10 @@ type handedFiles struct {
 	names map[uint32]string // criu's name, by the number in files.img
 }
 
-func (h *handedFiles) close() { closeAll(h.files) }
+func (h *handedFiles) closeFiles() { closeAll(h.files) }
 
-// options are criu's; the first descriptor of these files is first.
-func (h *handedFiles) options(first int) []string {
+// criuOptions are criu's; the first descriptor of these files is first.
+func (h *handedFiles) criuOptions(first int) []string {
 	var args []string
 	for i, f := range h.files {
 		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", first+i, f.Name()))
@@ -70,8 +70,8 @@ func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEnt
 		if paths[i] < 0 {
 			continue
 		}
-		if err := h.open(paths[i], f, as); err != nil {
-			h.close()
+		if err := h.openFile(paths[i], f, as); err != nil {
+			h.closeFiles()
 			return nil, fmt.Errorf("%s: %w", f.GetName(), err)
 		}
 		unix.Close(paths[i])
@@ -79,9 +79,9 @@ func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEnt
 	return h, nil
 }
 
-// open opens a file by its O_PATH descriptor as it was open, if the file is the same, and the
+// openFile opens a file by its O_PATH descriptor as it was open, if the file is the same, and the
 // user's.
-func (h *handedFiles) open(path int, f *regfile.RegFileEntry, as *rights) error {
+func (h *handedFiles) openFile(path int, f *regfile.RegFileEntry, as *rights) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
@@ -113,7 +113,7 @@ func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	}
 	defer r.Close()
 	var all []*regfile.RegFileEntry
-	err = entries(bufio.NewReader(r), filesMagic, func(b []byte) error {
+	err = eachEntry(bufio.NewReader(r), filesMagic, func(b []byte) error {
 		var m fdinfo.FileEntry
 		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 			return fmt.Errorf("%w: %w", errImage, err)

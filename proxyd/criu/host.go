@@ -52,7 +52,7 @@ const (
 // needs root and takes a tenth of a second; call Check when the daemon starts.
 func Check(ctx context.Context) (version string, err error) {
 	for _, name := range []string{"nsenter", "setpriv", "prlimit"} {
-		if _, err := find(name); err != nil {
+		if _, err := findProgram(name); err != nil {
 			return "", err
 		}
 	}
@@ -83,7 +83,7 @@ var known struct {
 
 // criuVersion asks criu, unless the same file was asked before.
 func criuVersion(ctx context.Context) (string, error) {
-	path, err := find("criu")
+	path, err := findProgram("criu")
 	if err != nil {
 		return "", err
 	}
@@ -127,8 +127,8 @@ func criuCheck(ctx context.Context) error {
 	return err
 }
 
-// prepare makes sure that criu knows the kernel, before criu runs with other real ids.
-func prepare(ctx context.Context) error {
+// prepareKernel makes sure that criu knows the kernel, before criu runs with other real ids.
+func prepareKernel(ctx context.Context) error {
 	if _, err := os.Stat(kerndat); err == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func prepare(ctx context.Context) error {
 
 // runCRIU runs criu on the host itself. An error is an *Unsupported, or ctx's.
 func runCRIU(ctx context.Context, args ...string) (string, error) {
-	path, err := find("criu")
+	path, err := findProgram("criu")
 	if err != nil {
 		return "", err
 	}
@@ -151,7 +151,7 @@ func runCRIU(ctx context.Context, args ...string) (string, error) {
 		var l logbook
 		_, _ = l.Write(out) // never fails
 		why := strings.TrimSpace(string(out))
-		if c := l.errors(); len(c) > 0 {
+		if c := l.allComplaints(); len(c) > 0 {
 			why = c[len(c)-1].text
 		}
 		return "", &Unsupported{fmt.Sprintf("criu %s: %v: %s", args[0], err, why), "the kernel lacks what CRIU needs, or this process a capability"}

@@ -32,8 +32,8 @@ const (
 
 var errImage = errors.New("damaged image")
 
-// entries calls f for each entry of an image; f may read on from r.
-func entries(r io.Reader, magic uint32, f func(entry []byte) error) error {
+// eachEntry calls f for each entry of an image; f may read on from r.
+func eachEntry(r io.Reader, magic uint32, f func(entry []byte) error) error {
 	var head [2]uint32
 	if err := binary.Read(r, binary.LittleEndian, &head); err != nil || head != [2]uint32{commonMagic, magic} {
 		return fmt.Errorf("%w: it begins with %#x", errImage, head)
@@ -58,7 +58,7 @@ func entries(r io.Reader, magic uint32, f func(entry []byte) error) error {
 // readTree reads a pstree image.
 func readTree(r io.Reader) ([]Process, error) {
 	var all []Process
-	err := entries(r, pstreeMagic, func(b []byte) error {
+	err := eachEntry(r, pstreeMagic, func(b []byte) error {
 		var m pstree.PstreeEntry
 		if err := proto.Unmarshal(b, &m); err != nil {
 			return fmt.Errorf("%w: %w", errImage, err)
@@ -75,8 +75,8 @@ func readTree(r io.Reader) ([]Process, error) {
 	return all, err
 }
 
-// unread returns what was in a pipe of the program at the dump, named as Program.Stdio names it.
-func unread(src Source, pipe string) ([]byte, error) {
+// readPipeContents returns what was in a pipe of the program at the dump, named as Program.Stdio names it.
+func readPipeContents(src Source, pipe string) ([]byte, error) {
 	number, ok := strings.CutPrefix(pipe, "pipe:[")
 	if !ok {
 		return nil, nil
@@ -94,7 +94,7 @@ func unread(src Source, pipe string) ([]byte, error) {
 	}
 	defer r.Close()
 	var found []byte
-	err = entries(r, pipesMagic, func(b []byte) error {
+	err = eachEntry(r, pipesMagic, func(b []byte) error {
 		var m pipedata.PipeDataEntry
 		if err := proto.Unmarshal(b, &m); err != nil {
 			return fmt.Errorf("%w: %w", errImage, err)

@@ -18,8 +18,8 @@ var silent = []struct{ link, text string }{
 
 var unnamed = regexp.MustCompile(`^Can't dump file (\d+) of that type`)
 
-// link adds what a descriptor is to a complaint that only tells its number.
-func (c complaint) link(members map[int]member) complaint {
+// addLink adds what a descriptor is to a complaint that only tells its number.
+func (c complaint) addLink(members map[int]member) complaint {
 	m := unnamed.FindStringSubmatch(c.text)
 	if m == nil {
 		return c
@@ -30,9 +30,9 @@ func (c complaint) link(members map[int]member) complaint {
 	return c
 }
 
-// inspect looks for what is silent in a tree that could not be dumped; "" if nothing is.
-func inspect(members map[int]member, root int) string {
-	for _, m := range descendants(members, []int{root}) {
+// findSilent looks for what is silent in a tree that could not be dumped; "" if nothing is.
+func findSilent(members map[int]member, root int) string {
+	for _, m := range findDescendants(members, []int{root}) {
 		dir := fmt.Sprintf("/proc/%d/fd/", m.host)
 		fds, err := os.ReadDir(dir)
 		if err != nil {
@@ -45,7 +45,7 @@ func inspect(members map[int]member, root int) string {
 			}
 			for _, s := range silent {
 				if link == s.link {
-					return strings.ReplaceAll(s.text, "WHO", who(m.pid, func(int) string { return m.name }))
+					return strings.ReplaceAll(s.text, "WHO", nameProcess(m.pid, func(int) string { return m.name }))
 				}
 			}
 		}

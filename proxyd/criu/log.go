@@ -50,7 +50,7 @@ func (l *logbook) Write(b []byte) (int, error) {
 		if !whole {
 			return len(b), nil
 		}
-		l.line(string(l.partial))
+		l.takeLine(string(l.partial))
 		l.partial = l.partial[:0]
 		rest = after
 	}
@@ -70,7 +70,7 @@ var harmless = []string{
 	"One of more action scripts failed", "exited with 1",
 }
 
-func (l *logbook) line(s string) {
+func (l *logbook) takeLine(s string) {
 	if m := dumping.FindStringSubmatch(s); m != nil {
 		l.task, _ = strconv.Atoi(m[1])
 		if l.names == nil {
@@ -95,20 +95,20 @@ func (l *logbook) line(s string) {
 	l.complaints = append(l.complaints, complaint{m[2], pid})
 }
 
-// text is the end of the log.
-func (l *logbook) text() string {
+// lastLines is the end of the log.
+func (l *logbook) lastLines() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.tail[max(0, len(l.tail)-maxTail):])
 }
 
-func (l *logbook) errors() []complaint {
+func (l *logbook) allComplaints() []complaint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]complaint(nil), l.complaints...)
 }
 
-func (l *logbook) name(pid int) string {
+func (l *logbook) processName(pid int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.names[pid]

@@ -59,17 +59,17 @@ func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
 
 const removed = " (deleted)"
 
-// nameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
+// isNameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
 // socket, or memory that the kernel gives a name to. No user can make a file in /.
-func nameless(link string) bool {
+func isNameless(link string) bool {
 	if !strings.HasPrefix(link, "/") || link == "/dev/zero"+removed {
 		return true
 	}
 	return slices.ContainsFunc([]string{"/memfd:", "/SYSV", "/[aio]", "/anon_hugepage"}, func(p string) bool { return strings.HasPrefix(link, p) })
 }
 
-// shown is a path as in Opened.
-func shown(link string) string {
+// showPath is a path as in Opened.
+func showPath(link string) string {
 	if utf8.ValidString(link) && !strings.HasPrefix(link, `"`) {
 		return link
 	}
@@ -88,17 +88,17 @@ type fileID struct{ device, inode uint64 }
 
 func newSurvey() *survey { return &survey{index: map[Opened]int{}, first: map[fileID]int{}} }
 
-// look adds what a link of /proc leads to. ok is false if that is nameless, or gone.
-func (s *survey) look(link string) (index int, ok bool, err error) {
+// lookAtLink adds what a link of /proc leads to. ok is false if that is nameless, or gone.
+func (s *survey) lookAtLink(link string) (index int, ok bool, err error) {
 	to, err := os.Readlink(link)
-	if err != nil || nameless(to) {
-		return 0, false, gone(err)
+	if err != nil || isNameless(to) {
+		return 0, false, ignoreGone(err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(link, &st); err != nil {
 		return 0, false, &fs.PathError{Op: "stat", Path: to, Err: err}
 	}
-	o := Opened{Path: shown(to), UID: st.Uid, GID: st.Gid, Mode: st.Mode}
+	o := Opened{Path: showPath(to), UID: st.Uid, GID: st.Gid, Mode: st.Mode}
 	if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFCHR || kind == unix.S_IFBLK {
 		o.Rdev = st.Rdev
 	}
@@ -120,12 +120,12 @@ func (s *survey) look(link string) (index int, ok bool, err error) {
 	return at, true, nil
 }
 
-// process returns where a process has files, by its PID here.
-func (s *survey) process(host int) (*Places, error) {
+// placesOf returns where a process has files, by its PID here.
+func (s *survey) placesOf(host int) (*Places, error) {
 	dir := fmt.Sprintf("/proc/%d/", host)
 	p := &Places{Descriptors: map[int]int{}}
 	for name, to := range map[string]*int{"cwd": &p.Cwd, "root": &p.Root, "exe": &p.Exe} {
-		at, ok, err := s.look(dir + name)
+		at, ok, err := s.lookAtLink(dir + name)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (s *survey) process(host int) (*Places, error) {
 		if err != nil {
 			return nil, err
 		}
-		at, ok, err := s.look(dir + "fd/" + e.Name())
+		at, ok, err := s.lookAtLink(dir + "fd/" + e.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (s *survey) process(host int) (*Places, error) {
 	}
 	seen := map[int]bool{}
 	for _, r := range ranges {
-		at, ok, err := s.look(dir + "map_files/" + r)
+		at, ok, err := s.lookAtLink(dir + "map_files/" + r)
 		if err != nil {
 			return nil, err
 		}
@@ -194,8 +194,8 @@ func mappedRanges(maps string) ([]string, error) {
 	return all, nil
 }
 
-// note records in i what its processes have open. They stand still.
-func (i *Image) note(init int) error {
+// noteOpened records in i what its processes have open. They stand still.
+func (i *Image) noteOpened(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (i *Image) note(init int) error {
 		if !there || m.zombie {
 			continue
 		}
-		if i.Processes[n].Places, err = s.process(m.host); err != nil {
+		if i.Processes[n].Places, err = s.placesOf(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
 		}
 	}
@@ -214,10 +214,10 @@ func (i *Image) note(init int) error {
 	return nil
 }
 
-// compare says what of the files that restored processes have is not what they had. The
+// compareOpened says what of the files that restored processes have is not what they had. The
 // processes stand still, and have criu's rights. An image without a note has nothing to compare. renamed are files that have another
 // name than in the image.
-func (i *Image) compare(init int, renamed map[string]string) error {
+func (i *Image) compareOpened(init int, renamed map[string]string) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (i *Image) compare(init int, renamed map[string]string) error {
 		if !there {
 			return fmt.Errorf("process %d (%s) is not there", p.PID, p.Name)
 		}
-		places, err := now.process(m.host)
+		places, err := now.placesOf(m.host)
 		if err == nil {
 			err = was.compareProcess(p.Places, places, now.opened)
 		}
@@ -287,12 +287,12 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 // compareAny compares a file that a process has with file number at, which was x, by each of the
 // paths that the file had. The error is that of the file's own path.
 func (i *Image) compareAny(at int, x, now Opened) error {
-	err := x.compare(now)
+	err := x.compareFile(now)
 	if err == nil || x.Path == now.Path {
 		return err
 	}
 	for _, other := range i.samePaths(at) {
-		if other.compare(now) == nil {
+		if other.compareFile(now) == nil {
 			return nil
 		}
 	}
@@ -341,7 +341,7 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 		found := false
 		for _, other := range i.samePaths(at) {
 			for _, there := range mapped[other.Path] {
-				if err := other.compare(there); err != nil {
+				if err := other.compareFile(there); err != nil {
 					return err
 				}
 				found, expected[other.Path] = true, true
@@ -362,9 +362,9 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 	return nil
 }
 
-// compare says what of a file has changed. criu makes a removed file again, under some name: the
+// compareFile says what of a file has changed. criu makes a removed file again, under some name: the
 // file must have no name now, and the rest must be as before.
-func (o Opened) compare(now Opened) error {
+func (o Opened) compareFile(now Opened) error {
 	changed := func(format string, args ...any) error {
 		return &ChangedError{strings.TrimSuffix(o.Path, removed), fmt.Sprintf(format, args...)}
 	}
@@ -418,7 +418,7 @@ func (i *Image) changedPath(init int) error {
 			continue
 		}
 		now := Opened{Path: o.Path, UID: st.Uid, GID: st.Gid, Mode: st.Mode, Rdev: o.Rdev}
-		if err := o.compare(now); err != nil {
+		if err := o.compareFile(now); err != nil {
 			return err
 		}
 	}

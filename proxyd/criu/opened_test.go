@@ -203,12 +203,12 @@ for i in range(1000):
 	images := images(t)
 	img := dump(t, r.program, images)
 	begin := time.Now()
-	if err := img.note(c.pid()); err != nil {
+	if err := img.noteOpened(c.pid()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))
 	begin = time.Now()
-	if err := img.compare(c.pid(), nil); err != nil {
+	if err := img.compareOpened(c.pid(), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("compared in %s", time.Since(begin))

@@ -35,19 +35,19 @@ func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
 		return err
 	}
 	var errs []error
-	for _, pid := range i.pids() {
+	for _, pid := range i.listPIDs() {
 		if m, there := members[pid]; there {
-			errs = append(errs, own(fmt.Sprintf("/proc/%d/fd/", m.host), int(i.Program.UID), int(i.Program.GID), outside))
+			errs = append(errs, givePipes(fmt.Sprintf("/proc/%d/fd/", m.host), int(i.Program.UID), int(i.Program.GID), outside))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// own gives away what is a pipe, is root's, and is not outside, of a folder of descriptors.
-func own(dir string, uid, gid int, outside []uint64) error {
+// givePipes gives away what is a pipe, is root's, and is not outside, of a folder of descriptors.
+func givePipes(dir string, uid, gid int, outside []uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return gone(err)
+		return ignoreGone(err)
 	}
 	for _, e := range entries {
 		link, err := os.Readlink(dir + e.Name())
@@ -58,7 +58,7 @@ func own(dir string, uid, gid int, outside []uint64) error {
 		if err := unix.Stat(dir+e.Name(), &st); err != nil || st.Uid != 0 || slices.Contains(outside, st.Ino) {
 			continue
 		}
-		if err := gone(os.Chown(dir+e.Name(), uid, gid)); err != nil {
+		if err := ignoreGone(os.Chown(dir+e.Name(), uid, gid)); err != nil {
 			return err
 		}
 	}
@@ -83,8 +83,8 @@ func lendPipes(files []*os.File, as *rights) error {
 	return nil
 }
 
-// gone is nil for the error of looking at a process that has ended.
-func gone(err error) error {
+// ignoreGone is nil for the error of looking at a process that has ended.
+func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil
 	}

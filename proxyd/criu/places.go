@@ -32,17 +32,17 @@ const (
 	listening   = 10 // TCP_LISTEN
 )
 
-// placed returns an image of open files as it is to be restored, and the size of the image before.
+// placeFiles returns an image of open files as it is to be restored, and the size of the image before.
 // nameOf says by which name criu is to open a file in the place of the name that the file had; ""
 // means that name.
-func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
+func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
 	first := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	first = binary.LittleEndian.AppendUint32(first, filesMagic)
 	size := int64(len(first))
 	var rest []byte
-	err := entries(bufio.NewReader(in), filesMagic, func(b []byte) error {
+	err := eachEntry(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, early, err := rewritten(b, nameOf)
+		b, early, err := rewriteEntry(b, nameOf)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -56,11 +56,11 @@ func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Rea
 	return bytes.NewReader(append(first, rest...)), size, err
 }
 
-// rewritten takes the name from an entry of a connection, and renames a file as nameOf says. early
+// rewriteEntry takes the name from an entry of a connection, and renames a file as nameOf says. early
 // tells that the entry must stand before all others: a unix socket that listens. For a connection
 // that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
 // (try_resolve_unix_peer), and gives up if the connection is read first.
-func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
+func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {

@@ -84,7 +84,7 @@ func (i *Image) Size() int64 {
 	return n
 }
 
-func (i *Image) file(name string) (File, bool) {
+func (i *Image) findFile(name string) (File, bool) {
 	n, found := slices.BinarySearchFunc(i.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
 	if !found {
 		return File{}, false
@@ -92,9 +92,9 @@ func (i *Image) file(name string) (File, bool) {
 	return i.Files[n], true
 }
 
-// inherited tells whether something of a program's Stdio is not the program's own file: then the
+// isInherited tells whether something of a program's Stdio is not the program's own file: then the
 // file is given to the program, not restored by path.
-func inherited(stdio string) bool {
+func isInherited(stdio string) bool {
 	return strings.HasPrefix(stdio, "pipe:[") || strings.HasPrefix(stdio, "socket:[")
 }
 

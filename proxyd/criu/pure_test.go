@@ -46,14 +46,14 @@ func TestHearing(t *testing.T) {
 		got := ""
 		take := func() {
 			for {
-				name, ok, err := h.name()
+				name, ok, err := h.takeName()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !ok {
 					return
 				}
-				fd, ok, err := h.pipe()
+				fd, ok, err := h.takePipe()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,17 +64,17 @@ func TestHearing(t *testing.T) {
 				got += fmt.Sprintln(name, fd)
 			}
 		}
-		h.put(stream[:cut], nil)
+		h.putBytes(stream[:cut], nil)
 		take()
-		h.put(stream[cut:], nil)
+		h.putBytes(stream[cut:], nil)
 		take()
 		if got != "inventory.img 7\npages-1.img 8\n" {
 			t.Fatalf("cut at %d: %q", cut, got)
 		}
 	}
 	var h hearing
-	h.put(request("x.img")[:6], nil)
-	if _, ok, err := h.name(); ok || err != nil {
+	h.putBytes(request("x.img")[:6], nil)
+	if _, ok, err := h.takeName(); ok || err != nil {
 		t.Errorf("half a request: %v, %v", ok, err)
 	}
 }
@@ -89,14 +89,14 @@ func TestGarbled(t *testing.T) {
 		"bytes":  {3, 0, 0, 0, 255, 255, 255},
 	} {
 		var h hearing
-		h.put(b, nil)
-		if got, _, err := h.name(); !errors.Is(err, errGarbled) {
+		h.putBytes(b, nil)
+		if got, _, err := h.takeName(); !errors.Is(err, errGarbled) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	var h hearing
-	h.put([]byte{0}, nil)
-	if _, _, err := h.pipe(); !errors.Is(err, errGarbled) {
+	h.putBytes([]byte{0}, nil)
+	if _, _, err := h.takePipe(); !errors.Is(err, errGarbled) {
 		t.Errorf("a byte without a descriptor: %v", err)
 	}
 }
@@ -106,9 +106,9 @@ func FuzzHearing(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h hearing
-		h.put(b, nil)
+		h.putBytes(b, nil)
 		for {
-			name, ok, err := h.name()
+			name, ok, err := h.takeName()
 			if err != nil || !ok {
 				return
 			}
@@ -158,10 +158,10 @@ func FuzzImages(f *testing.F) {
 	f.Add(image(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readTree(bytes.NewReader(b))
-		if _, size, err := placed(bytes.NewReader(b), (&restorer{}).nameOf); err == nil && size != int64(len(b)) {
+		if _, size, err := placeFiles(bytes.NewReader(b), (&restorer{}).nameOf); err == nil && size != int64(len(b)) {
 			t.Errorf("size %d of %d", size, len(b))
 		}
-		got, err := unread(memory{pipesName: b}, "pipe:[5]")
+		got, err := readPipeContents(memory{pipesName: b}, "pipe:[5]")
 		if err == nil && len(got) > len(b) {
 			t.Errorf("%d bytes of %d", len(got), len(b))
 		}
@@ -174,14 +174,14 @@ func TestUnread(t *testing.T) {
 	}
 	src := memory{pipesName: image(pipesMagic, pipe(4, "four"), pipe(5, "five"), pipe(6, ""))}
 	for name, want := range map[string]string{"pipe:[5]": "five", "pipe:[6]": "", "pipe:[7]": "", "/dev/null": ""} {
-		if got, err := unread(src, name); err != nil || string(got) != want {
+		if got, err := readPipeContents(src, name); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if _, err := unread(memory{}, "pipe:[5]"); err != nil {
+	if _, err := readPipeContents(memory{}, "pipe:[5]"); err != nil {
 		t.Error(err)
 	}
-	if _, err := unread(src, "pipe:[x]"); err == nil {
+	if _, err := readPipeContents(src, "pipe:[x]"); err == nil {
 		t.Error("pipe:[x] is no error")
 	}
 }
@@ -219,7 +219,7 @@ func TestLend(t *testing.T) {
 		rand.NewChaCha8([32]byte{1}).Read(want)
 		go func() {
 			defer to.Close()
-			if n, err := lend(to, iotest.HalfReader(bytes.NewReader(want))); err != nil || n != int64(len(want)) {
+			if n, err := lendPages(to, iotest.HalfReader(bytes.NewReader(want))); err != nil || n != int64(len(want)) {
 				t.Errorf("lent %d, %v", n, err)
 			}
 		}()
@@ -241,18 +241,18 @@ func TestLend(t *testing.T) {
 
 func TestInherit(t *testing.T) {
 	f := os.Stdout
-	args, files, err := inherit([3]string{"pipe:[1]", "/var/log/x", "pipe:[2]"}, [3]*os.File{f, nil, f})
+	args, files, err := inheritOptions([3]string{"pipe:[1]", "/var/log/x", "pipe:[2]"}, [3]*os.File{f, nil, f})
 	if want := "--inherit-fd fd[6]:pipe:[1] --inherit-fd fd[7]:pipe:[2]"; err != nil || strings.Join(args, " ") != want || len(files) != 2 {
 		t.Errorf("%v %v %v", args, files, err)
 	}
-	args, files, err = inherit([3]string{"/dev/null", "socket:[3]", "socket:[3]"}, [3]*os.File{nil, f, f})
+	args, files, err = inheritOptions([3]string{"/dev/null", "socket:[3]", "socket:[3]"}, [3]*os.File{nil, f, f})
 	if want := "--inherit-fd fd[6]:socket:[3]"; err != nil || strings.Join(args, " ") != want || len(files) != 1 {
 		t.Errorf("%v %v %v", args, files, err)
 	}
-	if _, _, err := inherit([3]string{"pipe:[1]"}, [3]*os.File{}); err == nil || err.Error() != "descriptor 0 was pipe:[1], and nothing is given for it" {
+	if _, _, err := inheritOptions([3]string{"pipe:[1]"}, [3]*os.File{}); err == nil || err.Error() != "descriptor 0 was pipe:[1], and nothing is given for it" {
 		t.Error(err)
 	}
-	if got := externals([3]string{"socket:[9]", "socket:[9]", "pipe:[1]"}); !slices.Equal(got, []string{"unix[9]"}) {
+	if got := externalSockets([3]string{"socket:[9]", "socket:[9]", "pipe:[1]"}); !slices.Equal(got, []string{"unix[9]"}) {
 		t.Error(got)
 	}
 }
@@ -281,7 +281,7 @@ func TestExplain(t *testing.T) {
 	} {
 		var l logbook
 		fmt.Fprintf(&l, "(00.001) Dumping task (pid: 312 comm: python3)\n%s\n", line)
-		if got := explain(l.errors(), l.name); got != want {
+		if got := explainComplaints(l.allComplaints(), l.processName); got != want {
 			t.Errorf("%s:\n got %q\nwant %q", line, got, want)
 		}
 	}
@@ -302,10 +302,10 @@ func TestLogbook(t *testing.T) {
 		l.Write([]byte("\n"))
 		l.Write(line)
 	}
-	if e := l.errors(); len(e) != maxComplaints || e[0].text != "it went wrong" {
+	if e := l.allComplaints(); len(e) != maxComplaints || e[0].text != "it went wrong" {
 		t.Errorf("%d errors, %+v", len(e), e[0])
 	}
-	if n := len(l.text()); n != maxTail {
+	if n := len(l.lastLines()); n != maxTail {
 		t.Errorf("the text has %d bytes", n)
 	}
 	if len(l.tail) > 3*maxTail || cap(l.partial) > 2*maxLine {
@@ -341,11 +341,11 @@ func TestSound(t *testing.T) {
 		}
 		return i
 	}
-	if err := img(302, 303).sound(); err != nil {
+	if err := img(302, 303).checkSound(); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []*Image{img(), img(303), img(302, 1), img(302, -4)} {
-		if err := bad.sound(); !errors.Is(err, errImage) {
+		if err := bad.checkSound(); !errors.Is(err, errImage) {
 			t.Errorf("%v: %v", bad.Processes, err)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 // So the root is made a subreaper as soon as it exists. No other process can do that for the root:
 // the root is stopped where it waits for an image, and made to call prctl itself.
 
-// adopts tells whether there is such a process.
-func (i *Image) adopts() bool {
+// hasReaper tells whether there is such a process.
+func (i *Image) hasReaper() bool {
 	if len(i.Processes) == 0 {
 		return false
 	}

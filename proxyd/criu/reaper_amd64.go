@@ -34,7 +34,7 @@ func callSubreaper(pid int) error {
 		if err != nil {
 			err = os.NewSyscallError("ptrace seize", err)
 		} else {
-			err = errors.Join(inject(pid), os.NewSyscallError("ptrace detach", unix.PtraceDetach(pid)))
+			err = errors.Join(injectReaper(pid), os.NewSyscallError("ptrace detach", unix.PtraceDetach(pid)))
 		}
 		done <- err
 	}()
@@ -44,7 +44,7 @@ func callSubreaper(pid int) error {
 	return nil
 }
 
-func inject(pid int) error {
+func injectReaper(pid int) error {
 	if err := unix.PtraceInterrupt(pid); err != nil {
 		return os.NewSyscallError("ptrace interrupt", err)
 	}

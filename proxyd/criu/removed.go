@@ -83,7 +83,7 @@ func removedOf(pid int, folders []string) map[string]string {
 			continue
 		}
 		span, _, _ := strings.Cut(s.Text(), " ")
-		at := fmt.Sprintf("/proc/%d/map_files/%s", pid, unpadded(span))
+		at := fmt.Sprintf("/proc/%d/map_files/%s", pid, unpadSpan(span))
 		if name, err := os.Readlink(at); err == nil {
 			see(name, at)
 		}
@@ -91,8 +91,8 @@ func removedOf(pid int, folders []string) map[string]string {
 	return found
 }
 
-// unpadded is a span of addresses as in map_files.
-func unpadded(span string) string {
+// unpadSpan is a span of addresses as in map_files.
+func unpadSpan(span string) string {
 	from, to, _ := strings.Cut(span, "-")
 	a, errA := strconv.ParseUint(from, 16, 64)
 	b, errB := strconv.ParseUint(to, 16, 64)

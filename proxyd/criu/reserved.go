@@ -27,9 +27,9 @@ const (
 	maxMaps = 64 << 20
 )
 
-// unreserved returns an image of a process's mappings as it is to be restored, and the size of the
+// clearReserved returns an image of a process's mappings as it is to be restored, and the size of the
 // image before.
-func unreserved(in io.Reader) (*bytes.Reader, int64, error) {
+func clearReserved(in io.Reader) (*bytes.Reader, int64, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxMaps+1))
 	if err != nil {
 		return nil, 0, err

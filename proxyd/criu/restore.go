@@ -52,24 +52,24 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	if err := img.Fits(host); err != nil {
 		return err
 	}
-	if err := img.sound(); err != nil {
+	if err := img.checkSound(); err != nil {
 		return fail(err)
 	}
-	if err := img.room(p.Init); err != nil {
+	if err := img.checkRoom(p.Init); err != nil {
 		return fail(err)
 	}
 	group := cgroup(p.Cgroup)
-	frozen, err := group.frozen()
+	frozen, err := group.isFrozen()
 	if err != nil {
 		return fail(err)
 	}
-	c := command{init: p.Init, args: append(common("restore"), "--restore-detached")}
-	args, files, err := inherit(img.Program.Stdio, stdio)
+	c := command{init: p.Init, args: append(commonOptions("restore"), "--restore-detached")}
+	args, files, err := inheritOptions(img.Program.Stdio, stdio)
 	if err != nil {
 		return fail(err)
 	}
 	c.args, c.files = append(c.args, args...), files
-	input, err := unread(src, img.Program.Stdio[0])
+	input, err := readPipeContents(src, img.Program.Stdio[0])
 	if err != nil {
 		return fail(fmt.Errorf("standard input: %w", err))
 	}
@@ -80,27 +80,27 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		defer c.cgroup.Close()
 	}
 	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed}
-	handed, err := r.limit(ctx, &c, p.Groups)
+	handed, err := r.limitRights(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)
 	}
-	defer handed.close()
+	defer handed.closeFiles()
 	s, err := newSession(serveSocket, c.as)
 	if err != nil {
 		return fail(err)
 	}
-	defer s.close()
+	defer s.closeSession()
 	if frozen {
-		if err := group.freeze(ctx, false); err != nil {
-			return fail(errors.Join(err, group.freeze(context.WithoutCancel(ctx), true)))
+		if err := group.setFrozen(ctx, false); err != nil {
+			return fail(errors.Join(err, group.setFrozen(context.WithoutCancel(ctx), true)))
 		}
 	}
 	s.grace = restoreGrace
-	r.reaper.Store(img.adopts())
-	s.carry = r.carry
-	s.check = func() error { return img.compare(p.Init, p.Renamed) }
+	r.reaper.Store(img.hasReaper())
+	s.carry = r.carryStream
+	s.check = func() error { return img.compareOpened(p.Init, p.Renamed) }
 	s.pass = func(script int) error {
-		if err := s.failure(); err != nil {
+		if err := s.firstFailure(); err != nil {
 			return err
 		}
 		if err := giveBack(input, stdio[0]); err != nil {
@@ -116,14 +116,14 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		return s.freezeAround(ctx, p.Init, group, script)
 	}
-	if err := s.run(ctx, c); err != nil {
+	if err := s.runCriu(ctx, c); err != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		err = errors.Join(err, sweep(late, p.Init, img.pids()))
+		err = errors.Join(err, killProcesses(late, p.Init, img.listPIDs()))
 		if frozen {
-			err = errors.Join(err, group.freeze(late, true))
+			err = errors.Join(err, group.setFrozen(late, true))
 		}
-		failed := s.failed("restore", img.Program, err)
+		failed := s.failureOf("restore", img.Program, err)
 		if changed := img.changedPath(p.Init); changed != nil && c.as != nil && errors.As(err, new(*exec.ExitError)) {
 			failed.Obstacle = changed.Error()
 		}
@@ -132,9 +132,9 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	return nil
 }
 
-// limit has c run with the rights of the program's user, and adds the files that c cannot open with
+// limitRights has c run with the rights of the program's user, and adds the files that c cannot open with
 // these. groups are the user's if the image does not say.
-func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
+func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
 	p := r.image.Program
 	handed := &handedFiles{}
 	switch {
@@ -147,7 +147,7 @@ func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*han
 	}
 	c.as = &rights{uid: p.UID, gid: p.GID, groups: groups, keep: restoreCapabilities}
 	c.args = append(c.args, "--unprivileged")
-	if err := prepare(ctx); err != nil {
+	if err := prepareKernel(ctx); err != nil {
 		return nil, err
 	}
 	if err := lendPipes(c.files, c.as); err != nil {
@@ -157,15 +157,15 @@ func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*han
 	if err != nil {
 		return nil, err
 	}
-	c.args = append(c.args, handed.options(firstFree+len(c.files))...)
+	c.args = append(c.args, handed.criuOptions(firstFree+len(c.files))...)
 	c.files = append(append([]*os.File{}, c.files...), handed.files...)
 	r.handed = handed.names
 	return handed, nil
 }
 
-func (r *restorer) carry(st *stream) error {
+func (r *restorer) carryStream(st *stream) error {
 	in, err := r.source.Open(st.name)
-	f, was := r.image.file(st.name)
+	f, was := r.image.findFile(st.name)
 	exists := err == nil
 	switch {
 	case exists:
@@ -189,23 +189,23 @@ func (r *restorer) carry(st *stream) error {
 	if err != nil {
 		return err
 	}
-	if err := st.session.reply(reply); err != nil || !exists {
+	if err := st.session.replyToCriu(reply); err != nil || !exists {
 		return err
 	}
-	pipe, err := st.file()
+	pipe, err := st.waitForPipe()
 	if err != nil {
 		return err
 	}
-	defer st.session.drop(pipe)
+	defer st.session.dropFile(pipe)
 	var n int64
-	if change := r.changed(st.name); change != nil {
+	if change := r.changeOf(st.name); change != nil {
 		var other io.Reader
 		if other, n, err = change(in); err != nil {
 			return err
 		}
-		_, err = fill(pipe, other, st.name)
+		_, err = fillPipe(pipe, other, st.name)
 	} else {
-		n, err = fill(pipe, in, st.name)
+		n, err = fillPipe(pipe, in, st.name)
 	}
 	if errors.Is(err, unix.EPIPE) {
 		return nil // criu has all that it wanted of the image
@@ -227,14 +227,14 @@ func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
 	return r.renamed[f.GetName()]
 }
 
-// changed returns what makes an image into what criu is given in its place, with the size before,
+// changeOf returns what makes an image into what criu is given in its place, with the size before,
 // or nil: nearly all are restored as they were dumped.
-func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
+func (r *restorer) changeOf(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
-		return unreserved
+		return clearReserved
 	case name == filesName:
-		return func(in io.Reader) (*bytes.Reader, int64, error) { return placed(in, r.nameOf) }
+		return func(in io.Reader) (*bytes.Reader, int64, error) { return placeFiles(in, r.nameOf) }
 	}
 	return nil
 }
@@ -246,15 +246,15 @@ func (s *session) freezeAround(ctx context.Context, init int, group cgroup, scri
 	if err != nil {
 		return err
 	}
-	if err := group.leave(s.nsenter, s.criuPID, members[script].host); err != nil {
+	if err := group.moveOut(s.nsenter, s.criuPID, members[script].host); err != nil {
 		return err
 	}
 	late, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	return group.freeze(late, true)
+	return group.setFrozen(late, true)
 }
 
-func (i *Image) pids() []int {
+func (i *Image) listPIDs() []int {
 	var all []int
 	for _, p := range i.Processes {
 		all = append(all, p.PID)
@@ -263,9 +263,9 @@ func (i *Image) pids() []int {
 	return all
 }
 
-// sound tells whether i can be a program's image at all: after a failure Restore kills the
+// checkSound tells whether i can be a program's image at all: after a failure Restore kills the
 // processes that i names.
-func (i *Image) sound() error {
+func (i *Image) checkSound() error {
 	for n, p := range i.Processes {
 		if p.PID <= 1 || n == 0 && p.PID != i.Program.PID {
 			return fmt.Errorf("%w: process %d of it is %d", errImage, n, p.PID)
@@ -277,13 +277,13 @@ func (i *Image) sound() error {
 	return nil
 }
 
-// room tells whether the PIDs of i are free in a capsule.
-func (i *Image) room(init int) error {
+// checkRoom tells whether the PIDs of i are free in a capsule.
+func (i *Image) checkRoom(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return fmt.Errorf("the capsule: %w", err)
 	}
-	for _, pid := range i.pids() {
+	for _, pid := range i.listPIDs() {
 		if m, taken := members[pid]; taken {
 			return fmt.Errorf("PID %d is taken by %s", pid, m.name)
 		}

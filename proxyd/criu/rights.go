@@ -42,8 +42,8 @@ var restoreCapabilities = []int{
 	unix.CAP_AUDIT_CONTROL, unix.CAP_WAKE_ALARM, unix.CAP_CHECKPOINT_RESTORE,
 }
 
-// arguments are setpriv's, without its "--". Capabilities that this process lacks are left out.
-func (r *rights) arguments() ([]string, error) {
+// setprivArguments are setpriv's, without its "--". Capabilities that this process lacks are left out.
+func (r *rights) setprivArguments() ([]string, error) {
 	permitted, err := permittedCapabilities()
 	if err != nil {
 		return nil, err

@@ -21,12 +21,12 @@ import (
 // which is room for n/4096 pages, never holds pages of more than n bytes.
 const segment = 256 << 10
 
-// lends tells whether an image may be lent. criu reads memory with read(2); what is spliced into a
+// mayLend tells whether an image may be lent. criu reads memory with read(2); what is spliced into a
 // file could be the file's pages.
-func lends(name string) bool { return strings.HasPrefix(name, "pages-") }
+func mayLend(name string) bool { return strings.HasPrefix(name, "pages-") }
 
-// lend moves all of from into a pipe.
-func lend(to *os.File, from io.Reader) (total int64, err error) {
+// lendPages moves all of from into a pipe.
+func lendPages(to *os.File, from io.Reader) (total int64, err error) {
 	size, err := pipeRoom(to)
 	if err != nil {
 		return 0, err

@@ -64,21 +64,21 @@ func newSession(socket string, as *rights) (*session, error) {
 		return nil, err
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		s.stage.close()
+		s.stage.closeStage()
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	return s, nil
 }
 
-func (s *session) close() {
+func (s *session) closeSession() {
 	for _, fd := range []*int{&s.wake, &s.conn, &s.pidfd, &s.criu} {
 		closeFD(fd)
 	}
-	s.stage.close()
+	s.stage.closeStage()
 }
 
-// fail breaks everything off, for the first reason that is given.
-func (s *session) fail(err error) {
+// breakOff breaks everything off, for the first reason that is given.
+func (s *session) breakOff(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -92,14 +92,14 @@ func (s *session) fail(err error) {
 	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // cannot fail: 1 is far from the maximum
 }
 
-func (s *session) failure() error {
+func (s *session) firstFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// adopt makes a descriptor from criu a file that breaks when s does.
-func (s *session) adopt(fd int, name string) (*os.File, error) {
+// adoptDescriptor makes a descriptor from criu a file that breaks when s does.
+func (s *session) adoptDescriptor(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -115,21 +115,21 @@ func (s *session) adopt(fd int, name string) (*os.File, error) {
 	return f, nil
 }
 
-func (s *session) drop(f *os.File) {
+func (s *session) dropFile(f *os.File) {
 	s.mu.Lock()
 	delete(s.pipes, f)
 	s.mu.Unlock()
 	f.Close()
 }
 
-// run runs criu to its end. The error is that of s if s was broken, else criu's own: an
+// runCriu runs criu to its end. The error is that of s if s was broken, else criu's own: an
 // *exec.ExitError.
-func (s *session) run(ctx context.Context, c command) error {
+func (s *session) runCriu(ctx context.Context, c command) error {
 	c.files = append(append([]*os.File{}, s.stage.child...), c.files...)
 	if s.pass != nil {
-		c.args = gated(c.args)
+		c.args = gateOptions(c.args)
 	}
-	cmd, closing, err := c.build()
+	cmd, closing, err := c.buildCommand()
 	if err != nil {
 		return err
 	}
@@ -140,31 +140,31 @@ func (s *session) run(ctx context.Context, c command) error {
 	if err != nil {
 		return err
 	}
-	s.stage.started()
-	stop := context.AfterFunc(ctx, func() { s.fail(ctx.Err()) })
+	s.stage.giveUpCriuEnds()
+	stop := context.AfterFunc(ctx, func() { s.breakOff(ctx.Err()) })
 	s.nsenter = cmd.Process.Pid
-	s.loop()
+	s.serveCriu()
 	stop()
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
 	if err != nil {
-		s.fail(err)
+		s.breakOff(err)
 	} else if s.pass != nil && !s.passed {
-		s.fail(errors.New("criu has ended well, but not called the gate"))
+		s.breakOff(errors.New("criu has ended well, but not called the gate"))
 	}
 	s.streams.Wait()
-	return s.failure()
+	return s.firstFailure()
 }
 
-// loop serves criu until criu has ended.
-func (s *session) loop() {
+// serveCriu serves criu until criu has ended.
+func (s *session) serveCriu() {
 	const near, ask, wake, end = 0, 1, 2, 3
 	var killAt time.Time
 	for {
 		fds := [...]unix.PollFd{
-			near: {Fd: int32(s.near()), Events: unix.POLLIN},
+			near: {Fd: int32(s.nearSocket()), Events: unix.POLLIN},
 			ask:  {Fd: int32(s.stage.ask), Events: unix.POLLIN},
 			wake: {Fd: int32(s.wake), Events: unix.POLLIN},
 			end:  {Fd: int32(s.pidfd), Events: unix.POLLIN},
@@ -178,20 +178,20 @@ func (s *session) loop() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			s.fail(os.NewSyscallError("poll", err))
-			s.kill()
+			s.breakOff(os.NewSyscallError("poll", err))
+			s.killCriu()
 			return
 		case n == 0:
-			s.kill()
+			s.killCriu()
 			killAt = time.Now().Add(s.grace) // criu is in a system call that cannot be killed: wait on
 		// criu's requests come before its words at the gate, and before its end.
 		case fds[near].Revents != 0:
-			s.receive()
+			s.receiveRequest()
 		case fds[wake].Revents != 0:
 			s.hangUp()
 			killAt = time.Now().Add(s.grace)
 		case fds[ask].Revents != 0:
-			s.asked()
+			s.answerGate()
 		case fds[end].Revents != 0:
 			s.hangUp()
 			return
@@ -199,7 +199,7 @@ func (s *session) loop() {
 	}
 }
 
-func (s *session) near() int {
+func (s *session) nearSocket() int {
 	if s.conn >= 0 {
 		return s.conn
 	}
@@ -222,8 +222,8 @@ func (s *session) hangUp() {
 	s.hear.fds = nil
 }
 
-// kill ends criu, or what is not criu yet.
-func (s *session) kill() {
+// killCriu ends criu, or what is not criu yet.
+func (s *session) killCriu() {
 	if s.criu >= 0 {
 		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // criu may have ended
 		return
@@ -234,10 +234,10 @@ func (s *session) kill() {
 	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
 }
 
-// receive takes what came on the streamer socket.
-func (s *session) receive() {
+// receiveRequest takes what came on the streamer socket.
+func (s *session) receiveRequest() {
 	if s.conn < 0 {
-		s.accept()
+		s.acceptConnection()
 		return
 	}
 	buf := make([]byte, 4096)
@@ -247,7 +247,7 @@ func (s *session) receive() {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return
 	case err != nil:
-		s.fail(os.NewSyscallError("recvmsg", err))
+		s.breakOff(os.NewSyscallError("recvmsg", err))
 		s.setConn(-1)
 		return
 	case n == 0: // criu needs no more
@@ -256,16 +256,16 @@ func (s *session) receive() {
 		return
 	}
 	fds, err := rightsOf(oob[:oobn])
-	s.hear.put(buf[:n], fds)
+	s.hear.putBytes(buf[:n], fds)
 	if err == nil {
-		err = s.listen()
+		err = s.listenForCriu()
 	}
 	if err != nil {
-		s.fail(err)
+		s.breakOff(err)
 	}
 }
 
-func (s *session) accept() {
+func (s *session) acceptConnection() {
 	conn, _, err := unix.Accept4(s.stage.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {
 		return // criu has gone again
@@ -282,21 +282,21 @@ func (s *session) accept() {
 	}
 }
 
-func (s *session) listen() error {
+func (s *session) listenForCriu() error {
 	for {
 		if s.pending == nil {
-			name, ok, err := s.hear.name()
+			name, ok, err := s.hear.takeName()
 			if err != nil || !ok {
 				return err
 			}
-			s.pending = s.begin(name)
+			s.pending = s.beginStream(name)
 			continue
 		}
 		if s.pending.refused.Load() { // no pipe follows
 			s.pending = nil
 			continue
 		}
-		fd, ok, err := s.hear.pipe()
+		fd, ok, err := s.hear.takePipe()
 		if err != nil || !ok {
 			return err
 		}
@@ -305,8 +305,8 @@ func (s *session) listen() error {
 	}
 }
 
-// asked answers the gate's script.
-func (s *session) asked() {
+// answerGate answers the gate's script.
+func (s *session) answerGate() {
 	b := make([]byte, 64)
 	n, err := unix.Read(s.stage.ask, b)
 	if n <= 0 {
@@ -328,11 +328,11 @@ func (s *session) asked() {
 		s.passed = err == nil
 	}
 	if err != nil {
-		s.fail(fmt.Errorf("the gate: %w", err))
+		s.breakOff(fmt.Errorf("the gate: %w", err))
 		return
 	}
 	if _, err := unix.Write(s.stage.answer, []byte("go\n")); err != nil {
-		s.fail(fmt.Errorf("the gate: %w", err))
+		s.breakOff(fmt.Errorf("the gate: %w", err))
 	}
 }
 
@@ -355,8 +355,8 @@ func rightsOf(oob []byte) ([]int, error) {
 	return all, nil
 }
 
-// reply says something on criu's connection.
-func (s *session) reply(b []byte) error {
+// replyToCriu says something on criu's connection.
+func (s *session) replyToCriu(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn < 0 {

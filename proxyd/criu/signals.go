@@ -90,7 +90,7 @@ type core struct{ criucore.CoreEntry }
 func readCore(image []byte) (*core, error) {
 	var c core
 	n := 0
-	err := entries(bufio.NewReader(bytes.NewReader(image)), coreMagic, func(b []byte) error {
+	err := eachEntry(bufio.NewReader(bytes.NewReader(image)), coreMagic, func(b []byte) error {
 		n++
 		return proto.Unmarshal(b, &c.CoreEntry)
 	})
@@ -100,7 +100,7 @@ func readCore(image []byte) (*core, error) {
 	return &c, err
 }
 
-func (c *core) image() ([]byte, error) {
+func (c *core) encodeImage() ([]byte, error) {
 	body, err := proto.Marshal(&c.CoreEntry)
 	if err != nil {
 		return nil, err
@@ -120,21 +120,21 @@ func withWaiting(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry
 	added := false
 	if t := c.GetThreadCore(); t != nil && w.own != 0 {
 		if late := lateOnes(w.own, t.GetSignalsP(), timers, tid); len(late) > 0 {
-			t.SignalsP, added = joined(t.GetSignalsP(), late), true
+			t.SignalsP, added = joinSignals(t.GetSignalsP(), late), true
 		}
 	}
 	if t := c.GetTc(); t != nil && w.shared != 0 {
 		if late := lateOnes(w.shared, t.GetSignalsS(), timers, 0); len(late) > 0 {
-			t.SignalsS, added = joined(t.GetSignalsS(), late), true
+			t.SignalsS, added = joinSignals(t.GetSignalsS(), late), true
 		}
 	}
 	if !added {
 		return image, nil
 	}
-	return c.image()
+	return c.encodeImage()
 }
 
-func joined(q *siginfo.SignalQueueEntry, late []*siginfo.SiginfoEntry) *siginfo.SignalQueueEntry {
+func joinSignals(q *siginfo.SignalQueueEntry, late []*siginfo.SiginfoEntry) *siginfo.SignalQueueEntry {
 	return &siginfo.SignalQueueEntry{Signals: append(slices.Clone(q.GetSignals()), late...)}
 }
 
@@ -142,10 +142,10 @@ func joined(q *siginfo.SignalQueueEntry, late []*siginfo.SiginfoEntry) *siginfo.
 func lateOnes(now uint64, noted *siginfo.SignalQueueEntry, timers *timer.TaskTimersEntry, tid int) []*siginfo.SiginfoEntry {
 	for _, s := range noted.GetSignals() {
 		if b := s.GetSiginfo(); len(b) >= 4 {
-			now &^= bit(unix.Signal(binary.LittleEndian.Uint32(b)))
+			now &^= signalBit(unix.Signal(binary.LittleEndian.Uint32(b)))
 		}
 	}
-	now &^= bit(unix.SIGKILL) | bit(unix.SIGSTOP)
+	now &^= signalBit(unix.SIGKILL) | signalBit(unix.SIGSTOP)
 	var late []*siginfo.SiginfoEntry
 	for ; now != 0; now &= now - 1 {
 		sig := unix.Signal(bits.TrailingZeros64(now) + 1)
@@ -156,7 +156,7 @@ func lateOnes(now uint64, noted *siginfo.SignalQueueEntry, timers *timer.TaskTim
 	return late
 }
 
-func bit(s unix.Signal) uint64 {
+func signalBit(s unix.Signal) uint64 {
 	if s < 1 || s > 64 {
 		return 0
 	}
@@ -199,13 +199,13 @@ func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 	return b
 }
 
-// keep takes the image of a thread's state in.
-func (d *dumper) keep(st *stream) error {
-	pipe, err := st.file()
+// keepThreadState takes the image of a thread's state in.
+func (d *dumper) keepThreadState(st *stream) error {
+	pipe, err := st.waitForPipe()
 	if err != nil {
 		return err
 	}
-	defer st.session.drop(pipe)
+	defer st.session.dropFile(pipe)
 	b, err := io.ReadAll(io.LimitReader(pipe, maxEntry))
 	if err != nil {
 		return err
@@ -219,11 +219,11 @@ func (d *dumper) keep(st *stream) error {
 	return nil
 }
 
-// release puts the images that were kept into the sink. still says that the program stands still since
+// releaseKept puts the images that were kept into the sink. still says that the program stands still since
 // before the dump.
-func (d *dumper) release(i *Image, still bool) error {
+func (d *dumper) releaseKept(i *Image, still bool) error {
 	if still {
-		if err := d.complete(i); err != nil {
+		if err := d.completeKept(i); err != nil {
 			return err
 		}
 	}
@@ -245,8 +245,8 @@ func (d *dumper) release(i *Image, still bool) error {
 	return nil
 }
 
-// complete adds to the images what waits by now.
-func (d *dumper) complete(i *Image) error {
+// completeKept adds to the images what waits by now.
+func (d *dumper) completeKept(i *Image) error {
 	members, err := membersOf(i.Program.Init)
 	if err != nil {
 		return fmt.Errorf("signals: %w", err)

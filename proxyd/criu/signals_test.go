@@ -59,7 +59,7 @@ func TestTimersGoOffDuringTheDump(t *testing.T) {
 	r := c.run("/usr/bin/python3", "-c", timed)
 	r.expect("ready")
 	g.put(t, r)
-	if err := g.freeze(deadline(t), true); err != nil {
+	if err := g.setFrozen(deadline(t), true); err != nil {
 		t.Fatal(err)
 	}
 	members, err := membersOf(c.pid())
@@ -71,10 +71,10 @@ func TestTimersGoOffDuringTheDump(t *testing.T) {
 	img := dump(t, r.program, slowed{dir, func() {
 		eventually(t, func() bool {
 			w := waitingOf(host)[r.program.PID]
-			return w.shared&bit(unix.SIGALRM) != 0 && w.own != 0
+			return w.shared&signalBit(unix.SIGALRM) != 0 && w.own != 0
 		})
 	}})
-	if err := g.freeze(deadline(t), false); err != nil {
+	if err := g.setFrozen(deadline(t), false); err != nil {
 		t.Fatal(err)
 	}
 	r.expect(want)
@@ -112,21 +112,21 @@ func TestLateSignals(t *testing.T) {
 		want   string // signal and code of each
 	}{
 		"nothing":                      {timers: timers(none)},
-		"an alarm":                     {now: bit(unix.SIGALRM), timers: timers(none), want: "14 128 "},
-		"an alarm to come":             {now: bit(unix.SIGALRM), timers: timers(left)},
-		"an alarm that was noted":      {now: bit(unix.SIGALRM), noted: []*siginfo.SiginfoEntry{info(unix.SIGALRM, siKernel)}, timers: timers(none)},
-		"an alarm for one thread":      {now: bit(unix.SIGALRM), timers: timers(none), tid: 9, want: "14 0 "},
-		"a timer":                      {now: bit(rt), timers: timers(none, posix(rt, 0, 0, 0)), want: "34 -2 "},
-		"a timer to come":              {now: bit(rt), timers: timers(none, posix(rt, 0, 0, 1))},
-		"a thread's timer":             {now: bit(rt), timers: timers(none, posix(rt, sigevThreadID, 9, 0)), tid: 9, want: "34 -2 "},
-		"another thread's timer":       {now: bit(rt), timers: timers(none, posix(rt, sigevThreadID, 8, 1)), tid: 9, want: "34 0 "},
-		"somebody's":                   {now: bit(unix.SIGUSR1) | bit(unix.SIGUSR2), timers: timers(none), want: "10 0 12 0 "},
-		"what stops and what kills":    {now: bit(unix.SIGKILL) | bit(unix.SIGSTOP), timers: timers(none)},
-		"no timers, as of a zombie":    {now: bit(unix.SIGCHLD), want: "17 0 "},
-		"an entry that is too short":   {now: bit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{{Siginfo: []byte{10}}}, want: "10 0 "},
-		"an entry of a mad signal":     {now: bit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{info(200, 0)}, want: "10 0 "},
+		"an alarm":                     {now: signalBit(unix.SIGALRM), timers: timers(none), want: "14 128 "},
+		"an alarm to come":             {now: signalBit(unix.SIGALRM), timers: timers(left)},
+		"an alarm that was noted":      {now: signalBit(unix.SIGALRM), noted: []*siginfo.SiginfoEntry{info(unix.SIGALRM, siKernel)}, timers: timers(none)},
+		"an alarm for one thread":      {now: signalBit(unix.SIGALRM), timers: timers(none), tid: 9, want: "14 0 "},
+		"a timer":                      {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 0)), want: "34 -2 "},
+		"a timer to come":              {now: signalBit(rt), timers: timers(none, posix(rt, 0, 0, 1))},
+		"a thread's timer":             {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 9, 0)), tid: 9, want: "34 -2 "},
+		"another thread's timer":       {now: signalBit(rt), timers: timers(none, posix(rt, sigevThreadID, 8, 1)), tid: 9, want: "34 0 "},
+		"somebody's":                   {now: signalBit(unix.SIGUSR1) | signalBit(unix.SIGUSR2), timers: timers(none), want: "10 0 12 0 "},
+		"what stops and what kills":    {now: signalBit(unix.SIGKILL) | signalBit(unix.SIGSTOP), timers: timers(none)},
+		"no timers, as of a zombie":    {now: signalBit(unix.SIGCHLD), want: "17 0 "},
+		"an entry that is too short":   {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{{Siginfo: []byte{10}}}, want: "10 0 "},
+		"an entry of a mad signal":     {now: signalBit(unix.SIGUSR1), noted: []*siginfo.SiginfoEntry{info(200, 0)}, want: "10 0 "},
 		"the last of all signals":      {now: 1 << 63, want: "64 0 "},
-		"one that was noted, one late": {now: bit(rt) | bit(unix.SIGHUP), noted: []*siginfo.SiginfoEntry{info(rt, 0)}, want: "1 0 "},
+		"one that was noted, one late": {now: signalBit(rt) | signalBit(unix.SIGHUP), noted: []*siginfo.SiginfoEntry{info(rt, 0)}, want: "1 0 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder
@@ -149,11 +149,11 @@ func TestWithWaiting(t *testing.T) {
 		Mtype: criucore.CoreEntry_X86_64.Enum(), ThreadCore: &criucore.ThreadCoreEntry{FutexRla: new(uint64), FutexRlaLen: new(uint32), SchedNice: new(int32), SchedPolicy: new(uint32)},
 		Tc: &criucore.TaskCoreEntry{TaskState: new(uint32), ExitCode: new(uint32), Personality: new(uint32), Flags: new(uint32), BlkSigset: new(uint64), Comm: new(string)},
 	}}
-	was, err := c.image()
+	was, err := c.encodeImage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := withWaiting(was, 7, waiting{own: bit(unix.SIGUSR1), shared: bit(unix.SIGALRM)}, nil)
+	now, err := withWaiting(was, 7, waiting{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestWithWaiting(t *testing.T) {
 	if own, shared := signals(got.GetThreadCore().GetSignalsP()), signals(got.GetTc().GetSignalsS()); !reflect.DeepEqual([][]byte{own, shared}, [][]byte{{10}, {14}}) {
 		t.Errorf("the thread has %v, the process %v", own, shared)
 	}
-	again, err := withWaiting(now, 7, waiting{own: bit(unix.SIGUSR1), shared: bit(unix.SIGALRM)}, nil)
+	again, err := withWaiting(now, 7, waiting{own: signalBit(unix.SIGUSR1), shared: signalBit(unix.SIGALRM)}, nil)
 	if err != nil || !reflect.DeepEqual(again, now) {
 		t.Errorf("added twice: %v", err)
 	}

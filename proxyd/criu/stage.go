@@ -63,18 +63,18 @@ const (
 // newStage makes an images folder for a criu that runs as root, or with the rights of as.
 func newStage(socket string, as *rights) (*stage, error) {
 	s := &stage{folder: -1, listener: -1, ask: -1, answer: -1}
-	err := s.make(socket)
+	err := s.makeStage(socket)
 	if err == nil && as != nil {
 		err = s.giveTo(socket, as)
 	}
 	if err != nil {
-		s.close()
+		s.closeStage()
 		return nil, fmt.Errorf("images folder: %w", err)
 	}
 	return s, nil
 }
 
-func (s *stage) make(socket string) error {
+func (s *stage) makeStage(socket string) error {
 	var err error
 	if s.folder, err = detachedTmpfs(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *stage) make(socket string) error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	if err := unix.Bind(s.listener, &unix.SockaddrUnix{Name: s.path(socket)}); err != nil {
+	if err := unix.Bind(s.listener, &unix.SockaddrUnix{Name: s.pathOf(socket)}); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	if err := unix.Listen(s.listener, 1); err != nil {
@@ -118,7 +118,7 @@ func (s *stage) giveTo(socket string, as *rights) error {
 	uid, gid := int(as.uid), int(as.gid)
 	if known, err := os.ReadFile(kerndat); err != nil {
 		return err
-	} else if err := os.WriteFile(s.path(kerndatName), known, 0o444); err != nil {
+	} else if err := os.WriteFile(s.pathOf(kerndatName), known, 0o444); err != nil {
 		return err
 	}
 	for _, fd := range []int{s.folder, int(s.child[askFD-stageFD].Fd()), int(s.child[goFD-stageFD].Fd())} {
@@ -127,7 +127,7 @@ func (s *stage) giveTo(socket string, as *rights) error {
 		}
 	}
 	for _, name := range []string{socket, gateName} {
-		if err := os.Chown(s.path(name), uid, gid); err != nil {
+		if err := os.Chown(s.pathOf(name), uid, gid); err != nil {
 			return err
 		}
 	}
@@ -150,28 +150,28 @@ func detachedTmpfs() (int, error) {
 	return folder, os.NewSyscallError("fsmount", err)
 }
 
-// path reaches a name of the folder from this process. The path is short enough for a socket's
+// pathOf reaches a name of the folder from this process. The path is short enough for a socket's
 // address, wherever the caller keeps files.
-func (s *stage) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
+func (s *stage) pathOf(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
 
 func (s *stage) writeGate() error {
 	// A process that is forked meanwhile would have the script open for writing until
 	// its execve, and the script could not be run until then.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return os.WriteFile(s.path(gateName), []byte(gate), 0o700)
+	return os.WriteFile(s.pathOf(gateName), []byte(gate), 0o700)
 }
 
-// started gives up what is criu's.
-func (s *stage) started() {
+// giveUpCriuEnds gives up what is criu's.
+func (s *stage) giveUpCriuEnds() {
 	for _, f := range s.child {
 		f.Close()
 	}
 	s.child = nil
 }
 
-func (s *stage) close() {
-	s.started()
+func (s *stage) closeStage() {
+	s.giveUpCriuEnds()
 	for _, fd := range []*int{&s.folder, &s.listener, &s.ask, &s.answer} {
 		closeFD(fd)
 	}

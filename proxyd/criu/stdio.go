@@ -32,8 +32,8 @@ func StdioOf(files [3]*os.File) ([3]string, error) {
 	return names, nil
 }
 
-// externals are the sockets of stdio in the words of criu's --external. Pipes need none.
-func externals(stdio [3]string) []string {
+// externalSockets are the sockets of stdio in the words of criu's --external. Pipes need none.
+func externalSockets(stdio [3]string) []string {
 	var all []string
 	for _, name := range stdio {
 		number, ok := strings.CutPrefix(name, "socket:[")
@@ -47,12 +47,12 @@ func externals(stdio [3]string) []string {
 	return all
 }
 
-// inherit returns criu's options that put files in the place of what was no file of the
+// inheritOptions returns criu's options that put files in the place of what was no file of the
 // program, and the files in the order of their descriptors.
-func inherit(was [3]string, now [3]*os.File) (args []string, files []*os.File, err error) {
+func inheritOptions(was [3]string, now [3]*os.File) (args []string, files []*os.File, err error) {
 	seen := map[string]bool{}
 	for i, name := range was {
-		if !inherited(name) || seen[name] {
+		if !isInherited(name) || seen[name] {
 			continue
 		}
 		seen[name] = true

@@ -33,12 +33,12 @@ const bufferSize = 256 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
 
-// begin starts the stream of an image that criu has named.
-func (s *session) begin(name string) *stream {
+// beginStream starts the stream of an image that criu has named.
+func (s *session) beginStream(name string) *stream {
 	st := &stream{name: name, session: s, pipe: make(chan int, 1)}
 	s.streams.Go(func() {
 		if err := s.carry(st); err != nil {
-			s.fail(fmt.Errorf("image %s: %w", name, err))
+			s.breakOff(fmt.Errorf("image %s: %w", name, err))
 		}
 		select { // a descriptor that came too late
 		case fd, ok := <-st.pipe:
@@ -51,8 +51,8 @@ func (s *session) begin(name string) *stream {
 	return st
 }
 
-// file waits for the pipe. The caller gives the file back to session.drop.
-func (st *stream) file() (*os.File, error) {
+// waitForPipe waits for the pipe. The caller gives the file back to session.dropFile.
+func (st *stream) waitForPipe() (*os.File, error) {
 	select {
 	case fd, ok := <-st.pipe:
 		if !ok {
@@ -65,14 +65,14 @@ func (st *stream) file() (*os.File, error) {
 				}
 			}
 		}
-		return st.session.adopt(fd, st.name)
+		return st.session.adoptDescriptor(fd, st.name)
 	case <-st.session.broken:
 		return nil, os.ErrClosed
 	}
 }
 
-// ended waits until all streams have ended, or s is broken.
-func (s *session) ended() error {
+// waitForStreams waits until all streams have ended, or s is broken.
+func (s *session) waitForStreams() error {
 	done := make(chan struct{})
 	go func() {
 		s.streams.Wait()
@@ -82,11 +82,11 @@ func (s *session) ended() error {
 	case <-done:
 	case <-s.broken:
 	}
-	return s.failure()
+	return s.firstFailure()
 }
 
-// regular returns the descriptor of a regular file, to splice with.
-func regular(v any) (syscall.RawConn, bool) {
+// regularDescriptor returns the descriptor of a regular file, to splice with.
+func regularDescriptor(v any) (syscall.RawConn, bool) {
 	f, ok := v.(*os.File)
 	if !ok {
 		return nil, false
@@ -99,24 +99,24 @@ func regular(v any) (syscall.RawConn, bool) {
 	return raw, err == nil
 }
 
-// drain copies a pipe to its end. Into a file the kernel moves the pages.
-func drain(to io.Writer, from *os.File) (int64, error) {
-	if raw, ok := regular(to); ok {
-		return splice(from.SyscallConn, true, raw)
+// drainPipe copies a pipe to its end. Into a file the kernel moves the pages.
+func drainPipe(to io.Writer, from *os.File) (int64, error) {
+	if raw, ok := regularDescriptor(to); ok {
+		return spliceAll(from.SyscallConn, true, raw)
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	return io.CopyBuffer(onlyWriter{to}, onlyReader{from}, *buf)
 }
 
-// fill moves all of from into the pipe of the image name. A file's pages are the pipe's
+// fillPipe moves all of from into the pipe of the image name. A file's pages are the pipe's
 // without a copy.
-func fill(to *os.File, from io.Reader, name string) (int64, error) {
-	if raw, ok := regular(from); ok {
-		return splice(to.SyscallConn, false, raw)
+func fillPipe(to *os.File, from io.Reader, name string) (int64, error) {
+	if raw, ok := regularDescriptor(from); ok {
+		return spliceAll(to.SyscallConn, false, raw)
 	}
-	if lends(name) {
-		return lend(to, from)
+	if mayLend(name) {
+		return lendPages(to, from)
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -129,8 +129,8 @@ type (
 	onlyWriter struct{ io.Writer }
 )
 
-// splice moves everything from a pipe to a file, or from a file to a pipe.
-func splice(pipe func() (syscall.RawConn, error), fromPipe bool, file syscall.RawConn) (int64, error) {
+// spliceAll moves everything from a pipe to a file, or from a file to a pipe.
+func spliceAll(pipe func() (syscall.RawConn, error), fromPipe bool, file syscall.RawConn) (int64, error) {
 	p, err := pipe()
 	if err != nil {
 		return 0, err

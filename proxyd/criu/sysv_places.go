@@ -21,7 +21,7 @@ import (
 )
 
 // A program with System V objects is restored by root. If root opens something in a wrong place,
-// Image.compare finds it; what root makes there is made. So what CRIU makes again, removed files
+// Image.compareOpened finds it; what root makes there is made. So what CRIU makes again, removed files
 // and places of sockets, is allowed to such a program only where no process can change paths
 // meanwhile: in the capsule's private folders, while no other program of the capsule is there, and
 // on a path without links: the private folders have what the user left in them, links to the user's
@@ -93,7 +93,7 @@ func madeAgain(src Source) ([]string, error) {
 		return nil, err
 	default:
 		defer r.Close()
-		err := entries(bufio.NewReader(r), remapMagic, func(b []byte) error {
+		err := eachEntry(bufio.NewReader(r), remapMagic, func(b []byte) error {
 			var m rfp.RemapFilePathEntry
 			if err := proto.Unmarshal(b, &m); err != nil {
 				return fmt.Errorf("%w: %w", errImage, err)
@@ -111,7 +111,7 @@ func madeAgain(src Source) ([]string, error) {
 	}
 	defer files.Close()
 	var made []string
-	err = entries(bufio.NewReader(files), filesMagic, func(b []byte) error {
+	err = eachEntry(bufio.NewReader(files), filesMagic, func(b []byte) error {
 		var m fdinfo.FileEntry
 		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 			return fmt.Errorf("%w: %w", errImage, err)

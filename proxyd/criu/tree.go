@@ -97,9 +97,9 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// sweep kills the processes of a capsule that have one of the given PIDs there, with what descends
+// killProcesses kills the processes of a capsule that have one of the given PIDs there, with what descends
 // from them, and returns when they are gone and reaped.
-func sweep(ctx context.Context, init int, pids []int) error {
+func killProcesses(ctx context.Context, init int, pids []int) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -107,13 +107,13 @@ func sweep(ctx context.Context, init int, pids []int) error {
 		if err != nil {
 			return err
 		}
-		doomed := descendants(members, pids)
+		doomed := findDescendants(members, pids)
 		if len(doomed) == 0 {
 			return nil
 		}
 		for _, m := range doomed {
 			if !m.zombie {
-				m.kill()
+				m.killMember()
 			}
 		}
 		select {
@@ -124,8 +124,8 @@ func sweep(ctx context.Context, init int, pids []int) error {
 	}
 }
 
-// kill kills m, unless its PID is another's by now.
-func (m member) kill() {
+// killMember kills m, unless its PID is another's by now.
+func (m member) killMember() {
 	fd, err := unix.PidfdOpen(m.host, 0)
 	if err != nil {
 		return // the process has ended
@@ -136,8 +136,8 @@ func (m member) kill() {
 	}
 }
 
-// descendants returns the members with these pids and everything below them.
-func descendants(members map[int]member, pids []int) []member {
+// findDescendants returns the members with these pids and everything below them.
+func findDescendants(members map[int]member, pids []int) []member {
 	byHost := map[int]member{}
 	for _, m := range members {
 		byHost[m.host] = m

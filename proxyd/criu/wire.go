@@ -28,15 +28,15 @@ type hearing struct {
 // maxRequest is far above a name's length.
 const maxRequest = 8 << 10
 
-func (h *hearing) put(b []byte, fds []int) {
+func (h *hearing) putBytes(b []byte, fds []int) {
 	h.bytes = append(h.bytes, b...)
 	h.fds = append(h.fds, fds...)
 }
 
 var errGarbled = errors.New("criu's streamer socket: not understood")
 
-// name takes the next request off. ok is false if the request is not whole yet.
-func (h *hearing) name() (name string, ok bool, err error) {
+// takeName takes the next request off. ok is false if the request is not whole yet.
+func (h *hearing) takeName() (name string, ok bool, err error) {
 	if len(h.bytes) < 4 {
 		return "", false, nil
 	}
@@ -58,9 +58,9 @@ func (h *hearing) name() (name string, ok bool, err error) {
 	return m.GetFilename(), true, nil
 }
 
-// pipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
+// takePipe takes the next descriptor off with its byte, for the caller to close. ok is false if the
 // descriptor has not come yet.
-func (h *hearing) pipe() (fd int, ok bool, err error) {
+func (h *hearing) takePipe() (fd int, ok bool, err error) {
 	if len(h.bytes) == 0 {
 		return -1, false, nil
 	}
