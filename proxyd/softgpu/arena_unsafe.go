@@ -32,8 +32,8 @@ func newArena(n uint64) ([]byte, error) {
 // freeArena gives back what newArena returned. The memory must not be used any more.
 func freeArena(b []byte) { _ = unix.Munmap(b) }
 
-// wipe makes bytes of an arena zero again, and gives back the pages that lie wholly in them.
-func wipe(b []byte) {
+// wipeBytes makes bytes of an arena zero again, and gives back the pages that lie wholly in them.
+func wipeBytes(b []byte) {
 	head := -addressOf(b) & (pageSize - 1)
 	if uint64(len(b)) < head+16*pageSize {
 		clear(b)
@@ -51,10 +51,10 @@ func wipe(b []byte) {
 // addressOf is where a slice of an arena lies in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// touched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in memory
+// wasTouched tells whether any page of a page-aligned part of an arena was ever written or read: such a page is in memory
 // or swapped out. Where that cannot be known, touched says yes. (mincore would not do: mincore calls pages that are
 // swapped out absent.)
-func touched(b []byte) bool {
+func wasTouched(b []byte) bool {
 	f := pages.Map()
 	if f == nil {
 		return true

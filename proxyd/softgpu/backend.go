@@ -133,8 +133,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// now is the backend's clock.
-func (b *Backend) now() time.Duration { return time.Since(b.epoch) }
+// elapsed is the backend's clock.
+func (b *Backend) elapsed() time.Duration { return time.Since(b.epoch) }
 
 // device is a software GPU.
 type device struct {

@@ -87,7 +87,7 @@ func (a *arena) commonAt(offset uint64) *pages.Block {
 
 // isTouched tells whether a block may hold anything but zeros.
 func (a *arena) isTouched(offset uint64) bool {
-	return a.shares.at(offset).common != nil || touched(a.blockAt(offset))
+	return a.shares.at(offset).common != nil || wasTouched(a.blockAt(offset))
 }
 
 // show has a block show common bytes. No work can use the arena meanwhile. Where show fails, nothing has changed.
@@ -98,7 +98,7 @@ func (a *arena) show(offset uint64, c *pages.Block) error {
 		c.Drop(here)
 		return err
 	}
-	a.sums.forget(offset)
+	a.sums.forgetSum(offset)
 	old := a.shares.at(offset).common
 	a.shares.set(offset, share{common: c})
 	if old != nil {
@@ -106,7 +106,7 @@ func (a *arena) show(offset uint64, c *pages.Block) error {
 		old.Drop(here)
 	}
 	if !here {
-		wipe(a.away[offset:][:backend.Granule])
+		wipeBytes(a.away[offset:][:backend.Granule])
 	}
 	return nil
 }
@@ -221,18 +221,18 @@ func (d *device) others(s *space) (out []*space) {
 // now. The mapped space is left out, even if no work of it is under way: a collective may be about to begin there, and
 // what the collective writes before its bytes are pinned would be lost. The caller holds the device's mu.
 func (d *device) joinEqual(s *space) {
-	if d.common == nil || s == d.mapped || !s.yard.shut() {
+	if d.common == nil || s == d.mapped || !s.yard.shutIfIdle() {
 		return
 	}
-	defer s.yard.open()
+	defer s.yard.openAgain()
 	var still []*space
 	for _, o := range d.others(s) {
 		switch {
 		case o == d.mapped:
 			continue
 		case o.yard.isShut():
-		case o.yard.shut():
-			defer o.yard.open()
+		case o.yard.shutIfIdle():
+			defer o.yard.openAgain()
 		default:
 			continue
 		}
@@ -275,7 +275,7 @@ func (d *device) joinBlock(s, o *space, id backend.BlockID) bool {
 	if theirs.away != nil && own {
 		from = theirs.away[place:][:backend.Granule]
 	}
-	if own && !touched(from) || !bytes.Equal(mine.blockAt(at), from) {
+	if own && !wasTouched(from) || !bytes.Equal(mine.blockAt(at), from) {
 		return false // a look at what was never touched would make it memory
 	}
 	return d.joinArenas(mine, at, theirs, place) == nil
@@ -346,10 +346,10 @@ func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
 
 // showBlock has a block show common bytes, unless work may use the space. The caller holds the device's mu.
 func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
-	if s == d.mapped || s.yard.isShut() || !s.yard.shut() {
+	if s == d.mapped || s.yard.isShut() || !s.yard.shutIfIdle() {
 		return false
 	}
-	defer s.yard.open()
+	defer s.yard.openAgain()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, at, err := findBlock(s, id)
@@ -359,7 +359,7 @@ func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
 // canShow tells whether blocks of an arena may show common bytes: a collective may be working on the arena's own, and
 // kernels' heap is not counted as memory of the space. The caller holds mu.
 func (d *device) canShow(s *space, a *arena) bool {
-	return (s.kernelHeap == nil || s.kernelHeap.arena != a) && (a.away != nil || !d.backend.pinned(a.bytes))
+	return (s.kernelHeap == nil || s.kernelHeap.arena != a) && (a.away != nil || !d.backend.isPinned(a.bytes))
 }
 
 // Common implements backend.BlockSharer.

@@ -54,8 +54,8 @@ func (c *cudaContext) Err() error {
 	return nil
 }
 
-// check is what each call begins with.
-func (c *cudaContext) check() error {
+// checkUsable is what each call begins with.
+func (c *cudaContext) checkUsable() error {
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -65,48 +65,48 @@ func (c *cudaContext) check() error {
 	return nil
 }
 
-// fail gives the context its fault; the first fault stays.
-func (c *cudaContext) fail(err error) {
+// setFault gives the context its fault; the first fault stays.
+func (c *cudaContext) setFault(err error) {
 	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
 		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
 	}
 	c.fault.CompareAndSwap(nil, &err)
 }
 
-// tails is the last work of each stream.
-func (c *cudaContext) tails() []*mark {
+// lastWork is the last work of each stream.
+func (c *cudaContext) lastWork() []*mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = undone(c.left)
+	c.left = unreachedMarks(c.left)
 	marks := append([]*mark(nil), c.left...)
 	for s := range c.streams {
-		marks = append(marks, s.tail())
+		marks = append(marks, s.lastMark())
 	}
-	return undone(marks)
+	return unreachedMarks(marks)
 }
 
 // Synchronize implements backend.Context.
 func (c *cudaContext) Synchronize(ctx context.Context) error {
-	for _, m := range c.tails() {
-		if err := m.wait(ctx); err != nil {
+	for _, m := range c.lastWork() {
+		if err := m.waitReached(ctx); err != nil {
 			return err
 		}
 	}
-	return c.check()
+	return c.checkUsable()
 }
 
 // Alloc implements backend.Context.
 func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, err
 	}
-	p, err := c.space.alloc(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	p, err := c.space.placeMemory(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
 	return p.Alloc.Base, err
 }
 
 // AllocPitch implements backend.Context.
 func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, 0, err
 	}
 	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
@@ -122,10 +122,10 @@ func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.
 
 // Free implements backend.Context.
 func (c *cudaContext) Free(a backend.Addr) error {
-	if err := c.check(); err != nil || a == 0 {
+	if err := c.checkUsable(); err != nil || a == 0 {
 		return err
 	}
-	return c.space.free(a, backend.Plain, backend.Pooled)
+	return c.space.freeMemory(a, backend.Plain, backend.Pooled)
 }
 
 // Legacy implements backend.Context.
@@ -133,7 +133,7 @@ func (c *cudaContext) Legacy() backend.Stream { return c.legacy }
 
 // NewStream implements backend.Context.
 func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
@@ -146,7 +146,7 @@ func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error
 
 // Limit implements backend.Context.
 func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -183,7 +183,7 @@ func (c *cudaContext) Destroy() error {
 		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
 	}
 	s := c.space
-	if err := s.await(c.tails()); err != nil {
+	if err := s.awaitMarks(c.lastWork()); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -195,14 +195,14 @@ func (c *cudaContext) Destroy() error {
 	}
 	s.mu.Unlock()
 	for _, a := range own {
-		if err := s.free(a, backend.Plain, backend.Globals); err != nil {
+		if err := s.freeMemory(a, backend.Plain, backend.Globals); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kernelHeap != nil {
-		s.kernelHeap.end(c.id)
+		s.kernelHeap.freeContext(c.id)
 	}
 	delete(s.contexts, c.id)
 	return nil

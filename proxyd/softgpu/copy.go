@@ -24,14 +24,14 @@ type side struct {
 	pitch, rows uint64
 }
 
-func product(a, b uint64) uint64 {
+func copyProduct(a, b uint64) uint64 {
 	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
 		return lo
 	}
 	return maxCopy + 1
 }
 
-func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
+func (c *cudaContext) copySide(p backend.Place, w, h, d uint64) (side, error) {
 	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
 	if s.pitch == 0 {
 		s.pitch = w
@@ -43,9 +43,9 @@ func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
 	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
 		return side{}, bad
 	}
-	slice := product(s.pitch, s.rows)
-	start := p.X + product(s.pitch, p.Y) + product(slice, p.Z)
-	length := product(slice, d-1) + product(s.pitch, h-1) + w
+	slice := copyProduct(s.pitch, s.rows)
+	start := p.X + copyProduct(s.pitch, p.Y) + copyProduct(slice, p.Z)
+	length := copyProduct(slice, d-1) + copyProduct(s.pitch, h-1) + w
 	if start > maxCopy || length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+length < p.Addr+start {
 		return side{}, bad
 	}
@@ -60,7 +60,7 @@ func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
 		}
 		s.space = o
 	}
-	if err := s.space.allowed(backend.Addr(s.first), length); err != nil {
+	if err := s.space.checkRange(backend.Addr(s.first), length); err != nil {
 		return side{}, err
 	}
 	return s, nil
@@ -72,11 +72,11 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	if w == 0 {
 		return task{}, nil
 	}
-	src, err := c.side(p.Src, w, h, d)
+	src, err := c.copySide(p.Src, w, h, d)
 	if err != nil {
 		return task{}, err
 	}
-	dst, err := c.side(p.Dst, w, h, d)
+	dst, err := c.copySide(p.Dst, w, h, d)
 	if err != nil {
 		return task{}, err
 	}
@@ -102,10 +102,10 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	uses := []*space{c.space}
 	for _, s := range []side{src, dst} {
 		if s.host == nil {
-			uses = append(uses, s.space.holders(backend.Addr(s.first), 1)...)
+			uses = append(uses, s.space.spacesHolding(backend.Addr(s.first), 1)...)
 		}
 	}
-	return task{run: run, uses: distinct(uses)}, nil
+	return task{run: run, uses: withoutDuplicates(uses)}, nil
 }
 
 func copyRow(dst side, to uint64, src side, from, n uint64) error {
@@ -124,7 +124,7 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 		}
 		return nil
 	case dst.host != nil:
-		pieces, err := src.space.reach(backend.Addr(from), n)
+		pieces, err := src.space.reachBytes(backend.Addr(from), n)
 		for _, b := range pieces {
 			if err := dst.host.Write(to, b); err != nil {
 				return err
@@ -133,7 +133,7 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 		}
 		return err
 	case src.host != nil:
-		pieces, err := dst.space.reach(backend.Addr(to), n)
+		pieces, err := dst.space.reachBytes(backend.Addr(to), n)
 		for _, b := range pieces {
 			if err := src.host.Read(from, b); err != nil {
 				return err
@@ -142,11 +142,11 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 		}
 		return err
 	}
-	a, err := src.space.reach(backend.Addr(from), n)
+	a, err := src.space.reachBytes(backend.Addr(from), n)
 	if err != nil {
 		return err
 	}
-	b, err := dst.space.reach(backend.Addr(to), n)
+	b, err := dst.space.reachBytes(backend.Addr(to), n)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 	return nil
 }
 
-// holders are the spaces in which a range that may be used lies: s, or the spaces that s sees.
-func (s *space) holders(a backend.Addr, n uint64) []*space {
+// spacesHolding are the spaces in which a range that may be used lies: s, or the spaces that s sees.
+func (s *space) spacesHolding(a backend.Addr, n uint64) []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ledger.Covers(a, n) {
@@ -172,15 +172,15 @@ func (s *space) holders(a backend.Addr, n uint64) []*space {
 	return append([]*space{s}, s.peers...)
 }
 
-// around are the spaces in which work finds memory: s, and the spaces that s sees.
-func (s *space) around() []*space {
+// spacesInSight are the spaces in which work finds memory: s, and the spaces that s sees.
+func (s *space) spacesInSight() []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]*space{s}, s.peers...)
 }
 
-// distinct leaves out what is there twice.
-func distinct(list []*space) (out []*space) {
+// withoutDuplicates leaves out what is there twice.
+func withoutDuplicates(list []*space) (out []*space) {
 	for _, s := range list {
 		if !slices.Contains(out, s) {
 			out = append(out, s)
@@ -189,9 +189,9 @@ func distinct(list []*space) (out []*space) {
 	return out
 }
 
-// reach finds bytes that copies may use: the bytes of the space, and of the spaces that it sees.
-func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
-	b, err := s.table.view(a, n)
+// reachBytes finds bytes that copies may use: the bytes of the space, and of the spaces that it sees.
+func (s *space) reachBytes(a backend.Addr, n uint64) ([][]byte, error) {
+	b, err := s.table.viewBytes(a, n)
 	if err == nil {
 		return b, nil
 	}
@@ -199,7 +199,7 @@ func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
 	peers := s.peers
 	s.mu.Unlock()
 	for _, p := range peers {
-		if b, err := p.table.view(a, n); err == nil {
+		if b, err := p.table.viewBytes(a, n); err == nil {
 			return b, nil
 		}
 	}
@@ -209,23 +209,23 @@ func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
 // fillTask checks a memset.
 func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 	e, h := uint64(f.Element), max(f.Height, 1)
-	row := product(f.Width, e)
+	row := copyProduct(f.Width, e)
 	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
-		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || product(f.Pitch, h-1) > maxCopy
+		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || copyProduct(f.Pitch, h-1) > maxCopy
 	if bad {
 		return task{}, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
 	}
 	if row == 0 {
 		return task{}, nil
 	}
-	if err := c.space.allowed(f.Addr, f.Pitch*(h-1)+row); err != nil {
+	if err := c.space.checkRange(f.Addr, f.Pitch*(h-1)+row); err != nil {
 		return task{}, err
 	}
 	var unit [4]byte
 	binary.LittleEndian.PutUint32(unit[:], f.Value)
 	return task{run: func(*job) error {
 		for y := range h {
-			pieces, err := c.space.reach(f.Addr+backend.Addr(f.Pitch*y), row)
+			pieces, err := c.space.reachBytes(f.Addr+backend.Addr(f.Pitch*y), row)
 			if err != nil {
 				return err
 			}
@@ -236,57 +236,57 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 			}
 		}
 		return nil
-	}, uses: c.space.holders(f.Addr, f.Pitch*(h-1)+row)}, nil
+	}, uses: c.space.spacesHolding(f.Addr, f.Pitch*(h-1)+row)}, nil
 }
 
 // exchangeTask checks a collective's buffers.
 func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte, func(error))) (task, error) {
 	for _, b := range buffers {
-		if err := c.space.allowed(b.Addr, b.Size); err != nil {
+		if err := c.space.checkRange(b.Addr, b.Size); err != nil {
 			return task{}, err
 		}
 	}
 	return task{run: func(of *job) error {
 		for {
-			if err := c.exchange(of, buffers, begin); !errors.Is(err, backend.ErrPutBack) {
+			if err := c.exchangeBytes(of, buffers, begin); !errors.Is(err, backend.ErrPutBack) {
 				return err
 			}
 		}
 	}}, nil
 }
 
-// exchange hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the job may begin
+// exchangeBytes hands bytes to begin and waits until done is called. After ErrPutBack exchange returns when the job may begin
 // again.
-func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+func (c *cudaContext) exchangeBytes(of *job, buffers []backend.Buffer, begin func([][]byte, func(error))) error {
 	// The exchange may go on after the space was closed, so the exchange holds the bytes, not the stream's job.
 	s := c.space
 	j := &job{foreign: true}
 	var uses []*space
 	for _, b := range buffers {
-		uses = append(uses, s.holders(b.Addr, b.Size)...)
+		uses = append(uses, s.spacesHolding(b.Addr, b.Size)...)
 	}
-	uses = distinct(uses)
+	uses = withoutDuplicates(uses)
 	// Until the bytes are pinned, the spaces do not leave their devices: what is foreign does not keep them.
 	here := &job{}
 	for _, u := range uses {
-		u.begin(here)
-		u.begin(j)
+		u.beginJob(here)
+		u.beginJob(j)
 	}
 	found := func() {
 		for _, u := range uses {
-			u.yard.end(here)
+			u.yard.endJob(here)
 		}
 	}
 	end := func() {
 		for _, u := range uses {
-			u.yard.end(j)
+			u.yard.endJob(j)
 		}
 	}
 	pieces := make([][][]byte, len(buffers))
 	whole := make([][]byte, len(buffers))
 	for i, b := range buffers {
 		var err error
-		if pieces[i], err = s.reach(b.Addr, b.Size); err != nil {
+		if pieces[i], err = s.reachBytes(b.Addr, b.Size); err != nil {
 			found()
 			end()
 			return err
@@ -299,7 +299,7 @@ func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][
 			whole[i] = append(whole[i], p...)
 		}
 	}
-	s.device.backend.pin(j, pieces)
+	s.device.backend.pinPieces(j, pieces)
 	found()
 	over := make(chan error, 1)
 	begin(whole, func(err error) {
@@ -311,7 +311,7 @@ func (c *cudaContext) exchange(of *job, buffers []backend.Buffer, begin func([][
 				}
 			}
 		}
-		s.device.backend.unpin(j)
+		s.device.backend.unpinJob(j)
 		end()
 		over <- err
 	})

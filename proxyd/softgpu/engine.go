@@ -14,7 +14,7 @@ import (
 // of package ptx is all here.
 type engine interface {
 	// compile links texts of PTX. The error wraps a Result, and the log says more.
-	compile(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
+	compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
 	// newAddresses makes an empty memory for kernels.
 	newAddresses() addresses
 }
@@ -29,25 +29,25 @@ type addresses interface {
 // program is linked code.
 type program interface {
 	// variables is the size of all variables, and what their address must be a multiple of.
-	variables() (size, align uint64)
+	variableSpace() (size, align uint64)
 	// place gives the variables their address, once, and returns what they hold at first.
-	place(base uint64) ([]byte, error)
+	placeVariables(base uint64) ([]byte, error)
 	// globals lists the variables that have a name: Addr is the offset from base.
-	globals() []backend.Global
+	listGlobals() []backend.Global
 	// kernels lists the kernels, in the order of the text.
-	kernels() []string
+	kernelNames() []string
 	// later tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.
-	later() bool
+	isDeferred() bool
 	// kernel compiles a kernel, after place. The error wraps a Result, and the log says more.
-	kernel(name string) (kernel, backend.Log, error)
+	findKernel(name string) (kernel, backend.Log, error)
 }
 
 // kernel is compiled code.
 type kernel interface {
-	facts() facts
+	kernelFacts() facts
 	// launch runs the kernel to its end, or until a pause between two blocks. launch returns how many blocks are done,
 	// in ascending order. The error wraps a Result.
-	launch(ctx context.Context, l launch) (uint64, error)
+	runLaunch(ctx context.Context, l launch) (uint64, error)
 }
 
 // facts is what is known of a kernel.

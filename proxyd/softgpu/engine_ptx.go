@@ -23,8 +23,8 @@ func (ptxEngine) newAddresses() addresses { return new(ptx.Memory) }
 // source is what the driver calls a program's text in its logs.
 const source = "application ptx input"
 
-// verdict gives ptx's errors the driver's number and the log's form.
-func verdict(err error) (string, error) {
+// toDriverError gives ptx's errors the driver's number and the log's form.
+func toDriverError(err error) (string, error) {
 	var syntax *ptx.SyntaxError
 	var refused *ptx.RefusedError
 	line, msg, result := 0, err.Error(), backend.InvalidPTX
@@ -41,7 +41,7 @@ func verdict(err error) (string, error) {
 	return text, fmt.Errorf("%w: %w", result, err)
 }
 
-func (ptxEngine) compile(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error) {
+func (ptxEngine) compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error) {
 	later := compilesLater(texts, cfg)
 	parse := ptx.Parse
 	if later {
@@ -55,13 +55,13 @@ func (ptxEngine) compile(texts []string, c Capability, cfg backend.LoadConfig) (
 		}
 		var err error
 		if mods[i], err = parse(name, text); err != nil {
-			log, err := verdict(err)
+			log, err := toDriverError(err)
 			return nil, backend.Log{Error: log}, err
 		}
 	}
 	p, err := ptx.Link(mods...)
 	if err != nil {
-		log, err := verdict(err)
+		log, err := toDriverError(err)
 		return nil, backend.Log{Error: log}, err
 	}
 	return &ptxProgram{p, cfg, c, later}, backend.Log{}, nil
@@ -89,19 +89,19 @@ type ptxProgram struct {
 	deferred bool
 }
 
-func (p *ptxProgram) later() bool { return p.deferred }
+func (p *ptxProgram) isDeferred() bool { return p.deferred }
 
-func (p *ptxProgram) variables() (size, align uint64) { return p.Size(), p.Align() }
+func (p *ptxProgram) variableSpace() (size, align uint64) { return p.Size(), p.Align() }
 
-func (p *ptxProgram) place(base uint64) ([]byte, error) {
+func (p *ptxProgram) placeVariables(base uint64) ([]byte, error) {
 	b, err := p.Place(base)
 	if err != nil {
-		_, err = verdict(err)
+		_, err = toDriverError(err)
 	}
 	return b, err
 }
 
-func (p *ptxProgram) globals() []backend.Global {
+func (p *ptxProgram) listGlobals() []backend.Global {
 	var out []backend.Global
 	for _, g := range p.Globals() {
 		out = append(out, backend.Global{Name: g.Name, Addr: backend.Addr(g.Offset), Size: g.Size})
@@ -109,12 +109,12 @@ func (p *ptxProgram) globals() []backend.Global {
 	return out
 }
 
-func (p *ptxProgram) kernels() []string { return p.Kernels() }
+func (p *ptxProgram) kernelNames() []string { return p.Kernels() }
 
-func (p *ptxProgram) kernel(name string) (kernel, backend.Log, error) {
+func (p *ptxProgram) findKernel(name string) (kernel, backend.Log, error) {
 	k, err := p.Kernel(name)
 	if err != nil {
-		text, err := verdict(err)
+		text, err := toDriverError(err)
 		return nil, backend.Log{Error: text}, err
 	}
 	var info string
@@ -130,7 +130,7 @@ type ptxKernel struct {
 	limit uint32 // of registers, as the program asked; 0: none
 }
 
-func (k ptxKernel) facts() facts {
+func (k ptxKernel) kernelFacts() facts {
 	f := facts{
 		shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
@@ -158,7 +158,7 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 	ptx.InternalError:      backend.LaunchFailed,
 }
 
-func (k ptxKernel) launch(ctx context.Context, l launch) (uint64, error) {
+func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	done := l.done
 	err := k.Launch(ctx, ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),

@@ -30,13 +30,13 @@ type recording struct {
 
 // NewEvent implements backend.Context.
 func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	e := &event{context: c, cfg: cfg}
 	if cfg.At != nil {
 		e.last = &recording{mark: newMark(), at: *cfg.At}
-		e.last.mark.reach()
+		e.last.mark.reachMark()
 		e.cfg.At = nil
 	}
 	return e, nil
@@ -45,8 +45,8 @@ func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
 // Config implements backend.Event.
 func (e *event) Config() backend.EventConfig { return e.cfg }
 
-// now is what the event stands for.
-func (e *event) now() (*recording, error) {
+// currentRecording is what the event stands for.
+func (e *event) currentRecording() (*recording, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone {
@@ -55,9 +55,9 @@ func (e *event) now() (*recording, error) {
 	return e.last, nil
 }
 
-// set lets the event stand for a recording, with work that is queued already: a later wait for the event must find the
-// recording.
-func (e *event) set(r *recording) {
+// standFor lets the event stand for a recording, with work that is queued already: a later wait for the event must find
+// the recording.
+func (e *event) standFor(r *recording) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = r
@@ -65,11 +65,11 @@ func (e *event) set(r *recording) {
 
 // Query implements backend.Event.
 func (e *event) Query() error {
-	r, err := e.now()
+	r, err := e.currentRecording()
 	if err == nil {
-		err = e.context.check()
+		err = e.context.checkUsable()
 	}
-	if err == nil && r != nil && !r.mark.done() {
+	if err == nil && r != nil && !r.mark.isReached() {
 		return fmt.Errorf("event: %w", backend.NotReady)
 	}
 	return err
@@ -77,27 +77,27 @@ func (e *event) Query() error {
 
 // Synchronize implements backend.Event.
 func (e *event) Synchronize(ctx context.Context) error {
-	r, err := e.now()
+	r, err := e.currentRecording()
 	if err != nil {
 		return err
 	}
 	if r != nil {
-		if err := r.mark.wait(ctx); err != nil {
+		if err := r.mark.waitReached(ctx); err != nil {
 			return err
 		}
 	}
-	return e.context.check()
+	return e.context.checkUsable()
 }
 
 // Time implements backend.Event.
 func (e *event) Time() (time.Duration, error) {
-	r, err := e.now()
+	r, err := e.currentRecording()
 	switch {
 	case err != nil:
 		return 0, err
 	case r == nil || e.cfg.NoTiming:
 		return 0, fmt.Errorf("time of an event that has none: %w", backend.InvalidHandle)
-	case !r.mark.done():
+	case !r.mark.isReached():
 		return 0, fmt.Errorf("time of an event: %w", backend.NotReady)
 	}
 	return r.at, nil
@@ -116,72 +116,72 @@ func (e *event) Destroy() error {
 
 // Record implements backend.Stream.
 func (st *stream) Record(x backend.Event) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)
 	if !ok || e.context != st.context {
 		return fmt.Errorf("record an event of another context: %w", backend.InvalidHandle)
 	}
-	if _, err := e.now(); err != nil {
+	if _, err := e.currentRecording(); err != nil {
 		return err
 	}
 	r := &recording{mark: newMark()}
-	st.submit(&job{mark: r.mark, always: true, run: func(*job) error {
-		r.at = st.context.space.device.backend.now()
+	st.submitJob(&job{mark: r.mark, always: true, run: func(*job) error {
+		r.at = st.context.space.device.backend.elapsed()
 		return nil
 	}})
-	e.set(r)
+	e.standFor(r)
 	return nil
 }
 
 // Wait implements backend.Stream.
 func (st *stream) Wait(x backend.Event) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)
 	if !ok {
 		return fmt.Errorf("wait for an event: %w", backend.InvalidHandle)
 	}
-	r, err := e.now()
+	r, err := e.currentRecording()
 	if err != nil {
 		return err
 	}
-	if r != nil && !r.mark.done() {
-		st.submit(&job{deps: []*mark{r.mark}})
+	if r != nil && !r.mark.isReached() {
+		st.submitJob(&job{deps: []*mark{r.mark}})
 	}
 	return nil
 }
 
-// word checks an address of 4 or 8 bytes.
-func (c *cudaContext) word(a backend.Addr, size int) error {
+// checkWord checks an address of 4 or 8 bytes.
+func (c *cudaContext) checkWord(a backend.Addr, size int) error {
 	if size != 4 && size != 8 || uint64(a)%uint64(size) != 0 {
 		return fmt.Errorf("a word of %d bytes at %#x: %w", size, uint64(a), backend.InvalidValue)
 	}
-	return c.space.allowed(a, uint64(size))
+	return c.space.checkRange(a, uint64(size))
 }
 
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
-	return st.enqueue(func(c *cudaContext) (task, error) {
+	return st.enqueueTask(func(c *cudaContext) (task, error) {
 		return task{run: func(*job) error {
-			b, err := c.space.reach(a, uint64(size))
+			b, err := c.space.reachBytes(a, uint64(size))
 			if err == nil {
 				storeWord(b[0], value)
 			}
 			return err
-		}, uses: c.space.holders(a, uint64(size))}, c.word(a, size)
+		}, uses: c.space.spacesHolding(a, uint64(size))}, c.checkWord(a, size)
 	})
 }
 
 // WaitValue implements backend.Stream.
 func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
-	return st.enqueue(func(c *cudaContext) (task, error) {
+	return st.enqueueTask(func(c *cudaContext) (task, error) {
 		if cond > backend.Nor {
 			return task{}, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
 		}
-		return task{run: func(j *job) error { return c.waitValue(j, a, size, value, cond) }}, c.word(a, size)
+		return task{run: func(j *job) error { return c.waitValue(j, a, size, value, cond) }}, c.checkWord(a, size)
 	})
 }
 
@@ -202,7 +202,7 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 				case <-s.ctx.Done():
 					err = errClosed
 				case <-timer.C:
-					met, isAway, err = s.holds(j, a, size, value, cond, false)
+					met, isAway, err = s.wordHolds(j, a, size, value, cond, false)
 					timer.Reset(pause)
 					pause = min(2*pause, most)
 				}
@@ -211,7 +211,7 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 			return errClosed
 		}
 		if isAway { // the space is mapped now
-			met, _, err = s.holds(j, a, size, value, cond, true)
+			met, _, err = s.wordHolds(j, a, size, value, cond, true)
 		}
 		if met || err != nil || c.Err() != nil {
 			return err
@@ -219,26 +219,26 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 	}
 }
 
-// holds looks at a word, of a space that need not be mapped. Memory that was swapped comes back if fetch says so, else
-// away is true.
-func (s *space) holds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
-	for _, u := range s.holders(a, uint64(size)) {
+// wordHolds looks at a word, of a space that need not be mapped. Memory that was swapped comes back if fetch says so,
+// else away is true.
+func (s *space) wordHolds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition, fetch bool) (met, away bool, err error) {
+	for _, u := range s.spacesHolding(a, uint64(size)) {
 		if fetch {
-			u.begin(j)
-		} else if !u.yard.begin(j) {
+			u.beginJob(j)
+		} else if !u.yard.beginJob(j) {
 			return false, true, nil
 		}
-		defer u.yard.end(j)
+		defer u.yard.endJob(j)
 	}
-	b, err := s.reach(a, uint64(size))
+	b, err := s.reachBytes(a, uint64(size))
 	if err != nil {
 		return false, false, err
 	}
-	return satisfied(loadWord(b[0]), value, size, cond), false, nil
+	return isSatisfied(loadWord(b[0]), value, size, cond), false, nil
 }
 
-// satisfied tells whether the word v satisfies a condition.
-func satisfied(v, value uint64, size int, cond backend.Condition) bool {
+// isSatisfied tells whether the word v satisfies a condition.
+func isSatisfied(v, value uint64, size int, cond backend.Condition) bool {
 	mask := ^uint64(0) >> (64 - 8*size)
 	v, value = v&mask, value&mask
 	switch cond {

@@ -40,18 +40,18 @@ type step struct {
 
 // Instantiate implements backend.Context.
 func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	own := g.Clone()
-	p, err := c.plan(own)
+	p, err := c.planGraph(own)
 	if err != nil {
 		return nil, err
 	}
 	return &exec{context: c, graph: own, plan: p, off: map[backend.NodeID]bool{}}, nil
 }
 
-func (c *cudaContext) plan(g *backend.Graph) (*plan, error) {
+func (c *cudaContext) planGraph(g *backend.Graph) (*plan, error) {
 	order, err := g.Order()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (c *cudaContext) plan(g *backend.Graph) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.step(n)
+		s, err := c.makeStep(n)
 		if err != nil {
 			return nil, fmt.Errorf("graph: node %d: %w", id, err)
 		}
@@ -82,7 +82,7 @@ func (c *cudaContext) plan(g *backend.Graph) (*plan, error) {
 	return p, nil
 }
 
-func (c *cudaContext) step(n backend.Node) (*step, error) {
+func (c *cudaContext) makeStep(n backend.Node) (*step, error) {
 	s := &step{}
 	var err error
 	ok := true
@@ -104,7 +104,7 @@ func (c *cudaContext) step(n backend.Node) (*step, error) {
 	case backend.WaitNode:
 		s.wait, ok = n.Event.(*event)
 	case backend.ChildNode:
-		s.child, err = c.plan(n.Graph)
+		s.child, err = c.planGraph(n.Graph)
 	case backend.EmptyNode:
 	default:
 		ok = false
@@ -126,8 +126,8 @@ type run struct {
 	child   []*run
 }
 
-// begin makes a run.
-func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
+// beginRun makes a run.
+func (p *plan) beginRun(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
 	n := len(p.steps)
 	r := &run{context: c, plan: p, off: off, records: make([]*recording, n), waits: make([]*mark, n), child: make([]*run, n)}
 	for i, s := range p.steps {
@@ -135,15 +135,15 @@ func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) 
 		var now *recording
 		switch {
 		case s.record != nil:
-			if _, err = s.record.now(); err == nil {
+			if _, err = s.record.currentRecording(); err == nil {
 				r.records[i] = &recording{mark: newMark()}
 			}
 		case s.wait != nil:
-			if now, err = s.wait.now(); now != nil {
+			if now, err = s.wait.currentRecording(); now != nil {
 				r.waits[i] = now.mark
 			}
 		case s.child != nil:
-			r.child[i], err = s.child.begin(c, nil)
+			r.child[i], err = s.child.beginRun(c, nil)
 		}
 		if err != nil {
 			return nil, err
@@ -152,32 +152,32 @@ func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) 
 	return r, nil
 }
 
-// publish lets the events stand for this run.
-func (r *run) publish() {
+// publishEvents lets the events stand for this run.
+func (r *run) publishEvents() {
 	for i, s := range r.steps {
 		if s.record != nil {
-			s.record.set(r.records[i])
+			s.record.standFor(r.records[i])
 		}
 		if s.child != nil {
-			r.child[i].publish()
+			r.child[i].publishEvents()
 		}
 	}
 }
 
-// reach ends the recordings of a run that does not take place.
-func (r *run) reach() {
+// reachRecordings ends the recordings of a run that does not take place.
+func (r *run) reachRecordings() {
 	for i, rec := range r.records {
 		if rec != nil {
-			rec.mark.reach()
+			rec.mark.reachMark()
 		}
 		if r.child[i] != nil {
-			r.child[i].reach()
+			r.child[i].reachRecordings()
 		}
 	}
 }
 
-// do carries a run out: each step when its dependencies are over.
-func (r *run) do() {
+// runSteps carries a run out: each step when its dependencies are over.
+func (r *run) runSteps() {
 	over := make([]*mark, len(r.steps))
 	for i := range over {
 		over[i] = newMark()
@@ -185,12 +185,12 @@ func (r *run) do() {
 	var all sync.WaitGroup
 	for i, s := range r.steps {
 		work := func() {
-			defer over[i].reach()
+			defer over[i].reachMark()
 			deps := make([]*mark, 0, len(s.deps)+1)
 			for _, d := range s.deps {
 				deps = append(deps, over[d])
 			}
-			r.step(i, s, r.context.space.await(undone(append(deps, r.waits[i]))) == nil)
+			r.doStep(i, s, r.context.space.awaitMarks(unreachedMarks(append(deps, r.waits[i]))) == nil)
 		}
 		if r.chain {
 			work()
@@ -202,14 +202,14 @@ func (r *run) do() {
 	all.Wait()
 }
 
-// step carries out a step; live is false when the space was closed.
-func (r *run) step(i int, s *step, live bool) {
+// doStep carries out a step; live is false when the space was closed.
+func (r *run) doStep(i int, s *step, live bool) {
 	switch {
 	case s.record != nil:
-		r.records[i].at = r.context.space.device.backend.now()
-		r.records[i].mark.reach()
+		r.records[i].at = r.context.space.device.backend.elapsed()
+		r.records[i].mark.reachMark()
 	case s.child != nil:
-		r.child[i].do()
+		r.child[i].runSteps()
 	case !live:
 	case s.host != nil:
 		s.host()
@@ -229,20 +229,20 @@ func (r *run) carryOut(t task) {
 	defer g.Leave()
 	j, uses := &job{}, t.uses
 	if t.late {
-		uses = distinct(append(r.context.space.around(), uses...))
+		uses = withoutDuplicates(append(r.context.space.spacesInSight(), uses...))
 	}
 	for _, u := range uses {
-		u.begin(j)
-		defer u.yard.end(j)
+		u.beginJob(j)
+		defer u.yard.endJob(j)
 	}
 	if err := t.run(j); err != nil {
-		r.context.fail(err)
+		r.context.setFault(err)
 	}
 }
 
 // Graph implements backend.Stream.
 func (st *stream) Graph(b backend.Exec) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	x, ok := b.(*exec)
@@ -258,22 +258,22 @@ func (st *stream) Graph(b backend.Exec) error {
 	for id := range x.off {
 		off[id] = true
 	}
-	r, err := x.plan.begin(st.context, off)
+	r, err := x.plan.beginRun(st.context, off)
 	if err != nil {
 		return err
 	}
-	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.do(); return nil }, drop: r.reach}
+	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.runSteps(); return nil }, drop: r.reachRecordings}
 	if x.last != nil {
 		j.deps = append(j.deps, x.last)
 	}
 	x.last = j.mark
-	st.submit(j)
-	r.publish()
+	st.submitJob(j)
+	r.publishEvents()
 	return nil
 }
 
-func (x *exec) check() error {
-	if err := x.context.check(); err != nil {
+func (x *exec) checkUsable() error {
+	if err := x.context.checkUsable(); err != nil {
 		return err
 	}
 	if x.gone {
@@ -286,7 +286,7 @@ func (x *exec) check() error {
 func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.check(); err != nil {
+	if err := x.checkUsable(); err != nil {
 		return 0, err
 	}
 	if id, err := g.SameShape(x.graph); err != nil {
@@ -303,12 +303,12 @@ func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
 			return ids[i], err
 		}
 	}
-	return 0, x.replace(next)
+	return 0, x.replaceGraph(next)
 }
 
-// replace takes a valid graph over.
-func (x *exec) replace(g *backend.Graph) error {
-	p, err := x.context.plan(g)
+// replaceGraph takes a valid graph over.
+func (x *exec) replaceGraph(g *backend.Graph) error {
+	p, err := x.context.planGraph(g)
 	if err != nil {
 		return err
 	}
@@ -320,19 +320,19 @@ func (x *exec) replace(g *backend.Graph) error {
 func (x *exec) Set(id backend.NodeID, n backend.Node) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.check(); err != nil {
+	if err := x.checkUsable(); err != nil {
 		return err
 	}
 	next := x.graph.Clone()
 	if err := next.Set(id, n); err != nil {
 		return err
 	}
-	return x.replace(next)
+	return x.replaceGraph(next)
 }
 
-// switchable finds a node that can be switched off.
-func (x *exec) switchable(id backend.NodeID) error {
-	if err := x.check(); err != nil {
+// findSwitchable finds a node that can be switched off.
+func (x *exec) findSwitchable(id backend.NodeID) error {
+	if err := x.checkUsable(); err != nil {
 		return err
 	}
 	n, err := x.graph.Node(id)
@@ -350,7 +350,7 @@ func (x *exec) switchable(id backend.NodeID) error {
 func (x *exec) Enable(id backend.NodeID, on bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.switchable(id); err != nil {
+	if err := x.findSwitchable(id); err != nil {
 		return err
 	}
 	if on {
@@ -365,7 +365,7 @@ func (x *exec) Enable(id backend.NodeID, on bool) error {
 func (x *exec) Enabled(id backend.NodeID) (bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.switchable(id); err != nil {
+	if err := x.findSwitchable(id); err != nil {
 		return false, err
 	}
 	return !x.off[id], nil
@@ -375,7 +375,7 @@ func (x *exec) Enabled(id backend.NodeID) (bool, error) {
 func (x *exec) Destroy() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.check(); err != nil {
+	if err := x.checkUsable(); err != nil {
 		return err
 	}
 	x.gone = true

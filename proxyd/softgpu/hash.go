@@ -32,19 +32,19 @@ func newHasher(key *[32]byte) (*hasher, error) {
 	if h.gcm, err = cipher.NewGCM(c); err != nil {
 		return nil, err
 	}
-	h.zero = h.tag(make([]byte, backend.Granule))
+	h.zero = h.hashTag(make([]byte, backend.Granule))
 	return h, nil
 }
 
-func (h *hasher) tag(b []byte) (out backend.Hash) {
+func (h *hasher) hashTag(b []byte) (out backend.Hash) {
 	var nonce [12]byte
 	h.gcm.Seal(out[:0], nonce[:], nil, b)
 	return out
 }
 
-// sum is the hash of a block, backend.Hash{} of a zero block.
-func (h *hasher) sum(b []byte) backend.Hash {
-	if t := h.tag(b); t != h.zero {
+// hashBlock is the hash of a block, backend.Hash{} of a zero block.
+func (h *hasher) hashBlock(b []byte) backend.Hash {
+	if t := h.hashTag(b); t != h.zero {
 		return t
 	}
 	return backend.Hash{}
@@ -76,7 +76,7 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 				if i >= len(all) {
 					return
 				}
-				sum, err := s.hash(h, all[i])
+				sum, err := s.hashBlock(h, all[i])
 				if err != nil || !yield(all[i], sum) {
 					errs[w] = err
 					stop.Store(true)
@@ -93,13 +93,13 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	return nil
 }
 
-// hash hashes a block.
-func (s *space) hash(h *hasher, id backend.BlockID) (sum backend.Hash, err error) {
-	a, b, err := s.block(id)
+// hashBlock hashes a block.
+func (s *space) hashBlock(h *hasher, id backend.BlockID) (sum backend.Hash, err error) {
+	a, b, err := s.findBlock(id)
 	if err != nil {
 		return sum, err
 	}
-	if !s.guard(func() { sum = a.sum(h, b) }) {
+	if !s.guardBytes(func() { sum = a.sumBlock(h, b) }) {
 		return sum, errClosed
 	}
 	return sum, nil

@@ -31,11 +31,11 @@ func (s *space) newKernelHeap(size uint64) (*kernelHeap, error) {
 		return nil, err
 	}
 	h := &kernelHeap{base: s.ledger.End(), size: size, arena: ar.Bytes}
-	return h, s.table.add(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
+	return h, s.table.mapBytes(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
 }
 
-// malloc is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
-func (s *space) malloc(n, size uint64, id backend.ContextID) uint64 {
+// allocFromKernel is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
+func (s *space) allocFromKernel(n, size uint64, id backend.ContextID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kernelHeap == nil && size > 0 && !s.closed {
@@ -70,23 +70,23 @@ func (s *space) kernelFree(addr uint64) {
 	if h == nil {
 		return
 	}
-	i, found := slices.BinarySearchFunc(h.pieces, backend.Addr(addr), func(p backend.KernelPiece, a backend.Addr) int { return compare(p.Base, a) })
+	i, found := slices.BinarySearchFunc(h.pieces, backend.Addr(addr), func(p backend.KernelPiece, a backend.Addr) int { return compareAddrs(p.Base, a) })
 	if found {
-		h.wipe(h.pieces[i])
+		h.wipePiece(h.pieces[i])
 		h.pieces = slices.Delete(h.pieces, i, i+1)
 	}
 }
 
-// wipe clears a piece: what is not in use is zero in every replica.
-func (h *kernelHeap) wipe(p backend.KernelPiece) {
-	h.arena.wipe(h.arena.bytes[p.Base-h.base:][:p.Size])
+// wipePiece clears a piece: what is not in use is zero in every replica.
+func (h *kernelHeap) wipePiece(p backend.KernelPiece) {
+	h.arena.wipeRange(h.arena.bytes[p.Base-h.base:][:p.Size])
 }
 
-// end frees what a context's kernels have allocated.
-func (h *kernelHeap) end(id backend.ContextID) {
+// freeContext frees what a context's kernels have allocated.
+func (h *kernelHeap) freeContext(id backend.ContextID) {
 	h.pieces = slices.DeleteFunc(h.pieces, func(p backend.KernelPiece) bool {
 		if p.Context == id {
-			h.wipe(p)
+			h.wipePiece(p)
 		}
 		return p.Context == id
 	})

@@ -31,22 +31,23 @@ func (f *function) Required() backend.Dim {
 
 // maxThreads is the largest block: what the kernel says, and what its registers leave.
 func (f *function) maxThreads() int32 {
-	n := f.attributes()[backend.MaxThreadsPerBlock]
+	n := f.deviceAttributes()[backend.MaxThreadsPerBlock]
 	if f.facts.maxThreads != 0 {
 		n = min(n, int32(f.facts.maxThreads))
 	}
 	return n
 }
 
-// registers is what a thread is said to have: what the interpreter needs, within what the device has for a full block.
-func (f *function) registers() int32 {
+// threadRegisters is what a thread is said to have: what the interpreter needs, within what the device has for a full
+// block.
+func (f *function) threadRegisters() int32 {
 	n := ledger.RoundUp(uint64(max(f.facts.registers, 8)), 8)
-	return int32(min(n, uint64(f.attributes()[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
+	return int32(min(n, uint64(f.deviceAttributes()[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
 }
 
 // Attribute implements backend.Function.
 func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return 0, err
 	}
 	_ = f.compileKernel() // a refused kernel has attributes, and no registers
@@ -62,7 +63,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	case backend.FuncLocalSize:
 		return int32(f.facts.local), nil
 	case backend.FuncRegisters:
-		return f.registers(), nil
+		return f.threadRegisters(), nil
 	case backend.FuncPTXVersion:
 		return f.facts.ptx, nil
 	case backend.FuncBinaryVersion:
@@ -84,14 +85,14 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 
 // SetAttribute implements backend.Function.
 func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return err
 	}
 	_ = f.compileKernel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case a == backend.FuncMaxDynamicShared && v >= 0 && v <= f.attributes()[backend.MaxSharedPerBlockOptin]-int32(f.facts.shared):
+	case a == backend.FuncMaxDynamicShared && v >= 0 && v <= f.deviceAttributes()[backend.MaxSharedPerBlockOptin]-int32(f.facts.shared):
 		f.dynamic = v
 	case a == backend.FuncSharedCarveout && v >= -1 && v <= 100:
 		f.carve = v
@@ -109,7 +110,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	if !ok || f.module.context != c {
 		return task{}, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
 	}
-	if err := f.module.check(); err != nil {
+	if err := f.module.checkLoaded(); err != nil {
 		return task{}, err
 	}
 	if err := f.compileKernel(); err != nil {
@@ -131,9 +132,9 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	c.mu.Unlock()
-	spec.malloc = func(n uint64) uint64 { return s.malloc(n, heap, c.id) }
+	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
-	return task{run: func(j *job) error { return s.carryOutLaunch(j, f.kernel, spec, l.Done, fifo) }, uses: s.around()}, nil
+	return task{run: func(j *job) error { return s.carryOutLaunch(j, f.kernel, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
 }
 
 // carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,
@@ -143,8 +144,8 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 	run.output = func(fd int, more []byte) {
 		switch {
 		case fd == 2:
-			s.print(1, text)
-			s.print(2, more)
+			s.printText(1, text)
+			s.printText(2, more)
 			text, done.Printed = nil, 0
 		case done.Printed+uint64(len(more)) <= fifo: // else the text is lost, as on a device
 			text = append(text, more...)
@@ -157,8 +158,8 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 	for all := run.grid.Count(); ; {
 		var err error
 		run.done = done.Blocks
-		done.Blocks, err = k.launch(s.ctx, run)
-		s.print(1, text)
+		done.Blocks, err = k.runLaunch(s.ctx, run)
+		s.printText(1, text)
 		text = nil
 		if err != nil || done.Blocks >= all {
 			return err
@@ -169,8 +170,8 @@ func (s *space) carryOutLaunch(j *job, k kernel, run launch, done backend.Partia
 	}
 }
 
-// print hands out what a kernel has printed.
-func (s *space) print(fd int, text []byte) {
+// printText hands out what a kernel has printed.
+func (s *space) printText(fd int, text []byte) {
 	if len(text) == 0 || s.cfg.Output == nil {
 		return
 	}

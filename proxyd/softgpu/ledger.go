@@ -40,8 +40,8 @@ func makeArena(n uint64) (*arena, error) {
 	return &arena{bytes: b}, nil
 }
 
-// free gives back what makeArena made.
-func (a *arena) free() {
+// giveBack gives back what makeArena made.
+func (a *arena) giveBack() {
 	freeArena(a.bytes)
 	a.dropCommon()
 	if a.away != nil {
@@ -62,17 +62,17 @@ func bytesOf(p piece) []byte {
 	return p.Arena.Bytes.bytes[at:][:n:n]
 }
 
-// free notes that addresses may be given to other allocations, which wait for the mark.
-func (b *book) free(a backend.Addr, n uint64) *mark {
+// noteFreed notes that addresses may be given to other allocations, which wait for the mark.
+func (b *book) noteFreed(a backend.Addr, n uint64) *mark {
 	over := newMark()
 	b.freeing = append(b.freeing, freeing{a, n, over})
 	return over
 }
 
-// waits lists what must be over before addresses can be used again.
-func (b *book) waits(a backend.Addr, n uint64) []*mark {
+// waitsFor lists what must be over before addresses can be used again.
+func (b *book) waitsFor(a backend.Addr, n uint64) []*mark {
 	var out []*mark
-	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.done() })
+	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.isReached() })
 	for _, f := range b.freeing {
 		if f.base < a+backend.Addr(n) && a < f.base+backend.Addr(f.size) {
 			out = append(out, f.over)
@@ -81,4 +81,4 @@ func (b *book) waits(a backend.Addr, n uint64) []*mark {
 	return out
 }
 
-func compare(a, b backend.Addr) int { return cmp.Compare(a, b) }
+func compareAddrs(a, b backend.Addr) int { return cmp.Compare(a, b) }

@@ -23,9 +23,9 @@ func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	return s.ledger.Lookup(a)
 }
 
-// allowed is InvalidValue unless the device may use all of a range, or might when the space was saved: work that comes too late
-// finds nothing there.
-func (s *space) allowed(a backend.Addr, n uint64) error {
+// checkRange is InvalidValue unless the device may use all of a range, or might when the space was saved: work that
+// comes too late finds nothing there.
+func (s *space) checkRange(a backend.Addr, n uint64) error {
 	s.mu.Lock()
 	ok := s.restoring || s.ledger.Covers(a, n)
 	peers := s.peers
@@ -44,8 +44,8 @@ func (s *space) allowed(a backend.Addr, n uint64) error {
 	return nil
 }
 
-// alloc places memory and maps it, when its addresses are no longer used by earlier work.
-func (s *space) alloc(a backend.Allocation) (piece, error) {
+// placeMemory places memory and maps it, when its addresses are no longer used by earlier work.
+func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -56,94 +56,95 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 		s.mu.Unlock()
 		return piece{}, err
 	}
-	waits := s.ledger.waits(p.Alloc.Base, p.Size())
+	waits := s.ledger.waitsFor(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.at.Load().grown(s)
-	if err := s.await(waits); err != nil {
+	s.at.Load().makeRoomFor(s)
+	if err := s.awaitMarks(waits); err != nil {
 		return piece{}, err
 	}
-	return p, s.attach(p)
+	return p, s.attachPiece(p)
 }
 
-// attach lets work find memory, unless it was freed meanwhile.
-func (s *space) attach(p piece) error {
+// attachPiece lets work find memory, unless it was freed meanwhile.
+func (s *space) attachPiece(p piece) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.Life.Over {
 		return nil
 	}
-	return s.table.add(p.Alloc.Base, bytesOf(p))
+	return s.table.mapBytes(p.Alloc.Base, bytesOf(p))
 }
 
-// await waits for marks, or until the space is closed.
-func (s *space) await(marks []*mark) error {
+// awaitMarks waits for marks, or until the space is closed.
+func (s *space) awaitMarks(marks []*mark) error {
 	for _, m := range marks {
-		if m.wait(s.ctx) != nil {
+		if m.waitReached(s.ctx) != nil {
 			return errClosed
 		}
 	}
 	return nil
 }
 
-// free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
-func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
+// freeMemory takes the memory that begins at an address out of the ledger and, once all work given so far is done,
+// away.
+func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 	// First the work, then the addresses: the next owner of the addresses waits for this work, so this work must not
 	// wait for the next owner's.
-	work := s.work()
+	work := s.contextsWork()
 	s.mu.Lock()
-	p, over, err := s.unname(a, kinds...)
+	p, over, err := s.takeFromLedger(a, kinds...)
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.later(over, work, func() { s.unmap(p) })
+	s.afterMarks(over, work, func() { s.unmapPiece(p) })
 	return nil
 }
 
-// unname takes memory of these kinds out of the ledger. The next owner of its addresses waits for the mark, which the
-// caller reaches. The caller holds mu.
-func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
+// takeFromLedger takes memory of these kinds out of the ledger. The next owner of its addresses waits for the mark,
+// which the caller reaches. The caller holds mu.
+func (s *space) takeFromLedger(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
 	p, err := s.ledger.Unname(a, kinds...)
 	if err != nil {
 		return piece{}, nil, err
 	}
-	return p, s.ledger.free(p.Alloc.Base, p.Size()), nil
+	return p, s.ledger.noteFreed(p.Alloc.Base, p.Size()), nil
 }
 
-// unmap takes memory away from work that begins later, and gives its bytes back when nothing uses them.
-func (s *space) unmap(p piece) {
+// unmapPiece takes memory away from work that begins later, and gives its bytes back when nothing uses them.
+func (s *space) unmapPiece(p piece) {
 	s.mu.Lock()
-	if p.Life.Over = true; s.table.holds(p.Alloc.Base, bytesOf(p)) {
-		s.table.remove(p.Alloc.Base)
+	if p.Life.Over = true; s.table.holdsBytes(p.Alloc.Base, bytesOf(p)) {
+		s.table.unmapBytes(p.Alloc.Base)
 	}
 	shared := s.ledger.Shared(p)
 	s.mu.Unlock()
 	if shared {
-		p.Arena.Bytes.wipe(bytesOf(p)) // for the next owner
+		p.Arena.Bytes.wipeRange(bytesOf(p)) // for the next owner
 	}
 	s.giveBack(p.Arena)
 }
 
-// later calls f once marks are reached, and then reaches over.
-func (s *space) later(over *mark, marks []*mark, f func()) {
-	if marks = undone(marks); len(marks) == 0 {
-		s.guard(f)
-		over.reach()
+// afterMarks calls f once marks are reached, and then reaches over.
+func (s *space) afterMarks(over *mark, marks []*mark, f func()) {
+	if marks = unreachedMarks(marks); len(marks) == 0 {
+		s.guardBytes(f)
+		over.reachMark()
 		return
 	}
 	go func() {
-		defer over.reach()
-		if s.await(marks) == nil {
-			s.guard(f)
+		defer over.reachMark()
+		if s.awaitMarks(marks) == nil {
+			s.guardBytes(f)
 		}
 	}()
 }
 
-// guard calls f, which touches the space's bytes outside of any job, unless the space is closed.
-func (s *space) guard(f func()) bool {
+// guardBytes calls f, which touches the space's bytes outside of any job, unless the space is closed.
+func (s *space) guardBytes(f func()) bool {
 	j := &job{}
-	s.begin(j)
-	defer s.yard.end(j)
+	s.beginJob(j)
+	defer s.yard.endJob(j)
 	if s.isClosed() {
 		return false
 	}
@@ -170,14 +171,14 @@ func (s *space) MapHost(a backend.Addr, mem []byte) error {
 	s.ledger.Insert(backend.Allocation{Base: a, Size: uint64(n), Kind: backend.Host, Access: true})
 	s.mu.Unlock()
 	if err := s.table.addHost(a, mem); err != nil {
-		s.forget(a)
+		s.forgetHost(a)
 		return err
 	}
 	return nil
 }
 
-// forget takes host memory out of the ledger.
-func (s *space) forget(a backend.Addr) bool {
+// forgetHost takes host memory out of the ledger.
+func (s *space) forgetHost(a backend.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, found := s.ledger.At(a)
@@ -190,15 +191,15 @@ func (s *space) forget(a backend.Addr) bool {
 
 // UnmapHost implements backend.Memory.
 func (s *space) UnmapHost(a backend.Addr) error {
-	if !s.forget(a) {
+	if !s.forgetHost(a) {
 		return fmt.Errorf("unmap host memory at %#x: none is mapped there: %w", uint64(a), backend.InvalidValue)
 	}
-	if err := s.await(s.tails()); err != nil {
+	if err := s.awaitMarks(s.lastWork()); err != nil {
 		return err
 	}
-	s.table.remove(a)
+	s.table.unmapBytes(a)
 	gone := newMark()
-	s.yard.bury(gone.reach, true)
+	s.yard.freeWhenUnused(gone.reachMark, true)
 	<-gone.ch
 	return nil
 }

@@ -46,8 +46,8 @@ type function struct {
 	cache   int32
 }
 
-// translate gives an image's error the driver's number.
-func translate(err error) error {
+// translateError gives an image's error the driver's number.
+func translateError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -58,39 +58,39 @@ func translate(err error) error {
 	}
 }
 
-// compile takes an image to a program.
-func (c *cudaContext) compile(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
+// compileProgram takes an image to a program.
+func (c *cudaContext) compileProgram(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
 	d := c.space.device
 	texts, err := image.Choose(data, uint32(d.backend.cfg.Capability))
 	if errors.Is(err, image.ErrNoPTX) {
 		texts, err = image.Choose(data, newestPTX)
 	}
 	if err != nil {
-		return nil, backend.Log{Error: err.Error() + "\n"}, translate(err)
+		return nil, backend.Log{Error: err.Error() + "\n"}, translateError(err)
 	}
-	return d.backend.engine.compile(texts, d.backend.cfg.Capability, cfg)
+	return d.backend.engine.compileProgram(texts, d.backend.cfg.Capability, cfg)
 }
 
 // Load implements backend.Context.
 func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
-	p, log, err := c.compile(data, cfg)
+	p, log, err := c.compileProgram(data, cfg)
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
 	m := &module{context: c, program: p, globals: map[string]backend.Global{}}
-	if err := m.place(p, cfg.Globals); err != nil {
+	if err := m.placeVariables(p, cfg.Globals); err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
-	if !p.later() {
+	if !p.isDeferred() {
 		if err := compileKernels(p, &log); err != nil {
-			m.remove()
+			m.freeVariables()
 			return nil, log, fmt.Errorf("load: %w", err)
 		}
 	}
-	for _, name := range p.kernels() {
+	for _, name := range p.kernelNames() {
 		m.functions = append(m.functions, &function{module: m, name: name, carve: -1})
 	}
 	c.mu.Lock()
@@ -102,8 +102,8 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 // compileKernels compiles all kernels of a program, because the driver reports errors of kernels then. What is only
 // refused spoils its own kernel.
 func compileKernels(p program, log *backend.Log) error {
-	for _, name := range p.kernels() {
-		_, more, err := p.kernel(name)
+	for _, name := range p.kernelNames() {
+		_, more, err := p.findKernel(name)
 		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
 		if err != nil && backend.ResultOf(err) != backend.NotSupported {
 			return err
@@ -112,37 +112,37 @@ func compileKernels(p program, log *backend.Log) error {
 	return nil
 }
 
-// attributes are the attributes of the function's device.
-func (f *function) attributes() *backend.Attributes {
+// deviceAttributes are the attributes of the function's device.
+func (f *function) deviceAttributes() *backend.Attributes {
 	return &f.module.context.space.device.info.Attributes
 }
 
 // compileKernel compiles a function's kernel, once, and returns why the kernel cannot run. Many goroutines may call compileKernel.
 func (f *function) compileKernel() error {
 	f.compiled.Do(func() {
-		if f.kernel, _, f.refused = f.module.program.kernel(f.name); f.refused == nil {
-			f.facts = f.kernel.facts()
+		if f.kernel, _, f.refused = f.module.program.findKernel(f.name); f.refused == nil {
+			f.facts = f.kernel.kernelFacts()
 		}
-		f.dynamic = max(f.attributes()[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
+		f.dynamic = max(f.deviceAttributes()[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
 	})
 	return f.refused
 }
 
-// place gives a program's variables their memory: new, or that of a restored module.
-func (m *module) place(p program, at backend.Addr) error {
+// placeVariables gives a program's variables their memory: new, or that of a restored module.
+func (m *module) placeVariables(p program, at backend.Addr) error {
 	s := m.context.space
-	size, align := p.variables()
+	size, align := p.variableSpace()
 	if align > ledger.Quantum && (align > backend.Granule || size <= backend.Granule/2) {
 		return fmt.Errorf("variables aligned to %d bytes: %w", align, backend.NotSupported)
 	}
 	base := at
 	switch {
 	case at != 0:
-		if err := s.claim(at, size, m.context.id); err != nil {
+		if err := s.claimVariables(at, size, m.context.id); err != nil {
 			return err
 		}
 	case size > 0:
-		got, err := s.alloc(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
+		got, err := s.placeMemory(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
 		if err != nil {
 			return err
 		}
@@ -151,43 +151,43 @@ func (m *module) place(p program, at backend.Addr) error {
 		base = s.cfg.Base // nothing is there
 	}
 	m.variables = backend.Range{Base: base, Size: size}
-	init, err := p.place(uint64(base))
+	init, err := p.placeVariables(uint64(base))
 	if err == nil && at == 0 && size > 0 {
 		var b [][]byte
-		if b, err = s.table.view(base, size); err == nil {
-			s.guard(func() { copy(b[0], init) })
+		if b, err = s.table.viewBytes(base, size); err == nil {
+			s.guardBytes(func() { copy(b[0], init) })
 		}
 	}
 	if err != nil {
-		m.remove()
+		m.freeVariables()
 		return err
 	}
-	for _, g := range p.globals() {
+	for _, g := range p.listGlobals() {
 		g.Addr += base
 		m.globals[g.Name] = g
 	}
 	return nil
 }
 
-// remove frees the variables.
-func (m *module) remove() {
+// freeVariables frees the variables.
+func (m *module) freeVariables() {
 	if m.variables.Size > 0 {
-		_ = m.context.space.free(m.variables.Base, backend.Globals)
+		_ = m.context.space.freeMemory(m.variables.Base, backend.Globals)
 	}
 }
 
 // Link implements backend.Context.
 func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, backend.Log{}, err
 	}
 	data, err := image.Bundle(parts)
 	if err != nil {
-		return nil, backend.Log{}, translate(err)
+		return nil, backend.Log{}, translateError(err)
 	}
-	p, log, err := c.compile(data, cfg)
+	p, log, err := c.compileProgram(data, cfg)
 	if err == nil {
-		_, err = p.place(uint64(backend.DefaultBase))
+		_, err = p.placeVariables(uint64(backend.DefaultBase))
 	}
 	if err == nil {
 		err = compileKernels(p, &log)
@@ -198,8 +198,8 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 	return data, log, nil
 }
 
-func (m *module) check() error {
-	if err := m.context.check(); err != nil {
+func (m *module) checkLoaded() error {
+	if err := m.context.checkUsable(); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -212,7 +212,7 @@ func (m *module) check() error {
 
 // Function implements backend.Module.
 func (m *module) Function(name string) (backend.Function, error) {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return nil, err
 	}
 	for _, f := range m.functions {
@@ -237,7 +237,7 @@ func (m *module) Functions() []backend.Function {
 
 // Global implements backend.Module.
 func (m *module) Global(name string) (backend.Global, error) {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return backend.Global{}, err
 	}
 	g, ok := m.globals[name]
@@ -252,7 +252,7 @@ func (m *module) Variables() backend.Range { return m.variables }
 
 // Unload implements backend.Module.
 func (m *module) Unload() error {
-	if err := m.check(); err != nil {
+	if err := m.checkLoaded(); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -262,7 +262,7 @@ func (m *module) Unload() error {
 	if gone {
 		return fmt.Errorf("module: %w", backend.InvalidHandle)
 	}
-	m.remove()
+	m.freeVariables()
 	c := m.context
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -65,8 +65,8 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.table.engine = d.backend.engine.newAddresses()
 	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
 	if cfg.State != nil {
-		if err := s.restore(cfg.State); err != nil {
-			s.release()
+		if err := s.restoreState(cfg.State); err != nil {
+			s.releaseAll()
 			return nil, err
 		}
 		s.cfg.State, s.restoring = nil, true
@@ -90,7 +90,7 @@ func (s *space) Map() error {
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
 	endRestoring(s)
-	d.admit(s) // before the space counts as mapped: see joinEqual
+	d.admitSpace(s) // before the space counts as mapped: see joinEqual
 	d.mapped = s
 	s.gate.Set()
 	return nil
@@ -121,7 +121,7 @@ func (s *space) Move(to backend.Device) error {
 	if was.mapped == s {
 		return fmt.Errorf("move: the space is mapped: %w", backend.AlreadyMapped)
 	}
-	was.holdings.spaces = without(was.holdings.spaces, s)
+	was.holdings.spaces = withoutSpace(was.holdings.spaces, s)
 	s.held = 0
 	s.at.Store(d)
 	return nil
@@ -154,7 +154,7 @@ func (s *space) Pause() { s.gate.Pause() }
 func (s *space) Freeing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.waits(0, 0)
+	s.ledger.waitsFor(0, 0)
 	return len(s.ledger.freeing) > 0
 }
 
@@ -170,10 +170,10 @@ func (s *space) waitAside(wait func()) bool {
 // awaitAside waits for marks before a job; meanwhile the job does not make the space runnable. awaitAside returns false
 // if the space was closed.
 func (s *space) awaitAside(marks []*mark) (live bool) {
-	if marks = undone(marks); len(marks) == 0 {
+	if marks = unreachedMarks(marks); len(marks) == 0 {
 		return true
 	}
-	s.active.Wait(func() { live = s.await(marks) == nil })
+	s.active.Wait(func() { live = s.awaitMarks(marks) == nil })
 	return live
 }
 
@@ -202,32 +202,32 @@ func (s *space) isClosed() bool {
 // Drain implements backend.Space.
 func (s *space) Drain(ctx context.Context) error {
 	for {
-		marks := s.tails()
+		marks := s.lastWork()
 		if len(marks) == 0 {
 			return nil
 		}
 		for _, m := range marks {
-			if err := m.wait(ctx); err != nil {
+			if err := m.waitReached(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tails is what must be reached for all to be done that was given so far.
-func (s *space) tails() []*mark {
-	marks := s.work()
+// lastWork is what must be reached for all to be done that was given so far.
+func (s *space) lastWork() []*mark {
+	marks := s.contextsWork()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.waits(0, 0)
+	s.ledger.waitsFor(0, 0)
 	for _, f := range s.ledger.freeing {
 		marks = append(marks, f.over)
 	}
 	return marks
 }
 
-// work is the last work of each stream of each context.
-func (s *space) work() []*mark {
+// contextsWork is the last work of each stream of each context.
+func (s *space) contextsWork() []*mark {
 	s.mu.Lock()
 	var all []*cudaContext
 	for _, c := range s.contexts {
@@ -236,7 +236,7 @@ func (s *space) work() []*mark {
 	s.mu.Unlock()
 	var marks []*mark
 	for _, c := range all {
-		marks = append(marks, c.tails()...)
+		marks = append(marks, c.lastWork()...)
 	}
 	return marks
 }
@@ -256,7 +256,7 @@ func (s *space) Close() error {
 	peers := s.peers
 	s.mu.Unlock()
 	for _, c := range all {
-		c.fail(errClosed)
+		c.setFault(errClosed)
 	}
 	s.cancel()
 	s.gate.Close()
@@ -264,12 +264,12 @@ func (s *space) Close() error {
 	if d.mapped == s {
 		d.mapped = nil
 	}
-	d.holdings.spaces = without(d.holdings.spaces, s)
+	d.holdings.spaces = withoutSpace(d.holdings.spaces, s)
 	d.mu.Unlock()
 	for _, p := range peers {
-		_ = p.table.hide(&s.table)
+		_ = p.table.hideFrom(&s.table)
 	}
-	s.table.close()
+	s.table.closeTable()
 	b := s.device.backend
 	b.mu.Lock()
 	delete(b.spaces, s)
@@ -277,19 +277,19 @@ func (s *space) Close() error {
 	// From here on no work finds memory any more. What runs ends soon; other uses of memory, a collective, may take
 	// their time.
 	quiet := newMark()
-	s.yard.bury(quiet.reach, false)
-	s.yard.bury(s.release, true)
+	s.yard.freeWhenUnused(quiet.reachMark, false)
+	s.yard.freeWhenUnused(s.releaseAll, true)
 	<-quiet.ch
 	return nil
 }
 
-// release gives back all bytes.
-func (s *space) release() {
+// releaseAll gives back all bytes.
+func (s *space) releaseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.Arenas(func(h *holder) {
 		if s.ledger.Forget(h) {
-			h.Bytes.free()
+			h.Bytes.giveBack()
 		}
 	})
 }
@@ -319,7 +319,7 @@ func (s *space) AllowPeer(peer backend.Space) error {
 	if !ok || p == s || p.device.backend != s.device.backend || p.cfg.Base < s.cfg.Base+backend.Addr(s.size) && s.cfg.Base < p.cfg.Base+backend.Addr(p.size) {
 		return fmt.Errorf("peer: %w", backend.InvalidValue)
 	}
-	if err := p.table.show(&s.table); err != nil {
+	if err := p.table.showTo(&s.table); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -334,7 +334,7 @@ func (s *space) DenyPeer(peer backend.Space) error {
 	if !ok {
 		return fmt.Errorf("peer: %w", backend.InvalidValue)
 	}
-	if err := p.table.hide(&s.table); err != nil {
+	if err := p.table.hideFrom(&s.table); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -22,21 +22,21 @@ func (s *space) State() *backend.State {
 	return st
 }
 
-// restore makes a new space like the described space.
-func (s *space) restore(st *backend.State) error {
+// restoreState makes a new space like the described space.
+func (s *space) restoreState(st *backend.State) error {
 	bad := func(err error) error { return fmt.Errorf("restore a space: %w: %w", err, backend.InvalidValue) }
 	s.nextContext = st.NextContext
 	if err := s.ledger.Restore(st); err != nil {
 		return bad(err)
 	}
 	for _, p := range s.ledger.Pieces() {
-		if err := s.table.add(p.Alloc.Base, bytesOf(p)); err != nil {
+		if err := s.table.mapBytes(p.Alloc.Base, bytesOf(p)); err != nil {
 			return bad(err)
 		}
 	}
 	for _, a := range s.ledger.Allocations() {
 		if a.Kind == backend.Mapped && a.Access {
-			if err := s.table.add(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.bytes); err != nil {
+			if err := s.table.mapBytes(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.bytes); err != nil {
 				return bad(err)
 			}
 		}
@@ -49,15 +49,15 @@ func (s *space) restore(st *backend.State) error {
 	return nil
 }
 
-// claim checks that a restored module's variables are there.
-func (s *space) claim(a backend.Addr, n uint64, id backend.ContextID) error {
+// claimVariables checks that a restored module's variables are there.
+func (s *space) claimVariables(a backend.Addr, n uint64, id backend.ContextID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.Claim(a, n, id)
 }
 
-// block finds a block's bytes, and in which arena they are.
-func (s *space) block(id backend.BlockID) (*arena, []byte, error) {
+// findBlock finds a block's bytes, and in which arena they are.
+func (s *space) findBlock(id backend.BlockID) (*arena, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, at, err := findBlock(s, id)
@@ -85,12 +85,12 @@ func findBlock(s *space, id backend.BlockID) (*arena, uint64, error) {
 
 // ReadBlock implements backend.Space.
 func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
-	a, b, err := s.block(id)
+	a, b, err := s.findBlock(id)
 	if err != nil || len(p) != len(b) {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
 	some := false
-	if !s.guard(func() {
+	if !s.guardBytes(func() {
 		if some = a.isTouched(addressOf(b) - addressOf(a.bytes)); some {
 			copy(p, b)
 		}
@@ -102,9 +102,9 @@ func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
 
 // WriteBlock implements backend.Space.
 func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
-	a, b, err := s.block(id)
+	a, b, err := s.findBlock(id)
 	if err == nil && p == nil {
-		if !s.guard(func() { a.wipe(b) }) {
+		if !s.guardBytes(func() { a.wipeRange(b) }) {
 			return errClosed
 		}
 		return nil
@@ -112,7 +112,7 @@ func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
 	if err != nil || len(p) != len(b) {
 		return fmt.Errorf("write block %+v of %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
-	if !s.guard(func() { copy(b, p) }) {
+	if !s.guardBytes(func() { copy(b, p) }) {
 		return errClosed
 	}
 	return nil

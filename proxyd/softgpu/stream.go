@@ -41,10 +41,10 @@ type task struct {
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// ready is what each call that queues something begins with: ready waits while the queue is full.
-func (st *stream) ready() error {
+// waitReady is what each call that queues something begins with: waitReady waits while the queue is full.
+func (st *stream) waitReady() error {
 	for {
-		if err := st.check(); err != nil {
+		if err := st.checkUsable(); err != nil {
 			return err
 		}
 		st.mu.Lock()
@@ -60,16 +60,16 @@ func (st *stream) ready() error {
 		select {
 		case <-room:
 		case <-st.context.space.gate.Unlimited():
-			return st.check()
+			return st.checkUsable()
 		case <-st.context.space.ctx.Done():
 			return errClosed
 		}
 	}
 }
 
-// check is what all other calls begin with.
-func (st *stream) check() error {
-	if err := st.context.check(); err != nil {
+// checkUsable is what all other calls begin with.
+func (st *stream) checkUsable() error {
+	if err := st.context.checkUsable(); err != nil {
 		return err
 	}
 	st.mu.Lock()
@@ -80,14 +80,14 @@ func (st *stream) check() error {
 	return nil
 }
 
-func (st *stream) tail() *mark {
+func (st *stream) lastMark() *mark {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.last
 }
 
-// submit queues a job behind its dependencies.
-func (st *stream) submit(j *job) {
+// submitJob queues a job behind its dependencies.
+func (st *stream) submitJob(j *job) {
 	if j.mark == nil {
 		j.mark = newMark()
 	}
@@ -99,13 +99,13 @@ func (st *stream) submit(j *job) {
 		j.deps = append(j.deps, c.left...)
 		for o := range c.streams {
 			if o != st && !o.cfg.NonBlocking {
-				j.deps = append(j.deps, o.tail())
+				j.deps = append(j.deps, o.lastMark())
 			}
 		}
 	case !st.cfg.NonBlocking:
-		j.deps = append(j.deps, c.legacy.tail())
+		j.deps = append(j.deps, c.legacy.lastMark())
 	}
-	j.deps = undone(j.deps)
+	j.deps = unreachedMarks(j.deps)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	j.stream = st
@@ -114,12 +114,12 @@ func (st *stream) submit(j *job) {
 	st.last = j.mark
 	if !st.busy {
 		st.busy = true
-		go st.work()
+		go st.workQueue()
 	}
 }
 
-// work carries out what is queued, until nothing is.
-func (st *stream) work() {
+// workQueue carries out what is queued, until nothing is.
+func (st *stream) workQueue() {
 	active := st.context.space.active
 	active.Begin()
 	defer active.End()
@@ -168,13 +168,13 @@ func (j *job) noteProgress(begun bool, done backend.Partial) {
 func (j *job) keepRemainder(done backend.Partial) bool {
 	j.noteProgress(false, done)
 	for _, u := range j.uses {
-		u.yard.end(j)
+		u.yard.endJob(j)
 	}
 	if !j.stream.context.space.gate.Rest() {
 		return false
 	}
 	for _, u := range j.uses {
-		u.begin(j)
+		u.beginJob(j)
 	}
 	j.noteProgress(true, backend.Partial{})
 	return true
@@ -186,7 +186,7 @@ func (st *stream) finishJob(j *job) {
 	st.now = nil
 	st.done++
 	st.mu.Unlock()
-	j.mark.reach()
+	j.mark.reachMark()
 }
 
 // carryOut carries out a job when its time has come.
@@ -212,53 +212,53 @@ func (st *stream) carryOut(j *job) {
 		return
 	}
 	for _, u := range j.uses {
-		u.begin(j)
-		defer u.yard.end(j)
+		u.beginJob(j)
+		defer u.yard.endJob(j)
 	}
 	if err := j.run(j); err != nil {
-		c.fail(err)
+		c.setFault(err)
 	}
 }
 
-// enqueue checks the stream and its input, and submits the task.
-func (st *stream) enqueue(prepare func(*cudaContext) (task, error)) error {
-	if err := st.ready(); err != nil {
+// enqueueTask checks the stream and its input, and submits the task.
+func (st *stream) enqueueTask(prepare func(*cudaContext) (task, error)) error {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
 	t, err := prepare(st.context)
 	if err != nil {
 		return err
 	}
-	st.submit(&job{run: t.run, uses: t.uses})
+	st.submitJob(&job{run: t.run, uses: t.uses})
 	return nil
 }
 
 // Copy implements backend.Stream.
 func (st *stream) Copy(x backend.Copy) error {
-	return st.enqueue(func(c *cudaContext) (task, error) { return c.copyTask(x) })
+	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.copyTask(x) })
 }
 
 // Fill implements backend.Stream.
 func (st *stream) Fill(x backend.Fill) error {
-	return st.enqueue(func(c *cudaContext) (task, error) { return c.fillTask(x) })
+	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.fillTask(x) })
 }
 
 // Launch implements backend.Stream.
 func (st *stream) Launch(x backend.Launch) error {
-	return st.enqueue(func(c *cudaContext) (task, error) { return c.launchTask(x) })
+	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.launchTask(x) })
 }
 
 // Exchange implements backend.Stream.
 func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))) error {
-	return st.enqueue(func(c *cudaContext) (task, error) { return c.exchangeTask(b, begin) })
+	return st.enqueueTask(func(c *cudaContext) (task, error) { return c.exchangeTask(b, begin) })
 }
 
 // Host implements backend.Stream.
 func (st *stream) Host(f func()) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
-	st.submit(&job{always: true, run: func(*job) error {
+	st.submitJob(&job{always: true, run: func(*job) error {
 		if !st.context.space.waitAside(f) {
 			return errClosed
 		}
@@ -269,7 +269,7 @@ func (st *stream) Host(f func()) error {
 
 // AllocAsync implements backend.Stream.
 func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return 0, err
 	}
 	s := st.context.space
@@ -279,36 +279,36 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 		s.mu.Unlock()
 		return 0, err
 	}
-	waits := s.ledger.waits(p.Alloc.Base, p.Size())
+	waits := s.ledger.waitsFor(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.at.Load().grown(s)
-	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
+	s.at.Load().makeRoomFor(s)
+	st.submitJob(&job{deps: waits, always: true, run: func(*job) error { return s.attachPiece(p) }})
 	return p.Alloc.Base, nil
 }
 
 // FreeAsync implements backend.Stream.
 func (st *stream) FreeAsync(a backend.Addr) error {
-	if err := st.ready(); err != nil {
+	if err := st.waitReady(); err != nil {
 		return err
 	}
-	s := st.context.space.holder(a)
+	s := st.context.space.holderOf(a)
 	var uses []*space
 	if s != st.context.space {
-		uses = st.context.space.around()
+		uses = st.context.space.spacesInSight()
 	}
 	// The addresses are not given away before the job is queued, or the job could come to wait for their next owner.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, over, err := s.unname(a, backend.Plain, backend.Pooled)
+	p, over, err := s.takeFromLedger(a, backend.Plain, backend.Pooled)
 	if err != nil {
 		return err
 	}
-	st.submit(&job{mark: over, always: true, run: func(*job) error { s.unmap(p); return nil }, uses: uses})
+	st.submitJob(&job{mark: over, always: true, run: func(*job) error { s.unmapPiece(p); return nil }, uses: uses})
 	return nil
 }
 
-// holder is the peer that has memory at an address, or else the space itself.
-func (s *space) holder(a backend.Addr) *space {
+// holderOf is the peer that has memory at an address, or else the space itself.
+func (s *space) holderOf(a backend.Addr) *space {
 	s.mu.Lock()
 	_, own := s.ledger.Lookup(a)
 	peers := s.peers
@@ -329,30 +329,30 @@ func (s *space) holder(a backend.Addr) *space {
 
 // Query implements backend.Stream.
 func (st *stream) Query() error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
-	if m := st.tail(); m != nil && !m.done() {
+	if m := st.lastMark(); m != nil && !m.isReached() {
 		return fmt.Errorf("stream: %w", backend.NotReady)
 	}
-	return st.context.check()
+	return st.context.checkUsable()
 }
 
 // Synchronize implements backend.Stream.
 func (st *stream) Synchronize(ctx context.Context) error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
-	marks := []*mark{st.tail()}
+	marks := []*mark{st.lastMark()}
 	if st == st.context.legacy {
 		marks = st.context.blockingTails()
 	}
-	for _, m := range undone(marks) {
-		if err := m.wait(ctx); err != nil {
+	for _, m := range unreachedMarks(marks) {
+		if err := m.waitReached(ctx); err != nil {
 			return err
 		}
 	}
-	return st.context.check()
+	return st.context.checkUsable()
 }
 
 // blockingTails is the last work of each stream for which the legacy stream waits.
@@ -362,7 +362,7 @@ func (c *cudaContext) blockingTails() []*mark {
 	marks := slices.Clone(c.left)
 	for s := range c.streams {
 		if !s.cfg.NonBlocking {
-			marks = append(marks, s.tail())
+			marks = append(marks, s.lastMark())
 		}
 	}
 	return marks
@@ -370,7 +370,7 @@ func (c *cudaContext) blockingTails() []*mark {
 
 // Destroy implements backend.Stream.
 func (st *stream) Destroy() error {
-	if err := st.check(); err != nil {
+	if err := st.checkUsable(); err != nil {
 		return err
 	}
 	c := st.context
@@ -383,6 +383,6 @@ func (st *stream) Destroy() error {
 	defer st.mu.Unlock()
 	st.gone = true
 	delete(c.streams, st)
-	c.left = undone(append(c.left, st.last))
+	c.left = unreachedMarks(append(c.left, st.last))
 	return nil
 }

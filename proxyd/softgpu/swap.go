@@ -32,14 +32,14 @@ func (d *device) Swapped() backend.Swap {
 	return d.holdings.swap
 }
 
-// admit brings a whole space into the device's memory. The caller holds mu.
-func (d *device) admit(s *space) {
+// admitSpace brings a whole space into the device's memory. The caller holds mu.
+func (d *device) admitSpace(s *space) {
 	h := &d.holdings
 	s.mu.Lock()
 	free, total := s.ledger.Info()
 	s.held = total - free
 	s.mu.Unlock()
-	h.spaces = append(without(h.spaces, s), s)
+	h.spaces = append(withoutSpace(h.spaces, s), s)
 	before := h.spaces[:len(h.spaces)-1]
 	if resident(h.spaces) > d.info.Memory {
 		for _, o := range before {
@@ -52,39 +52,39 @@ func (d *device) admit(s *space) {
 		if sum <= d.info.Memory {
 			break
 		}
-		h.spaces = without(h.spaces, o)
-		o.leave()
+		h.spaces = withoutSpace(h.spaces, o)
+		o.leaveDevice()
 		sum = resident(h.spaces)
 	}
 	h.swap.Most = max(h.swap.Most, sum)
 }
 
-func without(list []*space, s *space) []*space {
+func withoutSpace(list []*space, s *space) []*space {
 	return slices.DeleteFunc(slices.Clone(list), func(o *space) bool { return o == s })
 }
 
-// grown is called when a space has allocated: its memory must fit, if the space is mapped.
-func (d *device) grown(s *space) {
+// makeRoomFor is called when a space has allocated: its memory must fit, if the space is mapped.
+func (d *device) makeRoomFor(s *space) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mapped == s {
-		d.admit(s)
+		d.admitSpace(s)
 	}
 }
 
-// leave moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The caller
-// holds the device's mu.
-func (s *space) leave() {
+// leaveDevice moves a space's bytes to the host's memory, unless a peer or the server reaches into the space. The
+// caller holds the device's mu.
+func (s *space) leaveDevice() {
 	s.held = 0
-	if !s.yard.shut() {
+	if !s.yard.shutIfIdle() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	began, swap := time.Now(), &s.at.Load().holdings.swap
 	s.ledger.Arenas(func(h *holder) {
-		if a := h.Bytes; a.away == nil && !s.device.backend.pinned(a.bytes) {
-			swap.Out += a.leave()
+		if a := h.Bytes; a.away == nil && !s.device.backend.isPinned(a.bytes) {
+			swap.Out += a.leaveDevice()
 		}
 	})
 	swap.Took += time.Since(began)
@@ -104,31 +104,31 @@ func (s *space) comeBack() {
 		}
 	})
 	swap.Took += time.Since(began)
-	s.yard.open()
+	s.yard.openAgain()
 }
 
-// begin is what work does first that touches the space's bytes.
-func (s *space) begin(j *job) {
-	for !s.yard.begin(j) {
+// beginJob is what work does first that touches the space's bytes.
+func (s *space) beginJob(j *job) {
+	for !s.yard.beginJob(j) {
 		d := lockDeviceOf(s)
 		s.comeBack()
 		d.mu.Unlock()
 	}
 }
 
-// leave moves bytes to the host's memory and returns how many. Where that has none, they stay.
-func (a *arena) leave() (n uint64) {
+// leaveDevice moves bytes to the host's memory and returns how many. Where that has none, they stay.
+func (a *arena) leaveDevice() (n uint64) {
 	host, err := newArena(uint64(len(a.bytes)))
 	if err != nil {
 		return 0
 	}
 	a.away = host
-	a.settle()
+	a.forgetWritten()
 	n = a.leaveCommon()
 	common := a.shares.all()
 	for at := uint64(0); at < uint64(len(a.bytes)); at += backend.Granule {
 		if common[at].common == nil {
-			n += move(host[at:], a.blockAt(at))
+			n += moveTouched(host[at:], a.blockAt(at))
 		}
 	}
 	return n
@@ -136,46 +136,46 @@ func (a *arena) leave() (n uint64) {
 
 // comeBack undoes leave.
 func (a *arena) comeBack() uint64 {
-	n := a.comeBackCommon() + move(a.bytes, a.away)
+	n := a.comeBackCommon() + moveTouched(a.bytes, a.away)
 	freeArena(a.away)
 	a.away = nil
-	a.protect()
+	a.protectCopied()
 	return n
 }
 
-// move copies what was touched of from, gives from back, and returns the number of bytes.
-func move(to, from []byte) (n uint64) {
+// moveTouched copies what was touched of from, gives from back, and returns the number of bytes.
+func moveTouched(to, from []byte) (n uint64) {
 	for len(from) > 0 {
 		part := from[:min(len(from), backend.Granule)]
-		if touched(part) {
+		if wasTouched(part) {
 			n += uint64(copy(to, part))
-			wipe(part)
+			wipeBytes(part)
 		}
 		from, to = from[len(part):], to[len(part):]
 	}
 	return n
 }
 
-// pin keeps bytes where they are until the job that they are for is over.
-func (b *Backend) pin(j *job, pieces [][][]byte) {
+// pinPieces keeps bytes where they are until the job that they are for is over.
+func (b *Backend) pinPieces(j *job, pieces [][][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pins[j] = slices.Concat(pieces...)
 }
 
-func (b *Backend) unpin(j *job) {
+func (b *Backend) unpinJob(j *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pins, j)
 }
 
-// pinned tells whether any of these bytes must stay.
-func (b *Backend) pinned(bytes []byte) bool {
+// isPinned tells whether any of these bytes must stay.
+func (b *Backend) isPinned(bytes []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, pieces := range b.pins {
 		for _, p := range pieces {
-			if overlap(p, bytes) {
+			if bytesOverlap(p, bytes) {
 				return true
 			}
 		}
@@ -183,7 +183,7 @@ func (b *Backend) pinned(bytes []byte) bool {
 	return false
 }
 
-func overlap(a, b []byte) bool {
+func bytesOverlap(a, b []byte) bool {
 	x, y := addressOf(a), addressOf(b)
 	return x < y+uint64(len(b)) && y < x+uint64(len(a))
 }

@@ -96,7 +96,7 @@ func inDevice(all []*tenant) (n uint64) {
 		x.mu.Lock()
 		x.ledger.Arenas(func(h *holder) {
 			for at := 0; at < len(h.Bytes.bytes); at += backend.Granule {
-				if touched(h.Bytes.bytes[at:][:backend.Granule]) {
+				if wasTouched(h.Bytes.bytes[at:][:backend.Granule]) {
 					n += backend.Granule
 				}
 			}
@@ -250,7 +250,7 @@ func TestPeerHost(t *testing.T) {
 	if err := a.UnmapHost(20 << 32); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.table.view(20<<32, 4); err != nil {
+	if _, err := b.table.viewBytes(20<<32, 4); err != nil {
 		t.Errorf("what one has unmapped is gone for the other: %v", err)
 	}
 	if err := b.DenyPeer(a.space); err != nil {
@@ -279,7 +279,7 @@ func TestPeerFree(t *testing.T) {
 	if _, there := a.Lookup(a.at); there {
 		t.Error("the memory still has a name")
 	}
-	if _, err := a.table.view(a.at, 4); err == nil {
+	if _, err := a.table.viewBytes(a.at, 4); err == nil {
 		t.Error("the memory is still mapped")
 	}
 	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {

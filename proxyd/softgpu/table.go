@@ -28,30 +28,32 @@ type entry struct {
 	host  bool // the program's memory: mapped into each of its spaces, so not shown to peers
 }
 
-func (e entry) end() backend.Addr { return e.base + backend.Addr(len(e.bytes)) }
+func (e entry) endAddr() backend.Addr { return e.base + backend.Addr(len(e.bytes)) }
 
-func (t *table) find(a backend.Addr) (int, bool) {
-	return slices.BinarySearchFunc(t.entries, a, func(e entry, a backend.Addr) int { return compare(e.base, a) })
+func (t *table) findEntry(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(t.entries, a, func(e entry, a backend.Addr) int { return compareAddrs(e.base, a) })
 }
 
-// add maps bytes at an address, for this space's kernels and for the kernels of spaces that see this space.
-func (t *table) add(a backend.Addr, b []byte) error { return t.insert(entry{base: a, bytes: b}) }
+// mapBytes maps bytes at an address, for this space's kernels and for the kernels of spaces that see this space.
+func (t *table) mapBytes(a backend.Addr, b []byte) error {
+	return t.insertEntry(entry{base: a, bytes: b})
+}
 
 // addHost maps memory of the program at its own address, for this space's kernels only: peers map the memory
 // themselves.
 func (t *table) addHost(a backend.Addr, b []byte) error {
-	return t.insert(entry{base: a, bytes: b, host: true})
+	return t.insertEntry(entry{base: a, bytes: b, host: true})
 }
 
-func (t *table) insert(e entry) error {
+func (t *table) insertEntry(e entry) error {
 	a, b := e.base, e.bytes
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return errClosed
 	}
-	i, found := t.find(a)
-	if found || i > 0 && t.entries[i-1].end() > a || i < len(t.entries) && t.entries[i].base < a+backend.Addr(len(b)) {
+	i, found := t.findEntry(a)
+	if found || i > 0 && t.entries[i-1].endAddr() > a || i < len(t.entries) && t.entries[i].base < a+backend.Addr(len(b)) {
 		return fmt.Errorf("map %#x: in use: %w", uint64(a), backend.InvalidValue)
 	}
 	if err := t.engine.Map(uint64(a), b, false); err != nil {
@@ -74,19 +76,19 @@ func (t *table) insert(e entry) error {
 	return nil
 }
 
-// holds tells whether these bytes are at an address.
-func (t *table) holds(a backend.Addr, b []byte) bool {
+// holdsBytes tells whether these bytes are at an address.
+func (t *table) holdsBytes(a backend.Addr, b []byte) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	i, found := t.find(a)
+	i, found := t.findEntry(a)
 	return found && &t.entries[i].bytes[0] == &b[0]
 }
 
-// remove undoes add, if anything is there. Work that runs may still use the bytes.
-func (t *table) remove(a backend.Addr) {
+// unmapBytes undoes mapBytes, if anything is there. Work that runs may still use the bytes.
+func (t *table) unmapBytes(a backend.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i, found := t.find(a)
+	i, found := t.findEntry(a)
 	if !found {
 		return
 	}
@@ -101,8 +103,8 @@ func (t *table) remove(a backend.Addr) {
 	}
 }
 
-// show lets o's kernels see all that is and will be mapped here.
-func (t *table) show(o *table) error {
+// showTo lets o's kernels see all that is and will be mapped here.
+func (t *table) showTo(o *table) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if slices.Contains(t.seenBy, o) {
@@ -125,8 +127,8 @@ func (t *table) show(o *table) error {
 	return nil
 }
 
-// hide undoes show.
-func (t *table) hide(o *table) error {
+// hideFrom undoes showTo.
+func (t *table) hideFrom(o *table) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.Index(t.seenBy, o)
@@ -142,8 +144,8 @@ func (t *table) hide(o *table) error {
 	return nil
 }
 
-// close takes all away, from everybody, for good.
-func (t *table) close() {
+// closeTable takes all away, from everybody, for good.
+func (t *table) closeTable() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
@@ -158,20 +160,20 @@ func (t *table) close() {
 	t.entries, t.seenBy, t.closed = nil, nil, true
 }
 
-// view returns the n bytes at an address, in as many pieces as they lie in. The error wraps IllegalAddress.
-func (t *table) view(a backend.Addr, n uint64) ([][]byte, error) {
+// viewBytes returns the n bytes at an address, in as many pieces as they lie in. The error wraps IllegalAddress.
+func (t *table) viewBytes(a backend.Addr, n uint64) ([][]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	i, found := t.find(a)
+	i, found := t.findEntry(a)
 	if !found {
 		i--
 	}
 	var out [][]byte
 	for at, left := a, n; ; i++ {
-		if i < 0 || i >= len(t.entries) || t.entries[i].base > at || t.entries[i].end() <= at {
+		if i < 0 || i >= len(t.entries) || t.entries[i].base > at || t.entries[i].endAddr() <= at {
 			return nil, fmt.Errorf("%d bytes at %#x: nothing is at %#x: %w", n, uint64(a), uint64(at), backend.IllegalAddress)
 		}
 		piece := t.entries[i].bytes[at-t.entries[i].base:]

@@ -26,7 +26,7 @@ func (s *space) Unreserve(a backend.Addr, size uint64) error {
 func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	id, err := s.newMemory(size)
 	if err == nil {
-		s.at.Load().grown(s)
+		s.at.Load().makeRoomFor(s)
 	}
 	return id, err
 }
@@ -60,12 +60,12 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 
 // giveBack drops a reference to bytes once no work uses them.
 func (s *space) giveBack(ar *holder) {
-	s.yard.bury(func() {
+	s.yard.freeWhenUnused(func() {
 		s.mu.Lock()
 		last := s.ledger.Unref(ar)
 		s.mu.Unlock()
 		if last {
-			ar.Bytes.free()
+			ar.Bytes.giveBack()
 		}
 	}, true)
 }
@@ -79,18 +79,18 @@ func (s *space) MapMemory(a backend.Addr, size, offset uint64, id backend.Memory
 
 // UnmapMemory implements backend.Virtual.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
-	work := s.work() // first, see free
+	work := s.contextsWork() // first, see free
 	s.mu.Lock()
 	list, over, err := s.ledger.UnmapMemory(a, size)
 	if err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	gone := s.ledger.free(a, size)
+	gone := s.ledger.noteFreed(a, size)
 	s.mu.Unlock()
-	s.later(gone, work, func() {
+	s.afterMarks(gone, work, func() {
 		for _, x := range list {
-			s.table.remove(x.Base)
+			s.table.unmapBytes(x.Base)
 		}
 		for _, ar := range over {
 			s.giveBack(ar)
@@ -107,9 +107,9 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		s.mu.Unlock()
 		return err
 	}
-	waits := s.ledger.waits(a, size)
+	waits := s.ledger.waitsFor(a, size)
 	s.mu.Unlock()
-	if err := s.await(waits); err != nil {
+	if err := s.awaitMarks(waits); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -119,13 +119,13 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		if !still {
 			continue // what another thread has unmapped meanwhile stays so
 		}
-		switch there := s.table.holds(x.Base, ar.Bytes.bytes); {
+		switch there := s.table.holdsBytes(x.Base, ar.Bytes.bytes); {
 		case allow && !there:
-			if err := s.table.add(x.Base, ar.Bytes.bytes); err != nil {
+			if err := s.table.mapBytes(x.Base, ar.Bytes.bytes); err != nil {
 				return err
 			}
 		case !allow && there:
-			s.table.remove(x.Base)
+			s.table.unmapBytes(x.Base)
 		}
 	}
 	return nil

@@ -26,18 +26,18 @@ type blockSum struct {
 	watched bool
 }
 
-// sum is the hash of a block of the arena. Only one caller at a time may ask for the same block.
-func (a *arena) sum(h *hasher, b []byte) backend.Hash {
+// sumBlock is the hash of a block of the arena. Only one caller at a time may ask for the same block.
+func (a *arena) sumBlock(h *hasher, b []byte) backend.Hash {
 	at := addressOf(b) - addressOf(a.bytes)
 	if c := a.commonAt(at); c != nil {
-		return c.Sum(h.key, func() [16]byte { return h.sum(b) })
+		return c.Sum(h.key, func() [16]byte { return h.hashBlock(b) })
 	}
 	if !a.isTouched(at) {
 		return backend.Hash{}
 	}
-	old, wipings, ok := a.known(at)
+	old, wipings, ok := a.knownSum(at)
 	if !ok {
-		return h.sum(b)
+		return h.hashBlock(b)
 	}
 	w := pages.Watching()
 	if old.key != h.key {
@@ -48,17 +48,17 @@ func (a *arena) sum(h *hasher, b []byte) backend.Hash {
 	}
 	// The block is watched during the hashing: what is written meanwhile counts as written.
 	maybe := old.key == h.key && !old.watched && w.Protect(b, true) == nil
-	now := blockSum{key: h.key, sum: h.sum(b)}
+	now := blockSum{key: h.key, sum: h.hashBlock(b)}
 	now.watched = maybe && now.sum == old.sum
 	if maybe && !now.watched {
 		_ = w.Protect(b, false) // else its writes cost more
 	}
-	a.remember(at, now, wipings)
+	a.rememberSum(at, now, wipings)
 	return now.sum
 }
 
-// known finds what is known of a block, and how often was wiped until then; false if hashes are of no use.
-func (a *arena) known(at uint64) (blockSum, int, bool) {
+// knownSum finds what is known of a block, and how often was wiped until then; false if hashes are of no use.
+func (a *arena) knownSum(at uint64) (blockSum, int, bool) {
 	s := &a.sums
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +71,8 @@ func (a *arena) known(at uint64) (blockSum, int, bool) {
 	return s.known[at], s.wipings, s.known != nil
 }
 
-// remember notes a hash, unless something was wiped meanwhile.
-func (a *arena) remember(at uint64, now blockSum, wipings int) {
+// rememberSum notes a hash, unless something was wiped meanwhile.
+func (a *arena) rememberSum(at uint64, now blockSum, wipings int) {
 	s := &a.sums
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +82,8 @@ func (a *arena) remember(at uint64, now blockSum, wipings int) {
 	}
 }
 
-// forget drops the hash of a block, whose bytes are others now.
-func (s *sums) forget(at uint64) {
+// forgetSum drops the hash of a block, whose bytes are others now.
+func (s *sums) forgetSum(at uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipings++
@@ -99,8 +99,8 @@ func (s *sums) watchAgain(b []byte) {
 	}
 }
 
-// wipe makes bytes of the arena zero. The kernel does not promise whether given-back pages count as written.
-func (a *arena) wipe(b []byte) {
+// wipeRange makes bytes of the arena zero. The kernel does not promise whether given-back pages count as written.
+func (a *arena) wipeRange(b []byte) {
 	s := &a.sums
 	s.mu.Lock()
 	s.wipings++
@@ -111,11 +111,11 @@ func (a *arena) wipe(b []byte) {
 		}
 	}
 	s.mu.Unlock()
-	a.wipeCommon(b, wipe)
+	a.wipeCommon(b, wipeBytes)
 }
 
-// settle forgets the hashes of what was written: its bytes are about to move.
-func (a *arena) settle() {
+// forgetWritten forgets the hashes of what was written: its bytes are about to move.
+func (a *arena) forgetWritten() {
 	s := &a.sums
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +126,8 @@ func (a *arena) settle() {
 	}
 }
 
-// protect goes on watching what was copied back.
-func (a *arena) protect() {
+// protectCopied goes on watching what was copied back.
+func (a *arena) protectCopied() {
 	s := &a.sums
 	s.mu.Lock()
 	defer s.mu.Unlock()

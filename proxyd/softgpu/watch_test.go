@@ -52,7 +52,7 @@ func TestWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.free()
+	defer a.giveBack()
 	h, err := newHasher(&[32]byte{1})
 	if err != nil {
 		t.Fatal(err)
@@ -64,9 +64,9 @@ func TestWatched(t *testing.T) {
 		for i := range 4 {
 			b := a.bytes[i*backend.Granule:][:backend.Granule]
 			c.n = 0
-			got := a.sum(h, b)
+			got := a.sumBlock(h, b)
 			hashed := c.n
-			if fresh := h.sum(b); got != fresh {
+			if fresh := h.hashBlock(b); got != fresh {
 				t.Errorf("%s: block %d has the hash %x, not %x", name, i, got, fresh)
 			}
 			if hashed != want[i] {
@@ -87,17 +87,17 @@ func TestWatched(t *testing.T) {
 	look("what has changed is the same again", 0, 0, 0, 1)
 	a.bytes[5] = 1
 	look("and watched", 1, 0, 0, 0)
-	a.wipe(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: nothing is written
+	a.wipeRange(a.bytes[backend.Granule+16*pageSize:][:32*pageSize]) // whole pages: nothing is written
 	look("a part that was given back", 1, 1, 0, 0)
 	look("watched again", 0, 1, 0, 0)
 	a.bytes[3*backend.Granule]++
-	if n := a.leave(); n == 0 {
+	if n := a.leaveDevice(); n == 0 {
 		t.Error("nothing has left")
 	}
 	a.comeBack()
 	look("there and back, and one was written before", 0, 0, 0, 1)
 	look("there and back", 0, 0, 0, 1)
-	a.leave()
+	a.leaveDevice()
 	a.comeBack()
 	a.bytes[backend.Granule]++
 	look("there and back, and one was written then", 0, 1, 0, 0)

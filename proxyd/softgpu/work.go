@@ -15,9 +15,9 @@ type mark struct{ ch chan struct{} }
 
 func newMark() *mark { return &mark{make(chan struct{})} }
 
-func (m *mark) reach() { close(m.ch) }
+func (m *mark) reachMark() { close(m.ch) }
 
-func (m *mark) done() bool {
+func (m *mark) isReached() bool {
 	select {
 	case <-m.ch:
 		return true
@@ -26,8 +26,8 @@ func (m *mark) done() bool {
 	}
 }
 
-// wait returns nil when the mark is reached, or ctx's error.
-func (m *mark) wait(ctx context.Context) error {
+// waitReached returns nil when the mark is reached, or ctx's error.
+func (m *mark) waitReached(ctx context.Context) error {
 	select {
 	case <-m.ch:
 		return nil
@@ -41,11 +41,11 @@ func (m *mark) wait(ctx context.Context) error {
 	}
 }
 
-// undone leaves out what is reached, and what is nil.
-func undone(marks []*mark) []*mark {
+// unreachedMarks leaves out what is reached, and what is nil.
+func unreachedMarks(marks []*mark) []*mark {
 	out := marks[:0]
 	for _, m := range marks {
-		if m != nil && !m.done() {
+		if m != nil && !m.isReached() {
 			out = append(out, m)
 		}
 	}
@@ -83,8 +83,8 @@ type grave struct {
 	free  func()
 }
 
-// begin enters a job, unless the bytes are elsewhere.
-func (y *yard) begin(j *job) bool {
+// beginJob enters a job, unless the bytes are elsewhere.
+func (y *yard) beginJob(j *job) bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.away {
@@ -97,8 +97,8 @@ func (y *yard) begin(j *job) bool {
 	return true
 }
 
-// shut lets no work begin, and returns true, unless work is under way that is not foreign.
-func (y *yard) shut() bool {
+// shutIfIdle lets no work begin, and returns true, unless work is under way that is not foreign.
+func (y *yard) shutIfIdle() bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for j := range y.running {
@@ -116,14 +116,14 @@ func (y *yard) isShut() bool {
 	return y.away
 }
 
-// open undoes shut.
-func (y *yard) open() {
+// openAgain undoes shutIfIdle.
+func (y *yard) openAgain() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.away = false
 }
 
-func (y *yard) end(j *job) {
+func (y *yard) endJob(j *job) {
 	var free []func()
 	y.mu.Lock()
 	delete(y.running, j)
@@ -144,9 +144,9 @@ func (y *yard) end(j *job) {
 	}
 }
 
-// bury calls free once no work uses what was unmapped before this call; whether that includes foreign work, see
-// job.foreign, the caller says.
-func (y *yard) bury(free func(), foreign bool) {
+// freeWhenUnused calls free once no work uses what was unmapped before this call; whether that includes foreign work,
+// see job.foreign, the caller says.
+func (y *yard) freeWhenUnused(free func(), foreign bool) {
 	y.mu.Lock()
 	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
 	for j := range y.running {

@@ -75,23 +75,23 @@ func newBook(opened []Event) *book {
 	k.b = barrier.New(len(k.who))
 	for m := range opened {
 		for i := range opened[m].Places {
-			k.place(m, &opened[m].Places[i])
+			k.notePlace(m, &opened[m].Places[i])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.comms)) {
 		c := k.comms[name]
 		c.ignored = len(c.left) == len(c.ranks)
-		k.enter(c)
+		k.enterComm(c)
 	}
 	for m := range opened {
-		k.departed(m, &opened[m])
+		k.tellDeparted(m, &opened[m])
 	}
-	k.step(barrier.Start{})
+	k.stepBarrier(barrier.Start{})
 	return k
 }
 
-// departed tells the barrier which processes have ended and what was given up before the attempt.
-func (k *book) departed(m int, opened *Event) {
+// tellDeparted tells the barrier which processes have ended and what was given up before the attempt.
+func (k *book) tellDeparted(m int, opened *Event) {
 	last := map[uint64][]barrier.Count{}
 	for i := range opened.Places {
 		if p := &opened.Places[i]; p.Left {
@@ -102,7 +102,7 @@ func (k *book) departed(m int, opened *Event) {
 		if p.Ended {
 			who := k.ranks[seat{m, p.ID}]
 			k.settled.gone[who] = true
-			k.report(who, nil, last[p.ID], func(c []barrier.Count) barrier.Event { return barrier.Ended{Rank: who, Counts: c} })
+			k.reportWhenKnown(who, nil, last[p.ID], func(c []barrier.Count) barrier.Event { return barrier.Ended{Rank: who, Counts: c} })
 			delete(last, p.ID)
 		}
 	}
@@ -113,8 +113,8 @@ func (k *book) departed(m int, opened *Event) {
 	}
 }
 
-// place notes a place in a communicator, and returns the communicator; nil if its process is none.
-func (k *book) place(m int, p *Place) *comm {
+// notePlace notes a place in a communicator, and returns the communicator; nil if its process is none.
+func (k *book) notePlace(m int, p *Place) *comm {
 	who, known := k.ranks[seat{m, p.Process}]
 	if !known {
 		return nil
@@ -139,8 +139,8 @@ func (k *book) place(m int, p *Place) *comm {
 	return c
 }
 
-// enter tells the barrier of a communicator when all its members are known.
-func (k *book) enter(c *comm) {
+// enterComm tells the barrier of a communicator when all its members are known.
+func (k *book) enterComm(c *comm) {
 	if c.entered || c.ignored || len(c.ranks) < c.size {
 		return
 	}
@@ -153,35 +153,35 @@ func (k *book) enter(c *comm) {
 	if c.meets = len(c.absent) > 0 && !c.broken; c.meets {
 		r.Ranks = slices.Compact(slices.Sorted(maps.Values(c.ranks)))
 	}
-	k.step(barrier.Met{Rendezvous: r, Begun: c.meets && !c.held})
+	k.stepBarrier(barrier.Met{Rendezvous: r, Begun: c.meets && !c.held})
 	if !c.meets {
-		k.step(barrier.Created{ID: r.ID})
+		k.stepBarrier(barrier.Created{ID: r.ID})
 	}
 	if c.broken {
-		k.step(barrier.Aborted{Comm: c.name})
+		k.stepBarrier(barrier.Aborted{Comm: c.name})
 	}
 	k.catchUp()
 }
 
-// fail notes that a communicator is broken, or will not be.
-func (k *book) fail(c *comm) {
+// failComm notes that a communicator is broken, or will not be.
+func (k *book) failComm(c *comm) {
 	c.broken = true
 	if c.entered {
-		k.step(barrier.Aborted{Comm: c.name})
+		k.stepBarrier(barrier.Aborted{Comm: c.name})
 	}
 	if c.meets && c.held {
 		c.meets = false // a process that waits is not awaited: the communicator cannot come to be
-		k.step(barrier.Created{ID: uint64(c.name)})
+		k.stepBarrier(barrier.Created{ID: uint64(c.name)})
 	}
 	k.catchUp()
 }
 
-// take enters what a member tells.
-func (k *book) take(m int, e *Event) {
+// takeEvent enters what a member tells.
+func (k *book) takeEvent(m int, e *Event) {
 	switch e.Kind {
 	case Arrived, Made, Broken, Left:
 		if e.Place != nil {
-			k.changed(m, e.Kind, e.Place)
+			k.enterChange(m, e.Kind, e.Place)
 		}
 		return
 	case Opened, Still:
@@ -202,11 +202,11 @@ func (k *book) take(m int, e *Event) {
 		k.notes[who] = e.Reason
 		return
 	case Stuck: // whatever else of the process is not known yet
-		k.step(barrier.Stuck{Rank: who, Reason: e.Reason})
+		k.stepBarrier(barrier.Stuck{Rank: who, Reason: e.Reason})
 		return
 	}
 	if event := reports[e.Kind]; event != nil {
-		k.report(who, nil, e.Counts, func(c []barrier.Count) barrier.Event { return event(who, c, e) })
+		k.reportWhenKnown(who, nil, e.Counts, func(c []barrier.Count) barrier.Event { return event(who, c, e) })
 	}
 }
 
@@ -232,9 +232,9 @@ var reports = map[Kind]func(r barrier.Rank, c []barrier.Count, e *Event) barrier
 	Died: func(r barrier.Rank, _ []barrier.Count, _ *Event) barrier.Event { return barrier.Died{Rank: r} },
 }
 
-// changed enters what became of a place.
-func (k *book) changed(m int, kind Kind, p *Place) {
-	c := k.place(m, p)
+// enterChange enters what became of a place.
+func (k *book) enterChange(m int, kind Kind, p *Place) {
+	c := k.notePlace(m, p)
 	if c == nil {
 		return
 	}
@@ -243,20 +243,20 @@ func (k *book) changed(m int, kind Kind, p *Place) {
 	case kind == Left:
 		k.gaveUp(k.ranks[seat{m, p.Process}], p)
 	case p.Broken:
-		k.fail(c)
+		k.failComm(c)
 	default:
-		k.enter(c)
+		k.enterComm(c)
 	}
 	if c.meets && len(c.absent) == 0 {
 		c.meets = false
-		k.step(barrier.Created{ID: uint64(c.name)})
+		k.stepBarrier(barrier.Created{ID: uint64(c.name)})
 	}
 }
 
 // gaveUp enters that a rank has given up its place.
 func (k *book) gaveUp(who barrier.Rank, p *Place) {
 	on := k.comms[p.Comm]
-	k.report(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
+	k.reportWhenKnown(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
 		if !on.entered {
 			return nil // and never will be
 		}
@@ -264,9 +264,9 @@ func (k *book) gaveUp(who barrier.Rank, p *Place) {
 	})
 }
 
-// report hands over what a rank tells, unless the report is of a communicator that is not known as a whole: then the
-// report waits, and with it all that the rank tells later.
-func (k *book) report(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
+// reportWhenKnown hands over what a rank tells, unless the report is of a communicator that is not known as a whole:
+// then the report waits, and with it all that the rank tells later.
+func (k *book) reportWhenKnown(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
 	k.late[who] = append(k.late[who], report{on, counts, event})
 	k.catchUp()
 }
@@ -276,7 +276,7 @@ func (k *book) catchUp() {
 	for who := range k.who {
 		for who := barrier.Rank(who); len(k.late[who]) > 0; {
 			r := k.late[who][0]
-			counts, known := k.known(r.counts)
+			counts, known := k.knownCounts(r.counts)
 			if !known || !r.on.isSettled() {
 				break
 			}
@@ -285,7 +285,7 @@ func (k *book) catchUp() {
 				for _, c := range counts {
 					k.counts[c.Key] = c.N
 				}
-				k.step(e)
+				k.stepBarrier(e)
 			}
 		}
 	}
@@ -294,8 +294,9 @@ func (k *book) catchUp() {
 // isSettled tells whether the barrier knows the whole communicator, or never will. nil, no communicator, is settled.
 func (c *comm) isSettled() bool { return c == nil || c.entered || c.broken || c.ignored }
 
-// known leaves out the counts of communicators that have ended, and tells whether all other communicators are known.
-func (k *book) known(counts []barrier.Count) ([]barrier.Count, bool) {
+// knownCounts leaves out the counts of communicators that have ended, and tells whether all other communicators are
+// known.
+func (k *book) knownCounts(counts []barrier.Count) ([]barrier.Count, bool) {
 	var out []barrier.Count
 	for _, n := range counts {
 		switch c := k.comms[n.Comm]; {
@@ -308,14 +309,14 @@ func (k *book) known(counts []barrier.Count) ([]barrier.Count, bool) {
 	return out, true
 }
 
-func (k *book) step(e barrier.Event) {
+func (k *book) stepBarrier(e barrier.Event) {
 	if k.b != nil {
 		k.out = append(k.out, k.b.Step(e))
 	}
 }
 
-// past are the communicators that no process is in any more.
-func (k *book) past() []barrier.Comm {
+// pastComms are the communicators that no process is in any more.
+func (k *book) pastComms() []barrier.Comm {
 	var all []barrier.Comm
 	for name, c := range k.comms {
 		if len(c.left) >= len(c.ranks) {

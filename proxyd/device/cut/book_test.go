@@ -185,7 +185,7 @@ func TestBook(t *testing.T) {
 				t.Fatalf("opened: %q, not %q", got, c.first)
 			}
 			for i, h := range c.then {
-				k.take(h.member, &h.event)
+				k.takeEvent(h.member, &h.event)
 				if got := effects(k); got != h.want {
 					t.Fatalf("event %d, %s: %q, not %q", i, h.event.Kind, got, h.want)
 				}
@@ -215,7 +215,7 @@ func TestBookOrders(t *testing.T) {
 		{barrier.Effects{Drain: true}, map[int]Order{0: {Drain: true}, 1: {Drain: true}}},
 		{barrier.Effects{ShutCalls: true, Cut: true}, map[int]Order{0: {ShutCalls: true, Keep: true}, 1: {ShutCalls: true, Keep: true}}},
 	} {
-		if got := k.orders(c.e, 2); !reflect.DeepEqual(got, c.want) {
+		if got := k.ordersOf(c.e, 2); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v", c.e, got)
 		}
 	}
@@ -229,7 +229,7 @@ func TestBookCounts(t *testing.T) {
 		{1, told(Shut, 9, issued(comm7, 1, 2)), ""},
 		{1, told(Issued, 9, issued(comm7, 1, 3)), ""},
 	} {
-		k.take(h.member, &h.event)
+		k.takeEvent(h.member, &h.event)
 	}
 	want := map[barrier.Key]uint64{{Comm: comm7, Member: 0}: 3, {Comm: comm7, Member: 1}: 3}
 	if !maps.Equal(k.counts, want) {
@@ -237,12 +237,12 @@ func TestBookCounts(t *testing.T) {
 	}
 	left := func(p *Place) { p.Left = true }
 	for i, h := range []heardOf{{0, placed(Left, 5, 0, left), ""}, {1, placed(Left, 9, 1, left), ""}} {
-		if past := k.past(); len(past) != 0 {
+		if past := k.pastComms(); len(past) != 0 {
 			t.Errorf("%d: past are %v", i, past)
 		}
-		k.take(h.member, &h.event)
+		k.takeEvent(h.member, &h.event)
 	}
-	if past := k.past(); !slices.Equal(past, []barrier.Comm{comm7}) {
+	if past := k.pastComms(); !slices.Equal(past, []barrier.Comm{comm7}) {
 		t.Errorf("past are %v", past)
 	}
 }
@@ -250,15 +250,15 @@ func TestBookCounts(t *testing.T) {
 // TestFailure: ranks are named as their members know them, with what was last in their way.
 func TestFailure(t *testing.T) {
 	k := newBook(pair())
-	k.take(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
+	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
 	effects(k)
-	k.step(barrier.Deadline{})
-	err := k.failure(k.out[0].Failed)
+	k.stepBarrier(barrier.Deadline{})
+	err := k.nameRanks(k.out[0].Failed)
 	const want = "no cut: deadline passed: the gate is not shut in ranks 0, 1; rank 0 is process 105 on device server 0; rank 1 is process 109 on device server 1 (a kernel runs)"
 	if err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	if err := k.failure(&barrier.Failure{Text: "x", Ranks: []barrier.Rank{-1, 0, 2}}); err.Error() != "no cut: x; rank 0 is process 105 on device server 0" {
+	if err := k.nameRanks(&barrier.Failure{Text: "x", Ranks: []barrier.Rank{-1, 0, 2}}); err.Error() != "no cut: x; rank 0 is process 105 on device server 0" {
 		t.Errorf("%v", err)
 	}
 }

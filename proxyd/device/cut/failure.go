@@ -44,8 +44,8 @@ func (f *Failure) Error() string {
 // Unwrap returns the barrier's failure.
 func (f *Failure) Unwrap() error { return f.Failure }
 
-// failure names the ranks of a failure of the barrier.
-func (k *book) failure(from *barrier.Failure) error {
+// nameRanks names the ranks of a failure of the barrier.
+func (k *book) nameRanks(from *barrier.Failure) error {
 	of := *from
 	of.Ranks = slices.DeleteFunc(slices.Clone(of.Ranks), func(r barrier.Rank) bool { return r < 0 || int(r) >= len(k.who) })
 	f := &Failure{Failure: &of}

@@ -72,21 +72,21 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	f.cancel = cancel
 	for i, m := range members {
 		p := newPost(i, m, o.Attempt, o.Lease)
-		p.send(Order{Open: true})
+		p.sendOrder(Order{Open: true})
 		f.posts = append(f.posts, p)
-		f.work.Go(func() { p.run(own, f.news) })
+		f.work.Go(func() { p.runPost(own, f.news) })
 	}
-	err := f.find(ctx, &o)
+	err := f.findCut(ctx, &o)
 	if err != nil {
-		return nil, errors.Join(err, f.end(ctx))
+		return nil, errors.Join(err, f.endAttempt(ctx))
 	}
 	c := &Cut{Attempt: o.Attempt, Who: f.book.who, Counts: f.book.counts, f: f, lost: make(chan struct{})}
-	f.work.Go(func() { c.keep(own) })
+	f.work.Go(func() { c.renewLeases(own) })
 	return c, nil
 }
 
-// find is an attempt from its beginning to the cut.
-func (f *finder) find(ctx context.Context, o *Options) error {
+// findCut is an attempt from its beginning to the cut.
+func (f *finder) findCut(ctx context.Context, o *Options) error {
 	deadline := time.NewTimer(o.Deadline)
 	defer deadline.Stop()
 	tick := time.NewTimer(o.Tick)
@@ -97,7 +97,7 @@ func (f *finder) find(ctx context.Context, o *Options) error {
 		if missing == 0 && f.book == nil {
 			f.book = newBook(opened)
 			for _, h := range f.early {
-				f.book.take(h.member, &h.events[0])
+				f.book.takeEvent(h.member, &h.events[0])
 			}
 		} else {
 			select {
@@ -105,19 +105,19 @@ func (f *finder) find(ctx context.Context, o *Options) error {
 				if h.err != nil {
 					return fmt.Errorf("device server %d: %w", h.member, h.err)
 				}
-				missing -= f.hear(h, opened)
+				missing -= f.hearMember(h, opened)
 			case <-tick.C:
-				f.step(barrier.Tick{})
+				f.stepBook(barrier.Tick{})
 			case <-deadline.C:
 				if f.book == nil || f.book.b == nil || f.found {
 					return errors.New("no cut: deadline passed: a device server does not answer")
 				}
-				f.step(barrier.Deadline{})
+				f.stepBook(barrier.Deadline{})
 			case <-ctx.Done():
 				return fmt.Errorf("no cut: %w", context.Cause(ctx))
 			}
 		}
-		if err := f.act(); err != nil {
+		if err := f.giveOrders(); err != nil {
 			return err
 		}
 		tick.Reset(o.Tick)
@@ -125,8 +125,8 @@ func (f *finder) find(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// hear takes what came from a member and returns how many members have opened the attempt thereby.
-func (f *finder) hear(h heard, opened []Event) (n int) {
+// hearMember takes what came from a member and returns how many members have opened the attempt thereby.
+func (f *finder) hearMember(h heard, opened []Event) (n int) {
 	for i := range h.events {
 		e := &h.events[i]
 		switch {
@@ -141,42 +141,42 @@ func (f *finder) hear(h heard, opened []Event) (n int) {
 		case f.book == nil: // before all have opened the attempt there is nothing to decide
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
 		default:
-			f.book.take(h.member, e)
+			f.book.takeEvent(h.member, e)
 		}
 	}
 	return n
 }
 
-func (f *finder) step(e barrier.Event) {
+func (f *finder) stepBook(e barrier.Event) {
 	if f.book != nil {
-		f.book.step(e)
+		f.book.stepBarrier(e)
 	}
 }
 
-// act has the members do what follows.
-func (f *finder) act() error {
+// giveOrders has the members do what follows.
+func (f *finder) giveOrders() error {
 	if f.book == nil {
 		return nil
 	}
 	for _, e := range f.book.out {
 		if e.Failed != nil {
-			return f.book.failure(e.Failed)
+			return f.book.nameRanks(e.Failed)
 		}
 		f.found = f.found || e.Cut
 		f.book.settled.begun = f.book.settled.begun || e.ShutCalls
-		for m, o := range f.book.orders(e, len(f.posts)) {
-			f.posts[m].send(o)
+		for m, o := range f.book.ordersOf(e, len(f.posts)) {
+			f.posts[m].sendOrder(o)
 		}
 	}
 	f.book.out = nil
 	for m, o := range f.book.settle(len(f.posts)) {
-		f.posts[m].send(o)
+		f.posts[m].sendOrder(o)
 	}
 	return nil
 }
 
-// orders are what effects mean for each member.
-func (k *book) orders(e barrier.Effects, members int) map[int]Order {
+// ordersOf are what effects mean for each member.
+func (k *book) ordersOf(e barrier.Effects, members int) map[int]Order {
 	all := map[int]Order{}
 	change := func(m int, what func(o *Order)) {
 		o := all[m]
@@ -207,16 +207,16 @@ func (k *book) orders(e barrier.Effects, members int) map[int]Order {
 	return all
 }
 
-// end has all members forget the attempt, and waits for the members that can be reached. Nothing of the leader is left
-// then.
-func (f *finder) end(ctx context.Context) error {
+// endAttempt has all members forget the attempt, and waits for the members that can be reached. Nothing of the leader
+// is left then.
+func (f *finder) endAttempt(ctx context.Context) error {
 	f.cancel()
 	f.work.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	o := Order{Forget: true}
 	if f.book != nil {
-		o.Past = f.book.past()
+		o.Past = f.book.pastComms()
 	}
 	errs := make([]error, len(f.posts))
 	var all sync.WaitGroup
@@ -232,8 +232,8 @@ func (f *finder) end(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keep renews the leases as long as the cut is wanted.
-func (c *Cut) keep(ctx context.Context) {
+// renewLeases renews the leases as long as the cut is wanted.
+func (c *Cut) renewLeases(ctx context.Context) {
 	for {
 		select {
 		case h := <-c.f.news:
@@ -261,4 +261,4 @@ func (c *Cut) Err() error {
 
 // Open opens all gates: the checkpoint is made or undone, and the job goes on. Open must be called once. The error
 // names members that could not be told; they open by themselves when their lease runs out.
-func (c *Cut) Open(ctx context.Context) error { return c.f.end(ctx) }
+func (c *Cut) Open(ctx context.Context) error { return c.f.endAttempt(ctx) }

@@ -33,8 +33,8 @@ func newPost(number int, m Member, attempt uint64, lease time.Duration) *post {
 	return &post{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
 }
 
-// send has orders carried out behind the orders before.
-func (p *post) send(o Order) {
+// sendOrder has orders carried out behind the orders before.
+func (p *post) sendOrder(o Order) {
 	p.mu.Lock()
 	p.orders = append(p.orders, o)
 	p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *post) send(o Order) {
 	}
 }
 
-func (p *post) take() []Order {
+func (p *post) takeOrders() []Order {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.orders
@@ -52,10 +52,10 @@ func (p *post) take() []Order {
 	return o
 }
 
-// run ends with ctx, or when the member is lost, which it says.
-func (p *post) run(ctx context.Context, to chan<- heard) {
+// runPost ends with ctx, or when the member is lost, which it says.
+func (p *post) runPost(ctx context.Context, to chan<- heard) {
 	for {
-		e, err := p.exchange(ctx)
+		e, err := p.exchangeEvents(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -76,16 +76,16 @@ func (p *post) run(ctx context.Context, to chan<- heard) {
 	}
 }
 
-// exchange tells what there is to tell, or waits for events until there is.
-func (p *post) exchange(ctx context.Context) (*Events, error) {
-	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.take()}
+// exchangeEvents tells what there is to tell, or waits for events until there is.
+func (p *post) exchangeEvents(ctx context.Context) (*Events, error) {
+	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.takeOrders()}
 	var e *Events
 	var err error
 	if len(o.Do) > 0 {
 		e, err = p.member.Exchange(ctx, o)
 	} else {
 		o.Wait = p.lease / 3
-		e, err = p.wait(ctx, o)
+		e, err = p.exchangeUntilOrders(ctx, o)
 	}
 	if err == nil {
 		p.heard = e.Next
@@ -93,8 +93,8 @@ func (p *post) exchange(ctx context.Context) (*Events, error) {
 	return e, err
 }
 
-// wait makes an exchange that ends early when there are orders.
-func (p *post) wait(ctx context.Context, o *Orders) (*Events, error) {
+// exchangeUntilOrders makes an exchange that ends early when there are orders.
+func (p *post) exchangeUntilOrders(ctx context.Context, o *Orders) (*Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := make(chan struct{})

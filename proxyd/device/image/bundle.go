@@ -19,9 +19,9 @@ func Bundle(parts [][]byte) ([]byte, error) {
 	total := sizeBundle
 	for _, p := range parts {
 		inner := [][]byte{p}
-		if magic(p) == magicBundle {
+		if magicNumber(p) == magicBundle {
 			var err error
-			if inner, err = unbundle(p); err != nil {
+			if inner, err = splitBundle(p); err != nil {
 				return nil, err
 			}
 		}
@@ -49,14 +49,14 @@ func Bundle(parts [][]byte) ([]byte, error) {
 // reads beyond its end.
 func Parts(data []byte) ([][]byte, error) {
 	parts := [][]byte{data}
-	if magic(data) == magicBundle {
+	if magicNumber(data) == magicBundle {
 		var err error
-		if parts, err = unbundle(data); err != nil {
+		if parts, err = splitBundle(data); err != nil {
 			return nil, err
 		}
 	}
 	for i, p := range parts {
-		switch magic(p) {
+		switch magicNumber(p) {
 		case magicELF:
 			whole, err := fetchELF(held(p), 0)
 			if err != nil {
@@ -64,11 +64,11 @@ func Parts(data []byte) ([][]byte, error) {
 			}
 			parts[i] = whole
 		case magicFatbin:
-			if _, err := entries(p); err != nil {
+			if _, err := readEntries(p); err != nil {
 				return nil, err
 			}
 		default:
-			if !isText(trim(p)) {
+			if !isText(trimAtNUL(p)) {
 				return nil, fmt.Errorf("%w: neither PTX nor a cubin nor a fatbin", ErrInvalid)
 			}
 		}
@@ -88,7 +88,7 @@ func (h held) Read(addr uint64, p []byte) error {
 	return nil
 }
 
-func unbundle(data []byte) ([][]byte, error) {
+func splitBundle(data []byte) ([][]byte, error) {
 	bad := fmt.Errorf("%w: a damaged bundle", ErrInvalid)
 	if len(data) < sizeBundle || len(data) > MaxSize || binary.LittleEndian.Uint64(data[8:]) != uint64(len(data)) {
 		return nil, bad
@@ -118,5 +118,5 @@ func fetchBundle(m Memory, addr uint64) ([]byte, error) {
 	if err := m.Read(addr, h); err != nil {
 		return nil, err
 	}
-	return fetch(m, addr, binary.LittleEndian.Uint64(h[8:]), 0)
+	return fetchImage(m, addr, binary.LittleEndian.Uint64(h[8:]), 0)
 }

@@ -22,7 +22,7 @@ func fetchAny(m Memory, addr uint64, wrapped bool) ([]byte, error) {
 	if err := m.Read(addr, head); err != nil {
 		return nil, err
 	}
-	switch magic(head) {
+	switch magicNumber(head) {
 	case magicWrapper:
 		if wrapped {
 			return nil, fmt.Errorf("%w: a wrapper in a wrapper", ErrInvalid)
@@ -96,10 +96,10 @@ func fetchFatbin(m Memory, addr uint64) ([]byte, error) {
 	if err := m.Read(addr, h); err != nil {
 		return nil, err
 	}
-	if magic(h) != magicFatbin {
+	if magicNumber(h) != magicFatbin {
 		return nil, fmt.Errorf("%w: no fatbin is there", ErrInvalid)
 	}
-	return fetch(m, addr, uint64(binary.LittleEndian.Uint16(h[6:])), binary.LittleEndian.Uint64(h[8:]))
+	return fetchImage(m, addr, uint64(binary.LittleEndian.Uint16(h[6:])), binary.LittleEndian.Uint64(h[8:]))
 }
 
 // fetchELF finds the end of a cubin: of its tables of sections and segments, and of what these hold.
@@ -130,7 +130,7 @@ func fetchELF(m Memory, addr uint64) ([]byte, error) {
 			return nil, fmt.Errorf("%w: an ELF file with a wrong table", ErrInvalid)
 		}
 		end = max(end, t.at+bytes)
-		table, err := fetch(m, addr+t.at, bytes, 0)
+		table, err := fetchImage(m, addr+t.at, bytes, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func fetchELF(m Memory, addr uint64) ([]byte, error) {
 			end = max(end, at+n)
 		}
 	}
-	return fetch(m, addr, end, 0)
+	return fetchImage(m, addr, end, 0)
 }
 
 // fetchText reads up to the NUL, never beyond the page that holds it.
@@ -157,7 +157,7 @@ func fetchText(m Memory, addr uint64) ([]byte, error) {
 		if err := m.Read(addr, p); err != nil {
 			return nil, err
 		}
-		cut := trim(p)
+		cut := trimAtNUL(p)
 		text = append(text, cut...)
 		if len(cut) < len(p) {
 			return text, nil
@@ -167,7 +167,7 @@ func fetchText(m Memory, addr uint64) ([]byte, error) {
 	return nil, fmt.Errorf("%w: neither PTX nor a cubin nor a fatbin", ErrInvalid)
 }
 
-func fetch(m Memory, addr, header, body uint64) ([]byte, error) {
+func fetchImage(m Memory, addr, header, body uint64) ([]byte, error) {
 	if header > MaxSize || body > MaxSize || header+body > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrInvalid, body, MaxSize)
 	}

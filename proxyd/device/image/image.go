@@ -73,19 +73,19 @@ func Entries(data []byte) ([]Entry, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrInvalid, len(data), MaxSize)
 	}
-	switch magic(data) {
+	switch magicNumber(data) {
 	case magicFatbin:
-		return entries(data)
+		return readEntries(data)
 	case magicELF:
 		return []Entry{{Kind: ELF, payload: data, size: uint64(len(data))}}, nil
 	}
-	if text := trim(data); isText(text) {
+	if text := trimAtNUL(data); isText(text) {
 		return []Entry{{Kind: PTX, payload: text, size: uint64(len(text))}}, nil
 	}
 	return nil, fmt.Errorf("%w: neither PTX nor a cubin nor a fatbin", ErrInvalid)
 }
 
-func entries(data []byte) ([]Entry, error) {
+func readEntries(data []byte) ([]Entry, error) {
 	if len(data) < sizeFatbin {
 		return nil, fmt.Errorf("%w: a fatbin of %d bytes", ErrInvalid, len(data))
 	}
@@ -95,7 +95,7 @@ func entries(data []byte) ([]Entry, error) {
 	}
 	var list []Entry
 	for at, rest := 0, data[header:header+body]; len(rest) >= sizeEntry; at++ {
-		e, n, err := entry(rest)
+		e, n, err := readEntry(rest)
 		if err != nil {
 			return nil, fmt.Errorf("fatbin, entry %d: %w", at, err)
 		}
@@ -105,8 +105,8 @@ func entries(data []byte) ([]Entry, error) {
 	return list, nil
 }
 
-// entry reads the entry at the start of data and returns how far the next one is.
-func entry(data []byte) (Entry, uint64, error) {
+// readEntry reads the entry at the start of data and returns how far the next one is.
+func readEntry(data []byte) (Entry, uint64, error) {
 	le := binary.LittleEndian
 	header, padded, size := uint64(le.Uint32(data[4:])), uint64(le.Uint32(data[8:])), uint64(le.Uint32(data[16:]))
 	if header < sizeEntry || header+padded > uint64(len(data)) {
@@ -129,14 +129,14 @@ func entry(data []byte) (Entry, uint64, error) {
 // Choose returns the texts of PTX in an image that a device of the given architecture runs, in the order in which they
 // are to be linked: of each fatbin the newest that is not newer than the device. The error wraps ErrInvalid or ErrNoPTX.
 func Choose(data []byte, arch uint32) ([]string, error) {
-	if magic(data) == magicBundle {
-		parts, err := unbundle(data)
+	if magicNumber(data) == magicBundle {
+		parts, err := splitBundle(data)
 		if err != nil {
 			return nil, err
 		}
 		var texts []string
 		for i, p := range parts {
-			text, err := choose(p, arch)
+			text, err := chooseEntry(p, arch)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", i, err)
 			}
@@ -144,14 +144,14 @@ func Choose(data []byte, arch uint32) ([]string, error) {
 		}
 		return texts, nil
 	}
-	text, err := choose(data, arch)
+	text, err := chooseEntry(data, arch)
 	if err != nil {
 		return nil, err
 	}
 	return []string{text}, nil
 }
 
-func choose(data []byte, arch uint32) (string, error) {
+func chooseEntry(data []byte, arch uint32) (string, error) {
 	list, err := Entries(data)
 	if err != nil {
 		return "", err
@@ -184,14 +184,14 @@ func (e *Entry) Text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b = trim(b)
+	b = trimAtNUL(b)
 	if !isText(b) {
 		return "", fmt.Errorf("%w: an entry of PTX has no .version", ErrInvalid)
 	}
 	return string(b), nil
 }
 
-func magic(data []byte) uint32 {
+func magicNumber(data []byte) uint32 {
 	if len(data) < 4 {
 		return 0
 	}

@@ -287,7 +287,7 @@ func FuzzLZ4(f *testing.F) {
 	f.Add(strings.Repeat("a", 4096) + "b")
 	f.Fuzz(func(t *testing.T, s string) {
 		c := lz4ed(80, s)
-		if got, err := unlz4(c.data, c.size); err != nil || string(got) != s {
+		if got, err := decodeLZ4(c.data, c.size); err != nil || string(got) != s {
 			t.Errorf("%q, %v; want %q", got, err, s)
 		}
 	})

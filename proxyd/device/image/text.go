@@ -26,13 +26,13 @@ func (e *Entry) Bytes() ([]byte, error) {
 	case e.size > MaxSize:
 		return nil, fmt.Errorf("%w: %d bytes when decompressed", ErrInvalid, e.size)
 	case e.flags&flagZstd != 0 || bytes.HasPrefix(e.payload, magicZstd):
-		return unzstd(e.payload, e.size)
+		return decodeZstd(e.payload, e.size)
 	default:
-		return unlz4(e.payload, e.size)
+		return decodeLZ4(e.payload, e.size)
 	}
 }
 
-func unzstd(src []byte, size uint64) ([]byte, error) {
+func decodeZstd(src []byte, size uint64) ([]byte, error) {
 	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(max(size, 1<<20)))
 	if err != nil {
 		return nil, err
@@ -48,10 +48,10 @@ func unzstd(src []byte, size uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// unlz4 decodes an LZ4 block. Each sequence is a token with two lengths of four bits, literals, and a
+// decodeLZ4 decodes an LZ4 block. Each sequence is a token with two lengths of four bits, literals, and a
 // match: an offset of two bytes back into what was decoded. A length of 15 goes on in the bytes that follow. The last
 // sequence has no match; what the block is padded with behind it is ignored.
-func unlz4(src []byte, size uint64) ([]byte, error) {
+func decodeLZ4(src []byte, size uint64) ([]byte, error) {
 	// A block cannot grow by more than this, so the size that it states need not be believed.
 	if size > 255*uint64(len(src))+64 {
 		return nil, fmt.Errorf("%w: lz4: %d bytes cannot become %d", ErrInvalid, len(src), size)
@@ -100,8 +100,8 @@ func unlz4(src []byte, size uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// trim cuts a text at its NUL.
-func trim(b []byte) []byte {
+// trimAtNUL cuts a text at its NUL.
+func trimAtNUL(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]
 	}

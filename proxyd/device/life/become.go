@@ -50,10 +50,10 @@ func Become(gate, last int) error {
 	if err := json.Unmarshal(b, &who); err != nil {
 		return fmt.Errorf("read who to be: %w", err)
 	}
-	return who.take()
+	return who.takeIdentity()
 }
 
-func (who *identity) take() error {
+func (who *identity) takeIdentity() error {
 	groups := make([]int, len(who.Groups))
 	for i, g := range who.Groups {
 		groups[i] = int(g)

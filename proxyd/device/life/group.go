@@ -19,8 +19,8 @@ import (
 // group is a cgroup v2 folder of a server's own; "" is none.
 type group string
 
-// make makes the group if it is not there, and opens it for clone3.
-func (g group) make() (*os.File, error) {
+// makeGroup makes the group if it is not there, and opens it for clone3.
+func (g group) makeGroup() (*os.File, error) {
 	if err := os.Mkdir(string(g), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func (g group) make() (*os.File, error) {
 	return os.Open(string(g))
 }
 
-// add makes the group if it is not there, and moves a process into it.
-func (g group) add(pid int) error {
-	f, err := g.make()
+// addProcess makes the group if it is not there, and moves a process into it.
+func (g group) addProcess(pid int) error {
+	f, err := g.makeGroup()
 	if err != nil {
 		return err
 	}
@@ -44,15 +44,16 @@ func (g group) add(pid int) error {
 	return os.WriteFile(filepath.Join(string(g), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// killed tells whether something in the group was killed because its job has no more memory. The kernel counts who is killed where he
-// is, also if it was the node that had no more; and that a limit was reached where that limit is, which is the job's.
-func (g group) killed() bool {
+// wasKilledForMemory tells whether something in the group was killed because its job has no more memory. The kernel
+// counts who is killed where he is, also if it was the node that had no more; and that a limit was reached where that
+// limit is, which is the job's.
+func (g group) wasKilledForMemory() bool {
 	job := group(filepath.Dir(string(g)))
-	return g.happened("memory.events", "oom_kill") && job.happened("memory.events.local", "oom")
+	return g.eventHappened("memory.events", "oom_kill") && job.eventHappened("memory.events.local", "oom")
 }
 
-// happened tells whether an event is counted in one of the group's files.
-func (g group) happened(file, event string) bool {
+// eventHappened tells whether an event is counted in one of the group's files.
+func (g group) eventHappened(file, event string) bool {
 	b, err := os.ReadFile(filepath.Join(string(g), file))
 	if err != nil {
 		return false
@@ -65,14 +66,15 @@ func (g group) happened(file, event string) bool {
 	return false
 }
 
-// end kills what is in the group, waits until it is dead, and removes the group. One that is not there is no error.
-func (g group) end(ctx context.Context) error {
+// endGroup kills what is in the group, waits until it is dead, and removes the group. One that is not there is no
+// error.
+func (g group) endGroup(ctx context.Context) error {
 	if g == "" {
 		return nil
 	}
 	err := os.WriteFile(filepath.Join(string(g), "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
-		err = g.empty(ctx)
+		err = g.waitEmpty(ctx)
 	}
 	if err == nil {
 		err = os.Remove(string(g))
@@ -83,8 +85,8 @@ func (g group) end(ctx context.Context) error {
 	return err
 }
 
-// empty returns when nothing is in the group.
-func (g group) empty(ctx context.Context) error {
+// waitEmpty returns when nothing is in the group.
+func (g group) waitEmpty(ctx context.Context) error {
 	path := filepath.Join(string(g), "cgroup.events")
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

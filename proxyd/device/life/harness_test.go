@@ -123,7 +123,7 @@ func cgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		dir := filepath.Join(root, fmt.Sprintf("sing-life-%d-%d", os.Getpid(), time.Now().UnixNano()))
-		f, err := group(dir).make()
+		f, err := group(dir).makeGroup()
 		if err == nil {
 			f.Close()
 			err = os.Remove(dir)

@@ -44,18 +44,18 @@ func Find(_ context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("device server in %s: %w", dir, err)
 	}
-	s, err := open(dir, rec)
+	s, err := openRecorded(dir, rec)
 	if err != nil {
 		return nil, fmt.Errorf("device server in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// open makes the handle of a record.
-func open(dir string, rec record) (*Server, error) {
-	s := ended(dir, rec)
+// openRecorded makes the handle of a record.
+func openRecorded(dir string, rec record) (*Server, error) {
+	s := endedServer(dir, rec)
 	var err error
-	if s.pidfd, err = rec.process(); err != nil || s.pidfd == nil {
+	if s.pidfd, err = rec.openProcess(); err != nil || s.pidfd == nil {
 		return s, err
 	}
 	s.died = make(chan struct{})
@@ -67,8 +67,8 @@ func open(dir string, rec record) (*Server, error) {
 	return s, nil
 }
 
-// ended makes the handle of a server that has no process.
-func ended(dir string, rec record) *Server {
+// endedServer makes the handle of a server that has no process.
+func endedServer(dir string, rec record) *Server {
 	s := &Server{dir: dir, rec: rec, died: make(chan struct{})}
 	close(s.died)
 	return s
@@ -116,10 +116,10 @@ func (s *Server) Enter(cgroup string) error {
 	}
 	rec := s.rec
 	rec.Cgroup = cgroup
-	err := rec.write(s.dir) // what is to be removed, before it is there
+	err := rec.writeRecord(s.dir) // what is to be removed, before it is there
 	if err == nil {
 		s.rec.Cgroup = cgroup
-		err = group(cgroup).add(rec.PID)
+		err = group(cgroup).addProcess(rec.PID)
 	}
 	if err != nil {
 		return fmt.Errorf("device server in %s: enter a cgroup: %w", s.dir, err)
@@ -129,19 +129,19 @@ func (s *Server) Enter(cgroup string) error {
 
 // OutOfMemory tells of a server that has died whether the kernel has killed it because its job, in whose cgroup its own is, had no more
 // memory. It is false if it was the node that had none.
-func (s *Server) OutOfMemory() bool { return group(s.Cgroup()).killed() }
+func (s *Server) OutOfMemory() bool { return group(s.Cgroup()).wasKilledForMemory() }
 
 // Died is closed when the server has ended.
 func (s *Server) Died() <-chan struct{} { return s.died }
 
-// order has f give an order over a connection of its own.
-func (s *Server) order(ctx context.Context, what string, f func(*server.Controller) error) error {
+// giveOrder has f give an order over a connection of its own.
+func (s *Server) giveOrder(ctx context.Context, what string, f func(*server.Controller) error) error {
 	select {
 	case <-s.died:
 		return fmt.Errorf("device server in %s: %s: %w", s.dir, what, ErrDied)
 	default:
 	}
-	c, err := s.connect(ctx)
+	c, err := s.connectToServer(ctx)
 	if err == nil {
 		err = f(c)
 		c.Close()
@@ -168,7 +168,7 @@ func (s *Server) hasDied() bool {
 	}
 }
 
-func (s *Server) connect(ctx context.Context) (*server.Controller, error) {
+func (s *Server) connectToServer(ctx context.Context) (*server.Controller, error) {
 	var conn net.Conn
 	err := throughFolder(s.dir, controlName, func(path string) (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
@@ -184,7 +184,7 @@ func (s *Server) connect(ctx context.Context) (*server.Controller, error) {
 // until Resume, or End. If it fails the job runs on, unless it stands at a cut: that is its leader's.
 func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOptions) (*server.Report, error) {
 	var r *server.Report
-	err := s.order(ctx, "save", func(c *server.Controller) (err error) {
+	err := s.giveOrder(ctx, "save", func(c *server.Controller) (err error) {
 		r, err = c.Save(ctx, sink, o)
 		return err
 	})
@@ -204,19 +204,19 @@ func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOption
 	return nil, err
 }
 
-func (s *Server) restore(ctx context.Context, src server.Source) error {
-	return s.order(ctx, "restore", func(c *server.Controller) error { return c.Restore(ctx, src) })
+func (s *Server) orderRestore(ctx context.Context, src server.Source) error {
+	return s.giveOrder(ctx, "restore", func(c *server.Controller) error { return c.Restore(ctx, src) })
 }
 
 // Adopt brings a process back to a server that was restored: pid is what it is now, in the server's PID namespace. with is what it
 // has brought (server.Belongings) and stays the caller's; only a server of root's can find that by itself, if there is nothing.
 func (s *Server) Adopt(ctx context.Context, id uint64, pid int, with []*os.File) error {
-	return s.order(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, with) })
+	return s.giveOrder(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, with) })
 }
 
 // Exchange implements cut.Member.
 func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (e *cut.Events, err error) {
-	err = s.order(ctx, "exchange", func(c *server.Controller) (err error) {
+	err = s.giveOrder(ctx, "exchange", func(c *server.Controller) (err error) {
 		e, err = c.Exchange(ctx, o)
 		return err
 	})
@@ -225,7 +225,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (e *cut.Events, er
 
 // Address is where device servers of others reach it.
 func (s *Server) Address(ctx context.Context) (at string, err error) {
-	err = s.order(ctx, "address", func(c *server.Controller) (err error) {
+	err = s.giveOrder(ctx, "address", func(c *server.Controller) (err error) {
 		at, err = c.Address(ctx)
 		return err
 	})
@@ -234,22 +234,22 @@ func (s *Server) Address(ctx context.Context) (at string, err error) {
 
 // Reconnect tells a server that was restored where all of its job's are, by their numbers. See server.Server.
 func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
-	return s.order(ctx, "reconnect", func(c *server.Controller) error { return c.Reconnect(ctx, peers) })
+	return s.giveOrder(ctx, "reconnect", func(c *server.Controller) error { return c.Reconnect(ctx, peers) })
 }
 
 // Resume lets the job go on after Save, or after Restore and Adopt.
 func (s *Server) Resume(ctx context.Context) error {
-	return s.order(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })
+	return s.giveOrder(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })
 }
 
 // Place has the job's devices be on other devices of the machine while the job runs. See server.Server.
 func (s *Server) Place(ctx context.Context, places []int) error {
-	return s.order(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
+	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
 }
 
 // Status asks what the server has, and has seen. It waits for an order that is under way.
 func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
-	err = s.order(ctx, "status", func(c *server.Controller) (err error) {
+	err = s.giveOrder(ctx, "status", func(c *server.Controller) (err error) {
 		st, err = c.Status(ctx)
 		return err
 	})
@@ -261,10 +261,10 @@ func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 func (s *Server) End(ctx context.Context) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
-	if err := s.kill(ctx); err != nil {
+	if err := s.killProcess(ctx); err != nil {
 		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
 	}
-	err := group(s.rec.Cgroup).end(ctx)
+	err := group(s.rec.Cgroup).endGroup(ctx)
 	if err == nil {
 		err = os.RemoveAll(s.dir) // last: it says what there is to remove
 	}
@@ -275,7 +275,7 @@ func (s *Server) End(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) kill(ctx context.Context) error {
+func (s *Server) killProcess(ctx context.Context) error {
 	select {
 	case <-s.died:
 		return nil

@@ -299,7 +299,7 @@ func TestWasKilled(t *testing.T) {
 					err = errors.Join(err, os.WriteFile(path, []byte(events), 0o644))
 				}
 			}
-			if got := group(g).killed(); err != nil || got != tt.want {
+			if got := group(g).wasKilledForMemory(); err != nil || got != tt.want {
 				t.Errorf("%v, %v", got, err)
 			}
 		})
@@ -331,7 +331,7 @@ func TestDies(t *testing.T) {
 		innocent.Wait()
 	}()
 	rec.PID = innocent.Process.Pid // as if it had been given to that
-	if err := rec.write(spec.Dir); err != nil {
+	if err := rec.writeRecord(spec.Dir); err != nil {
 		t.Fatal(err)
 	}
 	found, err := Find(ctx, spec.Dir)

@@ -37,8 +37,8 @@ type record struct {
 	Start  uint64 `json:"start,omitempty"` // ticks since boot: with the PID, an identity
 }
 
-// write replaces the record. It does not sync, because the record is useless after a reboot.
-func (r record) write(dir string) error {
+// writeRecord replaces the record. It does not sync, because the record is useless after a reboot.
+func (r record) writeRecord(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(string(fields[startTime]), 10, 64)
 }
 
-// process opens the process of a record, or returns nil if it has ended.
-func (r record) process() (*os.File, error) {
+// openProcess opens the process of a record, or returns nil if it has ended.
+func (r record) openProcess() (*os.File, error) {
 	boot, err := bootID()
 	if err != nil {
 		return nil, err

@@ -86,17 +86,19 @@ var passed = func(string) {}
 
 // Start starts a device server and returns when processes can attach. It goes on when the process that has started it ends: Find
 // gives it back. If Start fails, nothing is left. It needs root. Under systemd it takes KillMode=process.
-func Start(ctx context.Context, spec Spec) (*Server, error) { return (&making{Spec: spec}).all(ctx) }
+func Start(ctx context.Context, spec Spec) (*Server, error) {
+	return (&making{Spec: spec}).makeAll(ctx)
+}
 
-func (m *making) all(ctx context.Context) (*Server, error) {
-	defer m.close()
+func (m *making) makeAll(ctx context.Context) (*Server, error) {
+	defer m.closeMaking()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
 			err = fmt.Errorf("device server in %s: %s: %w", m.Dir, step.name, err)
 			if errors.Is(err, ErrExists) {
 				return nil, err
 			}
-			return nil, errors.Join(err, m.undo(ctx))
+			return nil, errors.Join(err, m.undoMaking(ctx))
 		}
 		passed(step.name)
 	}
@@ -106,11 +108,11 @@ func (m *making) all(ctx context.Context) (*Server, error) {
 // Restore starts a device server and has it build what was saved. The job is stopped then: processes come back by Adopt, and Resume
 // lets them go on. What Start says holds here, too.
 func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error) {
-	s, err := (&making{Spec: spec, await: true}).all(ctx)
+	s, err := (&making{Spec: spec, await: true}).makeAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.restore(ctx, src); err != nil {
+	if err := s.orderRestore(ctx, src); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		return nil, errors.Join(err, s.End(ctx))
@@ -121,19 +123,19 @@ func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error)
 // cleanTime is what the cleaning up after a failure may take.
 const cleanTime = 30 * time.Second
 
-// undo removes what was made.
-func (m *making) undo(ctx context.Context) error {
-	m.close() // a process at its gate ends
+// undoMaking removes what was made.
+func (m *making) undoMaking(ctx context.Context) error {
+	m.closeMaking() // a process at its gate ends
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if m.s == nil {
-		m.s = ended(m.Dir, m.rec)
+		m.s = endedServer(m.Dir, m.rec)
 	}
 	return m.s.End(ctx)
 }
 
-// close closes what only the making needs. It may be called more than once.
-func (m *making) close() {
+// closeMaking closes what only the making needs. It may be called more than once.
+func (m *making) closeMaking() {
 	for _, f := range []*os.File{m.control, m.devices, m.log, m.group, m.gate} {
 		if f != nil {
 			f.Close()
@@ -155,12 +157,12 @@ func (m *making) recordGroup(context.Context) error {
 		return err
 	}
 	m.rec.Cgroup = m.Cgroup
-	return m.rec.write(m.Dir)
+	return m.rec.writeRecord(m.Dir)
 }
 
 func (m *making) makeGroup(context.Context) (err error) {
 	if m.Cgroup != "" {
-		m.group, err = group(m.Cgroup).make()
+		m.group, err = group(m.Cgroup).makeGroup()
 	}
 	return err
 }
@@ -169,7 +171,7 @@ func (m *making) makeGroup(context.Context) (err error) {
 // a shim asks the kernel who has, to let him read its memory.
 func (m *making) makeSockets(context.Context) error {
 	var err error
-	if m.control, err = bound(m.Dir, controlName); err != nil {
+	if m.control, err = bindSocket(m.Dir, controlName); err != nil {
 		return err
 	}
 	if err := withFD(m.control, func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
@@ -182,14 +184,14 @@ func (m *making) makeSockets(context.Context) error {
 	if err := os.Chmod(folder, 0o755); err != nil { // whatever the umask is
 		return err
 	}
-	if m.devices, err = bound(folder, socketName); err != nil {
+	if m.devices, err = bindSocket(folder, socketName); err != nil {
 		return err
 	}
 	return os.Chown(filepath.Join(folder, socketName), int(m.UID), int(m.GID))
 }
 
-// bound makes a socket of a name in a folder, for its owner only.
-func bound(dir, name string) (*os.File, error) {
+// bindSocket makes a socket of a name in a folder, for its owner only.
+func bindSocket(dir, name string) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
@@ -228,8 +230,8 @@ const (
 	controlFD = 5
 )
 
-// arguments are the process's.
-func (m *making) arguments() []string {
+// processArguments are the process's.
+func (m *making) processArguments() []string {
 	args := []string{
 		"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--listen", strconv.Itoa(socketFD), "--control", strconv.Itoa(controlFD),
 		"--soft", strconv.Itoa(m.Count),
@@ -267,8 +269,8 @@ func (m *making) arguments() []string {
 	return args
 }
 
-// environment is the process's: which devices the driver shows it.
-func (m *making) environment() []string {
+// processEnvironment is the process's: which devices the driver shows it.
+func (m *making) processEnvironment() []string {
 	if m.GPUs == nil {
 		return []string{}
 	}
@@ -300,7 +302,7 @@ func (m *making) makeProcess(context.Context) error {
 	for _, f := range []*os.File{null, null, m.log, theirs, m.devices, m.control} {
 		files = append(files, f.Fd())
 	}
-	pid, err := syscall.ForkExec(program, m.arguments(), &syscall.ProcAttr{Dir: "/", Env: m.environment(), Files: files, Sys: sys})
+	pid, err := syscall.ForkExec(program, m.processArguments(), &syscall.ProcAttr{Dir: "/", Env: m.processEnvironment(), Files: files, Sys: sys})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
@@ -311,8 +313,8 @@ func (m *making) makeProcess(context.Context) error {
 	return nil
 }
 
-// reap waits for a child of ours.
-func reap(pid int) {
+// reapChild waits for a child of ours.
+func reapChild(pid int) {
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
 			return
@@ -322,14 +324,14 @@ func reap(pid int) {
 
 // recordProcess has the process reaped only when it is known which one it is: until then no other one has its PID.
 func (m *making) recordProcess(context.Context) (err error) {
-	defer func() { go reap(m.rec.PID) }()
+	defer func() { go reapChild(m.rec.PID) }()
 	if m.rec.Start, err = startOf(m.rec.PID); err != nil {
 		return fmt.Errorf("it has ended: %w%s", err, lastWords(m.Dir))
 	}
-	if m.s, err = open(m.Dir, m.rec); err != nil {
+	if m.s, err = openRecorded(m.Dir, m.rec); err != nil {
 		return err
 	}
-	return m.rec.write(m.Dir)
+	return m.rec.writeRecord(m.Dir)
 }
 
 func (m *making) openGate(context.Context) error {
@@ -346,7 +348,7 @@ func (m *making) openGate(context.Context) error {
 // awaitReady asks it for its state, which it tells when it has become what it is to be. Our ends of its sockets are closed before:
 // if it ends, nobody listens.
 func (m *making) awaitReady(ctx context.Context) error {
-	m.close()
+	m.closeMaking()
 	if _, err := m.s.Status(ctx); err != nil {
 		return fmt.Errorf("%w%s", err, lastWords(m.Dir))
 	}

@@ -83,8 +83,8 @@ type reunion struct {
 	room   room
 }
 
-// awaited finds a reunion, nil if there is none.
-func (r *reunions) awaited(nonce []byte) *reunion {
+// findReunion finds a reunion, nil if there is none.
+func (r *reunions) findReunion(nonce []byte) *reunion {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.here[string(nonce)]
@@ -147,12 +147,12 @@ func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) 
 		me.address = saysOver
 	}
 	life := places[0].life
-	nonce, secret := mac(r.Key, []byte("again"), life[:])[:16], mac(r.Key, []byte("again, secret"), life[:])
+	nonce, secret := authCode(r.Key, []byte("again"), life[:])[:16], authCode(r.Key, []byte("again, secret"), life[:])
 	var e ending
 	if rank == 0 {
-		e, err = h.host(ctx, parties, nonce, secret, me)
+		e, err = h.hostReunion(ctx, parties, nonce, secret, me)
 	} else {
-		e, err = h.guest(ctx, places[0].meeting, nonce, secret, me)
+		e, err = h.visitReunion(ctx, places[0].meeting, nonce, secret, me)
 		if err != nil {
 			err = fmt.Errorf("server %d at %s: %w", parties[0], places[0].meeting, err)
 		}
@@ -160,7 +160,7 @@ func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) 
 	if err != nil {
 		return collective.Roster{}, err
 	}
-	return reunited(secret, e, parties, places, r.Homes)
+	return reunitedRoster(secret, e, parties, places, r.Homes)
 }
 
 func (h *Host) placesOf(parties []int) ([]place, error) {
@@ -180,8 +180,9 @@ func (h *Host) placesOf(parties []int) ([]place, error) {
 	return all, nil
 }
 
-// host is the way of the server where they meet. It gives up a little earlier than the others, whom it tells who is missing.
-func (h *Host) host(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
+// hostReunion is the way of the server where they meet. It gives up a little earlier than the others, whom it tells who
+// is missing.
+func (h *Host) hostReunion(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
 	w := &reunion{secret: secret}
 	h.mu.Lock()
 	if h.here == nil {
@@ -196,7 +197,7 @@ func (h *Host) host(ctx context.Context, parties []int, nonce, secret []byte, me
 			delete(h.here, string(nonce))
 		}
 	}()
-	g, err := w.room.enter(nonce, me)
+	g, err := w.room.enterRank(nonce, me)
 	if err != nil {
 		return ending{}, err
 	}
@@ -223,13 +224,14 @@ func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
 			missing = append(missing, fmt.Sprint(parties[i]))
 		}
 	}
-	r.end(nonce, g, fmt.Errorf("server %s has not come: %w", strings.Join(missing, ", "), why))
+	r.endGathering(nonce, g, fmt.Errorf("server %s has not come: %w", strings.Join(missing, ", "), why))
 }
 
-// guest is the way of the others. That the host does not know of the communicator may only mean that it is slower.
-func (h *Host) guest(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+// visitReunion is the way of the others. That the host does not know of the communicator may only mean that it is
+// slower.
+func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		e, err := h.visit(ctx, at, nonce, secret, me)
+		e, err := h.visitHost(ctx, at, nonce, secret, me)
 		if err == nil || errors.Is(err, ErrFailed) {
 			return e, err
 		}
@@ -241,9 +243,9 @@ func (h *Host) guest(ctx context.Context, at string, nonce, secret []byte, me he
 	}
 }
 
-// reunited is the roster: every server must be where we were told that it is.
-func reunited(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
-	r := collective.Roster{Key: mac(secret, []byte("communicator"), e.nonce)}
+// reunitedRoster is the roster: every server must be where we were told that it is.
+func reunitedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
+	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {
 		m := collective.Member{Address: places[i].node, Server: n}
 		switch {

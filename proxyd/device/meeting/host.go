@@ -60,11 +60,11 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("meeting: %w", err)
 	}
 	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, strangers)}
-	h.begin()
+	h.drawKeys()
 	rand.Read(h.life[:]) //nolint:errcheck // crypto/rand's Read never fails
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	context.AfterFunc(h.ctx, func() { l.Close() })
-	h.wg.Go(h.accept)
+	h.wg.Go(h.acceptRanks)
 	return h, nil
 }
 
@@ -79,52 +79,52 @@ func (h *Host) NewID() (ID, error) { return newID(h.token, &h.key, h.listener.Ad
 
 // Meet implements Rendezvous. It also ends with the Host.
 func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
-	if err := id.check(); err != nil {
+	if err := id.checkID(); err != nil {
 		return collective.Roster{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
 	me := here{size, rank, h.number, h.cfg.Node}
-	if id.maker() == h.token {
-		return h.room.await(ctx, &id, me)
+	if id.makerToken() == h.token {
+		return h.room.awaitRoster(ctx, &id, me)
 	}
-	at := h.placeOf(id.maker(), id.address())
+	at := h.placeOf(id.makerToken(), id.makerAddress())
 	if at == "" {
 		return collective.Roster{}, fmt.Errorf("%w: its maker talks to nobody", ErrID)
 	}
-	e, err := h.visit(ctx, at, id.nonce(), id.secret(), me)
+	e, err := h.visitHost(ctx, at, id.nonceBytes(), id.secretBytes(), me)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return collective.Roster{}, fmt.Errorf("meeting at %s: %w", at, err)
 	}
-	return roster(id.secret(), e), nil
+	return makeRoster(id.secretBytes(), e), nil
 }
 
-// visit is the way of a rank to another Host.
-func (h *Host) visit(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
-	conn, err := h.dial(ctx, at)
+// visitHost is the way of a rank to another Host.
+func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+	conn, err := h.dialHost(ctx, at)
 	if err != nil {
 		return ending{}, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
-	t, err := call(conn, nonce, secret)
+	t, err := callHost(conn, nonce, secret)
 	if err == nil {
-		err = t.announce(me)
+		err = t.announceRank(me)
 	}
 	if err != nil {
 		return ending{}, err
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
-	return t.hear(me.size)
+	return t.hearReply(me.size)
 }
 
-// dial tries again for a while: the network may be slower than what carried the identity.
-func (h *Host) dial(ctx context.Context, address string) (net.Conn, error) {
+// dialHost tries again for a while: the network may be slower than what carried the identity.
+func (h *Host) dialHost(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Dial)
 	defer cancel()
 	pause := 10 * time.Millisecond
@@ -142,7 +142,7 @@ func (h *Host) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 }
 
-func (h *Host) accept() {
+func (h *Host) acceptRanks() {
 	for {
 		conn, err := h.listener.Accept()
 		if err != nil {
@@ -159,33 +159,33 @@ func (h *Host) accept() {
 		}
 		select {
 		case h.slots <- struct{}{}:
-			h.wg.Go(func() { h.receive(conn) })
+			h.wg.Go(func() { h.receiveRank(conn) })
 		default:
 			conn.Close()
 		}
 	}
 }
 
-// receive is the host's side of a rank elsewhere. Who does not know a secret is not told why.
-func (h *Host) receive(conn net.Conn) {
+// receiveRank is the host's side of a rank elsewhere. Who does not know a secret is not told why.
+func (h *Host) receiveRank(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
 	room := &h.room
-	nonce, t, who, err := greet(conn, func(nonce []byte) []byte {
-		if w := h.awaited(nonce); w != nil {
+	nonce, t, who, err := greetRank(conn, func(nonce []byte) []byte {
+		if w := h.findReunion(nonce); w != nil {
 			room = &w.room
 			return w.secret
 		}
-		return h.key.secret(nonce)
+		return h.key.deriveSecret(nonce)
 	})
 	<-h.slots
 	if err != nil {
 		return
 	}
-	g, err := room.enter(nonce, who)
+	g, err := room.enterRank(nonce, who)
 	if err != nil {
-		t.reply(&gathering{err: err}) //nolint:errcheck // it will see that we are gone
+		t.replyEnding(&gathering{err: err}) //nolint:errcheck // it will see that we are gone
 		return
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
@@ -197,9 +197,9 @@ func (h *Host) receive(conn net.Conn) {
 	select {
 	case <-g.over:
 	case <-gone:
-		room.leave(nonce, g, who.rank)
+		room.leaveRank(nonce, g, who.rank)
 		return
 	}
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // likewise
-	t.reply(g)                                        //nolint:errcheck // likewise
+	t.replyEnding(g)                                  //nolint:errcheck // likewise
 }

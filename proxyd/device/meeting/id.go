@@ -39,31 +39,31 @@ func newID(maker [16]byte, k *key, address string) (id ID, err error) {
 	copy(id[:], idMagic)
 	copy(id[makerAt:], maker[:])
 	rand.Read(id[nonceAt:secretAt]) //nolint:errcheck // crypto/rand's Read never fails
-	copy(id[secretAt:], k.secret(id.nonce()))
+	copy(id[secretAt:], k.deriveSecret(id.nonceBytes()))
 	id[addressAt] = byte(len(address))
 	copy(id[addressAt+1:], address)
 	return id, nil
 }
 
-func (k *key) secret(nonce []byte) []byte { return mac(k[:], []byte("secret"), nonce) }
+func (k *key) deriveSecret(nonce []byte) []byte { return authCode(k[:], []byte("secret"), nonce) }
 
-// check tells whether the bytes are an identity.
-func (id *ID) check() error {
+// checkID tells whether the bytes are an identity.
+func (id *ID) checkID() error {
 	if string(id[:makerAt]) != idMagic || int(id[addressAt]) > maxAddress {
 		return ErrID
 	}
 	return nil
 }
 
-func (id *ID) maker() [16]byte { return [16]byte(id[makerAt:nonceAt]) }
-func (id *ID) nonce() []byte   { return id[nonceAt:secretAt] }
-func (id *ID) secret() []byte  { return id[secretAt:addressAt] }
-func (id *ID) address() string { return string(id[addressAt+1:][:id[addressAt]]) }
+func (id *ID) makerToken() [16]byte { return [16]byte(id[makerAt:nonceAt]) }
+func (id *ID) nonceBytes() []byte   { return id[nonceAt:secretAt] }
+func (id *ID) secretBytes() []byte  { return id[secretAt:addressAt] }
+func (id *ID) makerAddress() string { return string(id[addressAt+1:][:id[addressAt]]) }
 
 // Name is a name of the communicator that tells nothing of its secret.
-func (id *ID) Name() string { return fmt.Sprintf("%x", mac(id[:], []byte("name"))[:8]) }
+func (id *ID) Name() string { return fmt.Sprintf("%x", authCode(id[:], []byte("name"))[:8]) }
 
-func mac(key []byte, parts ...[]byte) []byte {
+func authCode(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, p := range parts {
 		h.Write(p) //nolint:errcheck // a hash's Write never fails

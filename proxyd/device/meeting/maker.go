@@ -19,7 +19,7 @@ type maker struct {
 	room   room
 }
 
-func (m *maker) begin() {
+func (m *maker) drawKeys() {
 	rand.Read(m.token[:]) //nolint:errcheck // crypto/rand's Read never fails
 	rand.Read(m.key[:])   //nolint:errcheck // crypto/rand's Read never fails
 }
@@ -34,15 +34,15 @@ func (m *maker) Assume(number int, id *Identity) {
 
 func (m *maker) Identity() Identity { return Identity{m.token, m.key} }
 
-func (m *maker) Hold() { m.room.hold(true) }
+func (m *maker) Hold() { m.room.holdGatherings(true) }
 
-func (m *maker) Release() { m.room.hold(false) }
+func (m *maker) Release() { m.room.holdGatherings(false) }
 
 func (m *maker) Waits(id ID) bool {
-	if id.maker() != m.token {
+	if id.makerToken() != m.token {
 		return true
 	}
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
-	return m.room.open[string(id.nonce())] != nil
+	return m.room.open[string(id.nonceBytes())] != nil
 }

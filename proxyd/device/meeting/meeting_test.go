@@ -201,7 +201,7 @@ func waitFor(t *testing.T, h *Host, id ID, n int) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		h.room.mu.Lock()
-		g := h.room.open[string(id.nonce())]
+		g := h.room.open[string(id.nonceBytes())]
 		there := 0
 		if g != nil {
 			there = len(g.there) - g.missing
@@ -343,7 +343,7 @@ func FuzzGreet(f *testing.F) {
 			theirs.Write(hello) //nolint:errcheck // likewise
 			theirs.Write(rest)  //nolint:errcheck // likewise
 		}()
-		if _, _, h, err := greet(ours, k.secret); err == nil {
+		if _, _, h, err := greetRank(ours, k.deriveSecret); err == nil {
 			t.Errorf("it was let in as %v", h)
 		}
 	})
@@ -355,15 +355,15 @@ func TestID(t *testing.T) {
 		t.Errorf("a long address: %v", err)
 	}
 	id, err := newID([16]byte{1}, &k, "[fe80::1%eth0]:65535")
-	if err != nil || id.check() != nil || id.address() != "[fe80::1%eth0]:65535" || !bytes.Equal(id.secret(), k.secret(id.nonce())) {
+	if err != nil || id.checkID() != nil || id.makerAddress() != "[fe80::1%eth0]:65535" || !bytes.Equal(id.secretBytes(), k.deriveSecret(id.nonceBytes())) {
 		t.Errorf("%x: %v", id, err)
 	}
 	other, err := newID([16]byte{1}, &k, "x")
-	if err != nil || bytes.Equal(other.secret(), id.secret()) || other.Name() == id.Name() {
+	if err != nil || bytes.Equal(other.secretBytes(), id.secretBytes()) || other.Name() == id.Name() {
 		t.Error("two identities are one")
 	}
 	id[addressAt] = 200
-	if id.check() == nil {
+	if id.checkID() == nil {
 		t.Error("an address that reaches beyond the identity")
 	}
 }

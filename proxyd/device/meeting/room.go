@@ -76,8 +76,8 @@ type room struct {
 // remembered is how many ends a room remembers.
 const remembered = 4096
 
-// enter lets a rank come.
-func (r *room) enter(nonce []byte, h here) (*gathering, error) {
+// enterRank lets a rank come.
+func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 	size, rank := h.size, h.rank
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrDisagree, rank, size)
@@ -100,44 +100,44 @@ func (r *room) enter(nonce []byte, h here) (*gathering, error) {
 	}
 	switch {
 	case len(g.there) != size:
-		r.end(nonce, g, fmt.Errorf("%w: of %d ranks says rank %d, of %d another", ErrDisagree, size, rank, len(g.there)))
+		r.endGathering(nonce, g, fmt.Errorf("%w: of %d ranks says rank %d, of %d another", ErrDisagree, size, rank, len(g.there)))
 		return nil, g.err
 	case g.there[rank]:
-		r.end(nonce, g, fmt.Errorf("%w: rank %d came twice", ErrDisagree, rank))
+		r.endGathering(nonce, g, fmt.Errorf("%w: rank %d came twice", ErrDisagree, rank))
 		return nil, g.err
 	}
 	g.there[rank], g.addresses[rank], g.servers[rank] = true, h.address, h.server
 	g.missing--
 	if g.missing == 0 && !r.held {
-		r.end(nonce, g, nil)
+		r.endGathering(nonce, g, nil)
 	}
 	return g, nil
 }
 
-// hold has the gatherings that are full wait, or end.
-func (r *room) hold(held bool) {
+// holdGatherings has the gatherings that are full wait, or end.
+func (r *room) holdGatherings(held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = held
 	for nonce, g := range r.open {
 		if !held && g.missing == 0 {
-			r.end([]byte(nonce), g, nil)
+			r.endGathering([]byte(nonce), g, nil)
 		}
 	}
 }
 
-// end is the end of a gathering, good or bad. The caller holds mu.
-func (r *room) end(nonce []byte, g *gathering, err error) {
+// endGathering is the end of a gathering, good or bad. The caller holds mu.
+func (r *room) endGathering(nonce []byte, g *gathering, err error) {
 	if r.open[string(nonce)] == g {
 		delete(r.open, string(nonce))
 		g.err = err
 		close(g.over)
-		r.remember(string(nonce), err)
+		r.rememberEnding(string(nonce), err)
 	}
 }
 
-// remember keeps how a gathering has ended. The caller holds mu.
-func (r *room) remember(nonce string, err error) {
+// rememberEnding keeps how a gathering has ended. The caller holds mu.
+func (r *room) rememberEnding(nonce string, err error) {
 	if err == nil {
 		err = fmt.Errorf("%w: all its ranks had come before", ErrDisagree)
 	}
@@ -151,23 +151,23 @@ func (r *room) remember(nonce string, err error) {
 	}
 }
 
-// leave takes a rank back; if not all were there, nobody gets what he waits for.
-func (r *room) leave(nonce []byte, g *gathering, rank int) {
+// leaveRank takes a rank back; if not all were there, nobody gets what he waits for.
+func (r *room) leaveRank(nonce []byte, g *gathering, rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end(nonce, g, fmt.Errorf("%w: rank %d", ErrLeft, rank))
+	r.endGathering(nonce, g, fmt.Errorf("%w: rank %d", ErrLeft, rank))
 }
 
-// await is the way of a rank in this process.
-func (r *room) await(ctx context.Context, id *ID, h here) (collective.Roster, error) {
-	g, err := r.enter(id.nonce(), h)
+// awaitRoster is the way of a rank in this process.
+func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Roster, error) {
+	g, err := r.enterRank(id.nonceBytes(), h)
 	if err != nil {
 		return collective.Roster{}, err
 	}
 	select {
 	case <-g.over:
 	case <-ctx.Done():
-		r.leave(id.nonce(), g, h.rank)
+		r.leaveRank(id.nonceBytes(), g, h.rank)
 		<-g.over
 		if g.err != nil {
 			return collective.Roster{}, context.Cause(ctx)
@@ -176,12 +176,12 @@ func (r *room) await(ctx context.Context, id *ID, h here) (collective.Roster, er
 	if g.err != nil {
 		return collective.Roster{}, g.err
 	}
-	return roster(id.secret(), ending{g.nonce[:], g.addresses, g.servers}), nil
+	return makeRoster(id.secretBytes(), ending{g.nonce[:], g.addresses, g.servers}), nil
 }
 
-// roster makes one of where each rank is: ranks with one address are of one process.
-func roster(secret []byte, e ending) collective.Roster {
-	r := collective.Roster{Key: mac(secret, []byte("communicator"), e.nonce)}
+// makeRoster makes one of where each rank is: ranks with one address are of one process.
+func makeRoster(secret []byte, e ending) collective.Roster {
+	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
 	for rank, a := range e.addresses {
 		i, known := member[a]
@@ -201,7 +201,7 @@ type Local struct{ maker }
 // NewLocal makes a Local.
 func NewLocal() *Local {
 	l := &Local{}
-	l.begin()
+	l.drawKeys()
 	return l
 }
 
@@ -210,13 +210,13 @@ func (l *Local) NewID() (ID, error) { return newID(l.token, &l.key, "") }
 
 // Meet implements Rendezvous. An identity that was made elsewhere is ErrID.
 func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
-	if err := id.check(); err != nil {
+	if err := id.checkID(); err != nil {
 		return collective.Roster{}, err
 	}
-	if id.maker() != l.token {
+	if id.makerToken() != l.token {
 		return collective.Roster{}, fmt.Errorf("%w: it was made by another device server, and this one talks to none", ErrID)
 	}
-	return l.room.await(ctx, &id, here{size, rank, l.number, ""})
+	return l.room.awaitRoster(ctx, &id, here{size, rank, l.number, ""})
 }
 
 // Address implements Rendezvous: nobody reaches it.

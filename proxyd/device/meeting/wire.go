@@ -31,8 +31,8 @@ type talk struct {
 	challenges []byte // hello, then the host's
 }
 
-func (t *talk) mac(who string, said []byte) []byte {
-	return mac(t.secret, []byte(who), t.challenges, said)
+func (t *talk) authCodeFor(who string, said []byte) []byte {
+	return authCode(t.secret, []byte(who), t.challenges, said)
 }
 
 // here is what a rank says of itself.
@@ -42,8 +42,8 @@ type here struct {
 	address    string
 }
 
-// call is the beginning of a rank's side.
-func call(conn net.Conn, nonce, secret []byte) (*talk, error) {
+// callHost is the beginning of a rank's side.
+func callHost(conn net.Conn, nonce, secret []byte) (*talk, error) {
 	hello := append([]byte(helloMagic), nonce...)
 	hello = append(hello, make([]byte, 32)...)
 	rand.Read(hello[len(hello)-32:]) //nolint:errcheck // crypto/rand's Read never fails
@@ -55,23 +55,23 @@ func call(conn net.Conn, nonce, secret []byte) (*talk, error) {
 		return nil, err
 	}
 	t := &talk{conn, secret, append(hello, answer[:32]...)}
-	if !hmac.Equal(answer[32:], t.mac("host", nil)) {
+	if !hmac.Equal(answer[32:], t.authCodeFor("host", nil)) {
 		return nil, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
 	return t, nil
 }
 
-func (t *talk) announce(h here) error {
+func (t *talk) announceRank(h here) error {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(h.size))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.server))
 	b = appendAddress(b, h.address)
-	_, err := t.conn.Write(append(b, t.mac("rank", b)...))
+	_, err := t.conn.Write(append(b, t.authCodeFor("rank", b)...))
 	return err
 }
 
-// greet is the beginning of the host's side: it returns which identity is meant, and what the rank says.
-func greet(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *talk, h here, err error) {
+// greetRank is the beginning of the host's side: it returns which identity is meant, and what the rank says.
+func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *talk, h here, err error) {
 	hello := make([]byte, helloSize, helloSize+32)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		return nil, nil, h, err
@@ -83,7 +83,7 @@ func greet(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *ta
 	var challenge [32]byte
 	rand.Read(challenge[:]) //nolint:errcheck // crypto/rand's Read never fails
 	t = &talk{conn, secret(nonce), append(hello, challenge[:]...)}
-	if _, err := conn.Write(append(challenge[:], t.mac("host", nil)...)); err != nil {
+	if _, err := conn.Write(append(challenge[:], t.authCodeFor("host", nil)...)); err != nil {
 		return nil, nil, h, err
 	}
 	b := make([]byte, 14)
@@ -95,15 +95,15 @@ func greet(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *ta
 		return nil, nil, h, err
 	}
 	address := rest[:len(rest)-sha256.Size]
-	if !hmac.Equal(rest[len(address):], t.mac("rank", append(b, address...))) {
+	if !hmac.Equal(rest[len(address):], t.authCodeFor("rank", append(b, address...))) {
 		return nil, nil, h, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
 	h = here{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), int(int32(binary.LittleEndian.Uint32(b[8:]))), string(address)}
 	return nonce, t, h, nil
 }
 
-// reply tells a rank how the gathering ended.
-func (t *talk) reply(g *gathering) error {
+// replyEnding tells a rank how the gathering ended.
+func (t *talk) replyEnding(g *gathering) error {
 	b := make([]byte, 4, 128)
 	if g.err != nil {
 		b = append(append(b, 0), g.err.Error()...)
@@ -114,7 +114,7 @@ func (t *talk) reply(g *gathering) error {
 			b = appendAddress(b, a)
 		}
 	}
-	b = append(b, t.mac("end", b[4:])...)
+	b = append(b, t.authCodeFor("end", b[4:])...)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	_, err := t.conn.Write(b)
 	return err
@@ -127,8 +127,8 @@ type ending struct {
 	servers   []int    // likewise
 }
 
-// hear waits for the reply.
-func (t *talk) hear(size int) (ending, error) {
+// hearReply waits for the reply.
+func (t *talk) hearReply(size int) (ending, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(t.conn, head[:]); err != nil {
 		return ending{}, err
@@ -142,7 +142,7 @@ func (t *talk) hear(size int) (ending, error) {
 		return ending{}, err
 	}
 	said := b[:len(b)-sha256.Size]
-	if !hmac.Equal(b[len(said):], t.mac("end", said)) {
+	if !hmac.Equal(b[len(said):], t.authCodeFor("end", said)) {
 		return ending{}, ErrProtocol
 	}
 	return parseEnd(said, size)

@@ -65,7 +65,7 @@ func (g *Graph) Add(c Call) error {
 	if !ok {
 		return fmt.Errorf("op %#x: %w", c.Op, ErrMalformed)
 	}
-	refs, enums, err := read(c.Op, c.In, c.Out)
+	refs, enums, err := readRefs(c.Op, c.In, c.Out)
 	if err != nil {
 		return err
 	}
@@ -80,29 +80,29 @@ func (g *Graph) Add(c Call) error {
 			refs[i].Verb = "" // asked for again, a function by its name: it is what has become of it
 		}
 	}
-	if !effective(rule, refs) {
+	if !hasEffect(rule, refs) {
 		return nil
 	}
 	g.number++
 	e := &entry{call: c, number: g.number}
-	current := g.current(rule, c, e)
-	g.resolve(rule, refs, current, e)
+	current := g.noteCurrent(rule, c, e)
+	g.resolveRefs(rule, refs, current, e)
 	if rule.Replaces {
-		g.replace(rule, refs, enums, e)
+		g.noteReplaced(rule, refs, enums, e)
 	}
 	for _, o := range e.effects {
 		o.calls = append(o.calls, e)
 	}
 	g.entries = append(g.entries, e)
-	g.bury(refs)
+	g.markDead(refs)
 	if len(g.entries) > 2*g.kept+1024 {
-		g.sweep()
+		g.sweepUnneeded()
 	}
 	return nil
 }
 
-// effective tells whether the call leaves something behind that is not memory.
-func effective(rule Rule, refs []Ref) bool {
+// hasEffect tells whether the call leaves something behind that is not memory.
+func hasEffect(rule Rule, refs []Ref) bool {
 	if rule.Stateful && rule.Changes != "" {
 		return true
 	}
@@ -111,17 +111,17 @@ func effective(rule Rule, refs []Ref) bool {
 	})
 }
 
-// current notes the context that is current, and what the call changes without naming it.
-func (g *Graph) current(rule Rule, c Call, e *entry) *object {
+// noteCurrent notes the context that is current, and what the call changes without naming it.
+func (g *Graph) noteCurrent(rule Rule, c Call, e *entry) *object {
 	var current *object
 	if c.Context != 0 && (rule.Context || rule.Changes == "context") {
-		current = g.object(name{"context", c.Context})
+		current = g.objectOf(name{"context", c.Context})
 	}
 	switch {
 	case rule.Changes == "context" && current != nil:
 		e.effects = append(e.effects, current)
 	case rule.Changes != "":
-		e.effects = append(e.effects, g.object(name{rule.Changes, 0}))
+		e.effects = append(e.effects, g.objectOf(name{rule.Changes, 0}))
 	}
 	if current != nil && rule.Changes != "context" {
 		e.needs = append(e.needs, current)
@@ -129,8 +129,8 @@ func (g *Graph) current(rule Rule, c Call, e *entry) *object {
 	return current
 }
 
-// object returns what a handle names. What was never made was always there.
-func (g *Graph) object(n name) *object {
+// objectOf returns what a handle names. What was never made was always there.
+func (g *Graph) objectOf(n name) *object {
 	o := g.objects[n]
 	if o == nil {
 		o = &object{class: n.class}
@@ -139,23 +139,23 @@ func (g *Graph) object(n name) *object {
 	return o
 }
 
-// resolve notes what the call needs and what it does, and makes what it makes.
-func (g *Graph) resolve(rule Rule, refs []Ref, current *object, e *entry) {
+// resolveRefs notes what the call needs and what it does, and makes what it makes.
+func (g *Graph) resolveRefs(rule Rule, refs []Ref, current *object, e *entry) {
 	for _, r := range refs {
 		n := name{r.Class, r.Value}
 		switch {
 		case r.Verb == Make:
 		case r.Verb == Break || r.Verb == Change && rule.Stateful:
-			e.effects = append(e.effects, g.object(n))
+			e.effects = append(e.effects, g.objectOf(n))
 		default:
-			e.needs = append(e.needs, g.object(n))
+			e.needs = append(e.needs, g.objectOf(n))
 		}
 	}
 	for _, r := range refs {
 		if r.Verb != Make {
 			continue
 		}
-		o := &object{class: r.Class, owner: g.owner(r.Class, refs, current)}
+		o := &object{class: r.Class, owner: g.findOwner(r.Class, refs, current)}
 		if o.owner != nil {
 			o.owner.owned = append(o.owner.owned, o)
 		}
@@ -164,15 +164,15 @@ func (g *Graph) resolve(rule Rule, refs []Ref, current *object, e *entry) {
 	}
 }
 
-// owner finds what something new will end with.
-func (g *Graph) owner(class Class, refs []Ref, current *object) *object {
+// findOwner finds what something new will end with.
+func (g *Graph) findOwner(class Class, refs []Ref, current *object) *object {
 	of := Owner(class)
 	if of == "" {
 		return nil
 	}
 	for _, r := range refs {
 		if r.Class == of && r.Verb != Make {
-			return g.object(name{r.Class, r.Value})
+			return g.objectOf(name{r.Class, r.Value})
 		}
 	}
 	if of == "context" {
@@ -181,8 +181,8 @@ func (g *Graph) owner(class Class, refs []Ref, current *object) *object {
 	return nil
 }
 
-// replace notes the call that this one makes needless, unless something was made in between with what it left.
-func (g *Graph) replace(rule Rule, refs []Ref, enums []byte, e *entry) {
+// noteReplaced notes the call that this one makes needless, unless something was made in between with what it left.
+func (g *Graph) noteReplaced(rule Rule, refs []Ref, enums []byte, e *entry) {
 	key := fmt.Sprint(rule.Symbol, e.call.Context, refs, string(enums))
 	if old := g.last[key]; old != nil {
 		old.next = e
@@ -190,31 +190,31 @@ func (g *Graph) replace(rule Rule, refs []Ref, enums []byte, e *entry) {
 	g.last[key] = e
 }
 
-// bury makes what was broken, and what ends with it, dead.
-func (g *Graph) bury(refs []Ref) {
+// markDead makes what was broken, and what ends with it, dead.
+func (g *Graph) markDead(refs []Ref) {
 	for _, r := range refs {
 		if r.Verb != Break {
 			continue
 		}
 		n := name{r.Class, r.Value}
 		if o := g.objects[n]; o != nil {
-			o.die()
+			o.markDead()
 			delete(g.objects, n)
 		}
 	}
 }
 
-func (o *object) die() {
+func (o *object) markDead() {
 	o.dead = true
 	for _, owned := range o.owned {
-		owned.die()
+		owned.markDead()
 	}
 	o.owned = nil
 }
 
 // Calls returns what has to be called, in this order, to build again what is alive.
 func (g *Graph) Calls() []Call {
-	g.sweep()
+	g.sweepUnneeded()
 	var all []Call
 	for _, e := range g.entries {
 		all = append(all, e.call)
@@ -232,18 +232,18 @@ func (g *Graph) Alive(c Class) bool {
 	return false
 }
 
-// sweep forgets what nothing alive needs.
-func (g *Graph) sweep() {
+// sweepUnneeded forgets what nothing alive needs.
+func (g *Graph) sweepUnneeded() {
 	m := marker{entries: map[*entry]bool{}, objects: map[*object]bool{}}
 	for n, o := range g.objects {
 		if o.dead { // its owner was broken
 			delete(g.objects, n)
 			continue
 		}
-		m.object(o)
+		m.markObject(o)
 	}
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !m.entries[e] })
-	g.supersede(m.entries)
+	g.dropSuperseded(m.entries)
 	for key, e := range g.last {
 		if !m.entries[e] {
 			delete(g.last, key)
@@ -256,13 +256,13 @@ func (g *Graph) sweep() {
 	g.kept = len(g.entries)
 }
 
-// supersede drops the calls that others came in the place of. It goes backwards: what keeps a call is later,
+// dropSuperseded drops the calls that others came in the place of. It goes backwards: what keeps a call is later,
 // and kept itself.
-func (g *Graph) supersede(marked map[*entry]bool) {
+func (g *Graph) dropSuperseded(marked map[*entry]bool) {
 	needed := map[*object]int{} // the first kept call, so far, that needs it
 	dropped := map[*entry]bool{}
 	for _, e := range slices.Backward(g.entries) {
-		if e.next != nil && !slices.ContainsFunc(e.effects, func(o *object) bool { return seen(o, needed, e.next.number) }) {
+		if e.next != nil && !slices.ContainsFunc(e.effects, func(o *object) bool { return isSeen(o, needed, e.next.number) }) {
 			dropped[e] = true
 			delete(marked, e)
 			continue
@@ -274,8 +274,8 @@ func (g *Graph) supersede(marked map[*entry]bool) {
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return dropped[e] })
 }
 
-// seen tells whether a call up to that number needs the object. Who looks at a graph looks at its nodes.
-func seen(o *object, needed map[*object]int, last int) bool {
+// isSeen tells whether a call up to that number needs the object. Who looks at a graph looks at its nodes.
+func isSeen(o *object, needed map[*object]int, last int) bool {
 	for ; o != nil; o = o.owner {
 		if n, ok := needed[o]; ok && n <= last {
 			return true
@@ -293,14 +293,14 @@ type marker struct {
 	objects map[*object]bool
 }
 
-func (m *marker) object(o *object) {
+func (m *marker) markObject(o *object) {
 	if m.objects[o] {
 		return
 	}
 	m.objects[o] = true
 	if o.owner != nil {
 		// Something dead must die again, with its owner if that is how it died.
-		m.object(o.owner)
+		m.markObject(o.owner)
 	}
 	for _, e := range o.calls {
 		if m.entries[e] {
@@ -308,10 +308,10 @@ func (m *marker) object(o *object) {
 		}
 		m.entries[e] = true
 		for _, needed := range e.needs {
-			m.object(needed)
+			m.markObject(needed)
 		}
 		for _, other := range e.effects {
-			m.object(other)
+			m.markObject(other)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestLasting(t *testing.T) {
 			t.Errorf("%s: %v", rule.Symbol, !w)
 		}
 		delete(want, rule.Symbol)
-		if rule.lasts() != Lasting(op|1<<31) {
+		if rule.isLasting() != Lasting(op|1<<31) {
 			t.Errorf("%s: the default stream matters", rule.Symbol)
 		}
 	}

@@ -64,7 +64,7 @@ func (m *machine) at(class Class, value uint64) *thing {
 
 func (m *machine) do(c Call) {
 	rule, _ := Look(c.Op)
-	refs, enums, err := read(c.Op, c.In, c.Out)
+	refs, enums, err := readRefs(c.Op, c.In, c.Out)
 	if err != nil {
 		panic(err)
 	}

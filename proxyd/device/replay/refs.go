@@ -25,7 +25,7 @@ type reader struct {
 	bad  bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *reader) takeBytes(n int) []byte {
 	if n > len(r.rest) {
 		r.bad, r.rest = true, nil
 		return nil
@@ -35,24 +35,24 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-func (r *reader) number(size int) uint64 {
+func (r *reader) takeNumber(size int) uint64 {
 	var n uint64
-	for i, b := range r.take(size) {
+	for i, b := range r.takeBytes(size) {
 		n |= uint64(b) << (8 * i)
 	}
 	return n
 }
 
-// elements takes what an argument has: none if it is absent.
-func (r *reader) elements(a *Arg, opt bool) []byte {
+// takeElements takes what an argument has: none if it is absent.
+func (r *reader) takeElements(a *Arg, opt bool) []byte {
 	if !a.Array {
-		if opt && r.number(1) == 0 {
-			r.take(a.Size)
+		if opt && r.takeNumber(1) == 0 {
+			r.takeBytes(a.Size)
 			return nil
 		}
-		return r.take(a.Size)
+		return r.takeBytes(a.Size)
 	}
-	n := r.number(8)
+	n := r.takeNumber(8)
 	if opt && n == 1<<64-1 {
 		return nil
 	}
@@ -60,21 +60,21 @@ func (r *reader) elements(a *Arg, opt bool) []byte {
 		r.bad = true
 		return nil
 	}
-	return r.take(int(n) * a.Size)
+	return r.takeBytes(int(n) * a.Size)
 }
 
 // Refs returns the handles of a call that was carried out: of its message in, and of its answer out. Those that
 // name nothing (0, and the streams 1 and 2 that every context has) are left out.
 func Refs(op uint32, in, out []byte) ([]Ref, error) {
-	refs, _, err := read(op, in, out)
+	refs, _, err := readRefs(op, in, out)
 	return refs, err
 }
 
 // device is what the table calls an argument that says which device is set: not what is set for another one.
 const device = "dev"
 
-// read also returns the enumerations, and the device.
-func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
+// readRefs also returns the enumerations, and the device.
+func readRefs(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 	rule, ok := Look(op)
 	if !ok {
 		return nil, nil, fmt.Errorf("op %#x: %w", op, ErrMalformed)
@@ -87,25 +87,25 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 		wanted[i] = a.Out
 		switch {
 		case a.In:
-			b := there.elements(a, a.Opt)
-			refs = a.refs(refs, b)
+			b := there.takeElements(a, a.Opt)
+			refs = a.appendRefs(refs, b)
 			if rule.Symbol == captured {
-				inner.note(a.Name, b)
+				inner.noteInner(a.Name, b)
 			}
 			if a.Enum || a.Name == device {
 				enums = append(enums, b...)
 			}
 		case a.Opt:
-			wanted[i] = there.number(1) != 0
+			wanted[i] = there.takeNumber(1) != 0
 		}
 	}
 	for _, arrays := range []bool{true, false} {
 		for i := range rule.Args {
 			if a := &rule.Args[i]; wanted[i] && a.Array == arrays && len(out) > 0 {
-				b := back.elements(a, false)
-				refs = a.refs(refs, b)
+				b := back.takeElements(a, false)
+				refs = a.appendRefs(refs, b)
 				if rule.Symbol == captured {
-					inner.note(a.Name, b)
+					inner.noteInner(a.Name, b)
 				}
 			}
 		}
@@ -114,7 +114,7 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 		return nil, nil, fmt.Errorf("%s: %w", rule.Symbol, ErrMalformed)
 	}
 	if rule.Symbol == captured {
-		if refs, err = inner.within(refs); err != nil {
+		if refs, err = inner.addInnerRefs(refs); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", rule.Symbol, err)
 		}
 	}
@@ -124,12 +124,12 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 // captured is the message with the message of another call in it: of one that became a node of a graph.
 const captured = "captured"
 
-// note takes one of its arguments for the call within.
-func (c *Call) note(arg string, b []byte) {
+// noteInner takes one of its arguments for the call within.
+func (c *Call) noteInner(arg string, b []byte) {
 	switch arg {
 	case "op":
 		r := reader{rest: b}
-		c.Op = uint32(r.number(4))
+		c.Op = uint32(r.takeNumber(4))
 	case "args":
 		c.In = b
 	case "answer":
@@ -137,8 +137,8 @@ func (c *Call) note(arg string, b []byte) {
 	}
 }
 
-// within adds what the call within names: the node needs it. Which stream was capturing is of no importance.
-func (c *Call) within(refs []Ref) ([]Ref, error) {
+// addInnerRefs adds what the call within names: the node needs it. Which stream was capturing is of no importance.
+func (c *Call) addInnerRefs(refs []Ref) ([]Ref, error) {
 	if rule, ok := Look(c.Op); !ok || rule.Symbol == captured {
 		return nil, ErrMalformed
 	}
@@ -155,23 +155,23 @@ func (c *Call) within(refs []Ref) ([]Ref, error) {
 	return refs, err
 }
 
-func (a *Arg) refs(to []Ref, b []byte) []Ref {
+func (a *Arg) appendRefs(to []Ref, b []byte) []Ref {
 	if a.Class == "" && a.Within == nil {
 		return to
 	}
 	for ; len(b) >= a.Size; b = b[a.Size:] {
 		if a.Class != "" {
 			r := reader{rest: b}
-			to = named(to, Ref{a.Verb, a.Class, r.number(a.Size)})
+			to = appendNamed(to, Ref{a.Verb, a.Class, r.takeNumber(a.Size)})
 		}
 		for _, f := range a.Within {
-			to = named(to, Ref{Use, f.Class, binary.LittleEndian.Uint64(b[f.Offset:])})
+			to = appendNamed(to, Ref{Use, f.Class, binary.LittleEndian.Uint64(b[f.Offset:])})
 		}
 	}
 	return to
 }
 
-func named(to []Ref, r Ref) []Ref {
+func appendNamed(to []Ref, r Ref) []Ref {
 	if r.Value == 0 || r.Class == "stream" && r.Value <= 2 {
 		return to
 	}

@@ -91,14 +91,14 @@ var perhaps = func() (bits [perhapsBits / 64]uint64) {
 var lasting = func() map[uint32]bool {
 	all := map[uint32]bool{}
 	for op, rule := range rules {
-		if rule.lasts() {
+		if rule.isLasting() {
 			all[op] = true
 		}
 	}
 	return all
 }()
 
-func (r *Rule) lasts() bool {
+func (r *Rule) isLasting() bool {
 	if r.Stateful && r.Changes != "" {
 		return true
 	}

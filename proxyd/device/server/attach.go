@@ -18,10 +18,10 @@ import (
 // attachTime is how long a process may take to say what it wants.
 const attachTime = 10 * time.Second
 
-// attach makes a process of the program that has connected, and watches the process from then on. attach closes conn,
-// but not before the process has closed its end: as long as that end is open CRIU cannot take the process, and our end
-// shows that.
-func (s *Server) attach(conn *net.UnixConn) error {
+// attachProgram makes a process of the program that has connected, and watches the process from then on. attachProgram
+// closes conn, but not before the process has closed its end: as long as that end is open CRIU cannot take the process,
+// and our end shows that.
+func (s *Server) attachProgram(conn *net.UnixConn) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if err := s.admit(conn, pid, end); err != nil {
+	if err := s.admitProcess(conn, pid, end); err != nil {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
@@ -50,9 +50,9 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	return nil
 }
 
-// admit gives a process what it asks for, or tells the process to ask again. end is a pidfd of the process and now
-// belongs to admit.
-func (s *Server) admit(conn *net.UnixConn, pid int, end *os.File) error {
+// admitProcess gives a process what it asks for, or tells the process to ask again. end is a pidfd of the process and
+// now belongs to admitProcess.
+func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 	n, err := wire.Receive(conn)
 	if err != nil {
 		end.Close()
@@ -73,12 +73,12 @@ func (s *Server) admit(conn *net.UnixConn, pid int, end *os.File) error {
 	if !reaches {
 		s.cfg.Log.Warn("the memory of a process cannot be read: all that it copies goes by its ring", "pid", pid)
 	}
-	if w.ring, err = inode(ring.File()); err == nil {
+	if w.ring, err = inodeOf(ring.File()); err == nil {
 		err = w.tellPipe(ring)
 	}
 	if err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.serve(ring, w, sight{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
+		_, err = s.makeProcess(ring, w, sight{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {
 		ring.Close()
@@ -124,7 +124,7 @@ func peerOf(conn *net.UnixConn) (int, *os.File, error) {
 	return int(cred.Pid), end, nil
 }
 
-func inode(f *os.File) (uint64, error) {
+func inodeOf(f *os.File) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, err

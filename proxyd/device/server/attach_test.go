@@ -181,7 +181,7 @@ func says(t *testing.T, out *bufio.Reader, want string) {
 // only is the one process of a server.
 func only(t *testing.T, s *Server) *process {
 	t.Helper()
-	all := s.all()
+	all := s.allProcesses()
 	if len(all) != 1 {
 		t.Fatalf("%d processes", len(all))
 	}
@@ -246,7 +246,7 @@ func TestNonsense(t *testing.T) {
 	other, cs := attach(t, s, 1)
 	_, _, out := child(t, listen(t, s), "nonsense")
 	says(t, out, "dropped")
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		if p != other {
 			<-p.gone
 		}
@@ -306,7 +306,7 @@ func TestConnected(t *testing.T) {
 			ends[i] = c.(*net.UnixConn)
 		}
 		over := make(chan error, 1)
-		go func() { over <- s.attach(ends[0]) }()
+		go func() { over <- s.attachProgram(ends[0]) }()
 		ring, keep, err := ask(ends[1])
 		switch {
 		case stopped && !errors.Is(err, unix.ERESTART):
@@ -342,7 +342,7 @@ func TestMapped(t *testing.T) {
 		{"anonymous", "7f00-7f08 rw-p 00000000 00:00 0\n", false},
 		{"nothing", "", false},
 	} {
-		if got := mapped(tt.maps, 4711); got != tt.want {
+		if got := isMapped(tt.maps, 4711); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -49,11 +49,11 @@ func Belongings(pid int, p SavedProcess) (_ []*os.File, err error) {
 		return nil, err
 	}
 	for _, b := range p.Belongings {
-		m, err := b.find(maps, 0)
+		m, err := b.findMapping(maps, 0)
 		if err != nil {
 			return nil, fmt.Errorf("process %d: %w", pid, err)
 		}
-		f, err := fetch(pid, m.span)
+		f, err := openShared(pid, m.span)
 		if err != nil {
 			return nil, fmt.Errorf("process %d: fetch its %s at %#x: %w", pid, b.Kind, m.begin, err)
 		}
@@ -68,9 +68,9 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// fetch opens a memfd that a process has mapped. fetch looks at the file before opening it: opening can do something,
-// and what the process may only read must not become writable.
-func fetch(pid int, span string) (*os.File, error) {
+// openShared opens a memfd that a process has mapped. openShared looks at the file before opening it: opening can do
+// something, and what the process may only read must not become writable.
+func openShared(pid int, span string) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, span), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -102,11 +102,11 @@ func mappingsOf(pid int) ([]mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mappings(string(maps)), nil
+	return parseMappings(string(maps)), nil
 }
 
-// mappings reads what can be read of maps.
-func mappings(maps string) []mapping {
+// parseMappings reads what can be read of maps.
+func parseMappings(maps string) []mapping {
 	var out []mapping
 	for line := range strings.Lines(maps) {
 		f := strings.Fields(line) // range, permissions, offset, device, inode, path
@@ -140,10 +140,10 @@ func mappings(maps string) []mapping {
 // errNoRing is what is said of a process that has executed another program since.
 var errNoRing = errors.New("it has no ring")
 
-// find returns where the process has the memory. A program that protects a part of the memory has several mappings: the
-// first is enough, because what is mapped there has a fixed length. A ring is also known by its inode; where the inode
-// is not known either, any ring will do.
-func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
+// findMapping returns where the process has the memory. A program that protects a part of the memory has several
+// mappings: the first is enough, because what is mapped there has a fixed length. A ring is also known by its inode;
+// where the inode is not known either, any ring will do.
+func (b Belonging) findMapping(maps []mapping, inode uint64) (mapping, error) {
 	for _, m := range maps {
 		if m.offset != 0 || m.name == "" {
 			continue
@@ -159,12 +159,12 @@ func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
 	return mapping{}, fmt.Errorf("it has no %s memory at %#x", b.Kind, b.Address)
 }
 
-// is tells whether m is the memory of a file.
-func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
+// isFile tells whether m is the memory of a file.
+func (m mapping) isFile(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
 
-// belongings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's back cannot
-// come back.
-func (p *process) belongings() ([]Belonging, error) {
+// listBelongings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's
+// back cannot come back.
+func (p *process) listBelongings() ([]Belonging, error) {
 	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
 	for _, s := range p.Shares.Sorted() {
 		all = append(all, Belonging{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
@@ -175,17 +175,17 @@ func (p *process) belongings() ([]Belonging, error) {
 	}
 	maps, err := mappingsOf(w.pid)
 	if w.hasEnded() {
-		p.end("it has ended")
+		p.endProcess("it has ended")
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i, b := range all {
-		m, err := b.find(maps, w.ring)
+		m, err := b.findMapping(maps, w.ring)
 		switch {
 		case errors.Is(err, errNoRing):
-			p.end("it executes another program")
+			p.endProcess("it executes another program")
 			return nil, nil
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", err, ErrNotSaved)

@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 		{"another address", line + pinned, Belonging{PinnedMemory, 0x7f0200001000, 0x2000}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := tc.what.find(mappings(tc.maps), tc.inode)
+			got, err := tc.what.findMapping(parseMappings(tc.maps), tc.inode)
 			if got.span != tc.want || (err == nil) != (tc.want != "") {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -87,7 +87,7 @@ func TestFetch(t *testing.T) {
 			}
 			defer unix.Munmap(mem)
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-			f, err := fetch(os.Getpid(), fmt.Sprintf("%x-%x", at, at+n))
+			f, err := openShared(os.Getpid(), fmt.Sprintf("%x-%x", at, at+n))
 			if (err == nil) != tc.ok {
 				t.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 		default:
 			all.Go(func() error {
 				defer conn.Close()
-				err := s.controlled(left, conn, owner)
+				err := s.controlIfOwner(left, conn, owner)
 				if errors.Is(err, ErrLeft) {
 					leave()
 					l.Close()
@@ -134,8 +134,8 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	return all.Wait()
 }
 
-// controlled carries out the orders of a connected process, if that may give any.
-func (s *Server) controlled(ctx context.Context, conn *net.UnixConn, owner uint32) error {
+// controlIfOwner carries out the orders of a connected process, if that may give any.
+func (s *Server) controlIfOwner(ctx context.Context, conn *net.UnixConn, owner uint32) error {
 	user, err := userOf(conn)
 	if err == nil && user != owner {
 		err = fmt.Errorf("user %d has connected, and not %d", user, owner)
@@ -143,7 +143,7 @@ func (s *Server) controlled(ctx context.Context, conn *net.UnixConn, owner uint3
 	if err != nil {
 		return err
 	}
-	return s.control(ctx, conn)
+	return s.serveControl(ctx, conn)
 }
 
 // userOf is the user of the process at the other end of a connection, or of the maker of a listening socket.
@@ -165,8 +165,8 @@ func userOf(c interface {
 	return cred.Uid, nil
 }
 
-// control carries out the orders of a connection until its end.
-func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
+// serveControl carries out the orders of a connection until its end.
+func (s *Server) serveControl(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -174,15 +174,15 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 	read := make(chan error, 1)
 	defer func() { closeFiles(h.brought) }()
 	go func() {
-		read <- h.read()
+		read <- h.readMessages()
 		cancel() // ends what is being done for a parent that is gone
 	}()
 	for o := range h.orders {
-		answer, f, err := s.obey(ctx, h, &o)
+		answer, f, err := s.obeyOrder(ctx, h, &o)
 		if o.f != nil {
 			o.f.Close()
 		}
-		bad := h.answer(answer, f, err)
+		bad := h.answerOrder(answer, f, err)
 		if f != nil {
 			f.Close()
 		}
@@ -208,8 +208,8 @@ func isTemporary(err error) bool {
 	return true
 }
 
-// obey carries out an order. The results are told in the answer; the file goes with that, and is closed then.
-func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
+// obeyOrder carries out an order. The results are told in the answer; the file goes with that, and is closed then.
+func (s *Server) obeyOrder(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
 	case "status":
 		return s.Status(), nil, nil
@@ -224,14 +224,14 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 	case "resume":
 		return nil, nil, s.Resume()
 	case "exchange":
-		r, err := s.exchange(ctx, o.Orders)
+		r, err := s.exchangeEvents(ctx, o.Orders)
 		return r, nil, err
 	case "leave":
 		return nil, nil, s.Leave()
 	case "place":
 		return nil, nil, s.Place(ctx, o.Places)
 	case "bring":
-		return nil, nil, h.bring(o)
+		return nil, nil, h.keepBrought(o)
 	case "adopt":
 		err := s.Adopt(o.Process, o.PID, h.brought)
 		closeFiles(h.brought)
@@ -246,8 +246,8 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }
 
-// send sends a message, with a file unless f is nil.
-func send(conn *net.UnixConn, message any, f *os.File) error {
+// sendMessage sends a message, with a file unless f is nil.
+func sendMessage(conn *net.UnixConn, message any, f *os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
 		return err
@@ -265,8 +265,8 @@ func send(conn *net.UnixConn, message any, f *os.File) error {
 	return errors.Join(bad, err)
 }
 
-// receive receives a message and the file that came with it, if any, which is the caller's. io.EOF is the end.
-func receive(conn *net.UnixConn, message any) (*os.File, error) {
+// receiveMessage receives a message and the file that came with it, if any, which is the caller's. io.EOF is the end.
+func receiveMessage(conn *net.UnixConn, message any) (*os.File, error) {
 	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(b, oob)
 	if err != nil {

@@ -63,8 +63,8 @@ func newCarrier(conn *net.UnixConn, sink Sink, src Source) *carrier {
 	return &carrier{conn: conn, sink: sink, src: src, files: map[string]*carried{}}
 }
 
-// asked begins what the server asks for. Its error ends the order.
-func (c *carrier) asked(r *reply) error {
+// beginAsked begins what the server asks for. Its error ends the order.
+func (c *carrier) beginAsked(r *reply) error {
 	if r.Close != "" {
 		return c.askedClose(r.Close, r.Length)
 	}
@@ -85,16 +85,16 @@ func (c *carrier) asked(r *reply) error {
 	c.busy++
 	c.group.Go(func() {
 		if c.sink != nil {
-			c.take(name, f)
+			c.takeFile(name, f)
 		} else {
-			c.give(name, f)
+			c.giveFile(name, f)
 		}
 	})
 	return nil
 }
 
-// pipe makes the pipe of a file and sends the server its end: the end that is written to for a sink.
-func (c *carrier) pipe(name string, f *carried) (*os.File, error) {
+// makePipe makes the pipe of a file and sends the server its end: the end that is written to for a sink.
+func (c *carrier) makePipe(name string, f *carried) (*os.File, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
@@ -113,28 +113,28 @@ func (c *carrier) pipe(name string, f *carried) (*os.File, error) {
 		ours.Close()
 		return nil, os.ErrClosed
 	}
-	return ours, c.send(&order{File: name}, theirs)
+	return ours, c.sendAnswer(&order{File: name}, theirs)
 }
 
-// send answers the server. If that fails the order ends: the server would wait for ever.
-func (c *carrier) send(o *order, f *os.File) error {
+// sendAnswer answers the server. If that fails the order ends: the server would wait for ever.
+func (c *carrier) sendAnswer(o *order, f *os.File) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	err := send(c.conn, o, f)
+	err := sendMessage(c.conn, o, f)
 	if err != nil {
-		c.fail(o.File, err)
+		c.failFile(o.File, err)
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
 	}
 	return err
 }
 
-// refuse tells the server that there will be nothing of a file. The reason is the parent's own.
-func (c *carrier) refuse(name string, err error) {
-	c.fail(name, err)
-	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // the server handles the error
+// refuseFile tells the server that there will be nothing of a file. The reason is the parent's own.
+func (c *carrier) refuseFile(name string, err error) {
+	c.failFile(name, err)
+	_ = c.sendAnswer(&order{File: name, Error: "its parent has refused it"}, nil) // the server handles the error
 }
 
-func (c *carrier) fail(name string, err error) {
+func (c *carrier) failFile(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && !c.over {
@@ -142,24 +142,24 @@ func (c *carrier) fail(name string, err error) {
 	}
 }
 
-// take takes a file from the server, to its end. The file is closed when the server tells its length.
-func (c *carrier) take(name string, f *carried) {
+// takeFile takes a file from the server, to its end. The file is closed when the server tells its length.
+func (c *carrier) takeFile(name string, f *carried) {
 	defer close(f.copied)
 	to, err := c.sink.Create(name)
 	if err != nil {
-		c.refuse(name, err)
+		c.refuseFile(name, err)
 		return
 	}
 	c.mu.Lock()
 	f.to = to
 	c.mu.Unlock()
-	from, err := c.pipe(name, f)
+	from, err := c.makePipe(name, f)
 	if err == nil {
 		f.n, err = io.Copy(to, onlyReader{from})
 	}
 	if err != nil {
 		f.err = err
-		c.fail(name, err) // before the server can notice, or its complaint would be the first
+		c.failFile(name, err) // before the server can notice, or its complaint would be the first
 	}
 	if from != nil {
 		from.Close() // the server's next write fails
@@ -178,11 +178,11 @@ func (c *carrier) askedClose(name string, length int64) error {
 		return fmt.Errorf("it closes %.80q, which it has not open: %w", name, ErrNonsense)
 	}
 	f.closing = true
-	c.group.Go(func() { c.close(name, f, length) })
+	c.group.Go(func() { c.closeFile(name, f, length) })
 	return nil
 }
 
-func (c *carrier) close(name string, f *carried, length int64) {
+func (c *carrier) closeFile(name string, f *carried, length int64) {
 	<-f.copied // at the latest when the order ends
 	err := f.err
 	if err == nil && f.n != length {
@@ -202,31 +202,31 @@ func (c *carrier) close(name string, f *carried, length int64) {
 		err = to.Close()
 	}
 	if err != nil {
-		c.refuse(name, err)
+		c.refuseFile(name, err)
 		return
 	}
 	c.mu.Lock()
 	f.complete = true
 	c.busy--
 	c.mu.Unlock()
-	_ = c.send(&order{File: name}, nil) // the server waits for this
+	_ = c.sendAnswer(&order{File: name}, nil) // the server waits for this
 }
 
-// give gives the server a file, to its end.
-func (c *carrier) give(name string, f *carried) {
+// giveFile gives the server a file, to its end.
+func (c *carrier) giveFile(name string, f *carried) {
 	defer close(f.copied)
 	from, err := c.src.Open(name)
 	if err != nil {
-		c.refuse(name, err)
+		c.refuseFile(name, err)
 		return
 	}
 	defer from.Close()
-	to, err := c.pipe(name, f)
+	to, err := c.makePipe(name, f)
 	if err == nil {
 		_, err = io.Copy(onlyWriter{to}, from)
 	}
 	if err != nil && !errors.Is(err, unix.EPIPE) { // else the server has read enough
-		c.fail(name, err) // as in take
+		c.failFile(name, err) // as in take
 	}
 	if to != nil {
 		to.Close()
@@ -239,16 +239,17 @@ func (c *carrier) give(name string, f *carried) {
 // onlyWriter is like onlyReader.
 type onlyWriter struct{ io.Writer }
 
-// complete tells whether a file has come as a whole.
-func (c *carrier) complete(name string) bool {
+// isComplete tells whether a file has come as a whole.
+func (c *carrier) isComplete(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.files[name]
 	return f != nil && f.complete
 }
 
-// end ends what is under way: the order is over. end returns what went wrong here, or that something is missing.
-func (c *carrier) end(why error) error {
+// endCarrying ends what is under way: the order is over. endCarrying returns what went wrong here, or that something is
+// missing.
+func (c *carrier) endCarrying(why error) error {
 	c.mu.Lock()
 	c.over = true
 	for _, f := range c.files {
@@ -266,13 +267,13 @@ func (c *carrier) end(why error) error {
 		if err == nil && why == nil {
 			err = fmt.Errorf("%s has not come to its end: %w", name, ErrNonsense)
 		}
-		abandon(f.to, errors.Join(why, err))
+		abandonFile(f.to, errors.Join(why, err))
 	}
 	return err
 }
 
-// abandon closes a file that is not complete.
-func abandon(f io.Closer, why error) {
+// abandonFile closes a file that is not complete.
+func abandonFile(f io.Closer, why error) {
 	if w, ok := f.(interface{ CloseWithError(error) error }); ok {
 		_ = w.CloseWithError(why) // the file is of no use anyhow
 		return

@@ -18,8 +18,8 @@ type exchanged struct {
 	Busy      string      `json:"busy,omitempty"`      // of an error that is cut.ErrBusy
 }
 
-// exchange carries out an order to exchange.
-func (s *Server) exchange(ctx context.Context, o *cut.Orders) (*exchanged, error) {
+// exchangeEvents carries out an order to exchange.
+func (s *Server) exchangeEvents(ctx context.Context, o *cut.Orders) (*exchanged, error) {
 	if o == nil {
 		return nil, errors.New("an exchange without orders")
 	}
@@ -35,24 +35,24 @@ func (s *Server) exchange(ctx context.Context, o *cut.Orders) (*exchanged, error
 
 // Exchange implements cut.Member; see Server.Exchange.
 func (c *Controller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
-	t, err := c.order(ctx, &order{Do: "exchange", Orders: o}, nil, nil)
+	t, err := c.giveOrder(ctx, &order{Do: "exchange", Orders: o}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	var e exchanged
-	if err := t.parse(&e); err != nil {
+	if err := t.parseInto(&e); err != nil {
 		return nil, err
 	}
 	switch {
 	case e.Forgotten != "":
-		return nil, fmt.Errorf("%w (%s)", cut.ErrForgotten, plain(e.Forgotten))
+		return nil, fmt.Errorf("%w (%s)", cut.ErrForgotten, plainText(e.Forgotten))
 	case e.Busy != "":
-		return nil, fmt.Errorf("%w (%s)", cut.ErrBusy, plain(e.Busy))
+		return nil, fmt.Errorf("%w (%s)", cut.ErrBusy, plainText(e.Busy))
 	case e.Events == nil:
 		return nil, fmt.Errorf("it has carried out orders and says nothing of it: %w", ErrNonsense)
 	}
 	for i := range e.Events.List {
-		e.Events.List[i].Reason = plain(e.Events.List[i].Reason)
+		e.Events.List[i].Reason = plainText(e.Events.List[i].Reason)
 	}
 	return e.Events, nil
 }

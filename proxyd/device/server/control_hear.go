@@ -36,13 +36,13 @@ type heard struct {
 	f *os.File
 }
 
-// read sorts what comes, until the end: nil.
-func (h *hearing) read() error {
-	defer h.end()
+// readMessages sorts what comes, until the end: nil.
+func (h *hearing) readMessages() error {
+	defer h.endWaiting()
 	for {
 		var m heard
 		var err error
-		m.f, err = receive(h.conn, &m.order)
+		m.f, err = receiveMessage(h.conn, &m.order)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
 			return nil
@@ -50,7 +50,7 @@ func (h *hearing) read() error {
 			return err
 		}
 		if m.File != "" {
-			h.hand(m)
+			h.handOver(m)
 			continue
 		}
 		select {
@@ -61,8 +61,8 @@ func (h *hearing) read() error {
 	}
 }
 
-// end tells the waiting goroutines that nothing comes.
-func (h *hearing) end() {
+// endWaiting tells the waiting goroutines that nothing comes.
+func (h *hearing) endWaiting() {
 	close(h.orders)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,8 +73,8 @@ func (h *hearing) end() {
 	h.waiting = nil
 }
 
-// hand gives an answer to the goroutine that has asked.
-func (h *hearing) hand(m heard) {
+// handOver gives an answer to the goroutine that has asked.
+func (h *hearing) handOver(m heard) {
 	h.mu.Lock()
 	c := h.waiting[m.File]
 	delete(h.waiting, m.File)
@@ -91,8 +91,8 @@ func (h *hearing) hand(m heard) {
 // errParent is why a file cannot be had any more.
 var errParent = errors.New("whoever has ordered it is gone")
 
-// ask asks the parent about a file.
-func (h *hearing) ask(name string, r *reply) (*os.File, error) {
+// askParent asks the parent about a file.
+func (h *hearing) askParent(name string, r *reply) (*os.File, error) {
 	c := make(chan heard, 1)
 	h.mu.Lock()
 	switch {
@@ -106,7 +106,7 @@ func (h *hearing) ask(name string, r *reply) (*os.File, error) {
 	h.waiting[name] = c
 	h.mu.Unlock()
 	h.sending.Lock()
-	err := send(h.conn, r, nil)
+	err := sendMessage(h.conn, r, nil)
 	h.sending.Unlock()
 	if err != nil {
 		return nil, err
@@ -125,9 +125,9 @@ func (h *hearing) ask(name string, r *reply) (*os.File, error) {
 	return m.f, err
 }
 
-// pipe asks for the end of a pipe.
-func (h *hearing) pipe(name string, r *reply) (*os.File, error) {
-	f, err := h.ask(name, r)
+// askForPipe asks for the end of a pipe.
+func (h *hearing) askForPipe(name string, r *reply) (*os.File, error) {
+	f, err := h.askParent(name, r)
 	if err == nil && f == nil {
 		err = errors.New("no pipe has come for it")
 	}
@@ -136,7 +136,7 @@ func (h *hearing) pipe(name string, r *reply) (*os.File, error) {
 
 // Create implements Sink.
 func (h *hearing) Create(name string) (io.WriteCloser, error) {
-	f, err := h.pipe(name, &reply{Create: name})
+	f, err := h.askForPipe(name, &reply{Create: name})
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (h *hearing) Create(name string) (io.WriteCloser, error) {
 
 // Open implements Source.
 func (h *hearing) Open(name string) (io.ReadCloser, error) {
-	f, err := h.pipe(name, &reply{Open: name})
+	f, err := h.askForPipe(name, &reply{Open: name})
 	if err != nil {
 		return nil, err // and not a nil *os.File
 	}
@@ -177,12 +177,12 @@ func (f *sentFile) Close() error {
 		// EPIPE says that the parent wants no more, and knows the reason.
 		return errors.New("it was not taken to its end")
 	}
-	_, err = f.h.ask(f.name, &reply{Close: f.name, Length: f.n})
+	_, err = f.h.askParent(f.name, &reply{Close: f.name, Length: f.n})
 	return err
 }
 
-// bring keeps what has come with an order.
-func (h *hearing) bring(o *heard) error {
+// keepBrought keeps what has come with an order.
+func (h *hearing) keepBrought(o *heard) error {
 	if o.f == nil || len(h.brought) >= handles.Max {
 		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
 	}
@@ -190,12 +190,12 @@ func (h *hearing) bring(o *heard) error {
 	return nil
 }
 
-// answer tells what an order has come to.
-func (h *hearing) answer(told any, f *os.File, failed error) error {
+// answerOrder tells what an order has come to.
+func (h *hearing) answerOrder(told any, f *os.File, failed error) error {
 	h.sending.Lock()
 	defer h.sending.Unlock()
 	if failed != nil {
-		return send(h.conn, &reply{Done: true, Error: plain(failed.Error()), Temporary: isTemporary(failed)}, nil)
+		return sendMessage(h.conn, &reply{Done: true, Error: plainText(failed.Error()), Temporary: isTemporary(failed)}, nil)
 	}
 	var b []byte
 	if told != nil {
@@ -206,10 +206,10 @@ func (h *hearing) answer(told any, f *os.File, failed error) error {
 	}
 	for len(b) > 0 {
 		n := min(len(b), maxPart)
-		if err := send(h.conn, &reply{Part: b[:n]}, nil); err != nil {
+		if err := sendMessage(h.conn, &reply{Part: b[:n]}, nil); err != nil {
 			return err
 		}
 		b = b[n:]
 	}
-	return send(h.conn, &reply{Done: true}, f)
+	return sendMessage(h.conn, &reply{Done: true}, f)
 }

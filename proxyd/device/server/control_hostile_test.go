@@ -83,12 +83,12 @@ type liar struct {
 	held []*os.File
 }
 
-func (l *liar) say(r *reply) { _ = send(l.conn, r, nil) }
+func (l *liar) say(r *reply) { _ = sendMessage(l.conn, r, nil) }
 
 // pipe hears an answer, and returns the pipe that has come with it.
 func (l *liar) pipe() *os.File {
 	var o order
-	f, err := receive(l.conn, &o)
+	f, err := receiveMessage(l.conn, &o)
 	if err != nil || f == nil {
 		l.t.Errorf("no pipe: %+v, %v", o, err)
 		return nil
@@ -110,7 +110,7 @@ func (l *liar) file(name, text string, length int) {
 	f.Close()
 	l.say(&reply{Close: name, Length: int64(length)})
 	var o order
-	if _, err := receive(l.conn, &o); err == nil && o.File != name {
+	if _, err := receiveMessage(l.conn, &o); err == nil && o.File != name {
 		l.t.Errorf("%+v", o)
 	}
 }
@@ -183,7 +183,7 @@ func TestHostileServer(t *testing.T) {
 		{"a full sink", func(l *liar) {
 			l.say(&reply{Create: "full"})
 			var o order
-			if _, err := receive(l.conn, &o); err != nil || o.Error == "" {
+			if _, err := receiveMessage(l.conn, &o); err != nil || o.Error == "" {
 				l.t.Errorf("%+v, %v", o, err)
 			}
 			l.say(&reply{Done: true, Error: "so it is not saved"})
@@ -196,7 +196,7 @@ func TestHostileServer(t *testing.T) {
 			go func() {
 				defer close(done)
 				var o order
-				if _, err := receive(conn, &o); err != nil || o.Do != "save" {
+				if _, err := receiveMessage(conn, &o); err != nil || o.Do != "save" {
 					t.Errorf("%+v, %v", o, err)
 				}
 				tt.do(l)
@@ -247,7 +247,7 @@ func TestSilentServer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				var o order
-				if _, err := receive(conn, &o); err != nil || o.Do != "save" {
+				if _, err := receiveMessage(conn, &o); err != nil || o.Do != "save" {
 					t.Errorf("%+v, %v", o, err)
 				}
 				do(l)

@@ -45,12 +45,12 @@ func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
 
 // Address asks where the server is reached; see Server.Address.
 func (c *Controller) Address(ctx context.Context) (string, error) {
-	t, err := c.order(ctx, &order{Do: "address"}, nil, nil)
+	t, err := c.giveOrder(ctx, &order{Do: "address"}, nil, nil)
 	if err != nil {
 		return "", err
 	}
 	at := ""
-	if err := t.parse(&at); err != nil {
+	if err := t.parseInto(&at); err != nil {
 		return "", err
 	}
 	return at, nil
@@ -58,7 +58,7 @@ func (c *Controller) Address(ctx context.Context) (string, error) {
 
 // Reconnect makes the communicators again of a server that was restored; see Server.Reconnect.
 func (c *Controller) Reconnect(ctx context.Context, peers map[int]string) error {
-	t, err := c.order(ctx, &order{Do: "reconnect", Peers: peers}, nil, nil)
+	t, err := c.giveOrder(ctx, &order{Do: "reconnect", Peers: peers}, nil, nil)
 	if err == nil && t.f != nil {
 		t.f.Close()
 	}

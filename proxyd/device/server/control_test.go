@@ -56,7 +56,7 @@ func TestControl(t *testing.T) {
 	if err := c.Resume(ctx); !errors.As(err, &bad) || !bad.Temporary || !strings.Contains(bad.Text, "the job is not stopped") {
 		t.Error(err)
 	}
-	if _, err := c.order(ctx, &order{Do: "dance"}, nil, nil); err == nil || !strings.Contains(err.Error(), `there is no order "dance"`) {
+	if _, err := c.giveOrder(ctx, &order{Do: "dance"}, nil, nil); err == nil || !strings.Contains(err.Error(), `there is no order "dance"`) {
 		t.Error(err)
 	}
 	r, err := c.Save(ctx, folder, SaveOptions{})
@@ -188,7 +188,7 @@ func TestNotBack(t *testing.T) {
 	if err := next.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(next.all()); n != 0 {
+	if n := len(next.allProcesses()); n != 0 {
 		t.Errorf("%d processes", n)
 	}
 	_, cs = attach(t, next, 1)
@@ -269,6 +269,6 @@ func TestUntilCut(t *testing.T) {
 	if second.Err() != nil {
 		t.Error("the cut is over")
 	}
-	p.end("enough")
+	p.endProcess("enough")
 	<-second.Done()
 }

@@ -39,10 +39,10 @@ type told struct {
 	f      *os.File
 }
 
-// order gives an order and serves the server's files until the order is done. files may be nil.
-func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *carrier) (*told, error) {
-	defer interruptible(ctx, c.conn.SetDeadline)()
-	t, err := c.exchange(o, f, files)
+// giveOrder gives an order and serves the server's files until the order is done. files may be nil.
+func (c *Controller) giveOrder(ctx context.Context, o *order, f *os.File, files *carrier) (*told, error) {
+	defer interruptWith(ctx, c.conn.SetDeadline)()
+	t, err := c.exchangeMessages(o, f, files)
 	var said *OrderError
 	switch {
 	case err == nil || errors.As(err, &said):
@@ -56,7 +56,7 @@ func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *car
 			_ = c.conn.SetDeadline(time.Unix(1, 0)) // nothing more is said here
 		}
 		// What went wrong with a file is why the server has failed, unless that was the end of the time.
-		if bad := files.end(err); bad != nil && (ctx.Err() == nil || !errors.Is(bad, os.ErrDeadlineExceeded)) {
+		if bad := files.endCarrying(err); bad != nil && (ctx.Err() == nil || !errors.Is(bad, os.ErrDeadlineExceeded)) {
 			err = bad
 		}
 	}
@@ -69,14 +69,14 @@ func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *car
 	return t, nil
 }
 
-func (c *Controller) exchange(o *order, f *os.File, files *carrier) (*told, error) {
-	if err := send(c.conn, o, f); err != nil {
+func (c *Controller) exchangeMessages(o *order, f *os.File, files *carrier) (*told, error) {
+	if err := sendMessage(c.conn, o, f); err != nil {
 		return nil, err
 	}
 	var answer []byte
 	for {
 		var r reply
-		got, err := receive(c.conn, &r)
+		got, err := receiveMessage(c.conn, &r)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (c *Controller) exchange(o *order, f *os.File, files *carrier) (*told, erro
 		}
 		switch {
 		case r.Done:
-			return nil, &OrderError{plain(r.Error), r.Temporary}
+			return nil, &OrderError{plainText(r.Error), r.Temporary}
 		case r.Part != nil:
 			if len(answer)+len(r.Part) > maxAnswer {
 				return nil, fmt.Errorf("an answer of more than %d bytes: %w", maxAnswer, ErrNonsense)
@@ -97,15 +97,15 @@ func (c *Controller) exchange(o *order, f *os.File, files *carrier) (*told, erro
 		case files == nil:
 			return nil, fmt.Errorf("it asks for files: %w", ErrNonsense)
 		default:
-			if err := files.asked(&r); err != nil {
+			if err := files.beginAsked(&r); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// parse reads what an answer tells.
-func (t *told) parse(into any) error {
+// parseInto reads what an answer tells.
+func (t *told) parseInto(into any) error {
 	if t.f != nil {
 		t.f.Close()
 	}
@@ -117,15 +117,15 @@ func (t *told) parse(into any) error {
 
 // Status asks a server for its contents; see Server.Status. What the answer says is bounded and printable.
 func (c *Controller) Status(ctx context.Context) (*Status, error) {
-	t, err := c.order(ctx, &order{Do: "status"}, nil, nil)
+	t, err := c.giveOrder(ctx, &order{Do: "status"}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	st := &Status{}
-	if err := t.parse(st); err != nil {
+	if err := t.parseInto(st); err != nil {
 		return nil, err
 	}
-	st.bound()
+	st.boundTexts()
 	return st, nil
 }
 
@@ -135,18 +135,18 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 // be tried. What was written is of no use then. What the report says of processes and numbers is the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
-	t, err := c.order(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
+	t, err := c.giveOrder(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{}
-	if err := t.parse(r); err != nil {
+	if err := t.parseInto(r); err != nil {
 		return nil, err
 	}
 	if len(r.Files) > maxFiles || slices.ContainsFunc(r.Files, func(n string) bool { return checkName(n) != nil }) {
 		return nil, fmt.Errorf("it names %d files: %w", len(r.Files), ErrNonsense)
 	}
-	if !files.complete(stateName) || !slices.Contains(r.Files, stateName) {
+	if !files.isComplete(stateName) || !slices.Contains(r.Files, stateName) {
 		return nil, fmt.Errorf("it has saved no %s: %w", stateName, ErrNonsense)
 	}
 	if len(r.ID) > maxID {
@@ -156,7 +156,7 @@ func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Repor
 	r.Files, r.Kept = slices.Compact(r.Files), nil
 	for _, name := range r.Files {
 		switch {
-		case files.complete(name):
+		case files.isComplete(name):
 		case o.Upon == "":
 			return nil, fmt.Errorf("it has not saved %s: %w", name, ErrNonsense)
 		default: // whether there is such a file the caller knows
@@ -171,12 +171,12 @@ const maxID = 64
 
 // Restore has the server build what was saved; see Server.Restore.
 func (c *Controller) Restore(ctx context.Context, src Source) error {
-	return c.do(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
+	return c.doOrder(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
 }
 
-// do gives an order that has nothing to tell.
-func (c *Controller) do(ctx context.Context, o *order, f *os.File, files *carrier) error {
-	t, err := c.order(ctx, o, f, files)
+// doOrder gives an order whose answer holds nothing.
+func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *carrier) error {
+	t, err := c.giveOrder(ctx, o, f, files)
 	if err == nil && t.f != nil {
 		t.f.Close()
 	}
@@ -188,7 +188,7 @@ func (c *Controller) do(ctx context.Context, o *order, f *os.File, files *carrie
 func (c *Controller) Belongings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
 	var all []*os.File
 	for i := range n {
-		t, err := c.order(ctx, &order{Do: "belonging", Process: process, Nth: i}, nil, nil)
+		t, err := c.giveOrder(ctx, &order{Do: "belonging", Process: process, Nth: i}, nil, nil)
 		if err == nil && t.f == nil {
 			err = fmt.Errorf("it has sent no memory: %w", ErrNonsense)
 		}
@@ -204,33 +204,33 @@ func (c *Controller) Belongings(ctx context.Context, process uint64, n int) ([]*
 // Adopt brings a process back to a server that was restored; with may be empty, and stays the caller's; see Server.Adopt.
 func (c *Controller) Adopt(ctx context.Context, process uint64, pid int, with []*os.File) error {
 	for _, f := range with {
-		if err := c.do(ctx, &order{Do: "bring"}, f, nil); err != nil {
+		if err := c.doOrder(ctx, &order{Do: "bring"}, f, nil); err != nil {
 			return err
 		}
 	}
-	return c.do(ctx, &order{Do: "adopt", Process: process, PID: pid}, nil, nil)
+	return c.doOrder(ctx, &order{Do: "adopt", Process: process, PID: pid}, nil, nil)
 }
 
 // Resume lets the job go on; see Server.Resume.
 func (c *Controller) Resume(ctx context.Context) error {
-	return c.do(ctx, &order{Do: "resume"}, nil, nil)
+	return c.doOrder(ctx, &order{Do: "resume"}, nil, nil)
 }
 
 // Place has the job's devices be on other devices of the machine; see Server.Place.
 func (c *Controller) Place(ctx context.Context, places []int) error {
-	return c.do(ctx, &order{Do: "place", Places: places}, nil, nil)
+	return c.doOrder(ctx, &order{Do: "place", Places: places}, nil, nil)
 }
 
 // Leave ends the server, not its processes; see Server.Leave.
 func (c *Controller) Leave(ctx context.Context) error {
-	return c.do(ctx, &order{Do: "leave"}, nil, nil)
+	return c.doOrder(ctx, &order{Do: "leave"}, nil, nil)
 }
 
 // Close closes the connection.
 func (c *Controller) Close() error { return c.conn.Close() }
 
-// interruptible makes what f sets a deadline for end with ctx. The returned function puts an end to that.
-func interruptible(ctx context.Context, f func(time.Time) error) func() {
+// interruptWith makes what f sets a deadline for end with ctx. The returned function puts an end to that.
+func interruptWith(ctx context.Context, f func(time.Time) error) func() {
 	_ = f(time.Time{})
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

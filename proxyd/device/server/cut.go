@@ -50,11 +50,11 @@ type attempt struct {
 func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	for i := range o.Do {
 		if o.Do[i].Forget {
-			s.cuts.remember(o.Do[i].Past)
-			return s.abandon(o.Attempt), nil
+			s.cuts.forgetPast(o.Do[i].Past)
+			return s.abandonAttempt(o.Attempt), nil
 		}
 		if o.Do[i].Open {
-			if err := s.open(o); err != nil {
+			if err := s.openAttempt(o); err != nil {
 				return nil, err
 			}
 		}
@@ -65,7 +65,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	timer := time.NewTimer(o.Wait)
 	defer timer.Stop()
 	for {
-		e, news, err := s.unheard(o)
+		e, news, err := s.unheardEvents(o)
 		if err != nil || len(e.List) > 0 || o.Wait <= 0 {
 			return e, err
 		}
@@ -79,8 +79,8 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, erro
 	}
 }
 
-// attempt finds the attempt that a leader means. The caller holds cuts.mu.
-func (s *Server) attempt(number uint64) (*attempt, error) {
+// findAttempt finds the attempt that a leader means. The caller holds cuts.mu.
+func (s *Server) findAttempt(number uint64) (*attempt, error) {
 	if a := s.cuts.now; a != nil && a.number == number {
 		return a, nil
 	}
@@ -90,11 +90,12 @@ func (s *Server) attempt(number uint64) (*attempt, error) {
 // mostEvents is how many events go into an answer.
 const mostEvents = 256
 
-// unheard are the events that the leader has not, and what is closed when there are more. unheard renews the lease.
-func (s *Server) unheard(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
+// unheardEvents are the events that the leader has not, and what is closed when there are more. unheardEvents renews
+// the lease.
+func (s *Server) unheardEvents(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
-	a, err := s.attempt(o.Attempt)
+	a, err := s.findAttempt(o.Attempt)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,8 +110,8 @@ func (s *Server) unheard(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	return &cut.Events{Next: a.heard + uint64(len(list)), List: list}, a.news, nil
 }
 
-// tell adds an event, unless the attempt is over. The caller holds cuts.mu.
-func (a *attempt) tell(e cut.Event) {
+// tellEvent adds an event, unless the attempt is over. The caller holds cuts.mu.
+func (a *attempt) tellEvent(e cut.Event) {
 	if a.s.cuts.now != a {
 		return
 	}
@@ -119,9 +120,9 @@ func (a *attempt) tell(e cut.Event) {
 	a.news = make(chan struct{})
 }
 
-// open begins an attempt: no process is attached from here on, and processes that arrive to make a communicator are
-// held.
-func (s *Server) open(o *cut.Orders) error {
+// openAttempt begins an attempt: no process is attached from here on, and processes that arrive to make a communicator
+// are held.
+func (s *Server) openAttempt(o *cut.Orders) error {
 	s.cuts.mu.Lock()
 	old := s.cuts.now
 	late := o.Attempt <= s.cuts.last
@@ -133,7 +134,7 @@ func (s *Server) open(o *cut.Orders) error {
 		return fmt.Errorf("attempt %d: %w", o.Attempt, cut.ErrForgotten)
 	}
 	if old != nil {
-		s.abandon(old.number)
+		s.abandonAttempt(old.number)
 	}
 	if !s.state.mu.TryLock() {
 		return cut.ErrBusy
@@ -143,7 +144,7 @@ func (s *Server) open(o *cut.Orders) error {
 		return cut.ErrBusy
 	}
 	s.state.admission.Lock()
-	all := s.all()
+	all := s.allProcesses()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	a := &attempt{
@@ -151,13 +152,13 @@ func (s *Server) open(o *cut.Orders) error {
 		created: map[barrier.Comm]chan struct{}{}, sealed: make(chan struct{}),
 	}
 	a.ctx, a.cancel = context.WithCancel(s.ctx)
-	a.expiry = time.AfterFunc(o.Lease, a.expire)
+	a.expiry = time.AfterFunc(o.Lease, a.expireLease)
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {
 		e.Processes = append(e.Processes, cut.Process{ID: p.ID, PID: p.PID()})
 		a.gates[p.ID] = &gated{p: p, news: make(chan struct{}, 1)}
-		e.Places = append(e.Places, a.places(p.ncclCalls)...)
+		e.Places = append(e.Places, a.openPlaces(p.ncclCalls)...)
 	}
 	gone := map[uint64]bool{}
 	for _, d := range s.cuts.left {
@@ -167,28 +168,28 @@ func (s *Server) open(o *cut.Orders) error {
 			e.Processes = append(e.Processes, cut.Process{ID: d.Process, PID: d.pid, Ended: true})
 		}
 	}
-	a.tell(e)
+	a.tellEvent(e)
 	a.work.Go(func() { a.giveUp() })
 	return nil
 }
 
-// expire forgets the attempt if its lease has run out: the leader is lost.
-func (a *attempt) expire() {
+// expireLease forgets the attempt if its lease has run out: the leader is lost.
+func (a *attempt) expireLease() {
 	a.s.cuts.mu.Lock()
 	over := !time.Now().Before(a.until)
 	a.s.cuts.mu.Unlock()
 	if over {
 		a.s.cfg.Log.Warn("the leader of an attempt at a cut is lost: the job goes on", "attempt", a.number)
-		a.s.abandon(a.number)
+		a.s.abandonAttempt(a.number)
 	}
 }
 
-// abandon opens all gates and lets all held processes go on, if the attempt is still there; the attempt is not taken up
-// again in any case. abandon returns what the leader may not have heard.
-func (s *Server) abandon(number uint64) *cut.Events {
+// abandonAttempt opens all gates and lets all held processes go on, if the attempt is still there; the attempt is not
+// taken up again in any case. abandonAttempt returns what the leader may not have heard.
+func (s *Server) abandonAttempt(number uint64) *cut.Events {
 	s.cuts.mu.Lock()
 	s.cuts.last = max(s.cuts.last, number)
-	a, _ := s.attempt(number)
+	a, _ := s.findAttempt(number)
 	if a != nil {
 		a.cancel() // this also ends a save
 	}
@@ -199,12 +200,12 @@ func (s *Server) abandon(number uint64) *cut.Events {
 	a.work.Wait()
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return s.conclude(a, true)
+	return s.concludeAttempt(a, true)
 }
 
-// conclude is the end of an attempt after the end of its goroutines. open: its gates open, because the rings
+// concludeAttempt is the end of an attempt after the end of its goroutines. open: its gates open, because the rings
 // are still this server's. The caller holds state.mu.
-func (s *Server) conclude(a *attempt, open bool) *cut.Events {
+func (s *Server) concludeAttempt(a *attempt, open bool) *cut.Events {
 	a.cancel()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -215,16 +216,16 @@ func (s *Server) conclude(a *attempt, open bool) *cut.Events {
 	a.expiry.Stop()
 	if open {
 		for _, g := range a.gates {
-			g.open()
+			g.openGate()
 		}
 	}
 	for _, c := range a.created {
-		release(c)
+		closeOnce(c)
 	}
 	close(a.news)
 	s.state.stopped = false
 	if open {
-		s.openGates(s.all())
+		s.openGates(s.allProcesses())
 	}
 	s.state.admission.Unlock()
 	return &cut.Events{Next: a.heard + uint64(len(a.events)), List: a.events}
@@ -237,8 +238,8 @@ func (s *Server) inCut() *attempt {
 	return s.cuts.now
 }
 
-// release closes a channel that may be closed.
-func release(c chan struct{}) {
+// closeOnce closes a channel that may be closed.
+func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
 	default:

@@ -20,9 +20,9 @@ type departure struct {
 	pid int
 }
 
-// places are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in this file
-// with an attempt for its receiver.
-func (a *attempt) places(p *ncclCalls) []cut.Place {
+// openPlaces are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in
+// this file with an attempt for its receiver.
+func (a *attempt) openPlaces(p *ncclCalls) []cut.Place {
 	var all []cut.Place
 	for _, m := range p.Members.Values() {
 		place := m.Place()
@@ -30,7 +30,7 @@ func (a *attempt) places(p *ncclCalls) []cut.Place {
 		case place == nil:
 		case m.IsKnown():
 			all = append(all, *place)
-			a.attend(m)
+			a.watchMember(m)
 		case m.Arrived:
 			place.Made = false // not for the program yet: that will be told
 			all = append(all, *place)
@@ -39,8 +39,8 @@ func (a *attempt) places(p *ncclCalls) []cut.Place {
 	return all
 }
 
-// attend tells when a member's communicator fails.
-func (a *attempt) attend(m *nccl.Member) {
+// watchMember tells when a member's communicator fails.
+func (a *attempt) watchMember(m *nccl.Member) {
 	comm, _ := m.Communicator()
 	if comm == nil {
 		return
@@ -53,14 +53,14 @@ func (a *attempt) attend(m *nccl.Member) {
 		}
 		if p := m.Place(); p.Broken {
 			a.s.cuts.mu.Lock()
-			a.tell(cut.Event{Kind: cut.Broken, Place: p})
+			a.tellEvent(cut.Event{Kind: cut.Broken, Place: p})
 			a.s.cuts.mu.Unlock()
 		}
 	})
 }
 
-// creation is what processes wait for that arrive to make a communicator.
-func (a *attempt) creation(c barrier.Comm) chan struct{} {
+// creationChannel is what processes wait for that arrive to make a communicator.
+func (a *attempt) creationChannel(c barrier.Comm) chan struct{} {
 	if a.created[c] == nil {
 		a.created[c] = make(chan struct{})
 	}
@@ -76,8 +76,8 @@ func (s *cutKeeper) Arrive(m *nccl.Member) {
 	var hold chan struct{}
 	if a != nil {
 		p := m.Place()
-		hold = a.creation(p.Comm)
-		a.tell(cut.Event{Kind: cut.Arrived, Process: m.Calls.ID, Place: p})
+		hold = a.creationChannel(p.Comm)
+		a.tellEvent(cut.Event{Kind: cut.Arrived, Process: m.Calls.ID, Place: p})
 	}
 	s.mu.Unlock()
 	if a == nil {
@@ -101,9 +101,9 @@ func (s *cutKeeper) IsMade(m *nccl.Member, err error) {
 		return
 	}
 	p.Made, p.Broken = err == nil, err != nil
-	a.tell(cut.Event{Kind: cut.Made, Process: m.Calls.ID, Place: p})
+	a.tellEvent(cut.Event{Kind: cut.Made, Process: m.Calls.ID, Place: p})
 	if p.Made && a.ctx.Err() == nil {
-		a.attend(m)
+		a.watchMember(m)
 	}
 }
 
@@ -117,13 +117,13 @@ func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Me
 		return m, ok
 	}
 	if place := m.Place(); place != nil && place.Made && m.IsKnown() {
-		s.depart(p, h, place, broken)
+		s.noteDeparture(p, h, place, broken)
 	}
 	return m, true
 }
 
-// depart takes note of a place that is given up. The caller holds cuts.mu.
-func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
+// noteDeparture takes note of a place that is given up. The caller holds cuts.mu.
+func (s *cutKeeper) noteDeparture(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
 	t, _ := p.Ring.Tally() // of a ring that is closed, the last
 	d := departure{*place, p.PID()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
@@ -139,9 +139,9 @@ func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, brok
 	if a := s.now; a != nil {
 		if d.Broken {
 			place.Made, place.Broken = false, true
-			a.tell(cut.Event{Kind: cut.Broken, Process: p.ID, Place: place})
+			a.tellEvent(cut.Event{Kind: cut.Broken, Process: p.ID, Place: place})
 		}
-		a.tell(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
+		a.tellEvent(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
 	}
 	s.left = append(s.left, d)
 	here := 0
@@ -158,15 +158,15 @@ func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, brok
 	}
 }
 
-// remember forgets communicators that no process is in any more.
-func (s *cutKeeper) remember(past []barrier.Comm) {
+// forgetPast forgets communicators that no process is in any more.
+func (s *cutKeeper) forgetPast(past []barrier.Comm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = slices.DeleteFunc(s.left, func(d departure) bool { return slices.Contains(past, d.Comm) })
 }
 
-// departures are the members that were given up, for a save.
-func (s *cutKeeper) departures() []cut.Place {
+// listDepartures are the members that were given up, for a save.
+func (s *cutKeeper) listDepartures() []cut.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []cut.Place
@@ -189,9 +189,9 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	return nil
 }
 
-// ended tells that a process has ended, when all that the process had is gone. killed: what it had posted last was not
-// carried out.
-func (s *cutKeeper) ended(process uint64, killed bool) {
+// noteProcessEnded tells that a process has ended, when all that the process had is gone. killed: what it had posted
+// last was not carried out.
+func (s *cutKeeper) noteProcessEnded(process uint64, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.now
@@ -203,5 +203,5 @@ func (s *cutKeeper) ended(process uint64, killed bool) {
 	if killed {
 		kind = cut.Died
 	}
-	a.tell(cut.Event{Kind: kind, Process: process})
+	a.tellEvent(cut.Event{Kind: kind, Process: process})
 }

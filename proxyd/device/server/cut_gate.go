@@ -29,45 +29,45 @@ type gated struct {
 // from the ring tells that at once; but a ring whose server waits for room in a stream takes none.
 const lookAfter = 50 * time.Millisecond
 
-// shut shuts the counted gates of all processes. The caller holds cuts.mu, as of all below.
-func (a *attempt) shut() {
+// shutGates shuts the counted gates of all processes. The caller holds cuts.mu, as of all below.
+func (a *attempt) shutGates() {
 	for _, g := range a.gates {
 		if g.over || g.shut {
 			continue
 		}
 		g.shut, g.handed = true, make(chan struct{}, 1)
 		g.p.ForgetLimits() // of the attempt before
-		g.p.Ring.OnCounted(func() { wake(g.news) })
+		g.p.Ring.OnCounted(func() { wakeReader(g.news) })
 		if g.p.Ring.Shut(wire.Counted) != nil {
 			continue // its end will be told
 		}
 		g.gate.Shut()
 		g.told = map[barrier.Key]uint64{}
-		if _, counts, err := g.tally(); err == nil {
-			a.tell(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
-			a.work.Go(func() { a.watch(g) })
+		if _, counts, err := g.readTally(); err == nil {
+			a.tellEvent(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
+			a.work.Go(func() { a.watchCounts(g) })
 		}
 	}
 }
 
-// open undoes the whole gating.
-func (g *gated) open() {
+// openGate undoes the whole gating.
+func (g *gated) openGate() {
 	if g.shut {
 		g.p.Ring.OnCounted(nil)
 		_ = g.p.Ring.Open(wire.Counted) // of a process that is gone, which does not matter
 	}
 }
 
-// wake puts something into a channel with room for one value.
-func wake(c chan struct{}) {
+// wakeReader puts something into a channel with room for one value.
+func wakeReader(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// watch tells what a process issues.
-func (a *attempt) watch(g *gated) {
+// watchCounts tells what a process issues.
+func (a *attempt) watchCounts(g *gated) {
 	for {
 		var again <-chan time.Time
 		a.s.cuts.mu.Lock()
@@ -75,7 +75,7 @@ func (a *attempt) watch(g *gated) {
 			a.s.cuts.mu.Unlock()
 			return
 		}
-		a.look(g)
+		a.lookAtCounts(g)
 		if g.out {
 			again = time.After(lookAfter)
 		}
@@ -90,8 +90,8 @@ func (a *attempt) watch(g *gated) {
 	}
 }
 
-// tally reads the counts: all by key, and the counts that the leader has not heard.
-func (g *gated) tally() (t wire.Tally, changed []barrier.Count, err error) {
+// readTally reads the counts: all by key, and the counts that the leader has not heard.
+func (g *gated) readTally() (t wire.Tally, changed []barrier.Count, err error) {
 	if t, err = g.p.Ring.Tally(); err != nil {
 		return t, nil, err
 	}
@@ -104,64 +104,64 @@ func (g *gated) tally() (t wire.Tally, changed []barrier.Count, err error) {
 	return t, changed, nil
 }
 
-// look tells what was issued since, and hands out a permission where the gate gives one.
-func (a *attempt) look(g *gated) {
+// lookAtCounts tells what was issued since, and hands out a permission where the gate gives one.
+func (a *attempt) lookAtCounts(g *gated) {
 	if a.ctx.Err() != nil || !g.shut {
 		return
 	}
-	t, changed, err := g.tally()
+	t, changed, err := g.readTally()
 	if err != nil {
 		return
 	}
-	a.issued(g, changed, g.out && t.Unused == 0)
+	a.noteIssued(g, changed, g.out && t.Unused == 0)
 	if g.out {
 		return
 	}
 	if ok, nudged := g.gate.Pass(func(k barrier.Key) uint64 { return g.told[k] }); ok && g.p.Ring.Grant(1) == nil {
 		g.out, g.nudge = true, nudged
-		wake(g.handed)
+		wakeReader(g.handed)
 	}
 }
 
-// issued tells that a permission was used, or that counts have changed.
-func (a *attempt) issued(g *gated, changed []barrier.Count, used bool) {
+// noteIssued tells that a permission was used, or that counts have changed.
+func (a *attempt) noteIssued(g *gated, changed []barrier.Count, used bool) {
 	if !used && len(changed) == 0 {
 		return
 	}
-	a.tell(cut.Event{Kind: cut.Issued, Process: g.p.ID, Counts: changed, Nudge: used && g.nudge})
+	a.tellEvent(cut.Event{Kind: cut.Issued, Process: g.p.ID, Counts: changed, Nudge: used && g.nudge})
 	if used {
 		g.out, g.nudge = false, false
 	}
 }
 
-// withdraw takes back every permission.
-func (a *attempt) withdraw(g *gated) {
+// withdrawPermissions takes back every permission.
+func (a *attempt) withdrawPermissions(g *gated) {
 	unused, err := g.p.Ring.Withdraw()
 	if err != nil {
 		return
 	}
-	_, changed, err := g.tally()
+	_, changed, err := g.readTally()
 	if err != nil {
 		return
 	}
 	if g.out && unused == 0 {
-		a.issued(g, changed, true)
+		a.noteIssued(g, changed, true)
 		changed = nil
 	}
 	g.out, g.nudge = false, false
 	g.gate.Withdraw()
-	a.tell(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
+	a.tellEvent(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
 }
 
-// read tells all counts once more.
-func (a *attempt) read() {
+// readCounts tells all counts once more.
+func (a *attempt) readCounts() {
 	for _, g := range a.gates {
 		if g.over || !g.shut {
 			continue
 		}
 		g.told = map[barrier.Key]uint64{}
-		if _, counts, err := g.tally(); err == nil {
-			a.tell(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
+		if _, counts, err := g.readTally(); err == nil {
+			a.tellEvent(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestCutSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrive := func() error {
-		_, err := s.serve(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+		_, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
 		return err
 	}
 	if err := arrive(); !errors.Is(err, errStopped) {
@@ -178,7 +178,7 @@ func TestCutDeaths(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 	at := all[0].alloc(64)
 	all[0].sumUp(commB, at)
-	time.AfterFunc(100*time.Millisecond, func() { all[2].p.end("killed") })
+	time.AfterFunc(100*time.Millisecond, func() { all[2].p.endProcess("killed") })
 	_, err := find(t, cut.Options{Tick: long}, nodes...)
 	var f *cut.Failure
 	if !errors.As(err, &f) || f.Why != barrier.RankDied || !strings.Contains(err.Error(), "on device server 1") {
@@ -226,7 +226,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 		done <- found{c, err}
 	}()
 	waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
-	r.p.left("it has ended")
+	r.p.noteLeft("it has ended")
 	release()
 	<-r.p.gone
 	f := <-done

@@ -15,7 +15,7 @@ import (
 func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
-	a, err := s.attempt(number)
+	a, err := s.findAttempt(number)
 	if err == nil && a.ctx.Err() != nil {
 		err = cut.ErrForgotten
 	}
@@ -23,39 +23,39 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 		return err
 	}
 	if o.Shut {
-		a.shut()
+		a.shutGates()
 	}
 	for _, id := range o.Withdraw {
-		a.to(id, a.withdraw)
+		a.doWithProcess(id, a.withdrawPermissions)
 	}
 	for _, r := range o.Raise {
-		a.to(r.Process, func(g *gated) {
+		a.doWithProcess(r.Process, func(g *gated) {
 			g.gate.Raise(r.Targets)
-			a.look(g)
+			a.lookAtCounts(g)
 		})
 	}
 	for _, id := range o.Nudge {
-		a.to(id, func(g *gated) {
+		a.doWithProcess(id, func(g *gated) {
 			g.gate.Nudge()
-			a.look(g)
+			a.lookAtCounts(g)
 		})
 	}
 	for _, c := range o.Create {
-		release(a.creation(c))
+		closeOnce(a.creationChannel(c))
 	}
 	if o.Read {
-		a.read()
+		a.readCounts()
 	}
 	if o.Drain {
 		for _, g := range a.gates {
-			a.work.Go(func() { a.drain(g) })
+			a.work.Go(func() { a.drainProcess(g) })
 		}
 	}
 	for _, l := range o.Limit {
-		a.to(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
+		a.doWithProcess(l.Process, func(g *gated) { g.p.LimitParts(l.Targets) })
 	}
 	if o.ShutCalls {
-		a.work.Go(func() { a.still(o.Keep) })
+		a.work.Go(func() { a.stillProcesses(o.Keep) })
 	}
 	if o.Stay {
 		a.work.Go(a.stay)
@@ -63,8 +63,8 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 	return nil
 }
 
-// to does something with a process that has not ended.
-func (a *attempt) to(id uint64, do func(g *gated)) {
+// doWithProcess does something with a process that has not ended.
+func (a *attempt) doWithProcess(id uint64, do func(g *gated)) {
 	if g := a.gates[id]; g != nil && !g.over {
 		do(g)
 	}
@@ -73,8 +73,8 @@ func (a *attempt) to(id uint64, do func(g *gated)) {
 // slow is how long a process may take to become quiet before the leader is told why.
 const slow = time.Second
 
-// drain waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
-func (a *attempt) drain(g *gated) {
+// drainProcess waits until no counted message of a process is in flight. What the messages have queued is another matter: see settle.
+func (a *attempt) drainProcess(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
 		t, err := g.p.Ring.Tally()
@@ -87,7 +87,7 @@ func (a *attempt) drain(g *gated) {
 		}
 		if time.Since(said) > slow {
 			said = time.Now()
-			a.note(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
+			a.noteObstacle(g, fmt.Sprintf("%d collectives or messages are not begun", t.Messages-handled))
 		}
 		select {
 		case <-time.After(pause):
@@ -96,34 +96,34 @@ func (a *attempt) drain(g *gated) {
 		}
 		pause = min(2*pause, 2*time.Millisecond)
 	}
-	a.about(g, cut.Event{Kind: cut.Drained})
+	a.tellAbout(g, cut.Event{Kind: cut.Drained})
 }
 
-// note tells the leader what keeps a process from becoming quiet.
-func (a *attempt) note(g *gated, why string) {
-	a.about(g, cut.Event{Kind: cut.Obstacle, Reason: why})
+// noteObstacle tells the leader what keeps a process from becoming quiet.
+func (a *attempt) noteObstacle(g *gated, why string) {
+	a.tellAbout(g, cut.Event{Kind: cut.Obstacle, Reason: why})
 }
 
-// about tells something of a process, unless the process has ended.
-func (a *attempt) about(g *gated, e cut.Event) {
+// tellAbout tells something of a process, unless the process has ended.
+func (a *attempt) tellAbout(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
 	if !g.over && a.ctx.Err() == nil {
 		e.Process = g.p.ID
-		a.tell(e)
+		a.tellEvent(e)
 	}
 }
 
-// still shuts the gate of all calls, again and again until nothing is under way. keep: the leader says how many of the
+// stillProcesses shuts the gate of all calls, again and again until nothing is under way. keep: the leader says how many of the
 // collectives that were issued are carried out before the cut, else all of them are.
-func (a *attempt) still(keep bool) {
+func (a *attempt) stillProcesses(keep bool) {
 	s := a.s
 	rest := (*process).rest
 	if keep {
 		rest = (*process).restCalls
 	}
 	for try := firstTry; ; try = min(2*try, longTry) {
-		all := s.all()
+		all := s.allProcesses()
 		err := s.tryCut(a.ctx, all, try, rest)
 		hopeless := (err == nil || try >= slow) && a.giveUp()
 		if err == nil && !hopeless {
@@ -134,7 +134,7 @@ func (a *attempt) still(keep bool) {
 			return
 		}
 		if try >= slow {
-			a.explain(err)
+			a.explainFailure(err)
 		}
 		if keep {
 			a.reportParts(all)
@@ -147,7 +147,7 @@ func (a *attempt) still(keep bool) {
 	}
 	close(a.sealed)
 	if keep {
-		for _, p := range s.all() {
+		for _, p := range s.allProcesses() {
 			a.work.Go(func() { a.settle(p) })
 		}
 		return
@@ -173,30 +173,30 @@ func (a *attempt) stay() {
 	s.state.stopped, a.holds = true, true
 	for _, g := range a.gates {
 		if !g.over {
-			a.tell(cut.Event{Kind: cut.CallsShut, Process: g.p.ID})
+			a.tellEvent(cut.Event{Kind: cut.CallsShut, Process: g.p.ID})
 		}
 	}
-	a.tell(cut.Event{Kind: cut.Still})
+	a.tellEvent(cut.Event{Kind: cut.Still})
 }
 
 // giveUp tells of each process that cannot be saved, and whether there is one: the leader looks no further then.
 func (a *attempt) giveUp() (any bool) {
-	for _, p := range a.s.all() {
-		if why := p.hopeless(); why != "" {
+	for _, p := range a.s.allProcesses() {
+		if why := p.whyNotSavable(); why != "" {
 			any = true
 			a.s.cuts.mu.Lock()
 			g := a.gates[p.ID]
 			a.s.cuts.mu.Unlock()
 			if g != nil {
-				a.about(g, cut.Event{Kind: cut.Stuck, Reason: why})
+				a.tellAbout(g, cut.Event{Kind: cut.Stuck, Reason: why})
 			}
 		}
 	}
 	return any
 }
 
-// explain tells what an attempt to stop all processes has failed of.
-func (a *attempt) explain(err error) {
+// explainFailure tells what an attempt to stop all processes has failed of.
+func (a *attempt) explainFailure(err error) {
 	all, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // what tryCut joins, process by process
 	if !is {
 		return
@@ -207,7 +207,7 @@ func (a *attempt) explain(err error) {
 			g := a.gates[r.process]
 			a.s.cuts.mu.Unlock()
 			if g != nil {
-				a.note(g, r.what)
+				a.noteObstacle(g, r.what)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Server) inAttempt(ctx context.Context, number uint64) (context.Context,
 		}
 		return ctx, func() {}, nil
 	}
-	a, err := s.attempt(number)
+	a, err := s.findAttempt(number)
 	if err == nil && !a.holds {
 		err = fmt.Errorf("attempt %d has not found its cut", number)
 	}

@@ -46,7 +46,7 @@ func (a *attempt) settle(p *process) {
 	}
 	st := &settling{a: a, g: g, p: p, since: time.Now()}
 	news := make(chan struct{}, 1)
-	p.KeepParts(func() { wake(news) })
+	p.KeepParts(func() { wakeReader(news) })
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
 		st.step()
 		var again <-chan time.Time
@@ -117,7 +117,7 @@ func (st *settling) hold() {
 func (st *settling) explain() {
 	if time.Since(st.since) > slow {
 		st.since = time.Now()
-		st.a.note(st.g, "its devices have work that does not end and cannot be held")
+		st.a.noteObstacle(st.g, "its devices have work that does not end and cannot be held")
 	}
 }
 
@@ -145,5 +145,5 @@ func (a *attempt) reportLeft(g *gated, counts []barrier.Count, quiet bool, last 
 		return
 	}
 	*last = e
-	a.about(g, *e)
+	a.tellAbout(g, *e)
 }

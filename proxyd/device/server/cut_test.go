@@ -105,7 +105,7 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 	counts := map[barrier.Key]uint64{}
 	sizes := map[barrier.Comm]int{}
 	for _, s := range all {
-		for _, p := range s.all() {
+		for _, p := range s.allProcesses() {
 			if p.IsGone() {
 				continue
 			}
@@ -155,7 +155,7 @@ func gatesOpen(t testing.TB, all ...*Server) {
 		if s.inCut() != nil {
 			t.Error("an attempt is left")
 		}
-		for _, p := range s.all() {
+		for _, p := range s.allProcesses() {
 			if p.IsGone() {
 				continue
 			}

@@ -65,7 +65,7 @@ func TestHostFunctionsEnd(t *testing.T) {
 	for waits := false; !waits; runtime.Gosched() {
 		waits = p.graphs.HostFunctions.IsAsked()
 	}
-	p.end("the test says so")
+	p.endProcess("the test says so")
 	if r := <-ended; r == 0 {
 		t.Error("there is one more function to call")
 	}

@@ -145,7 +145,7 @@ func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) 
 		t.Fatal(err)
 	}
 	c := connect(t, ring.File(), 0)
-	p, err := s.serve(ring, &nobody{own{ended: make(chan string)}}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, &nobody{own{ended: make(chan string)}}, sight{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func FuzzCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, c, src := hostile(t, s, data)
 		misbehave(c, src)
-		p.end("the test is over")
+		p.endProcess("the test is over")
 		<-p.gone
 		for _, d := range s.devices {
 			if !d.Place().TimeSlices.IsEmpty() {
@@ -237,7 +237,7 @@ func FuzzMessage(f *testing.F) {
 		p, cs := attach(t, s, 2)
 		cs[0].send(op, false, data, 0)
 		cs[1].ask(op, data)
-		p.end("the test is over")
+		p.endProcess("the test is over")
 		<-p.gone
 	})
 }

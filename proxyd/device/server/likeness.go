@@ -104,7 +104,7 @@ func alikeBytes(blocks []map[int]bool, order []int, m int) []uint64 {
 
 // placeAlike has the devices of a saved job share the existing devices.
 func (s *Server) placeAlike(st *serverState) {
-	s.place(spreadAlike(savedBlocks(st), s.deviceCount()))
+	s.makeDevices(spreadAlike(savedBlocks(st), s.deviceCount()))
 }
 
 // noteAlike notes how much of the memory on each device was alike at a save. The caller holds state.mu.

@@ -133,7 +133,7 @@ func splitBy(all []rank, from, to uint64, colours ...int32) {
 // nameOf is the name of a rank's communicator.
 func nameOf(t *testing.T, servers []*Server, on int, r rank, comm uint64) string {
 	t.Helper()
-	for _, p := range servers[on].all() {
+	for _, p := range servers[on].allProcesses() {
 		if p.ID != r.p.ID {
 			continue
 		}

@@ -189,7 +189,7 @@ func TestMovedLeavers(t *testing.T) {
 			all := world(t, on...)
 			unite(t, all, commB)
 			all[2].must("ncclCommDestroy", uint64(commA))
-			all[2].p.end("a test")
+			all[2].p.endProcess("a test")
 			<-all[2].p.gone
 			next := numbered(t, "other", 2)
 			movedJob(t, job, next)

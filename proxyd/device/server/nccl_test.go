@@ -289,8 +289,8 @@ func TestDeath(t *testing.T) {
 		die  func(r rank)
 		want int32 // of the survivors
 	}{
-		{"killed, one server", []int{0, 0, 0}, func(r rank) { r.p.end("a test") }, ncclRemoteError},
-		{"killed, two servers", []int{0, 1, 1}, func(r rank) { r.p.end("a test") }, ncclRemoteError},
+		{"killed, one server", []int{0, 0, 0}, func(r rank) { r.p.endProcess("a test") }, ncclRemoteError},
+		{"killed, two servers", []int{0, 1, 1}, func(r rank) { r.p.endProcess("a test") }, ncclRemoteError},
 		{"aborted", []int{0, 0, 1}, func(r rank) { r.must("ncclCommAbort", uint64(commA)) }, ncclRemoteError},
 		{"destroyed", []int{0, 0, 1}, func(r rank) { r.must("ncclCommDestroy", uint64(commA)) }, ncclRemoteError},
 		{"its context destroyed", []int{0, 0, 1}, func(r rank) { r.must("cuCtxDestroy_v2", uint64(ctxA)) }, ncclRemoteError},
@@ -336,7 +336,7 @@ func TestMercyEnds(t *testing.T) {
 	s.collectives.AbortTime = time.Millisecond
 	all := world(t, s, s)
 	all[0].allReduce(t, 1)
-	all[1].p.end("a test")
+	all[1].p.endProcess("a test")
 	all[0].want(int32(backend.LaunchFailed), "cuCtxSynchronize")
 }
 
@@ -430,7 +430,7 @@ func TestHostileGroups(t *testing.T) {
 		r.call("comm_init", odd(commB, 1, 0), int32(odd(1, 0, 2)), int32(odd(0, 1)), uint64(1), [128]byte{1}, int32(1), uint64(0), uint64(0), uint32(0))
 		r.call("ncclCommRegister", odd(commA, commB), odd(a, 0), odd(0, 1, 1<<63))
 		for _, r := range all {
-			r.p.end("a test")
+			r.p.endProcess("a test")
 		}
 	}
 	all := world(t, s, s)

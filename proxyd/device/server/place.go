@@ -56,7 +56,7 @@ func (s *Server) checkPlaces(order []int) error {
 	if !moves {
 		return nil
 	}
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		for _, space := range p.Spaces() {
 			if _, is := space.Space.(backend.Mover); !is {
 				return fmt.Errorf("devices of this kind stay where they are: %w", backend.NotSupported)
@@ -69,7 +69,7 @@ func (s *Server) checkPlaces(order []int) error {
 // moveSpaces moves the spaces of all processes to where their devices are. The caller holds state.mu.
 func (s *Server) moveSpaces(ctx context.Context) error {
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, firstLook) {
-		there, all := true, s.all()
+		there, all := true, s.allProcesses()
 		for _, p := range all {
 			moved, err := p.MoveSpaces()
 			if err != nil {

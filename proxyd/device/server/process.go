@@ -82,7 +82,7 @@ type unsupportedCalls struct{ dispatch.Unsupported }
 func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int) *process {
 	c := driver.New(s.ctx, driver.Config{
 		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view,
-		OnFault: func(err error) { s.seen.fault(id, err) },
+		OnFault: func(err error) { s.seen.noteFault(id, err) },
 	})
 	q := &process{Process: c, server: s, freed: make(chan struct{}), gone: make(chan struct{})}
 	q.deviceCalls, q.contextCalls, q.streamCalls = &deviceCalls{Process: c}, &contextCalls{Process: c}, &streamCalls{Process: c}
@@ -93,7 +93,7 @@ func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int
 	q.memoryCalls = memory.New(c, q.graphs)
 	q.poolCalls, q.copyCalls = memory.NewPoolAndCopyCalls(q.memoryCalls)
 	q.ncclCalls = nccl.New(c, s.collectives, &s.cuts)
-	q.nvmlCalls = nvml.New(c, s.cores)
+	q.nvmlCalls = nvml.New(c, s.processCores)
 	c.OnContextEnd = []func(*driver.Context){q.moduleCalls.ContextEnded, q.graphs.ContextEnded, q.ncclCalls.ContextEnded}
 	c.OnNewSpace = q.ShareWith
 	return q
@@ -108,26 +108,26 @@ func callsOf(all []*process) []*ncclCalls {
 	return out
 }
 
-// run serves the ring, and cleans up when that is over.
-func (p *process) run() {
-	err := p.Ring.Serve(p.handle)
+// serveRing serves the ring, and cleans up when that is over.
+func (p *process) serveRing() {
+	err := p.Ring.Serve(p.handleMessage)
 	var hostile *wire.HostileError
 	switch {
 	case errors.As(err, &hostile):
-		p.end(hostile.Error())
+		p.endProcess(hostile.Error())
 	case err != nil:
-		p.end(err.Error())
+		p.endProcess(err.Error())
 	case p.exits:
-		p.end("it has ended")
+		p.endProcess("it has ended")
 	default:
-		p.end("its ring was closed")
+		p.endProcess("its ring was closed")
 	}
 	<-p.freed
 	p.calls.Wait()
 	p.End()
 	killed := !p.exits
 	members := p.EndMembers(killed)
-	p.server.cuts.ended(p.ID, killed && members > 0)
+	p.server.cuts.noteProcessEnded(p.ID, killed && members > 0)
 	p.Peer.Close()
 	close(p.gone)
 }
@@ -135,20 +135,20 @@ func (p *process) run() {
 // exitPatience is how long a process that has ended of its own will is served for its posted messages.
 const exitPatience = 10 * time.Second
 
-// left notes that the process is not there any more. Its end may be seen before its last messages are handled: if the
-// process has said that it ends, the messages are handled first, because that is no kill.
-func (p *process) left(why string) {
+// noteLeft notes that the process is not there any more. Its end may be seen before its last messages are handled: if
+// the process has said that it ends, the messages are handled first, because that is no kill.
+func (p *process) noteLeft(why string) {
 	if !p.Ring.Exits() {
-		p.end(why)
+		p.endProcess(why)
 		return
 	}
-	late := time.AfterFunc(exitPatience, func() { p.end(why + ", and what it had posted does not come to an end") })
+	late := time.AfterFunc(exitPatience, func() { p.endProcess(why + ", and what it had posted does not come to an end") })
 	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 
-// end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. end
-// may be called more than once; the first reason is logged.
-func (p *process) end(why string) {
+// endProcess begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run
+// returns. end may be called more than once; the first reason is logged.
+func (p *process) endProcess(why string) {
 	if !p.MarkEnded() {
 		return
 	}

@@ -69,7 +69,7 @@ func attach(t testing.TB, s *Server, threads int) (*process, []*client) {
 	for i := range threads {
 		clients = append(clients, connect(t, ring.File(), uint32(i)))
 	}
-	p, err := s.serve(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,15 +41,15 @@ var mayWait = func() map[string]bool {
 	return all
 }()
 
-// handle carries out a message of the ring. Messages that no shim writes end the process.
-func (p *process) handle(m *wire.Message) {
+// handleMessage carries out a message of the ring. Messages that no shim writes end the process.
+func (p *process) handleMessage(m *wire.Message) {
 	p.Yield()
 	if !p.heard.Load() {
 		p.heard.Store(true)
 	}
 	l, _, err := wire.Open(m, p.Peer.Memory(), nil)
 	if err != nil {
-		p.end(err.Error())
+		p.endProcess(err.Error())
 		return
 	}
 	switch l.Op {
@@ -58,16 +58,16 @@ func (p *process) handle(m *wire.Message) {
 			p.exits = true
 			p.Ring.Finish()
 		} else {
-			p.missed(string(l.Args))
+			p.noteMissed(string(l.Args))
 		}
 		if !l.Posted {
-			p.answer(l, 0, nil, nil)
+			p.answerCall(l, 0, nil, nil)
 		}
 		return
 	}
 	info, known := dispatch.Look(l.Op)
 	if !known {
-		p.end(fmt.Sprintf("it sent a message with the number %#x, which no call has", l.Op))
+		p.endProcess(fmt.Sprintf("it sent a message with the number %#x, which no call has", l.Op))
 		return
 	}
 	in := l.Args
@@ -80,16 +80,16 @@ func (p *process) handle(m *wire.Message) {
 	switch {
 	case l.Posted:
 		_, r, err := p.carryOutCall(&c, l.Op, in, nil)
-		p.posted(&c, info, r, err)
+		p.notePosted(&c, info, r, err)
 	case mayWait[info.Symbol]:
 		if r, over := p.atOnce(&c, info.Symbol, in); over {
-			p.answer(l, r, nil, nil)
+			p.answerCall(l, r, nil, nil)
 			break
 		}
-		p.apart(l, c, in)
+		p.serveApart(l, c, in)
 	default:
 		out, r, err := p.carryOutCall(&c, l.Op, in, p.scratch[:0])
-		p.answer(l, r, out, err)
+		p.answerCall(l, r, out, err)
 		if cap(out) > cap(p.scratch) && cap(out) <= maxScratch {
 			p.scratch = out
 		}
@@ -100,13 +100,13 @@ func (p *process) handle(m *wire.Message) {
 	p.CheckFault(c.Context)
 }
 
-// missed says once that the program wanted what is not covered.
-func (p *process) missed(what string) {
+// noteMissed says once that the program wanted what is not covered.
+func (p *process) noteMissed(what string) {
 	const longest, most = 512, 256 // a process cannot fill the log
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
 	if p.LogOnce("missed "+what, most) {
 		p.Log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
-		p.server.seen.miss(plain(what))
+		p.server.seen.noteMissed(plainText(what))
 	}
 }
 
@@ -126,50 +126,50 @@ func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.R
 		if r != 0 {
 			return r, true
 		}
-		return p.idle(x)
+		return p.queryContext(x)
 	case symbol == "cuStreamSynchronize" && len(in) == 8:
 		st, r := p.Stream(c, dispatch.Stream(h))
 		switch {
 		case r != 0:
 			return r, true
 		case st == st.Context.Legacy: // the call also waits for work of other streams
-			return p.idle(st.Context)
+			return p.queryContext(st.Context)
 		}
-		return p.queried(st.Context, st.Backend.Query())
+		return p.queryInsteadOfWait(st.Context, st.Backend.Query())
 	case symbol == "cuEventSynchronize" && len(in) == 8:
 		e, r := p.Event(dispatch.Event(h))
 		if r != 0 {
 			return r, true
 		}
-		return p.queried(e.Context, e.Backend.Query())
+		return p.queryInsteadOfWait(e.Context, e.Backend.Query())
 	}
 	return 0, false
 }
 
-// queried is what a wait returns that would be over at once, by what a query says.
-func (p *process) queried(x *driver.Context, err error) (dispatch.Result, bool) {
+// queryInsteadOfWait is what a wait returns that would be over at once, by what a query says.
+func (p *process) queryInsteadOfWait(x *driver.Context, err error) (dispatch.Result, bool) {
 	if backend.ResultOf(err) == backend.NotReady {
 		return 0, false
 	}
 	return p.FinishWait(x, err), true
 }
 
-// idle is queried for a whole context.
-func (p *process) idle(x *driver.Context) (dispatch.Result, bool) {
+// queryContext is queryInsteadOfWait for a whole context.
+func (p *process) queryContext(x *driver.Context) (dispatch.Result, bool) {
 	if x.Space.Drain(driver.Expired) != nil {
 		return 0, false
 	}
 	return p.FinishWait(x, x.Backend.Err()), true
 }
 
-// apart carries a call out on a goroutine of its own. apart returns when the call is answered, or waits.
-func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
+// serveApart carries a call out on a goroutine of its own. serveApart returns when the call is answered, or waits.
+func (p *process) serveApart(l *wire.Letter, c dispatch.Call, in []byte) {
 	moved := make(chan struct{})
 	var once sync.Once
 	c.Waits = func() { once.Do(func() { close(moved) }) }
 	p.calls.Go(func() {
 		out, r, err := p.carryOutCall(&c, l.Op, in, nil)
-		p.answer(l, r, out, err)
+		p.answerCall(l, r, out, err)
 		c.Waits()
 	})
 	timer := time.NewTimer(patience)
@@ -180,10 +180,10 @@ func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
 	}
 }
 
-// answer answers a call. What the process does not want to hear is its own affair.
-func (p *process) answer(l *wire.Letter, r dispatch.Result, out []byte, err error) {
+// answerCall answers a call. What the process does not want to hear is its own affair.
+func (p *process) answerCall(l *wire.Letter, r dispatch.Result, out []byte, err error) {
 	if err != nil {
-		p.refuse(err)
+		p.refuseMessage(err)
 		_ = l.Answer(gone, nil)
 		return
 	}
@@ -192,32 +192,32 @@ func (p *process) answer(l *wire.Letter, r dispatch.Result, out []byte, err erro
 	}
 }
 
-// posted takes what a posted message came to.
-func (p *process) posted(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
+// notePosted takes what a posted message came to.
+func (p *process) notePosted(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
 	switch {
 	case err != nil:
-		p.refuse(err)
+		p.refuseMessage(err)
 	case r == 0:
 	case strings.HasPrefix(info.Symbol, "nccl"):
-		p.say(info.Symbol, r) // the communicator keeps r; the numbers are NCCL's
+		p.logFailedPost(info.Symbol, r) // the communicator keeps r; the numbers are NCCL's
 	default:
 		x, _ := p.Contexts.Get(c.Context)
 		p.FailLater(x, info.Symbol, r)
 	}
 }
 
-// say logs once that a posted call failed.
-func (p *process) say(symbol string, r dispatch.Result) {
+// logFailedPost logs once that a posted call failed.
+func (p *process) logFailedPost(symbol string, r dispatch.Result) {
 	if p.LogOnce(symbol, 0) {
 		p.Log.Warn("a posted call failed", "call", symbol, "result", int32(r))
 	}
 }
 
-// refuse ends a process that sends what its shim cannot have written. Too long an answer is our own mistake.
-func (p *process) refuse(err error) {
+// refuseMessage ends a process that sends what its shim cannot have written. Too long an answer is our own mistake.
+func (p *process) refuseMessage(err error) {
 	if errors.Is(err, dispatch.ErrAnswer) {
 		p.Log.Error("an answer does not fit", "error", err)
 		return
 	}
-	p.end(err.Error())
+	p.endProcess(err.Error())
 }

@@ -80,7 +80,7 @@ func New(cfg Config) *Server {
 	if order == nil {
 		order = Spread(s.deviceCount(), s.deviceCount())
 	}
-	s.place(order)
+	s.makeDevices(order)
 	return s
 }
 
@@ -101,8 +101,8 @@ func (s *Server) placeAt(i int) driver.Place {
 	return driver.Place{Device: s.cfg.Backend.Devices()[i], TimeSlices: s.turns[i]}
 }
 
-// place makes the job's devices, in an order of the backend's.
-func (s *Server) place(order []int) {
+// makeDevices makes the job's devices, in an order of the backend's.
+func (s *Server) makeDevices(order []int) {
 	s.devices = nil
 	var stride uint64
 	for i, at := range order {
@@ -146,7 +146,7 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			return fmt.Errorf("accept a process: %w", err)
 		}
 		s.running.Go(func() {
-			if err := s.attach(c); err != nil {
+			if err := s.attachProgram(c); err != nil {
 				s.cfg.Log.Warn("a process was not attached", "error", err)
 			}
 		})
@@ -159,9 +159,9 @@ var errClosed = errors.New("the device server is ending")
 // errStopped is why no process is attached now: ask again.
 var errStopped = errors.New("the job is stopped")
 
-// serve makes a process of a ring and its peer, which are the server's if there is no error. sees says which devices
-// the process sees. welcome tells the peer, before its end can be noticed.
-func (s *Server) serve(ring *wire.Ring, peer driver.Peer, sees sight, welcome func() error) (*process, error) {
+// makeProcess makes a process of a ring and its peer, which are the server's if there is no error. sees says which
+// devices the process sees. welcome tells the peer, before its end can be noticed.
+func (s *Server) makeProcess(ring *wire.Ring, peer driver.Peer, sees sight, welcome func() error) (*process, error) {
 	if !s.state.admission.TryRLock() {
 		return nil, errStopped
 	}
@@ -177,21 +177,21 @@ func (s *Server) serve(ring *wire.Ring, peer driver.Peer, sees sight, welcome fu
 	s.last++
 	p := newProcess(s, s.last, ring, peer, s.viewOf(sees))
 	s.processes[p.ID] = p
-	s.attend(p, peer)
+	s.serveProcess(p, peer)
 	return p, nil
 }
 
-// attend serves a process's ring from now on, and watches its peer.
-func (s *Server) attend(p *process, peer driver.Peer) {
+// serveProcess serves a process's ring from now on, and watches its peer.
+func (s *Server) serveProcess(p *process, peer driver.Peer) {
 	s.running.Go(func() {
-		p.run()
+		p.serveRing()
 		s.mu.Lock()
 		delete(s.processes, p.ID)
 		s.mu.Unlock()
 	})
 	s.running.Go(func() {
 		if why := peer.Watch(); why != "" {
-			p.left(why)
+			p.noteLeft(why)
 		}
 	})
 }
@@ -207,12 +207,12 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.cancel()
 	for _, p := range all {
-		p.end("the device server is ending")
+		p.endProcess("the device server is ending")
 	}
 	if a := s.inCut(); a != nil {
-		s.abandon(a.number)
+		s.abandonAttempt(a.number)
 	}
-	s.dismiss()
+	s.dismissWaiting()
 	s.running.Wait()
 	s.collectives.Close()
 	s.reportSwaps()
@@ -230,17 +230,17 @@ func (s *Server) reportSwaps() {
 	}
 }
 
-// cores are the processes that are attached, in no order.
-func (s *Server) cores() []*driver.Process {
+// processCores are the processes that are attached, in no order.
+func (s *Server) processCores() []*driver.Process {
 	var out []*driver.Process
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		out = append(out, p.Process)
 	}
 	return out
 }
 
-// all lists the processes that are attached, in no order.
-func (s *Server) all() []*process {
+// allProcesses lists the processes that are attached, in no order.
+func (s *Server) allProcesses() []*process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]*process, 0, len(s.processes))

@@ -105,9 +105,9 @@ type stateKeeper struct {
 	awaiting map[uint64]*process
 }
 
-// clock is a clock that goes on over a restore: state.shift ahead of the backend's, which began at about the same moment as this
-// server. Times of events are by the backend's; they are saved by this clock.
-func (s *Server) clock() time.Duration { return time.Since(s.state.epoch) + s.state.shift }
+// stateClock is a clock that goes on over a restore: state.shift ahead of the backend's, which began at about the same
+// moment as this server. Times of events are by the backend's; they are saved by this clock.
+func (s *Server) stateClock() time.Duration { return time.Since(s.state.epoch) + s.state.shift }
 
 // Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a
 // second Save then writes the same again. On failure the job runs on, and the error says why: it wraps ErrNotSaved if
@@ -126,7 +126,7 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 	}
 	defer stop()
 	if o.Attempt != 0 {
-		if err := s.refusals(); err != nil {
+		if err := s.findRefusals(); err != nil {
 			return nil, err
 		}
 	}
@@ -134,23 +134,23 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 		return nil, fmt.Errorf("save: nothing was restored yet: %w", ErrNotSaved)
 	}
 	if !s.state.stopped {
-		if err := s.refusals(); err != nil {
+		if err := s.findRefusals(); err != nil {
 			return nil, err
 		}
-		if err := s.cut(ctx); err != nil {
+		if err := s.stopJob(ctx); err != nil {
 			return nil, err
 		}
 		s.state.stopped = true
 	}
 	stopped := time.Now()
-	r, err := s.write(ctx, sink, o)
+	r, err := s.writeState(ctx, sink, o)
 	switch {
 	case o.Attempt != 0 && ctx.Err() != nil:
 		return nil, fmt.Errorf("save: %w", context.Cause(ctx))
 	case err != nil && o.Attempt != 0:
 		return nil, fmt.Errorf("save: %w", err)
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("save: %w", err), s.resume())
+		return nil, errors.Join(fmt.Errorf("save: %w", err), s.resumeJob())
 	}
 	r.Cut, r.Wrote = stopped.Sub(began), time.Since(stopped)
 	return r, nil
@@ -167,24 +167,24 @@ func (s *Server) Resume() error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	for _, p := range s.state.awaiting {
-		p.end("it did not come back")
-		s.forget(p)
+		p.endProcess("it did not come back")
+		s.forgetProcess(p)
 	}
 	s.state.awaiting = nil
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		p.queueHeld()
 	}
 	if a := s.inCut(); a != nil {
-		s.conclude(a, true)
+		s.concludeAttempt(a, true)
 		return nil
 	}
-	return s.resume()
+	return s.resumeJob()
 }
 
-// resume opens what cut has shut. The caller holds state.mu.
-func (s *Server) resume() error {
+// resumeJob opens what stopJob has shut. The caller holds state.mu.
+func (s *Server) resumeJob() error {
 	s.state.stopped = false
-	s.openGates(s.all())
+	s.openGates(s.allProcesses())
 	s.collectives.MeetAgain()
 	s.state.admission.Unlock()
 	return nil
@@ -198,7 +198,7 @@ func (s *Server) Leave() error {
 	if !s.state.stopped {
 		return errors.New("the job is not stopped")
 	}
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		if p.Ring != nil {
 			p.Ring.Detach()
 		}
@@ -208,15 +208,15 @@ func (s *Server) Leave() error {
 	s.closed = true
 	s.mu.Unlock()
 	if a := s.inCut(); a != nil {
-		s.conclude(a, false)
+		s.concludeAttempt(a, false)
 		return nil
 	}
 	s.state.admission.Unlock()
 	return nil
 }
 
-// dismiss lets the processes go that wait for a stopped job, when all is over.
-func (s *Server) dismiss() {
+// dismissWaiting lets the processes go that wait for a stopped job, when all is over.
+func (s *Server) dismissWaiting() {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	if s.state.stopped {
@@ -225,8 +225,8 @@ func (s *Server) dismiss() {
 	}
 }
 
-// forget takes a process off the list that has no ring.
-func (s *Server) forget(p *process) {
+// forgetProcess takes a process off the list that has no ring.
+func (s *Server) forgetProcess(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.processes, p.ID)

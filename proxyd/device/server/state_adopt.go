@@ -30,15 +30,15 @@ func (s *Server) Adopt(id uint64, pid int, with []*os.File) error {
 	if p == nil {
 		return fmt.Errorf("adopt process %d: %w", id, ErrAbsent)
 	}
-	if err := s.adopt(p, pid, with); err != nil {
+	if err := s.adoptProcess(p, pid, with); err != nil {
 		return fmt.Errorf("adopt process %d as %d: %w", id, pid, err)
 	}
 	delete(s.state.awaiting, id)
 	return nil
 }
 
-func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
-	end, err := pidfd(pid)
+func (s *Server) adoptProcess(p *process, pid int, with []*os.File) (err error) {
+	end, err := openPidfd(pid)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 		}
 		defer closeFiles(with)
 	}
-	at, err := p.recognise(pid, with)
+	at, err := p.recogniseMappings(pid, with)
 	if err != nil {
 		return err
 	}
@@ -86,12 +86,12 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 	p.Reattach(ring, w)
 	p.back = nil
 	p.heard.Store(true)
-	s.attend(p, w)
+	s.serveProcess(p, w)
 	return nil
 }
 
-// recognise compares what was brought with what the process has mapped, and returns where its ring is.
-func (p *process) recognise(pid int, with []*os.File) (ring mapping, err error) {
+// recogniseMappings compares what was brought with what the process has mapped, and returns where its ring is.
+func (p *process) recogniseMappings(pid int, with []*os.File) (ring mapping, err error) {
 	all := p.back.Belongings
 	if len(with) != len(all) || len(all) == 0 || all[0].Kind != RingMemory {
 		return ring, fmt.Errorf("it comes with %d pieces of memory, and had %d", len(with), len(all))
@@ -105,11 +105,11 @@ func (p *process) recognise(pid int, with []*os.File) (ring mapping, err error) 
 		if err := unix.Fstat(int(with[i].Fd()), &st); err != nil {
 			return ring, err
 		}
-		m, err := b.find(maps, st.Ino)
+		m, err := b.findMapping(maps, st.Ino)
 		if err != nil {
 			return ring, err
 		}
-		if !m.is(&st) {
+		if !m.isFile(&st) {
 			return ring, fmt.Errorf("its %s memory at %#x is not what was brought", b.Kind, m.begin)
 		}
 		if i == 0 {
@@ -119,8 +119,8 @@ func (p *process) recognise(pid int, with []*os.File) (ring mapping, err error) 
 	return ring, nil
 }
 
-// pidfd opens a process of this user.
-func pidfd(pid int) (*os.File, error) {
+// openPidfd opens a process of this user.
+func openPidfd(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("open it: %w", err)
@@ -161,9 +161,9 @@ func pipeOf(pid, fd int) (*os.File, error) {
 	return r, nil
 }
 
-// pipe is the process's descriptor of its end of the pipe, or -1. While attaching, the process has several.
-func (w *watched) pipe() int {
-	n, err := inode(w.exec)
+// pipeDescriptor is the process's descriptor of its end of the pipe, or -1. While attaching, the process has several.
+func (w *watched) pipeDescriptor() int {
+	n, err := inodeOf(w.exec)
 	if err != nil {
 		return -1
 	}
@@ -187,7 +187,7 @@ func (w *watched) pipe() int {
 
 // tellPipe writes into the ring which pipe's end tells the process that the server is gone.
 func (w *watched) tellPipe(r *wire.Ring) error {
-	n, err := inode(w.exec)
+	n, err := inodeOf(w.exec)
 	if err == nil {
 		r.SetPipe(n)
 	}
@@ -207,5 +207,5 @@ func (w *watched) hasEnded() bool {
 // Settled tells whether the process has its ring: the process may still be on its way to the ring.
 func (w *watched) Settled() bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
-	return err != nil || mapped(string(maps), w.ring)
+	return err != nil || isMapped(string(maps), w.ring)
 }

@@ -98,7 +98,7 @@ func BenchmarkNote(b *testing.B) {
 			b.Skip("there is no such call")
 		}
 		for b.Loop() {
-			p.note(&c, op, in, nil, 0, nil)
+			p.noteCall(&c, op, in, nil, 0, nil)
 		}
 	})
 	b.Run("stream made and ended", func(b *testing.B) {
@@ -107,9 +107,9 @@ func BenchmarkNote(b *testing.B) {
 		for b.Loop() {
 			h++
 			_, made := cl.message("cuStreamCreate", []any{h, uint32(0)})
-			p.note(&c, ops["cuStreamCreate"], made[8:], nil, 0, nil)
+			p.noteCall(&c, ops["cuStreamCreate"], made[8:], nil, 0, nil)
 			_, ended := cl.message("cuStreamDestroy_v2", []any{h})
-			p.note(&c, ops["cuStreamDestroy_v2"], ended[8:], nil, 0, nil)
+			p.noteCall(&c, ops["cuStreamDestroy_v2"], ended[8:], nil, 0, nil)
 		}
 	})
 }

@@ -26,25 +26,25 @@ const (
 // unsaved is a part of a process that may be in a state that cannot be saved: Unsaved says why, or "".
 type unsaved interface{ Unsaved() string }
 
-// refusals names what would make a save fail after any number of tries.
-func (s *Server) refusals() error {
-	for _, p := range s.all() {
-		if err := p.refusal(); err != nil {
+// findRefusals names what would make a save fail after any number of tries.
+func (s *Server) findRefusals() error {
+	for _, p := range s.allProcesses() {
+		if err := p.checkSavable(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *process) refusal() error {
-	if why := p.hopeless(); why != "" {
+func (p *process) checkSavable() error {
+	if why := p.whyNotSavable(); why != "" {
 		return fmt.Errorf("process %d: %s: %w", int(p.Peer.Memory()), why, ErrNotSaved)
 	}
 	return nil
 }
 
-// hopeless says why a process cannot be saved, or "".
-func (p *process) hopeless() string {
+// whyNotSavable says why a process cannot be saved, or "".
+func (p *process) whyNotSavable() string {
 	if p.IsGone() {
 		return "" // the process is gone, and so is what it had
 	}
@@ -64,15 +64,15 @@ func (p *process) hopeless() string {
 	return ""
 }
 
-// cut stops the job: when cut returns, no message passes any gate, none is under way, every answer was taken, and the
-// devices do nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
-func (s *Server) cut(ctx context.Context) error {
+// stopJob stops the job: when cut returns, no message passes any gate, none is under way, every answer was taken, and
+// the devices do nothing; what is queued on them is held. On failure everything is open. The caller holds state.mu.
+func (s *Server) stopJob(ctx context.Context) error {
 	s.state.admission.Lock()
 	for try := firstTry; ; {
-		all := s.all()
+		all := s.allProcesses()
 		err := s.tryCut(ctx, all, try, (*process).rest)
 		if err == nil {
-			if err = s.refusals(); err == nil {
+			if err = s.findRefusals(); err == nil {
 				return nil
 			}
 			s.openGates(all)
@@ -148,7 +148,7 @@ func (p *process) restCalls(ctx context.Context) error {
 		if !p.heard.Load() {
 			return p.restless("is being attached", errors.New("its ring is not mapped"))
 		}
-		p.end("it executes another program") // and a child of the process has its end of the pipe, or this would be known
+		p.endProcess("it executes another program") // and a child of the process has its end of the pipe, or this would be known
 		return nil
 	}
 	if busy, err := p.Ring.Rest(ctx); err != nil {

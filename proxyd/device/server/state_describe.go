@@ -105,18 +105,18 @@ type callState struct {
 	Out     int    `json:"out"`
 }
 
-// describe writes a process down, but for its memory and the bytes of its calls. The process is stopped.
-func (p *process) describe() (*processState, []replay.Call, error) {
+// describeProcess writes a process down, but for its memory and the bytes of its calls. The process is stopped.
+func (p *process) describeProcess() (*processState, []replay.Call, error) {
 	counts, err := p.Ring.Counts()
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &processState{SavedProcess: p.saved(), Pipe: -1, View: p.View, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
-	if st.Belongings, err = p.belongings(); err != nil {
+	st := &processState{SavedProcess: p.savedProcess(), Pipe: -1, View: p.View, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
+	if st.Belongings, err = p.listBelongings(); err != nil {
 		return nil, nil, err
 	}
 	if w, ok := p.Peer.(*watched); ok {
-		st.Pipe = w.pipe()
+		st.Pipe = w.pipeDescriptor()
 	}
 	st.Lasts, st.Late = p.Counters()
 	for i := range p.View {
@@ -131,7 +131,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 	st.Graphs, st.Footprints = p.graphs.SavedMemory(), p.graphs.SavedFootprints()
 	st.Members = p.DescribeMembers()
 	st.Buffers, st.Buffer = p.Buffers.Describe()
-	for name, t := range p.tables() {
+	for name, t := range p.handleTables() {
 		if n := t.Counter(); n != 0 {
 			st.Last[string(name)] = n
 		}
@@ -139,7 +139,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 			st.Handles[string(name)] = l
 		}
 	}
-	calls := p.history.calls()
+	calls := p.history.callsToReplay()
 	for _, c := range calls {
 		rule, _ := replay.Look(c.Op)
 		st.Calls = append(st.Calls, callState{c.Op, rule.Symbol, c.Context, len(c.In), len(c.Out)})
@@ -160,14 +160,14 @@ func (p *process) describeDevice(ordinal int32) *spaceState {
 	return st
 }
 
-// saved names the process.
-func (p *process) saved() SavedProcess {
+// savedProcess names the process.
+func (p *process) savedProcess() SavedProcess {
 	pid := int(p.Peer.Memory())
-	return SavedProcess{ID: p.ID, PID: pid, Capsule: innermost(pid)}
+	return SavedProcess{ID: p.ID, PID: pid, Capsule: innermostPID(pid)}
 }
 
-// innermost is a process's PID in its own namespace, or in ours if that cannot be told.
-func innermost(pid int) int {
+// innermostPID is a process's PID in its own namespace, or in ours if that cannot be told.
+func innermostPID(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return pid

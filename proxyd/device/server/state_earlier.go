@@ -55,8 +55,8 @@ func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlie
 	return e, nil
 }
 
-// find returns where a block is.
-func (e *earlier) find(h backend.Hash) (place, bool) {
+// findBlock returns where a block is.
+func (e *earlier) findBlock(h backend.Hash) (place, bool) {
 	if e == nil {
 		return place{}, false
 	}
@@ -64,8 +64,8 @@ func (e *earlier) find(h backend.Hash) (place, bool) {
 	return at, ok
 }
 
-// has tells whether a file belongs to the save.
-func (e *earlier) has(file string) bool {
+// hasFile tells whether a file belongs to the save.
+func (e *earlier) hasFile(file string) bool {
 	if e == nil {
 		return false
 	}
@@ -73,14 +73,14 @@ func (e *earlier) has(file string) bool {
 	return ok
 }
 
-// worth tells whether a file is to be kept for its needed blocks.
-func (e *earlier) worth(file string) bool {
+// isWorthKeeping tells whether a file is to be kept for its needed blocks.
+func (e *earlier) isWorthKeeping(file string) bool {
 	x := e.files[file]
 	return 2*x.needed >= x.blocks
 }
 
-// lengths are the lengths of its files.
-func (e *earlier) lengths() map[string]int {
+// fileLengths are the lengths of its files.
+func (e *earlier) fileLengths() map[string]int {
 	all := map[string]int{}
 	if e != nil {
 		for name, x := range e.files {
@@ -90,9 +90,9 @@ func (e *earlier) lengths() map[string]int {
 	return all
 }
 
-// upon returns the save of an ID, nil if not known. The saves before will not be asked for any more. The caller holds
-// mu.
-func (k *stateKeeper) upon(id string) *earlier {
+// saveByID returns the save of an ID, nil if not known. The saves before will not be asked for any more. The caller
+// holds mu.
+func (k *stateKeeper) saveByID(id string) *earlier {
 	for i, e := range k.earlier {
 		if id != "" && e.id == id {
 			k.earlier = k.earlier[i:]
@@ -102,8 +102,8 @@ func (k *stateKeeper) upon(id string) *earlier {
 	return nil
 }
 
-// remember adds a save. The caller holds mu.
-func (k *stateKeeper) remember(e *earlier) {
+// rememberSave adds a save. The caller holds mu.
+func (k *stateKeeper) rememberSave(e *earlier) {
 	k.earlier = append(k.earlier, e)
 	k.earlier = k.earlier[max(0, len(k.earlier)-maxEarlier):]
 }

@@ -99,7 +99,7 @@ func contents(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	t.Helper()
 	all, zero := map[backend.BlockID][32]byte{}, sha256.Sum256(make([]byte, backend.Granule))
 	block := make([]byte, backend.Granule)
-	for _, p := range s.all() {
+	for _, p := range s.allProcesses() {
 		for _, sp := range p.Spaces() {
 			var ids []backend.BlockID
 			err := sp.Blocks(new([32]byte), func(id backend.BlockID, _ backend.Hash) bool { ids = append(ids, id); return true })

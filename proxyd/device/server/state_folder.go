@@ -18,7 +18,7 @@ type Folder string
 
 // Create implements Sink.
 func (d Folder) Create(name string) (io.WriteCloser, error) {
-	path, err := d.path(name)
+	path, err := d.pathOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,15 @@ func (d Folder) Create(name string) (io.WriteCloser, error) {
 
 // Open implements Source.
 func (d Folder) Open(name string) (io.ReadCloser, error) {
-	path, err := d.path(name)
+	path, err := d.pathOf(name)
 	if err != nil {
 		return nil, err
 	}
 	return os.Open(path)
 }
 
-// path is for names that come from a file.
-func (d Folder) path(name string) (string, error) {
+// pathOf is for names that come from a file.
+func (d Folder) pathOf(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("%q is no file of a save: %w", name, os.ErrInvalid)
 	}

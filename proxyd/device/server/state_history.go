@@ -60,9 +60,9 @@ func opOf(symbol string) uint32 {
 	return op
 }
 
-// note takes a call that was carried out. in is the graph's from then on, out is not. note is called before the call is
-// answered: calls that depend on this call come later.
-func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
+// noteCall takes a call that was carried out. in is the graph's from then on, out is not. noteCall is called before the
+// call is answered: calls that depend on this call come later.
+func (p *process) noteCall(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
 	if !replay.Lasting(op) || err != nil || r != 0 && (r != inProgress || !ofComms[op]) || ofPools[op&^dispatch.PerThread] {
 		return
 	}
@@ -79,29 +79,29 @@ func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.R
 	switch op &^ dispatch.PerThread {
 	case opRetain:
 		dev := int32(binary.LittleEndian.Uint32(in[8:]))
-		if !h.primary(p, dev, dispatch.Context(binary.LittleEndian.Uint64(in))) {
+		if !h.notePrimary(p, dev, dispatch.Context(binary.LittleEndian.Uint64(in))) {
 			return // retaining again makes nothing: how often is remembered by number
 		}
 	case opRelease, opReset:
-		h.primary(p, int32(binary.LittleEndian.Uint32(in)), 0)
+		h.notePrimary(p, int32(binary.LittleEndian.Uint32(in)), 0)
 		return
 	}
-	h.add(call)
+	h.addCall(call)
 }
 
-// add has the graph note a call. The caller holds mu.
-func (h *history) add(call replay.Call) {
+// addCall has the graph note a call. The caller holds mu.
+func (h *history) addCall(call replay.Call) {
 	if err := h.graph.Add(call); err != nil && h.broken == "" {
 		h.broken = fmt.Sprintf("a call is not understood: %v", err)
 	}
 }
 
-// primary looks whether the primary context of a device is still the noted context, and if not notes that it ended.
-// primary returns whether there is another, with that handle. The caller holds mu.
-func (h *history) primary(p *process, dev int32, handle dispatch.Context) bool {
+// notePrimary looks whether the primary context of a device is still the noted context, and if not notes that it ended.
+// notePrimary returns whether there is another, with that handle. The caller holds mu.
+func (h *history) notePrimary(p *process, dev int32, handle dispatch.Context) bool {
 	noted := h.primaries[dev]
 	if noted != nil && noted.Gone.Load() {
-		h.add(replay.Call{Op: opDestroy, In: binary.LittleEndian.AppendUint64(nil, uint64(noted.Handle))})
+		h.addCall(replay.Call{Op: opDestroy, In: binary.LittleEndian.AppendUint64(nil, uint64(noted.Handle))})
 		delete(h.primaries, dev)
 		noted = nil
 	}
@@ -113,8 +113,8 @@ func (h *history) primary(p *process, dev int32, handle dispatch.Context) bool {
 	return true
 }
 
-// calls are what has to be called to build again what is alive.
-func (h *history) calls() []replay.Call {
+// callsToReplay are what has to be called to build again what is alive.
+func (h *history) callsToReplay() []replay.Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.graph == nil {

@@ -64,7 +64,7 @@ const maxHands = 8
 
 // newBlockWriter begins files with names that begin with name. finish must follow.
 func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlier, r *Report) *blockWriter {
-	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.lengths(), report: r}
+	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.fileLengths(), report: r}
 	w.fresh, w.moved = newHands(sink, name), newHands(sink, name+"-moved")
 	return w
 }
@@ -78,29 +78,30 @@ func newHands(sink Sink, name string) hands {
 	return h
 }
 
-// add looks at all blocks of a space and returns what is where. What goes wrong with files, finish says.
-func (w *blockWriter) add(s backend.Space) ([]placed, error) {
+// addSpace looks at all blocks of a space and returns what is where. What goes wrong with files, finish says.
+func (w *blockWriter) addSpace(s backend.Space) ([]placed, error) {
 	var out []placed
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {
 		w.mu.Lock()
 		w.report.Bytes += backend.Granule
-		n, to := w.look(h)
+		n, to := w.lookUpBlock(h)
 		if n >= 0 {
 			out = append(out, placed{id, n})
 		}
 		w.mu.Unlock()
 		err := w.ctx.Err()
 		if err == nil && to != nil {
-			err = w.write(to, s, id, n)
+			err = w.writeBlock(to, s, id, n)
 		}
-		return !w.failed(err)
+		return !w.keepError(err)
 	})
 	slices.SortFunc(out, func(a, b placed) int { return a.ID.Compare(b.ID) })
 	return out, err
 }
 
-// look finds the number of a block, -1 if it is zero, and the files to write it to, nil for none. The caller holds mu.
-func (w *blockWriter) look(h backend.Hash) (n int, to hands) {
+// lookUpBlock finds the number of a block, -1 if it is zero, and the files to write it to, nil for none. The caller
+// holds mu.
+func (w *blockWriter) lookUpBlock(h backend.Hash) (n int, to hands) {
 	if h == (backend.Hash{}) {
 		w.report.Zero += backend.Granule
 		return -1, nil
@@ -112,11 +113,11 @@ func (w *blockWriter) look(h backend.Hash) (n int, to hands) {
 	}
 	n = len(w.blocks)
 	w.number[h] = n
-	at, known := w.upon.find(h)
+	at, known := w.upon.findBlock(h)
 	switch {
 	case !known:
 		to = w.fresh
-	case !w.upon.worth(at.file):
+	case !w.upon.isWorthKeeping(at.file):
 		to, at = w.moved, place{}
 	}
 	w.blocks = append(w.blocks, blockState{Hash: hex.EncodeToString(h[:]), File: at.file, Index: at.index})
@@ -128,8 +129,8 @@ func (w *blockWriter) look(h backend.Hash) (n int, to hands) {
 	return n, to
 }
 
-// failed keeps the first error, and tells whether there was one.
-func (w *blockWriter) failed(err error) bool {
+// keepError keeps the first error, and tells whether there was one.
+func (w *blockWriter) keepError(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -138,11 +139,11 @@ func (w *blockWriter) failed(err error) bool {
 	return w.err != nil
 }
 
-// write writes the n-th block into a free file of to.
-func (w *blockWriter) write(to hands, s backend.Space, id backend.BlockID, n int) error {
+// writeBlock writes the n-th block into a free file of to.
+func (w *blockWriter) writeBlock(to hands, s backend.Space, id backend.BlockID, n int) error {
 	f := <-to
 	defer func() { to <- f }()
-	if err := f.write(s, id); err != nil {
+	if err := f.writeBlock(s, id); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	w.mu.Lock()
@@ -151,7 +152,7 @@ func (w *blockWriter) write(to hands, s backend.Space, id backend.BlockID, n int
 	return nil
 }
 
-func (f *blockFile) write(s backend.Space, id backend.BlockID) (err error) {
+func (f *blockFile) writeBlock(s backend.Space, id backend.BlockID) (err error) {
 	if f.to == nil {
 		f.buffer = make([]byte, backend.Granule)
 		if f.to, err = f.sink.Create(f.name); err != nil {
@@ -170,8 +171,8 @@ func (f *blockFile) write(s backend.Space, id backend.BlockID) (err error) {
 	return err
 }
 
-// finish ends the files and returns all blocks, with their places.
-func (w *blockWriter) finish() ([]blockState, error) {
+// finishFiles ends the files and returns all blocks, with their places.
+func (w *blockWriter) finishFiles() ([]blockState, error) {
 	for _, to := range []hands{w.fresh, w.moved} {
 		for range cap(to) {
 			f := <-to
@@ -179,7 +180,7 @@ func (w *blockWriter) finish() ([]blockState, error) {
 				continue
 			}
 			if err := f.to.Close(); err != nil {
-				w.failed(fmt.Errorf("%s: %w", f.name, err))
+				w.keepError(fmt.Errorf("%s: %w", f.name, err))
 			}
 			w.lengths[f.name] = f.blocks
 		}

@@ -49,7 +49,7 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
 		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*driver.ContextState{},
 		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*modules.ModuleState{}, loaded: map[loadedIn]*modules.ModuleState{},
-		memory: map[dispatch.Node]*graphs.MemoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
+		memory: map[dispatch.Node]*graphs.MemoryOfNode{}, without: map[backend.Addr]int{}, tables: p.handleTables(),
 	}
 	for i := range st.Devices {
 		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
@@ -91,13 +91,13 @@ func (r *rebuild) WrapContext(x *driver.Context) {
 
 func (r *rebuild) RecordedAt(h dispatch.Event) *time.Duration {
 	if at, ok := r.events[h]; ok {
-		return moved(at, r.shift)
+		return shiftTime(at, r.shift)
 	}
 	return nil
 }
 
-// all builds the process.
-func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
+// rebuildAll builds the process.
+func (r *rebuild) rebuildAll(_ context.Context, calls []replay.Call) error {
 	for name, n := range r.st.Last {
 		if t := r.tables[replay.Class(name)]; t != nil {
 			t.Restore(n)
@@ -117,17 +117,17 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 			return err
 		}
 	}
-	first := r.replay(calls)
+	first := r.replayCalls(calls)
 	if err := r.p.LoadLibraries(r.st.Modules, func(l dispatch.Library) { r.refs, r.library = nil, l }); err != nil {
 		return err
 	}
 	for _, x := range r.wrapped {
 		x.Backend = x.Backend.(*rebuiltContext).Context
 	}
-	if err := r.correct(); err != nil {
+	if err := r.correctState(); err != nil {
 		return err
 	}
-	if err := r.check(first); err != nil {
+	if err := r.checkHandles(first); err != nil {
 		return err
 	}
 	r.p.JoinTimeSlices()
@@ -164,17 +164,17 @@ func (r *rebuild) makeSpaces() error {
 	return nil
 }
 
-// replay carries the calls out again and returns the first failure: check finds out the meaning.
-func (r *rebuild) replay(calls []replay.Call) (first error) {
+// replayCalls carries the calls out again and returns the first failure: checkHandles finds out the meaning.
+func (r *rebuild) replayCalls(calls []replay.Call) (first error) {
 	for _, c := range calls {
-		if err := r.again(c); err != nil && first == nil {
+		if err := r.replayCall(c); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-func (r *rebuild) again(c replay.Call) error {
+func (r *rebuild) replayCall(c replay.Call) error {
 	rule, _ := replay.Look(c.Op)
 	if !replay.Lasting(c.Op) {
 		return fmt.Errorf("%s: nobody notes that: %w", rule.Symbol, ErrRestore)
@@ -199,9 +199,9 @@ func (r *rebuild) again(c replay.Call) error {
 		}
 	}()
 	call := dispatch.Call{Process: r.p.ID, Context: dispatch.Context(c.Context), Waits: func() {}}
-	_, result, err := r.serve(&call, c)
+	_, result, err := r.serveCall(&call, c)
 	// As the answer was then: what is dead by now may have other handles this time.
-	r.p.note(&call, c.Op, c.In, c.Out, result, err)
+	r.p.noteCall(&call, c.Op, c.In, c.Out, result, err)
 	switch {
 	case err != nil:
 		return err
@@ -211,8 +211,8 @@ func (r *rebuild) again(c replay.Call) error {
 	return nil
 }
 
-// serve carries a call out. A call that ends a primary context was noted as if it named the context.
-func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Result, error) {
+// serveCall carries a call out. A call that ends a primary context was noted as if it named the context.
+func (r *rebuild) serveCall(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Result, error) {
 	if c.Op == opDestroy && len(r.refs) == 1 {
 		if x, ok := r.p.Contexts.Get(dispatch.Context(r.refs[0].Value)); ok && r.p.IsPrimary(x) {
 			return nil, r.p.DevicePrimaryCtxResetV2(call, x.Space.Ordinal), nil
@@ -221,8 +221,8 @@ func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Re
 	return dispatch.Serve(r.p, *call, c.Op, c.In, nil)
 }
 
-// correct sets what calls do not: the numbers of things, the threads, what is remembered beside handles.
-func (r *rebuild) correct() error {
+// correctState sets what calls do not: the numbers of things, the threads, what is remembered beside handles.
+func (r *rebuild) correctState() error {
 	p := r.p
 	p.RestorePinned(r.st.Pinned)
 	if err := p.graphs.RestoreMemory(r.st.Graphs); err != nil {
@@ -243,8 +243,8 @@ func (r *rebuild) correct() error {
 	return nil
 }
 
-// check compares the handles with the handles that were alive.
-func (r *rebuild) check(first error) error {
+// checkHandles compares the handles with the handles that were alive.
+func (r *rebuild) checkHandles(first error) error {
 	for name, want := range r.st.Handles {
 		t := r.tables[replay.Class(name)]
 		for _, h := range want {
@@ -272,7 +272,7 @@ type rebuiltContext struct {
 
 // Load has a module take over its variables.
 func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
-	if m := x.r.expected(x.handle); m != nil {
+	if m := x.r.expectedModule(x.handle); m != nil {
 		if m.Variables.Size > 0 {
 			cfg.Globals = m.Variables.Base
 		}
@@ -281,8 +281,8 @@ func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Modu
 	return x.Context.Load(data, cfg)
 }
 
-// expected is the module that the call loads into a context, nil if that is gone since.
-func (r *rebuild) expected(in dispatch.Context) *modules.ModuleState {
+// expectedModule is the module that the call loads into a context, nil if that is gone since.
+func (r *rebuild) expectedModule(in dispatch.Context) *modules.ModuleState {
 	if r.library != 0 {
 		return r.loaded[loadedIn{r.library, in}]
 	}
@@ -331,8 +331,8 @@ func (x *rebuiltContext) Free(a backend.Addr) error {
 	return nil
 }
 
-// tables are all tables of a process, by what the calls' table calls their classes.
-func (p *process) tables() map[replay.Class]handles.Any {
+// handleTables are all tables of a process, by what the calls' table calls their classes.
+func (p *process) handleTables() map[replay.Class]handles.Any {
 	all := map[replay.Class]handles.Any{}
 	for _, part := range []map[replay.Class]handles.Any{
 		p.Process.Tables(), p.memoryCalls.Tables(), p.moduleCalls.Tables(), p.graphs.Tables(), p.ncclCalls.Tables(),

@@ -30,22 +30,22 @@ const (
 func (s *Server) Restore(ctx context.Context, src Source) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	if s.state.stopped || len(s.all()) > 0 {
+	if s.state.stopped || len(s.allProcesses()) > 0 {
 		return errors.New("restore: the server is in use")
 	}
-	if err := s.restore(ctx, src); err != nil {
+	if err := s.restoreFrom(ctx, src); err != nil {
 		err = fmt.Errorf("restore: %w", err)
-		s.seen.fail(err)
+		s.seen.noteFailure(err)
 		return err
 	}
 	return nil
 }
 
-// restore is Restore. The caller holds state.mu.
-func (s *Server) restore(ctx context.Context, src Source) error {
+// restoreFrom is Restore. The caller holds state.mu.
+func (s *Server) restoreFrom(ctx context.Context, src Source) error {
 	st, err := readState(src)
 	if err == nil {
-		err = s.take(st)
+		err = s.takeDevices(st)
 	}
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *Server) restore(ctx context.Context, src Source) error {
 	targets := map[int][]target{}
 	for i := range st.Processes {
 		ps := &st.Processes[i]
-		if err := s.build(ctx, src, ps, targets); err != nil {
+		if err := s.buildProcess(ctx, src, ps, targets); err != nil {
 			return fmt.Errorf("process %d, which was %d: %w", ps.ID, ps.PID, err)
 		}
 	}
@@ -84,8 +84,8 @@ func readState(src Source) (*serverState, error) {
 	return st, nil
 }
 
-// take compares the devices, and has them be what they were.
-func (s *Server) take(st *serverState) error {
+// takeDevices compares the devices, and has them be what they were.
+func (s *Server) takeDevices(st *serverState) error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
 	if len(st.Devices) > len(s.devices) && s.cfg.Order == nil {
 		s.placeAlike(st)
@@ -121,10 +121,10 @@ func (s *Server) take(st *serverState) error {
 	}
 	k := &s.state
 	k.key, k.saves = (*[32]byte)(st.Key), st.Saves
-	k.remember(from)
-	k.shift += st.Clock - s.clock()
+	k.rememberSave(from)
+	k.shift += st.Clock - s.stateClock()
 	k.awaiting = map[uint64]*process{}
-	s.seen.recall(st.Missed, st.Faults)
+	s.seen.recallSeen(st.Missed, st.Faults)
 	s.mu.Lock()
 	s.last = st.Last
 	s.mu.Unlock()
@@ -139,8 +139,8 @@ func (absent) Print(int, []byte)    {}
 func (absent) Watch() string        { return "" }
 func (absent) Close()               {}
 
-// build makes a process as before, without its ring and the bytes of its memory.
-func (s *Server) build(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
+// buildProcess makes a process as before, without its ring and the bytes of its memory.
+func (s *Server) buildProcess(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
 	calls, held, err := readCalls(src, ps)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 		p.Restoring = nil
 		p.RestoreMembers(nil)
 	}()
-	if err := r.all(ctx, calls); err != nil {
+	if err := r.rebuildAll(ctx, calls); err != nil {
 		return err
 	}
 	for i := range ps.Devices {
@@ -223,14 +223,14 @@ func readCalls(src Source, ps *processState) (out []replay.Call, held []driver.Q
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: queued work of %s: %w", ps.File, w.Symbol, err)
 		}
-		held = append(held, w.call(in))
+		held = append(held, w.queuedCall(in))
 	}
 	ps.Calls, ps.Work = nil, nil
 	return out, held, nil
 }
 
-// moved is a time by the saved server's clock, by this one's backend.
-func moved(at, shift time.Duration) *time.Duration {
+// shiftTime is a time by the saved server's clock, by this one's backend.
+func shiftTime(at, shift time.Duration) *time.Duration {
 	at -= shift
 	return &at
 }

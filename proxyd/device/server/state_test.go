@@ -130,14 +130,14 @@ func TestSeenAgain(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	p, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
-	p.missed("cuTexObjectCreate: no textures")
-	s.seen.fault(7, errors.New("an illegal address"))
+	p.noteMissed("cuTexObjectCreate: no textures")
+	s.seen.noteFault(7, errors.New("an illegal address"))
 	folder := Folder(t.TempDir())
 	r := save(t, s, folder, SaveOptions{})
 	next := serverOf(t, "other", nil, testMemory)
 	replaced(t, s, r, folder, next)
-	next.all()[0].missed("cuTexObjectCreate: no textures")
-	next.all()[0].missed("cuFoo: unknown")
+	next.allProcesses()[0].noteMissed("cuTexObjectCreate: no textures")
+	next.allProcesses()[0].noteMissed("cuFoo: unknown")
 	st := next.Status()
 	if want := []string{"cuTexObjectCreate: no textures", "cuFoo: unknown"}; !slices.Equal(st.Missed, want) {
 		t.Errorf("missed %q", st.Missed)
@@ -145,8 +145,8 @@ func TestSeenAgain(t *testing.T) {
 	if want := []string{"process 7: an illegal address"}; !slices.Equal(st.Faults, want) {
 		t.Errorf("faults %q", st.Faults)
 	}
-	next.seen.recall(slices.Repeat([]string{"a\nb"}, 10*maxMissed), slices.Repeat([]string{strings.Repeat("x", 10*maxSeen)}, 10*maxFaults))
-	if missed, faults := next.seen.all(); len(missed) != maxMissed || missed[0] != "a b" || len(faults) != maxFaults || len(faults[0]) != maxSeen {
+	next.seen.recallSeen(slices.Repeat([]string{"a\nb"}, 10*maxMissed), slices.Repeat([]string{strings.Repeat("x", 10*maxSeen)}, 10*maxFaults))
+	if missed, faults := next.seen.allSeen(); len(missed) != maxMissed || missed[0] != "a b" || len(faults) != maxFaults || len(faults[0]) != maxSeen {
 		t.Errorf("%d, %d of %d bytes", len(missed), len(faults), len(faults[0]))
 	}
 }

@@ -90,7 +90,7 @@ func (p *process) carryOutCall(c *dispatch.Call, op uint32, in, room []byte) ([]
 	if q != nil && r == 0 && err == nil {
 		p.Work.Note(q)
 	}
-	p.note(c, op, in, out, r, err)
+	p.noteCall(c, op, in, out, r, err)
 	return out, r, err
 }
 
@@ -172,8 +172,8 @@ func (p *process) describeWork() ([]workState, []driver.QueuedCall) {
 	return out, left
 }
 
-// call is the call that was written down, with its message.
-func (w *workState) call(in []byte) driver.QueuedCall {
+// queuedCall is the call that was written down, with its message.
+func (w *workState) queuedCall(in []byte) driver.QueuedCall {
 	return driver.QueuedCall{
 		Op: w.Op, Thread: w.Thread, Context: dispatch.Context(w.Context), In: in, Done: w.Done,
 		Gone: w.Event != 0, Event: dispatch.Event(w.Event), EventContext: dispatch.Context(w.EventContext),
@@ -191,7 +191,7 @@ func (p *process) queueHeld() {
 		c := dispatch.Call{Process: p.ID, Thread: h.Thread, Context: h.Context, First: dispatch.Partial(h.Done), Again: true}
 		info, _ := dispatch.Look(h.Op)
 		_, r, err := p.carryOutCall(&c, h.Op, h.In, nil)
-		p.posted(&c, info, r, err)
+		p.notePosted(&c, info, r, err)
 	}
 	for e := range made {
 		p.EventDestroyV2(nil, e)

@@ -37,8 +37,8 @@ func BenchmarkSaveQueued(b *testing.B) {
 				replaced(b, s, r, folder, next)
 				again += time.Since(began)
 				b.StopTimer()
-				for _, p := range next.all() {
-					p.end("the benchmark is over")
+				for _, p := range next.allProcesses() {
+					p.endProcess("the benchmark is over")
 				}
 				b.StartTimer()
 			}

@@ -227,7 +227,7 @@ func TestHeldKernel(t *testing.T) {
 			t.Logf("stopped in %v", r.Cut)
 			next := serverOf(t, "other", nil, testMemory)
 			replaced(t, s, r, folder, next)
-			p := next.all()[0]
+			p := next.allProcesses()[0]
 			if left := len(p.Work.Left()); left < launches-100 {
 				t.Errorf("%d calls are left", left)
 			}
@@ -238,7 +238,7 @@ func TestHeldKernel(t *testing.T) {
 				t.Errorf("the copy is done: %d", r)
 			default:
 			}
-			p.end("the test is over")
+			p.endProcess("the test is over")
 			<-waits
 			<-copied
 		})

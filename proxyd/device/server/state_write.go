@@ -18,26 +18,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// write writes the stopped job. The caller holds state.mu.
-func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
+// writeState writes the stopped job. The caller holds state.mu.
+func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	k := &s.state
 	if k.key == nil {
 		k.key = new([32]byte)
 		_, _ = rand.Read(k.key[:]) // rand.Read never fails
 	}
-	st := &serverState{Version: workless, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
+	st := &serverState{Version: workless, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.stateClock()}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, deviceInfo{d.Base, *d.Info()})
 	}
 	s.mu.Lock()
 	st.Last = s.last
 	s.mu.Unlock()
-	st.Network, st.Left = s.collectives.Describe(), s.cuts.departures()
-	st.Missed, st.Faults = s.seen.all()
+	st.Network, st.Left = s.collectives.Describe(), s.cuts.listDepartures()
+	st.Missed, st.Faults = s.seen.allSeen()
 	r := &Report{ID: st.ID}
-	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.upon(o.Upon), r)
+	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.saveByID(o.Upon), r)
 	err := s.writeProcesses(sink, st, w, r)
-	blocks, failed := w.finish()
+	blocks, failed := w.finishFiles()
 	// What a reader of the blocks met first is the reason for the rest.
 	if err := errors.Join(failed, err); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	}
 	for name := range e.files {
 		r.Files = append(r.Files, name)
-		if w.upon.has(name) {
+		if w.upon.hasFile(name) {
 			r.Kept = append(r.Kept, name)
 		}
 	}
@@ -61,13 +61,13 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	slices.Sort(r.Kept)
 	k.saves = st.Saves
 	s.noteAlike(st)
-	k.remember(e)
+	k.rememberSave(e)
 	return r, nil
 }
 
 // writeProcesses writes all processes. A process that ends meanwhile is left out.
 func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *Report) error {
-	all := s.all()
+	all := s.allProcesses()
 	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range all {
 		ps, err := s.writeProcess(p, sink, st, w)
@@ -85,7 +85,7 @@ func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *R
 }
 
 func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWriter) (*processState, error) {
-	ps, calls, err := p.describe()
+	ps, calls, err := p.describeProcess()
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 			continue
 		}
 		sp := p.SpaceIfUsed(d.Ordinal)
-		if d.Memory, err = w.add(sp.Space); err != nil {
+		if d.Memory, err = w.addSpace(sp.Space); err != nil {
 			return nil, fmt.Errorf("device %d: %w", d.Ordinal, err)
 		}
 	}

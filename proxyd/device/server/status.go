@@ -33,8 +33,8 @@ const (
 	ReducedByNCCL  = "nccl"  // some at least, in an order of its own: they agree to rounding
 )
 
-// reductions tells how sums were made.
-func reductions(c *nccl.Collectives) string {
+// describeReductions tells how sums were made.
+func describeReductions(c *nccl.Collectives) string {
 	if c.Rounded.Load() {
 		return ReducedByNCCL
 	}
@@ -72,7 +72,7 @@ type seen struct {
 	failed string
 }
 
-func (s *seen) miss(what string) {
+func (s *seen) noteMissed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.missed) < maxMissed && !slices.Contains(s.missed, what) {
@@ -80,45 +80,45 @@ func (s *seen) miss(what string) {
 	}
 }
 
-func (s *seen) fault(process uint64, err error) {
+func (s *seen) noteFault(process uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.faults) < maxFaults {
-		s.faults = append(s.faults, plain(fmt.Sprintf("process %d: %v", process, err)))
+		s.faults = append(s.faults, plainText(fmt.Sprintf("process %d: %v", process, err)))
 	}
 }
 
-func (s *seen) fail(err error) {
+func (s *seen) noteFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = plain(err.Error())
+	s.failed = plainText(err.Error())
 }
 
-// all is what programs have met with.
-func (s *seen) all() (missed, faults []string) {
+// allSeen is what programs have met with.
+func (s *seen) allSeen() (missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.missed), slices.Clone(s.faults)
 }
 
-// recall takes what an earlier server has seen.
-func (s *seen) recall(missed, faults []string) {
+// recallSeen takes what an earlier server has seen.
+func (s *seen) recallSeen(missed, faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missed, s.faults = bounded(missed, maxMissed), bounded(faults, maxFaults)
+	s.missed, s.faults = boundTexts(missed, maxMissed), boundTexts(faults, maxFaults)
 }
 
-// bounded are the first texts of a list, fit to be shown.
-func bounded(list []string, most int) []string {
+// boundTexts are the first texts of a list, fit to be shown.
+func boundTexts(list []string, most int) []string {
 	out := make([]string, min(len(list), most))
 	for i := range out {
-		out[i] = plain(list[i])
+		out[i] = plainText(list[i])
 	}
 	return out
 }
 
-// plain is text that can be shown, and is not long.
-func plain(text string) string {
+// plainText is text that can be shown, and is not long.
+func plainText(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxSeen)], "?")
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -132,17 +132,17 @@ func plain(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: reductions(s.collectives), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	on := placesOf(s)
 	for i, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory, On: on[i]})
 	}
-	all := s.all()
+	all := s.allProcesses()
 	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range all {
 		ps := ProcessStatus{SavedProcess: SavedProcess{ID: p.ID}, Fault: p.Fault.Load(), Absent: true}
 		if p.Ring != nil {
-			ps.SavedProcess, ps.Absent = p.saved(), false
+			ps.SavedProcess, ps.Absent = p.savedProcess(), false
 		}
 		for i := range st.Devices {
 			used := p.UsedBytes(int32(i))
@@ -152,24 +152,24 @@ func (s *Server) Status() *Status {
 		st.Processes = append(st.Processes, ps)
 	}
 	st.Sharing = s.describeSharing()
-	st.Missed, st.Faults = s.seen.all()
+	st.Missed, st.Faults = s.seen.allSeen()
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	st.Failed = s.seen.failed
 	return st
 }
 
-// bound makes what a server says of itself fit to be shown.
-func (st *Status) bound() {
-	st.Version, st.Failed = plain(st.Version), plain(st.Failed)
+// boundTexts makes what a server says of itself fit to be shown.
+func (st *Status) boundTexts() {
+	st.Version, st.Failed = plainText(st.Version), plainText(st.Failed)
 	if st.Reductions != ReducedByNCCL {
 		st.Reductions = ReducedExactly
 	}
-	st.Missed, st.Faults = bounded(st.Missed, maxMissed), bounded(st.Faults, maxFaults)
+	st.Missed, st.Faults = boundTexts(st.Missed, maxMissed), boundTexts(st.Faults, maxFaults)
 	st.Devices = st.Devices[:min(len(st.Devices), maxDevices)]
 	st.Sharing = st.Sharing[:min(len(st.Sharing), maxDevices)]
 	for i := range st.Devices {
-		st.Devices[i].Name = plain(st.Devices[i].Name)
+		st.Devices[i].Name = plainText(st.Devices[i].Name)
 	}
 	for i := range st.Sharing {
 		if s := &st.Sharing[i]; s.Rung != RungAlias && s.Rung != RungResident && s.Rung != RungSwap {

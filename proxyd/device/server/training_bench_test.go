@@ -40,7 +40,7 @@ type direct struct {
 func (d direct) do(say *saying) (dispatch.Result, []byte, error) {
 	out, r, err := dispatch.Serve(d, say.call, say.op, say.in, d.scratch[:0])
 	if info, known := dispatch.Look(say.op); known && say.posted {
-		d.posted(&say.call, info, r, err)
+		d.notePosted(&say.call, info, r, err)
 	}
 	if cap(out) > cap(d.scratch) && cap(out) <= maxScratch {
 		d.scratch = out
@@ -178,7 +178,7 @@ func (r *trainer) direct(s *Server) direct {
 	if err != nil {
 		r.b.Fatal(err)
 	}
-	p, err := s.serve(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
 	if err != nil {
 		r.b.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func (r *trainer) shipped() cost {
 	s := r.server()
 	defer r.close(s)
 	return r.run(func(conn *net.UnixConn, _ int, _ <-chan struct{}) {
-		if err := s.attach(conn); err != nil {
+		if err := s.attachProgram(conn); err != nil {
 			r.b.Error(err)
 		}
 	})

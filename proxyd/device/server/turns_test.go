@@ -39,7 +39,7 @@ func TestTurns(t *testing.T) {
 	wg.Wait()
 	// Who leaves gives way to those who stay.
 	for _, p := range all {
-		p.end("the test is over")
+		p.endProcess("the test is over")
 		<-p.gone
 	}
 	_, cs := attach(t, s, 1)

@@ -67,13 +67,13 @@ func (w *watched) Close() {
 func (w *watched) Watch() string {
 	ended, exec := make(chan string, 1), make(chan bool, 1)
 	go func() {
-		if readable(w.end) {
+		if waitReadable(w.end) {
 			ended <- "it has ended"
 		} else {
 			ended <- ""
 		}
 	}()
-	go func() { exec <- readable(w.exec) }()
+	go func() { exec <- waitReadable(w.exec) }()
 	select {
 	case why := <-ended:
 		return why
@@ -81,7 +81,7 @@ func (w *watched) Watch() string {
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
-		if err == nil && !mapped(string(maps), w.ring) {
+		if err == nil && !isMapped(string(maps), w.ring) {
 			return "it executes another program"
 		}
 		select {
@@ -92,8 +92,8 @@ func (w *watched) Watch() string {
 	}
 }
 
-// mapped tells whether maps, of /proc, has a memfd of that inode.
-func mapped(maps string, inode uint64) bool {
+// isMapped tells whether maps, of /proc, has a memfd of that inode.
+func isMapped(maps string, inode uint64) bool {
 	want := fmt.Sprint(inode)
 	for line := range strings.Lines(maps) {
 		f := strings.Fields(line) // range, permissions, offset, device, inode, path
@@ -104,8 +104,8 @@ func mapped(maps string, inode uint64) bool {
 	return false
 }
 
-// readable waits until a descriptor is readable or at its end, and returns false if the descriptor was closed here.
-func readable(f *os.File) bool {
+// waitReadable waits until a descriptor is readable or at its end, and returns false if the descriptor was closed here.
+func waitReadable(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return false

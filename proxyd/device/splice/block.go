@@ -15,8 +15,8 @@ type view struct {
 // blocks are all blocks that some rank has, or had.
 type blocks map[Block][]view
 
-// of returns the views of a block.
-func (b blocks) of(at Block, ranks int) []view {
+// viewsOf returns the views of a block.
+func (b blocks) viewsOf(at Block, ranks int) []view {
 	if b[at] == nil {
 		b[at] = make([]view, ranks)
 	}
@@ -26,7 +26,7 @@ func (b blocks) of(at Block, ranks int) []view {
 // Stamps tell how often the ranks' bytes of a block may have changed: see Compared.
 func (g *Group) Stamps(at Block) []uint64 {
 	var out []uint64
-	for _, v := range g.blocks.of(at, len(g.ranks)) {
+	for _, v := range g.blocks.viewsOf(at, len(g.ranks)) {
 		out = append(out, v.stamp)
 	}
 	return out
@@ -34,12 +34,12 @@ func (g *Group) Stamps(at Block) []uint64 {
 
 // isCommon tells whether a block is common memory of all ranks that are there.
 func (g *Group) isCommon(at Block) bool {
-	return g.all(at, func(v view) bool { return v.live && v.common })
+	return g.allHold(at, func(v view) bool { return v.live && v.common })
 }
 
-// all tells whether something holds for each rank's view of a block.
-func (g *Group) all(at Block, holds func(view) bool) bool {
-	for r, v := range g.blocks.of(at, len(g.ranks)) {
+// allHold tells whether something holds for each rank's view of a block.
+func (g *Group) allHold(at Block, holds func(view) bool) bool {
+	for r, v := range g.blocks.viewsOf(at, len(g.ranks)) {
 		if !g.ranks[r].gone && !holds(v) {
 			return false
 		}
@@ -50,13 +50,13 @@ func (g *Group) all(at Block, holds func(view) bool) bool {
 // canRunOnce tells whether an operation would do the same for each rank.
 func (g *Group) canRunOnce(o *Op) bool {
 	switch {
-	case o.Record == "" || g.alone():
+	case o.Record == "" || g.isAlone():
 		return false
 	case o.Kind == Read || o.Kind == Free:
 		return false
 	case o.Kind == Alloc:
-		return !slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.all(b, func(v view) bool { return !v.live }) })
-	case slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.all(b, func(v view) bool { return v.live }) }):
+		return !slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.allHold(b, func(v view) bool { return !v.live }) })
+	case slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.allHold(b, func(v view) bool { return v.live }) }):
 		return false
 	case o.Kind == Collective:
 		return true // of what each rank reads the sum is the same
@@ -65,7 +65,7 @@ func (g *Group) canRunOnce(o *Op) bool {
 	case g.twist == noOperands:
 		return true
 	}
-	return !slices.ContainsFunc(o.needs(), func(b Block) bool { return !g.isCommon(b) })
+	return !slices.ContainsFunc(o.neededBlocks(), func(b Block) bool { return !g.isCommon(b) })
 }
 
 // writeOnce notes what an operation has written that ran once, and returns what is to be done behind it.
@@ -75,7 +75,7 @@ func (g *Group) writeOnce(o *Op) []Effect {
 		if !g.isCommon(b) {
 			out = append(out, Effect{Act: Share, Block: b, From: -1})
 		}
-		views := g.blocks.of(b, len(g.ranks))
+		views := g.blocks.viewsOf(b, len(g.ranks))
 		for r := range views {
 			if !g.ranks[r].gone {
 				views[r] = view{true, true, views[r].stamp + 1}
@@ -89,7 +89,7 @@ func (g *Group) writeOnce(o *Op) []Effect {
 func (g *Group) writeOwn(rank int, o *Op) []Effect {
 	var out []Effect
 	for _, b := range o.Writes {
-		v := &g.blocks.of(b, len(g.ranks))[rank]
+		v := &g.blocks.viewsOf(b, len(g.ranks))[rank]
 		v.stamp++
 		switch {
 		case o.Kind == Alloc:
@@ -104,13 +104,13 @@ func (g *Group) writeOwn(rank int, o *Op) []Effect {
 	return out
 }
 
-// compared lets a block be common memory if nothing has changed since it was compared.
-func (g *Group) compared(e Compared) []Effect {
-	if len(e.Stamps) != len(g.ranks) || g.isCommon(e.Block) || g.alone() {
+// noteCompared lets a block be common memory if nothing has changed since it was compared.
+func (g *Group) noteCompared(e Compared) []Effect {
+	if len(e.Stamps) != len(g.ranks) || g.isCommon(e.Block) || g.isAlone() {
 		return nil
 	}
 	from := -1
-	views := g.blocks.of(e.Block, len(g.ranks))
+	views := g.blocks.viewsOf(e.Block, len(g.ranks))
 	for r, v := range views {
 		if g.ranks[r].gone {
 			continue

@@ -39,8 +39,8 @@ func New(ranks int) *Group {
 	return &Group{ranks: make([]rank, ranks), blocks: blocks{}}
 }
 
-// alone tells whether only one rank is left.
-func (g *Group) alone() bool {
+// isAlone tells whether only one rank is left.
+func (g *Group) isAlone() bool {
 	n := 0
 	for i := range g.ranks {
 		if !g.ranks[i].gone {
@@ -72,7 +72,7 @@ func (g *Group) Step(e Event) []Effect {
 	case End:
 		g.ranks[e.Rank] = rank{gone: true}
 	case Compared:
-		return g.compared(e)
+		return g.noteCompared(e)
 	}
 	return append(out, g.carryOutReady()...)
 }
@@ -84,7 +84,7 @@ func (g *Group) carryOutReady() []Effect {
 		again = false
 		for r := range g.ranks {
 			for len(g.ranks[r].queue) > 0 {
-				done, effects := g.first(r)
+				done, effects := g.serveFirst(r)
 				out = append(out, effects...)
 				if !done {
 					break
@@ -96,11 +96,12 @@ func (g *Group) carryOutReady() []Effect {
 	return out
 }
 
-// first does what is to be done about the first operation of a rank. It returns whether the operation was carried out.
-func (g *Group) first(r int) (bool, []Effect) {
+// serveFirst does what is to be done about the first operation of a rank. It returns whether the operation was carried
+// out.
+func (g *Group) serveFirst(r int) (bool, []Effect) {
 	o := &g.ranks[r].queue[0]
 	if !g.canRunOnce(o) {
-		if o.Kind == Collective && o.Record != "" && !g.alone() && !g.haveCome(o) {
+		if o.Kind == Collective && o.Record != "" && !g.isAlone() && !g.haveCome(o) {
 			return false, nil // the rank waits for the others as on devices of their own
 		}
 		return true, g.runOwn(r)

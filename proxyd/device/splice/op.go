@@ -39,8 +39,8 @@ func (o *Op) isAlike(p *Op) bool {
 		slices.Equal(o.Reads, p.Reads) && slices.Equal(o.Writes, p.Writes) && slices.Equal(o.Fills, p.Fills)
 }
 
-// needs are the blocks whose bytes have an influence on what the operation writes, or stay in what it writes.
-func (o *Op) needs() []Block {
+// neededBlocks are the blocks whose bytes have an influence on what the operation writes, or stay in what it writes.
+func (o *Op) neededBlocks() []Block {
 	out := slices.Clone(o.Reads)
 	for _, b := range o.Writes {
 		if !slices.Contains(o.Fills, b) {

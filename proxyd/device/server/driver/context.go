@@ -83,8 +83,8 @@ func (p *Process) nextID() uint64 {
 	return p.lasts
 }
 
-// destroy ends a context and what belongs to it. destroy waits for the context's work.
-func (p *Process) destroy(c *dispatch.Call, x *Context) dispatch.Result {
+// destroyContext ends a context and what belongs to it. destroyContext waits for the context's work.
+func (p *Process) destroyContext(c *dispatch.Call, x *Context) dispatch.Result {
 	if x.Gone.Swap(true) {
 		return dispatch.ResultContextIsDestroyed
 	}
@@ -97,7 +97,7 @@ func (p *Process) destroy(c *dispatch.Call, x *Context) dispatch.Result {
 	}
 	x.mu.Lock()
 	for s := range x.peers {
-		_ = x.Space.deny(s) // s was allowed
+		_ = x.Space.denyPeer(s) // s was allowed
 	}
 	clear(x.peers)
 	x.mu.Unlock()

@@ -45,7 +45,7 @@ func (p *ContextCalls) CtxDestroyV2(c *dispatch.Call, ctx dispatch.Context) disp
 	if p.IsPrimary(x) {
 		return dispatch.ResultInvalidContext
 	}
-	return p.destroy(c, x)
+	return p.destroyContext(c, x)
 }
 
 // apiVersion is of contexts: 3020 since CUDA 3.2.
@@ -218,5 +218,5 @@ func (p *ContextCalls) CtxDisablePeerAccess(c *dispatch.Call, peer dispatch.Cont
 		return dispatch.ResultPeerAccessNotEnabled
 	}
 	delete(x.peers, y.Space)
-	return p.Result(x.Space.deny(y.Space))
+	return p.Result(x.Space.denyPeer(y.Space))
 }

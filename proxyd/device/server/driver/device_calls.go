@@ -249,7 +249,7 @@ func (p *DeviceCalls) DevicePrimaryCtxReleaseV2(c *dispatch.Call, dev int32) dis
 	}
 	d.primary, d.retained = nil, 0
 	p.mu.Unlock()
-	return p.destroy(c, x)
+	return p.destroyContext(c, x)
 }
 
 func (p *DeviceCalls) DevicePrimaryCtxResetV2(c *dispatch.Call, dev int32) dispatch.Result {
@@ -264,7 +264,7 @@ func (p *DeviceCalls) DevicePrimaryCtxResetV2(c *dispatch.Call, dev int32) dispa
 	if x == nil {
 		return 0
 	}
-	return p.destroy(c, x)
+	return p.destroyContext(c, x)
 }
 
 func (p *DeviceCalls) DevicePrimaryCtxSetFlagsV2(_ *dispatch.Call, dev int32, flags uint32) dispatch.Result {

@@ -77,8 +77,8 @@ func QueuedBy(c *dispatch.Call) *Queued {
 	return q
 }
 
-// found notes a stream that the call has asked for.
-func (q *Queued) found(st *Stream) {
+// noteStream notes a stream that the call has asked for.
+func (q *Queued) noteStream(st *Stream) {
 	if q == nil || slices.ContainsFunc(q.spans, func(w workSpan) bool { return w.stream == st }) {
 		return
 	}

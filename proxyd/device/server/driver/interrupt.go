@@ -17,8 +17,9 @@ type Interrupt struct {
 	cancel context.CancelFunc
 }
 
-// context is done from the moment when such calls are to return with nothing, and with its parent, which is always the same.
-func (i *Interrupt) context(parent context.Context) context.Context {
+// interruptible is done from the moment when such calls are to return with nothing, and with its parent, which is
+// always the same.
+func (i *Interrupt) interruptible(parent context.Context) context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.ctx == nil {

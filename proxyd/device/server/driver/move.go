@@ -39,14 +39,14 @@ func (p *Process) StayPut() {
 		s.moving = false
 		t.giveBack(s)
 		t.mu.Unlock()
-		t.tell()
+		t.tellRunner()
 	}
 }
 
 // moveTo moves the space, as soon as its work can be interrupted: true when the space is there, or has ended.
 func (s *Space) moveTo(to Place) (bool, error) {
 	t := s.lockTurns()
-	defer t.tell()
+	defer t.tellRunner()
 	defer t.mu.Unlock()
 	if t == to.TimeSlices || !slices.Contains(t.spaces, s) {
 		return true, nil
@@ -75,6 +75,6 @@ func (s *Space) moveTo(to Place) (bool, error) {
 		to.TimeSlices.meetings[s] = meetings
 	}
 	to.TimeSlices.addSpace(s)
-	to.TimeSlices.tell()
+	to.TimeSlices.tellRunner()
 	return true, nil
 }

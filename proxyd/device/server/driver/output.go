@@ -28,8 +28,8 @@ type line struct {
 	text []byte
 }
 
-// print takes text; print does not wait.
-func (o *output) print(fd int, text []byte) {
+// printText takes text; printText does not wait.
+func (o *output) printText(fd int, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.held+len(text) > maxOutput {
@@ -39,12 +39,12 @@ func (o *output) print(fd int, text []byte) {
 	o.lines = append(o.lines, line{fd, append([]byte(nil), text...)})
 	if !o.busy {
 		o.busy = true
-		go o.write()
+		go o.writeOut()
 	}
 }
 
-// write writes what is there.
-func (o *output) write() {
+// writeOut writes what is there.
+func (o *output) writeOut() {
 	for {
 		o.mu.Lock()
 		if len(o.lines) == 0 {

@@ -199,15 +199,15 @@ func (p *Process) Result(err error) dispatch.Result {
 	r := backend.ResultOf(err)
 	switch {
 	case r.Sticky():
-		p.faulted(r, err)
+		p.failWith(r, err)
 	case r == backend.Unknown:
 		p.Log.Error("a call failed", "error", err)
 	}
 	return dispatch.Result(r)
 }
 
-// faulted makes every later call of the process return a fault.
-func (p *Process) faulted(r backend.Result, err error) {
+// failWith makes every later call of the process return a fault.
+func (p *Process) failWith(r backend.Result, err error) {
 	if p.Fault.CompareAndSwap(0, uint32(r)) {
 		p.Log.Warn("a fault ends the process's use of devices", "error", err)
 		p.onFault(err)
@@ -292,7 +292,7 @@ const Again dispatch.Result = wire.StatusAgain
 // WaitContext is what ends the wait of a call for work: a cut, if the call can be made again then, and the process's end.
 func (p *Process) WaitContext() context.Context {
 	if p.Ring != nil && p.Ring.AsksAgain() {
-		return p.Interrupt.context(p.Lifetime)
+		return p.Interrupt.interruptible(p.Lifetime)
 	}
 	return p.Lifetime
 }
@@ -317,11 +317,11 @@ func (p *Process) Wait(c *dispatch.Call, x *Context, wait func(context.Context) 
 // UntilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
 // that context is done and the process's own is not, the calls answer that there is nothing, and are made again.
 func (p *Process) UntilCut() (ctx context.Context, stop func()) {
-	return context.WithCancel(p.Interrupt.context(p.Lifetime))
+	return context.WithCancel(p.Interrupt.interruptible(p.Lifetime))
 }
 
-// device is what the process calls by that number.
-func (p *Process) device(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
+// deviceAt is what the process calls by that number.
+func (p *Process) deviceAt(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
 
 // UsedBytes is how much of a device its spaces have allocated: the program sees its own, as in cuMemGetInfo.
 func (p *Process) UsedBytes(dev int32) uint64 {
@@ -349,7 +349,7 @@ func (p *Process) Info(dev int32) (*backend.Info, dispatch.Result) {
 	if dev < 0 || int(dev) >= len(p.View) {
 		return nil, dispatch.ResultInvalidDevice
 	}
-	return p.device(dev).Info(), 0
+	return p.deviceAt(dev).Info(), 0
 }
 
 // IsPrimary tells whether a context is a device's primary context, which is not destroyed but released.

@@ -12,8 +12,8 @@ type ringHold struct {
 	open  chan struct{} // closed when the last hold ends; nil when there is none
 }
 
-// hold has the ring wait before its next message.
-func (p *Process) hold() {
+// holdRing has the ring wait before its next message.
+func (p *Process) holdRing() {
 	v := &p.ringHold
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -22,8 +22,8 @@ func (p *Process) hold() {
 	}
 }
 
-// release undoes a hold.
-func (p *Process) release() {
+// releaseRing undoes holdRing.
+func (p *Process) releaseRing() {
 	v := &p.ringHold
 	v.mu.Lock()
 	defer v.mu.Unlock()

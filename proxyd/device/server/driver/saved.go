@@ -44,14 +44,14 @@ type StreamState struct {
 	Attributes map[int32]dispatch.Launchvalue `json:"attributes,omitempty"`
 }
 
-func (st *Stream) describe(h dispatch.Stream) StreamState {
+func (st *Stream) describeStream(h dispatch.Stream) StreamState {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return StreamState{h, st.ID, maps.Clone(st.attributes)}
 }
 
-// restore sets what no call has set.
-func (st *Stream) restore(s *StreamState) {
+// restoreStream sets what no call has set.
+func (st *Stream) restoreStream(s *StreamState) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.ID, st.attributes = s.ID, s.Attributes
@@ -63,15 +63,15 @@ type EventState struct {
 	At     time.Duration  `json:"at"`
 }
 
-func (x *Context) describe(p *Process) ContextState {
-	st := ContextState{Handle: x.Handle, Backend: x.Backend.ID(), ID: x.ID, Legacy: x.Legacy.describe(0)}
+func (x *Context) describeContext(p *Process) ContextState {
+	st := ContextState{Handle: x.Handle, Backend: x.Backend.ID(), ID: x.ID, Legacy: x.Legacy.describeStream(0)}
 	p.mu.Lock()
 	st.Late = int32(x.late)
 	p.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for t, s := range x.perThread {
-		st.Threads = append(st.Threads, threadState{t, s.describe(0)})
+		st.Threads = append(st.Threads, threadState{t, s.describeStream(0)})
 	}
 	slices.SortFunc(st.Threads, func(a, b threadState) int { return cmp.Compare(a.Thread, b.Thread) })
 	return st
@@ -114,12 +114,12 @@ func (p *Process) RestoreCounters(lasts uint64, late int32) {
 
 // DescribeContexts writes the contexts down.
 func (p *Process) DescribeContexts() []ContextState {
-	return handles.Each(&p.Contexts, func(_ dispatch.Context, x *Context) ContextState { return x.describe(p) })
+	return handles.Each(&p.Contexts, func(_ dispatch.Context, x *Context) ContextState { return x.describeContext(p) })
 }
 
 // DescribeStreams writes down the streams that have handles.
 func (p *Process) DescribeStreams() []StreamState {
-	return handles.Each(&p.streams, func(h dispatch.Stream, s *Stream) StreamState { return s.describe(h) })
+	return handles.Each(&p.streams, func(h dispatch.Stream, s *Stream) StreamState { return s.describeStream(h) })
 }
 
 // DescribeEvents writes events down. shift is what the clock of saves is ahead of the backend's.
@@ -167,13 +167,13 @@ func (p *Process) RestoreContexts(all []ContextState) error {
 			continue
 		}
 		x.ID, x.late = st.ID, dispatch.Result(st.Late)
-		x.Legacy.restore(&st.Legacy)
+		x.Legacy.restoreStream(&st.Legacy)
 		for _, t := range st.Threads {
 			s, result := p.threadStream(x, t.Thread)
 			if result != 0 {
 				return fmt.Errorf("the stream of thread %d: %d: %w", t.Thread, result, ErrRestore)
 			}
-			s.restore(&t.StreamState)
+			s.restoreStream(&t.StreamState)
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ func (p *Process) RestoreContexts(all []ContextState) error {
 func (p *Process) RestoreStreams(all []StreamState) {
 	for _, st := range all {
 		if s, ok := p.streams.Get(st.Handle); ok {
-			s.restore(&st)
+			s.restoreStream(&st)
 		}
 	}
 }

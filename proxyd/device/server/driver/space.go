@@ -32,7 +32,7 @@ type Space struct {
 // newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space does
 // so when that is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
-	d := p.device(ordinal)
+	d := p.deviceAt(ordinal)
 	base := p.JobDevices[ordinal].Base // not that of d: the same program has the same addresses, whichever devices that sees
 	var state *backend.State
 	if p.Restoring != nil {
@@ -45,7 +45,7 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	defer d.mu.RUnlock()
 	s.turns.Store(d.at.TimeSlices)
 	b, err := d.at.NewSpace(backend.SpaceConfig{
-		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state, Changed: func() { s.turns.Load().tell() },
+		Base: base, Memory: d.Info().Memory, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().tellRunner() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
@@ -77,11 +77,11 @@ func (s *Space) End() {
 func (s *Space) Allow(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.allowed(peer)
+	return s.allowPeer(peer)
 }
 
-// allowed is allow; the caller holds mu.
-func (s *Space) allowed(peer *Space) error {
+// allowPeer is Allow; the caller holds mu.
+func (s *Space) allowPeer(peer *Space) error {
 	if s.peers[peer] == 0 {
 		if err := s.AllowPeer(peer.Space); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *Space) Reach(peer *Space) error {
 	if s.reached[peer] {
 		return nil
 	}
-	if err := s.allowed(peer); err != nil {
+	if err := s.allowPeer(peer); err != nil {
 		return err
 	}
 	s.reached[peer] = true
@@ -112,8 +112,8 @@ func (s *Space) CanReach(peer *Space) bool {
 	return s.peers[peer] > 0
 }
 
-// deny takes back what allow gave.
-func (s *Space) deny(peer *Space) error {
+// denyPeer takes back what allowPeer gave.
+func (s *Space) denyPeer(peer *Space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.peers[peer] {

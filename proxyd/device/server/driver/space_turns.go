@@ -35,14 +35,14 @@ func (s *Space) leaveTurns(end func()) {
 	t.mu.Lock()
 	delete(t.meetings, s)
 	if t.holder == s {
-		t.release()
+		t.releaseHolder()
 		t.holder = nil
 		if len(t.spaces) > 0 {
-			t.give(t.spaces[0])
+			t.giveTurn(t.spaces[0])
 		}
 	}
 	t.mu.Unlock()
-	t.tell()
+	t.tellRunner()
 }
 
 // Meet notes that the space has a rank of a communicator. Part undoes it.
@@ -82,5 +82,5 @@ func (s *Space) resumeWork() {
 	s.paused = false
 	t.giveBack(s)
 	t.mu.Unlock()
-	t.tell()
+	t.tellRunner()
 }

@@ -48,7 +48,7 @@ func (p *Process) Stream(c *dispatch.Call, h dispatch.Stream) (*Stream, dispatch
 	}
 	st, r := p.streamOf(c, h)
 	if r == 0 {
-		QueuedBy(c).found(st)
+		QueuedBy(c).noteStream(st)
 	}
 	return st, r
 }
@@ -80,7 +80,7 @@ func (p *Process) threadStream(x *Context, thread uint32) (*Stream, dispatch.Res
 		return st, 0
 	}
 	if len(x.perThread) >= max(SweepAt, 2*x.swept) {
-		x.sweep()
+		x.sweepStreams()
 	}
 	if len(x.perThread) >= maxThreads {
 		return nil, dispatch.ResultOutOfMemory
@@ -94,9 +94,9 @@ func (p *Process) threadStream(x *Context, thread uint32) (*Stream, dispatch.Res
 	return st, 0
 }
 
-// sweep ends the default streams that have nothing to do, and that were not asked for since the last time. A thread
-// that asks again gets a new stream, which is the same to the thread. The caller holds mu.
-func (x *Context) sweep() {
+// sweepStreams ends the default streams that have nothing to do, and that were not asked for since the last time. A
+// thread that asks again gets a new stream, which is the same to the thread. The caller holds mu.
+func (x *Context) sweepStreams() {
 	for thread, st := range x.perThread {
 		if st.used < x.sweeps && st.Backend.Query() == nil {
 			_ = st.Backend.Destroy() // the stream was there

@@ -183,8 +183,8 @@ func (p *StreamCalls) StreamWaitEvent(c *dispatch.Call, stream dispatch.Stream, 
 	return p.Result(st.Backend.Wait(e.Backend))
 }
 
-// condition takes the flags of a wait for a value apart.
-func condition(flags uint32) (backend.Condition, dispatch.Result) {
+// splitCondition takes the flags of a wait for a value apart.
+func splitCondition(flags uint32) (backend.Condition, dispatch.Result) {
 	const flush = 1 << 30
 	switch {
 	case flags&flush != 0:
@@ -200,7 +200,7 @@ func (p *StreamCalls) waitValue(c *dispatch.Call, stream dispatch.Stream, at dis
 	if r != 0 {
 		return r
 	}
-	cond, r := condition(flags)
+	cond, r := splitCondition(flags)
 	if r != 0 {
 		return r
 	}
@@ -258,7 +258,7 @@ func (p *StreamCalls) StreamBatchMemOpV2(c *dispatch.Call, stream dispatch.Strea
 	for _, o := range ops {
 		switch uint32(o.Word[0]) {
 		case memopWait32, memopWait64:
-			if _, r := condition(uint32(o.Word[3])); r != 0 {
+			if _, r := splitCondition(uint32(o.Word[3])); r != 0 {
 				return r
 			}
 		case memopWrite32, memopWrite64, memopBarrier:

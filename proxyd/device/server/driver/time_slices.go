@@ -80,11 +80,11 @@ func (t *TimeSlices) Counts() (TurnCounts, int) {
 func (t *TimeSlices) addSpace(s *Space) {
 	t.spaces = append(t.spaces, s)
 	if t.holder == nil {
-		t.give(s)
+		t.giveTurn(s)
 	}
 	if len(t.spaces) > 1 && !t.running {
 		t.running = true
-		go t.run()
+		go t.runTurns()
 	}
 }
 
@@ -98,8 +98,8 @@ func (t *TimeSlices) removeSpace(s *Space) bool {
 	return true
 }
 
-// meet tells whether two spaces have ranks of the same communicator. The caller holds mu.
-func (t *TimeSlices) meet(a, b *Space) bool {
+// meetsInCommunicator tells whether two spaces have ranks of the same communicator. The caller holds mu.
+func (t *TimeSlices) meetsInCommunicator(a, b *Space) bool {
 	for name := range t.meetings[a] {
 		if t.meetings[b][name] > 0 {
 			return true
@@ -115,25 +115,25 @@ func (t *TimeSlices) IsEmpty() bool {
 	return len(t.spaces) == 0 && t.holder == nil
 }
 
-// tell makes run look for the next turn. The caller may hold any lock.
-func (t *TimeSlices) tell() {
+// tellRunner makes runTurns look for the next turn. The caller may hold any lock.
+func (t *TimeSlices) tellRunner() {
 	select {
 	case t.news <- struct{}{}:
 	default:
 	}
 }
 
-// give maps a space, or lets a space go on, unless s is nil or rests. The caller holds mu.
-func (t *TimeSlices) give(s *Space) {
+// giveTurn maps a space, or lets a space go on, unless s is nil or rests. The caller holds mu.
+func (t *TimeSlices) giveTurn(s *Space) {
 	if s != nil && !s.rests() && s.Map() == nil {
 		t.holder, t.since, t.idleSince = s, time.Now(), time.Time{}
 	}
 }
 
-// release lets the ring of the holder go on. The caller holds mu.
-func (t *TimeSlices) release() {
+// releaseHolder lets the ring of the holder go on. The caller holds mu.
+func (t *TimeSlices) releaseHolder() {
 	if t.held != nil {
-		t.held.release()
+		t.held.releaseRing()
 		t.held = nil
 	}
 }
@@ -141,13 +141,13 @@ func (t *TimeSlices) release() {
 // goOn lets the holder go on, if it was held. The caller holds mu.
 func (t *TimeSlices) goOn() {
 	if t.held != nil {
-		t.release()
-		t.give(t.holder)
+		t.releaseHolder()
+		t.giveTurn(t.holder)
 	}
 }
 
-// run makes turns while there is more than one space.
-func (t *TimeSlices) run() {
+// runTurns makes turns while there is more than one space.
+func (t *TimeSlices) runTurns() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -163,15 +163,15 @@ func (t *TimeSlices) run() {
 			return
 		}
 		timer.Stop()
-		if wait := t.step(time.Now()); wait != never {
+		if wait := t.stepTurns(time.Now()); wait != never {
 			timer.Reset(wait)
 		}
 		t.mu.Unlock()
 	}
 }
 
-// step does what is due and returns when to look again. The caller holds mu.
-func (t *TimeSlices) step(now time.Time) time.Duration {
+// stepTurns does what is due and returns when to look again. The caller holds mu.
+func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 	if t.holder == nil {
 		return t.beginTurn()
 	}
@@ -183,7 +183,7 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 	case t.idleSince.IsZero():
 		t.idleSince = now
 	}
-	next := t.next()
+	next := t.nextSpace()
 	if next == nil {
 		t.goOn()
 		return never
@@ -208,7 +208,7 @@ func (t *TimeSlices) step(now time.Time) time.Duration {
 	case t.held == nil:
 		t.holder.Hold()
 		t.held, t.heldSince = t.holder.process, now
-		t.held.hold()
+		t.held.holdRing()
 	case now.Sub(t.heldSince) >= longest:
 		t.goOn()
 		return 0
@@ -226,7 +226,7 @@ func (t *TimeSlices) beginTurn() time.Duration {
 	for _, s := range t.spaces {
 		if t.holder == nil && !s.rests() {
 			wait = retry
-			t.give(s)
+			t.giveTurn(s)
 		}
 	}
 	if t.holder != nil {
@@ -237,7 +237,7 @@ func (t *TimeSlices) beginTurn() time.Duration {
 
 // turnOf is how long the holder's turn is while another space has work. The caller holds mu.
 func (t *TimeSlices) turnOf(next *Space) time.Duration {
-	if t.meet(t.holder, next) {
+	if t.meetsInCommunicator(t.holder, next) {
 		return meetingTurn
 	}
 	return min(max(turn, turnPerSwitch*t.switchTime()), meetingTurn)
@@ -262,9 +262,9 @@ func (t *TimeSlices) changeHolder(next *Space, works bool) bool {
 	if works {
 		t.counts.Interrupted++
 	}
-	t.release()
+	t.releaseHolder()
 	t.holder = nil
-	t.give(next)
+	t.giveTurn(next)
 	t.counts.Took += time.Since(began)
 	return true
 }
@@ -276,9 +276,9 @@ var Expired = func() context.Context {
 	return ctx
 }()
 
-// next is the first space after the holder that has work: of the spaces that meet the holder in no communicator,
+// nextSpace is the first space after the holder that has work: of the spaces that meet the holder in no communicator,
 // because they have waited for a turn, else of all. The caller holds mu.
-func (t *TimeSlices) next() *Space {
+func (t *TimeSlices) nextSpace() *Space {
 	at := 0
 	for i, s := range t.spaces {
 		if s == t.holder {
@@ -291,7 +291,7 @@ func (t *TimeSlices) next() *Space {
 		if s == t.holder || s.rests() || s.Work() != backend.Runnable {
 			continue
 		}
-		if !t.meet(t.holder, s) {
+		if !t.meetsInCommunicator(t.holder, s) {
 			return s
 		}
 		if first == nil {
@@ -311,16 +311,16 @@ func (t *TimeSlices) takeAway(s *Space) bool {
 	if s.Unmap() != nil {
 		return false
 	}
-	t.release()
+	t.releaseHolder()
 	t.holder = nil
-	t.give(t.next())
-	t.tell()
+	t.giveTurn(t.nextSpace())
+	t.tellRunner()
 	return true
 }
 
 // giveBack lets a space that rested have its turn if no other has. The caller holds mu.
 func (t *TimeSlices) giveBack(s *Space) {
 	if t.holder == nil || t.holder == s {
-		t.give(s)
+		t.giveTurn(s)
 	}
 }

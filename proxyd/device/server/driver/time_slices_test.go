@@ -57,7 +57,7 @@ func newTurnRig(t *testing.T, spaces int) *turnRig {
 func (r *turnRig) step(later time.Duration, want int) time.Duration {
 	r.Helper()
 	r.now = r.now.Add(later)
-	wait := r.turns.step(r.now)
+	wait := r.turns.stepTurns(r.now)
 	if r.turns.holder != r.spaces[want] {
 		r.Fatalf("space %d does not have the device", want)
 	}
@@ -139,7 +139,7 @@ func TestTurnIsTaken(t *testing.T) {
 	}
 	r.spaces[0].Part("pair")
 	r.spaces[0].Part("pair")
-	if r.turns.meet(r.spaces[1], r.spaces[0]) {
+	if r.turns.meetsInCommunicator(r.spaces[1], r.spaces[0]) {
 		t.Error("they meet after one has left")
 	}
 }

@@ -56,10 +56,10 @@ func NewCalls(s *Graphs) (*Calls, *NodeCalls, *ExecCalls) {
 	return &Calls{s}, &NodeCalls{s}, &ExecCalls{s}
 }
 
-// lock begins a call about graphs.
-func (s *Graphs) lock() { s.mu.Lock() }
+// lockGraphs begins a call about graphs.
+func (s *Graphs) lockGraphs() { s.mu.Lock() }
 
-func (s *Graphs) unlock() { s.mu.Unlock() }
+func (s *Graphs) unlockGraphs() { s.mu.Unlock() }
 
 // Waits are the calls that may wait.
 var Waits = []string{"host_func_next", "captured", "graph_add_alloc"}
@@ -67,8 +67,8 @@ var Waits = []string{"host_func_next", "captured", "graph_add_alloc"}
 // ContextEnded drops what belongs to a context that is being destroyed. ContextEnded does not wait. Graphs stay: they
 // are data, and cannot be instantiated any more.
 func (s *Graphs) ContextEnded(x *driver.Context) {
-	s.lock()
-	defer s.unlock()
+	s.lockGraphs()
+	defer s.unlockGraphs()
 	s.execs.DropIf(func(e *graphExec) bool { return e.context == x })
 	for a, m := range s.memory {
 		if m.context == x {

@@ -19,27 +19,27 @@ var kindNames = map[int32]string{
 // GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much as there is room for, and its
 // full length. Flags ask for more or less detail; the text is always the same.
 func (p *Calls) GraphDot(_ *dispatch.Call, h dispatch.Graph, _ uint32, n uint64) (dot []uint8, length uint64, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	if r != 0 {
 		return nil, 0, r
 	}
 	var w bytes.Buffer
 	w.WriteString("digraph dot {\n")
-	g.dot(&w, "graph_1")
+	g.writeDot(&w, "graph_1")
 	w.WriteString("}\n")
 	return w.Bytes()[:min(uint64(w.Len()), n)], uint64(w.Len()), 0
 }
 
-func (g *graph) dot(w *bytes.Buffer, name string) {
+func (g *graph) writeDot(w *bytes.Buffer, name string) {
 	fmt.Fprintf(w, "subgraph cluster_%s {\nlabel=%q\n", name, name)
 	node := func(id backend.NodeID) string { return fmt.Sprintf("%q", fmt.Sprintf("%s_node_%d", name, id)) }
 	for _, id := range g.data.Nodes() {
 		n := g.nodes[id]
-		fmt.Fprintf(w, "%s [label=%q]\n", node(id), fmt.Sprintf("%d\n%s%s", id, kindNames[n.kind], n.detail()))
+		fmt.Fprintf(w, "%s [label=%q]\n", node(id), fmt.Sprintf("%d\n%s%s", id, kindNames[n.kind], n.describeWork()))
 		if n.child != nil {
-			n.child.dot(w, fmt.Sprintf("%s_%d", name, id))
+			n.child.writeDot(w, fmt.Sprintf("%s_%d", name, id))
 		}
 	}
 	for _, e := range g.data.Edges() {
@@ -48,8 +48,8 @@ func (g *graph) dot(w *bytes.Buffer, name string) {
 	w.WriteString("}\n")
 }
 
-// detail says what the node works on.
-func (n *graphNode) detail() string {
+// describeWork says what the node works on.
+func (n *graphNode) describeWork() string {
 	does, err := n.in.data.Node(n.id)
 	if err != nil {
 		return ""

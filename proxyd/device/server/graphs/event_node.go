@@ -31,8 +31,8 @@ func (p *Graphs) addEvent(h dispatch.Node, in dispatch.Graph, deps []dispatch.No
 }
 
 func (p *Graphs) getEvent(h dispatch.Node, kind int32) (dispatch.Event, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return 0, r
@@ -45,8 +45,8 @@ func (p *Graphs) setEvent(h dispatch.Node, kind int32, event dispatch.Event) dis
 	if r != 0 {
 		return r
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return r

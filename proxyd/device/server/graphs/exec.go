@@ -19,8 +19,8 @@ type graphExec struct {
 	ids     map[dispatch.Node]backend.NodeID
 }
 
-// exec finds an executable graph: INVALID_HANDLE if there is none. The caller holds the lock.
-func (p *Graphs) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
+// findExec finds an executable graph: INVALID_HANDLE if there is none. The caller holds the lock.
+func (p *Graphs) findExec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
 	e, ok := p.execs.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
@@ -28,26 +28,26 @@ func (p *Graphs) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
 	return e, 0
 }
 
-// contexts are the contexts in which the graph's nodes work.
-func (g *graph) contexts(into map[*driver.Context]bool) {
+// collectContexts are the contexts in which the graph's nodes work.
+func (g *graph) collectContexts(into map[*driver.Context]bool) {
 	for _, n := range g.nodes {
 		if n.context != nil {
 			into[n.context] = true
 		}
 		if n.child != nil {
-			n.child.contexts(into)
+			n.child.collectContexts(into)
 		}
 	}
 }
 
-// tally adds up what a launch of the graph is counted for.
-func (g *graph) tally(into map[uint64]uint32) {
+// tallyLaunch adds up what a launch of the graph is counted for.
+func (g *graph) tallyLaunch(into map[uint64]uint32) {
 	for _, n := range g.nodes {
 		for _, c := range n.counts {
 			into[c.Key] += c.N
 		}
 		if n.child != nil {
-			n.child.tally(into)
+			n.child.tallyLaunch(into)
 		}
 	}
 }
@@ -69,15 +69,15 @@ const (
 
 // GraphInstantiate implements dispatch.Backend, as all below.
 func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params dispatch.Instantiate, _ uint32) (exec dispatch.Graphexec, out dispatch.Instantiate, log string, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	out = params
 	out.ErrorNode = 0
 	fail := func(result int32, r dispatch.Result) (dispatch.Graphexec, dispatch.Instantiate, string, dispatch.Result) {
 		out.Result = result
 		return 0, out, log, r
 	}
-	g, r := p.graph(h)
+	g, r := p.findGraph(h)
 	switch {
 	case r != 0:
 		return fail(instantiateError, r)
@@ -87,7 +87,7 @@ func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params 
 		return fail(instantiateOperation, dispatch.ResultNotSupported)
 	}
 	contexts := map[*driver.Context]bool{}
-	g.contexts(contexts)
+	g.collectContexts(contexts)
 	if len(contexts) > 1 {
 		log = "nodes of several contexts"
 		return fail(instantiateContexts, dispatch.ResultNotSupported)
@@ -107,13 +107,13 @@ func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params 
 		return fail(instantiateError, dispatch.ResultNotSupported)
 	}
 	e := &graphExec{context: x, flags: params.Flags, ids: map[dispatch.Node]backend.NodeID{}}
-	whole, err := g.whole()
+	whole, err := g.wholeGraph()
 	if err == nil {
 		e.b, err = x.Backend.Instantiate(whole)
 	}
 	if err != nil {
 		log = err.Error()
-		out.ErrorNode = wrong(x, g)
+		out.ErrorNode = findRefused(x, g)
 		return fail(instantiateStructure, p.Result(err))
 	}
 	if exec, r = p.enterExec(e, g); r != 0 {
@@ -151,8 +151,8 @@ func (p *ExecCalls) isInstantiated(g *graph) bool {
 	return false
 }
 
-// wrong finds the node for which a graph is refused.
-func wrong(x *driver.Context, g *graph) dispatch.Node {
+// findRefused finds the node for which a graph is refused.
+func findRefused(x *driver.Context, g *graph) dispatch.Node {
 	for _, id := range g.data.Nodes() {
 		var alone backend.Graph
 		does, err := g.data.Node(id)
@@ -173,14 +173,14 @@ func wrong(x *driver.Context, g *graph) dispatch.Node {
 }
 
 func (p *ExecCalls) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32) ([]dispatch.Ncclcount, uint32, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(h)
 	if r != 0 {
 		return nil, 0, r
 	}
 	all := map[uint64]uint32{}
-	e.graph.tally(all)
+	e.graph.tallyLaunch(all)
 	if uint64(len(all)) > uint64(n) {
 		return nil, 0, dispatch.ResultInvalidValue
 	}
@@ -192,9 +192,9 @@ func (p *ExecCalls) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32
 }
 
 func (p *ExecCalls) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (uint64, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -202,8 +202,8 @@ func (p *ExecCalls) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (u
 }
 
 func (p *ExecCalls) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dispatch.Result {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	e, ok := p.execs.Drop(h)
 	if !ok {
 		return dispatch.ResultInvalidHandle
@@ -217,9 +217,9 @@ func (p *ExecCalls) GraphUpload(c *dispatch.Call, h dispatch.Graphexec, stream d
 	if _, r := p.Stream(c, stream); r != 0 {
 		return r
 	}
-	p.lock()
-	defer p.unlock()
-	_, r := p.exec(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	_, r := p.findExec(h)
 	return r
 }
 
@@ -228,10 +228,10 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	if r != 0 {
 		return r
 	}
-	p.lock()
-	e, r := p.exec(h)
+	p.lockGraphs()
+	e, r := p.findExec(h)
 	if r == 0 {
-		r = p.allocates(e)
+		r = p.noteAllocating(e)
 	}
 	var afters []func()
 	if r == 0 {
@@ -239,9 +239,9 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 			q.Unrepeatable()
 		}
 		p.freesOthers(e)
-		afters = e.graph.issue(nil)
+		afters = e.graph.issueCollectives(nil)
 	}
-	p.unlock()
+	p.unlockGraphs()
 	if r != 0 {
 		return r
 	}
@@ -257,13 +257,13 @@ func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream d
 	return p.Result(err)
 }
 
-// issue gives the graph's collectives to their communicators, in the order in which they were captured. issue returns
-// what is to be called when the launch is over. The caller holds the lock.
-func (g *graph) issue(afters []func()) []func() {
+// issueCollectives gives the graph's collectives to their communicators, in the order in which they were captured.
+// issueCollectives returns what is to be called when the launch is over. The caller holds the lock.
+func (g *graph) issueCollectives(afters []func()) []func() {
 	for _, id := range g.data.Nodes() {
 		switch n := g.nodes[id]; {
 		case n.child != nil:
-			afters = n.child.issue(afters)
+			afters = n.child.issueCollectives(afters)
 		case n.collective != nil:
 			afters = append(afters, n.collective())
 		}
@@ -273,9 +273,9 @@ func (g *graph) issue(afters []func()) []func() {
 
 // addLaunch makes a captured launch a graph in a graph.
 func (p *Graphs) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, exec dispatch.Graphexec) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(exec)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(exec)
 	if r != 0 {
 		return r
 	}
@@ -292,20 +292,20 @@ const (
 )
 
 func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dispatch.Graph) (info dispatch.Execupdate, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(h)
 	if r != 0 {
 		return dispatch.Execupdate{Result: updateError}, r
 	}
-	g, r := p.graph(with)
+	g, r := p.findGraph(with)
 	if r != 0 {
 		return dispatch.Execupdate{Result: updateError}, r
 	}
-	if info.Result, info.ErrorNode = e.differs(g); info.Result != 0 {
+	if info.Result, info.ErrorNode = e.differsFrom(g); info.Result != 0 {
 		return info, dispatch.ResultGraphExecUpdateFailure
 	}
-	whole, err := g.whole()
+	whole, err := g.wholeGraph()
 	if err != nil {
 		return dispatch.Execupdate{Result: updateError}, p.Result(err)
 	}
@@ -319,11 +319,11 @@ func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dis
 		}
 		return info, dispatch.ResultGraphExecUpdateFailure
 	}
-	return info, e.take(p.Graphs, g)
+	return info, e.takeOver(p.Graphs, g)
 }
 
-// differs compares the types of nodes, in their order, and memory, which belongs to a single graph.
-func (e *graphExec) differs(g *graph) (result int32, at dispatch.Node) {
+// differsFrom compares the types of nodes, in their order, and memory, which belongs to a single graph.
+func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 	mine, theirs := e.graph.data.Nodes(), g.data.Nodes()
 	for i, id := range theirs {
 		if i >= len(mine) {
@@ -343,8 +343,8 @@ func (e *graphExec) differs(g *graph) (result int32, at dispatch.Node) {
 	return 0, 0
 }
 
-// take takes over what the nodes of a graph of the same shape do.
-func (e *graphExec) take(p *Graphs, g *graph) dispatch.Result {
+// takeOver takes over what the nodes of a graph of the same shape do.
+func (e *graphExec) takeOver(p *Graphs, g *graph) dispatch.Result {
 	mine := e.graph.data.Nodes()
 	for i, id := range g.data.Nodes() {
 		does, err := g.data.Node(id)

@@ -8,8 +8,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// node finds a node of an executable graph, of that type. The caller holds the lock.
-func (e *graphExec) node(h dispatch.Node) (*graphNode, dispatch.Result) {
+// findNode finds a node of an executable graph, of that type. The caller holds the lock.
+func (e *graphExec) findNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 	id, ok := e.ids[h]
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
@@ -19,13 +19,13 @@ func (e *graphExec) node(h dispatch.Node) (*graphNode, dispatch.Result) {
 
 // setExec lets a node of an executable graph do something else of the same type. setExec takes the lock.
 func (p *Graphs) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(exec)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(exec)
 	if r != 0 {
 		return r
 	}
-	n, r := e.node(h)
+	n, r := e.findNode(h)
 	switch {
 	case r != 0:
 		return r
@@ -48,11 +48,11 @@ func (p *Graphs) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatch
 	if ctx == 0 {
 		ctx = p.contextOf(h)
 	}
-	rec, r := p.record(c, ctx, call)
+	rec, r := p.recordCall(c, ctx, call)
 	if r != 0 {
 		return r
 	}
-	does, err := rec.node()
+	does, err := rec.recordedNode()
 	if err != nil {
 		return p.Result(err)
 	}
@@ -61,13 +61,13 @@ func (p *Graphs) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatch
 
 // GraphNodeSetEnabled implements dispatch.Backend, as all below.
 func (p *ExecCalls) GraphNodeSetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, on uint32) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(exec)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(exec)
 	if r != 0 {
 		return r
 	}
-	n, r := e.node(h)
+	n, r := e.findNode(h)
 	if r != 0 {
 		return r
 	}
@@ -75,13 +75,13 @@ func (p *ExecCalls) GraphNodeSetEnabled(_ *dispatch.Call, exec dispatch.Graphexe
 }
 
 func (p *ExecCalls) GraphNodeGetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node) (uint32, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(exec)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(exec)
 	if r != 0 {
 		return 0, r
 	}
-	n, r := e.node(h)
+	n, r := e.findNode(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -93,12 +93,12 @@ func (p *ExecCalls) GraphNodeGetEnabled(_ *dispatch.Call, exec dispatch.Graphexe
 }
 
 func (p *ExecCalls) GraphExecKernel(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
-	call := p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h))
-	rec, r := p.record(c, ctx, call)
+	call := p.launchCall(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h))
+	rec, r := p.recordCall(c, ctx, call)
 	if r != 0 {
 		return r
 	}
-	does, err := rec.node()
+	does, err := rec.recordedNode()
 	if err != nil {
 		return p.Result(err)
 	}
@@ -107,41 +107,41 @@ func (p *ExecCalls) GraphExecKernel(c *dispatch.Call, exec dispatch.Graphexec, h
 }
 
 func (p *ExecCalls) GraphExecMemcpyNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
-	return p.setExecTo(c, exec, h, ctx, p.copies(what))
+	return p.setExecTo(c, exec, h, ctx, p.copyCall(what))
 }
 
 func (p *ExecCalls) GraphExecMemsetNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
-	return p.setExecTo(c, exec, h, ctx, p.sets(what))
+	return p.setExecTo(c, exec, h, ctx, p.fillCall(what))
 }
 
 func (p *ExecCalls) GraphExecHost(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ticket uint64) dispatch.Result {
-	return p.setExec(exec, h, p.hosts(ticket), graphWork{kind: HostNode, ticket: ticket})
+	return p.setExec(exec, h, p.hostNode(ticket), graphWork{kind: HostNode, ticket: ticket})
 }
 
 // GraphExecChild takes a graph of the same shape.
 func (p *ExecCalls) GraphExecChild(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, child dispatch.Graph) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	e, r := p.exec(exec)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	e, r := p.findExec(exec)
 	if r != 0 {
 		return r
 	}
-	n, r := e.node(h)
+	n, r := e.findNode(h)
 	if r != 0 {
 		return r
 	}
-	g, r := p.graph(child)
+	g, r := p.findGraph(child)
 	if r != 0 {
 		return r
 	}
 	if n.kind != childNode || g.hasMemory() {
 		return dispatch.ResultInvalidValue
 	}
-	now, err := n.child.whole()
+	now, err := n.child.wholeGraph()
 	if err != nil {
 		return p.Result(err)
 	}
-	next, err := g.whole()
+	next, err := g.wholeGraph()
 	if err != nil {
 		return p.Result(err)
 	}

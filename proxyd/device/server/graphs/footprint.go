@@ -27,8 +27,8 @@ type Footprint struct {
 	ReservedHigh uint64 `json:"reserved_high"`
 }
 
-// current adds up the memory of graphs on a device. The caller holds the lock.
-func (p *Graphs) current(dev int32) (used, reserved uint64) {
+// currentUse adds up the memory of graphs on a device. The caller holds the lock.
+func (p *Graphs) currentUse(dev int32) (used, reserved uint64) {
 	for _, m := range p.memory {
 		if m.context.Space.Ordinal != dev {
 			continue
@@ -44,16 +44,16 @@ func (p *Graphs) current(dev int32) (used, reserved uint64) {
 
 // noteFootprint raises the highest values of a device. The caller holds the lock.
 func (p *Graphs) noteFootprint(dev int32) {
-	used, reserved := p.current(dev)
+	used, reserved := p.currentUse(dev)
 	f := p.footprints[dev]
 	p.footprints[dev] = Footprint{dev, max(f.UsedHigh, used), max(f.ReservedHigh, reserved)}
 }
 
 // GraphMemory is an attribute of a device's memory for graphs.
 func (p *Graphs) GraphMemory(dev, attribute int32) uint64 {
-	p.lock()
-	defer p.unlock()
-	used, reserved := p.current(dev)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	used, reserved := p.currentUse(dev)
 	return [...]uint64{
 		usedCurrent: used, usedHigh: p.footprints[dev].UsedHigh, reservedCurrent: reserved, reservedHigh: p.footprints[dev].ReservedHigh,
 	}[attribute]
@@ -61,11 +61,11 @@ func (p *Graphs) GraphMemory(dev, attribute int32) uint64 {
 
 // ResetGraphMemory sets a highest value to what there is now.
 func (p *Graphs) ResetGraphMemory(dev, attribute int32) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	f := p.footprints[dev]
 	f.Device = dev
-	used, reserved := p.current(dev)
+	used, reserved := p.currentUse(dev)
 	switch attribute {
 	case usedHigh:
 		f.UsedHigh = used
@@ -77,15 +77,15 @@ func (p *Graphs) ResetGraphMemory(dev, attribute int32) {
 
 // SavedFootprints lists the highest values.
 func (p *Graphs) SavedFootprints() []Footprint {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	return slices.SortedFunc(maps.Values(p.footprints), func(a, b Footprint) int { return cmp.Compare(a.Device, b.Device) })
 }
 
 // RestoreFootprints sets them.
 func (p *Graphs) RestoreFootprints(all []Footprint) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	clear(p.footprints)
 	for _, f := range all {
 		p.footprints[f.Device] = f

@@ -11,9 +11,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// graph finds a graph: INVALID_VALUE if there is none. The caller holds the lock, as for all here that is no method of
-// dispatch.Backend.
-func (p *Graphs) graph(h dispatch.Graph) (*graph, dispatch.Result) {
+// findGraph finds a graph: INVALID_VALUE if there is none. The caller holds the lock, as for all here that is no method
+// of dispatch.Backend.
+func (p *Graphs) findGraph(h dispatch.Graph) (*graph, dispatch.Result) {
 	g, ok := p.graphs.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
@@ -30,8 +30,8 @@ func (p *Graphs) graphNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 	return n, 0
 }
 
-// ids are the numbers of nodes of this graph.
-func (p *Graphs) ids(g *graph, nodes []dispatch.Node) ([]backend.NodeID, dispatch.Result) {
+// nodeIDs are the numbers of nodes of this graph.
+func (p *Graphs) nodeIDs(g *graph, nodes []dispatch.Node) ([]backend.NodeID, dispatch.Result) {
 	out := make([]backend.NodeID, len(nodes))
 	for i, h := range nodes {
 		n, r := p.graphNode(h)
@@ -46,8 +46,8 @@ func (p *Graphs) ids(g *graph, nodes []dispatch.Node) ([]backend.NodeID, dispatc
 	return out, 0
 }
 
-// handles are the handles of nodes.
-func (g *graph) handles(ids []backend.NodeID) []dispatch.Node {
+// nodeHandles are the handles of nodes.
+func (g *graph) nodeHandles(ids []backend.NodeID) []dispatch.Node {
 	out := make([]dispatch.Node, len(ids))
 	for i, id := range ids {
 		out[i] = g.nodes[id].handle
@@ -71,7 +71,7 @@ func (p *Graphs) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 				return nil, r
 			}
 		}
-		p.use(n.memory)
+		p.useMemory(n.memory)
 		if !named {
 			continue
 		}
@@ -114,20 +114,20 @@ func (p *Graphs) endNode(n *graphNode) {
 	if n.child != nil {
 		p.endGraph(n.child)
 	}
-	p.unuse(n.memory)
+	p.unuseMemory(n.memory)
 	if n.handle != 0 {
 		p.nodes.Drop(n.handle)
 	}
 }
 
-// whole is what the backend is to run: with the graphs in nodes as they are now.
-func (g *graph) whole() (*backend.Graph, error) {
+// wholeGraph is what the backend is to run: with the graphs in nodes as they are now.
+func (g *graph) wholeGraph() (*backend.Graph, error) {
 	out := g.data.Clone()
 	for id, n := range g.nodes {
 		if n.child == nil {
 			continue
 		}
-		child, err := n.child.whole()
+		child, err := n.child.wholeGraph()
 		if err != nil {
 			return nil, err
 		}
@@ -143,15 +143,15 @@ func (p *Calls) GraphCreate(_ *dispatch.Call, h dispatch.Graph, flags uint32) di
 	if flags != 0 {
 		return dispatch.ResultInvalidValue
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	return p.graphs.Put(h, &graph{handle: h, nodes: map[backend.NodeID]*graphNode{}})
 }
 
 func (p *Calls) GraphDestroy(_ *dispatch.Call, h dispatch.Graph) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	switch {
 	case r != 0:
 		return r
@@ -163,9 +163,9 @@ func (p *Calls) GraphDestroy(_ *dispatch.Call, h dispatch.Graph) dispatch.Result
 }
 
 func (p *Calls) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	switch {
 	case r != 0:
 		return r
@@ -185,9 +185,9 @@ func (p *Calls) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch.R
 }
 
 func (p *Calls) GraphNodeFindInClone(_ *dispatch.Call, original dispatch.Node, clone dispatch.Graph) (dispatch.Node, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(clone)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(clone)
 	if r != 0 || g.original == nil || original == 0 {
 		return 0, dispatch.ResultInvalidValue
 	}
@@ -199,8 +199,8 @@ func (p *Calls) GraphNodeFindInClone(_ *dispatch.Call, original dispatch.Node, c
 	return 0, dispatch.ResultInvalidValue
 }
 
-// listing is how lists are handed out: how many there are if none is wanted, else up to n of them and NULL behind.
-func listing[T any](all []T, wanted bool, n uint64) ([]T, uint64) {
+// listUpTo is how lists are handed out: how many there are if none is wanted, else up to n of them and NULL behind.
+func listUpTo[T any](all []T, wanted bool, n uint64) ([]T, uint64) {
 	const most = 1 << 16
 	if !wanted {
 		return nil, uint64(len(all))
@@ -214,20 +214,20 @@ func listing[T any](all []T, wanted bool, n uint64) ([]T, uint64) {
 }
 
 func (p *Calls) GraphGetNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	if r != 0 {
 		return nil, 0, r
 	}
-	nodes, got := listing(g.handles(g.data.Nodes()), wanted, n)
+	nodes, got := listUpTo(g.nodeHandles(g.data.Nodes()), wanted, n)
 	return nodes, got, 0
 }
 
 func (p *Calls) GraphGetRootNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	if r != 0 {
 		return nil, 0, r
 	}
@@ -236,7 +236,7 @@ func (p *Calls) GraphGetRootNodes(_ *dispatch.Call, h dispatch.Graph, wanted boo
 		depends[e.To] = true
 	}
 	roots := slices.DeleteFunc(g.data.Nodes(), func(id backend.NodeID) bool { return depends[id] })
-	nodes, got := listing(g.handles(roots), wanted, n)
+	nodes, got := listUpTo(g.nodeHandles(roots), wanted, n)
 	return nodes, got, 0
 }
 
@@ -246,9 +246,9 @@ func (p *Calls) GraphGetEdges(c *dispatch.Call, h dispatch.Graph, wantFrom, want
 }
 
 func (p *Calls) GraphGetEdgesV2(_ *dispatch.Call, h dispatch.Graph, wantFrom, wantTo, _ bool, n uint64) (from, to []dispatch.Node, edges []dispatch.Edge, got uint64, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	if r != 0 {
 		return nil, nil, nil, 0, r
 	}
@@ -259,8 +259,8 @@ func (p *Calls) GraphGetEdgesV2(_ *dispatch.Call, h dispatch.Graph, wantFrom, wa
 		from = append(from, g.nodes[e.From].handle)
 		to = append(to, g.nodes[e.To].handle)
 	}
-	from, _ = listing(from, wantFrom, n)
-	to, got = listing(to, wantTo, n)
+	from, _ = listUpTo(from, wantFrom, n)
+	to, got = listUpTo(to, wantTo, n)
 	return from, to, make([]dispatch.Edge, len(to)), got, 0
 }
 
@@ -270,7 +270,7 @@ func (p *Calls) GraphNodeGetDependencies(c *dispatch.Call, node dispatch.Node, w
 }
 
 func (p *Calls) GraphNodeGetDependenciesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
-	return p.neighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
+	return p.listNeighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
 		deps, _ := g.data.Deps(id)
 		return deps
 	})
@@ -282,7 +282,7 @@ func (p *Calls) GraphNodeGetDependentNodes(c *dispatch.Call, node dispatch.Node,
 }
 
 func (p *Calls) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
-	return p.neighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
+	return p.listNeighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
 		var out []backend.NodeID
 		for _, e := range g.data.Edges() {
 			if e.From == id {
@@ -293,15 +293,15 @@ func (p *Calls) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node, 
 	})
 }
 
-// neighbours hands out the nodes beside a node. neighbours takes the lock.
-func (p *Graphs) neighbours(h dispatch.Node, wanted bool, n uint64, of func(*graph, backend.NodeID) []backend.NodeID) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+// listNeighbours hands out the nodes beside a node. listNeighbours takes the lock.
+func (p *Graphs) listNeighbours(h dispatch.Node, wanted bool, n uint64, of func(*graph, backend.NodeID) []backend.NodeID) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	node, r := p.graphNode(h)
 	if r != 0 {
 		return nil, nil, 0, r
 	}
-	nodes, got := listing(node.in.handles(of(node.in, node.id)), wanted, n)
+	nodes, got := listUpTo(node.in.nodeHandles(of(node.in, node.id)), wanted, n)
 	return nodes, make([]dispatch.Edge, len(nodes)), got, 0
 }
 
@@ -310,7 +310,7 @@ func (p *Calls) GraphAddDependencies(c *dispatch.Call, h dispatch.Graph, from, t
 }
 
 func (p *Calls) GraphAddDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
-	return p.connect(h, from, to, edges, (*backend.Graph).Connect)
+	return p.connectNodes(h, from, to, edges, (*backend.Graph).Connect)
 }
 
 func (p *Calls) GraphRemoveDependencies(c *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, n uint64) dispatch.Result {
@@ -318,14 +318,14 @@ func (p *Calls) GraphRemoveDependencies(c *dispatch.Call, h dispatch.Graph, from
 }
 
 func (p *Calls) GraphRemoveDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
-	return p.connect(h, from, to, edges, (*backend.Graph).Disconnect)
+	return p.connectNodes(h, from, to, edges, (*backend.Graph).Disconnect)
 }
 
-// connect changes dependencies. connect takes the lock.
-func (p *Graphs) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dispatch.Edge, change func(*backend.Graph, ...backend.Edge) error) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(h)
+// connectNodes changes dependencies. connectNodes takes the lock.
+func (p *Graphs) connectNodes(h dispatch.Graph, from, to []dispatch.Node, kinds []dispatch.Edge, change func(*backend.Graph, ...backend.Edge) error) dispatch.Result {
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(h)
 	if r != 0 {
 		return r
 	}
@@ -337,11 +337,11 @@ func (p *Graphs) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dis
 			return dispatch.ResultNotSupported // programmatic launches need compute capability 9.0
 		}
 	}
-	a, r := p.ids(g, from)
+	a, r := p.nodeIDs(g, from)
 	if r != 0 {
 		return r
 	}
-	b, r := p.ids(g, to)
+	b, r := p.nodeIDs(g, to)
 	if r != 0 {
 		return r
 	}
@@ -353,8 +353,8 @@ func (p *Graphs) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dis
 }
 
 func (p *Calls) GraphDestroyNode(_ *dispatch.Call, h dispatch.Node) dispatch.Result {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.graphNode(h)
 	switch {
 	case r != 0:

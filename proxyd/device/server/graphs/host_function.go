@@ -28,8 +28,8 @@ type HostFunctions struct {
 	more    chan struct{} // closed when something becomes ready; nil: no thread asks
 }
 
-// do has the program call a function and returns after the call, or when the process is gone.
-func (h *HostFunctions) do(ctx context.Context, x *driver.Context, ticket uint64, last bool) {
+// callProgram has the program call a function and returns after the call, or when the process is gone.
+func (h *HostFunctions) callProgram(ctx context.Context, x *driver.Context, ticket uint64, last bool) {
 	call := &hostCall{ticket: ticket, last: last, context: x, done: make(chan struct{})}
 	h.mu.Lock()
 	h.ready = append(h.ready, call)
@@ -44,8 +44,8 @@ func (h *HostFunctions) do(ctx context.Context, x *driver.Context, ticket uint64
 	}
 }
 
-// next waits for a function to call, nil when ctx is done.
-func (h *HostFunctions) next(ctx context.Context) *hostCall {
+// nextCall waits for a function to call, nil when ctx is done.
+func (h *HostFunctions) nextCall(ctx context.Context) *hostCall {
 	for {
 		h.mu.Lock()
 		if len(h.ready) > 0 {
@@ -75,8 +75,8 @@ func (h *HostFunctions) IsAsked() bool {
 	return h.more != nil
 }
 
-// returned ends the call that next handed out, the earliest of that ticket.
-func (h *HostFunctions) returned(ticket uint64) bool {
+// endCall ends the call that nextCall handed out, the earliest of that ticket.
+func (h *HostFunctions) endCall(ticket uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.running, func(c *hostCall) bool { return c.ticket == ticket })
@@ -99,7 +99,7 @@ func (p *Calls) HostFunc(c *dispatch.Call, stream dispatch.Stream, ticket uint64
 		rec.ticket = ticket
 	}
 	x := st.Context
-	return p.Result(st.Backend.Host(func() { p.HostFunctions.do(p.Lifetime, x, ticket, !captured) }))
+	return p.Result(st.Backend.Host(func() { p.HostFunctions.callProgram(p.Lifetime, x, ticket, !captured) }))
 }
 
 func (p *Calls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, last uint32, r dispatch.Result) {
@@ -109,7 +109,7 @@ func (p *Calls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, las
 	p.BeginWait(c)
 	ctx, stop := p.UntilCut()
 	defer stop()
-	call := p.HostFunctions.next(ctx)
+	call := p.HostFunctions.nextCall(ctx)
 	switch {
 	case p.IsGone(): // streams whose functions are not called any more may have brought a function
 		return 0, 0, 0, dispatch.ResultDeinitialized
@@ -126,7 +126,7 @@ func (p *Calls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, las
 }
 
 func (p *Calls) HostFuncDone(_ *dispatch.Call, ticket uint64) dispatch.Result {
-	if !p.HostFunctions.returned(ticket) {
+	if !p.HostFunctions.endCall(ticket) {
 		return dispatch.ResultInvalidValue
 	}
 	return 0

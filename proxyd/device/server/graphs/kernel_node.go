@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// launches is the call that a kernel's node stands for.
-func (p *Graphs) launches(h dispatch.Function, grid, block backend.Dim, shared uint32, params []uint8, attributes map[int32]dispatch.Launchvalue) func(*dispatch.Call) dispatch.Result {
+// launchCall is the call that a kernel's node stands for.
+func (p *Graphs) launchCall(h dispatch.Function, grid, block backend.Dim, shared uint32, params []uint8, attributes map[int32]dispatch.Launchvalue) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		list := make([]dispatch.Launchattr, 0, len(attributes))
 		for id, v := range attributes {
@@ -24,8 +24,8 @@ func (p *Graphs) launches(h dispatch.Function, grid, block backend.Dim, shared u
 
 // attributesOf are the attributes of a kernel's node. attributesOf takes the lock.
 func (p *Graphs) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.graphNode(h)
 	if r != 0 {
 		return nil
@@ -35,7 +35,7 @@ func (p *Graphs) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
 
 // GraphAddKernel implements dispatch.Backend, as all below.
 func (p *NodeCalls) GraphAddKernel(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
-	rec, r := p.record(c, ctx, p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, nil))
+	rec, r := p.recordCall(c, ctx, p.launchCall(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, nil))
 	if r != 0 {
 		return r
 	}
@@ -44,21 +44,21 @@ func (p *NodeCalls) GraphAddKernel(c *dispatch.Call, h dispatch.Node, in dispatc
 }
 
 func (p *NodeCalls) GraphSetKernel(c *dispatch.Call, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
-	n, r := p.set(c, h, KernelNode, ctx,
-		p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h)))
+	n, r := p.recordIntoNode(c, h, KernelNode, ctx,
+		p.launchCall(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h)))
 	if r != 0 {
 		return r
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n.function, n.kernel = function, kernel
 	return 0
 }
 
 func (p *NodeCalls) GraphGetKernel(_ *dispatch.Call, h dispatch.Node, k uint32) (function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, kOut uint32, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	n, does, r := node[backend.KernelNode](p.Graphs, h, KernelNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	n, does, r := findNode[backend.KernelNode](p.Graphs, h, KernelNode)
 	if r == 0 && (n.context == nil || uint64(len(does.Launch.Params)) > uint64(k)) {
 		r = dispatch.ResultInvalidValue
 	}
@@ -81,9 +81,9 @@ var nodeAttributes = map[int32]dispatch.Launchvalue{
 }
 
 func (p *NodeCalls) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Node, id int32) (dispatch.Launchvalue, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	n, does, r := node[backend.KernelNode](p.Graphs, h, KernelNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	n, does, r := findNode[backend.KernelNode](p.Graphs, h, KernelNode)
 	if r != 0 {
 		return dispatch.Launchvalue{}, r
 	}
@@ -101,9 +101,9 @@ func (p *NodeCalls) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Nod
 }
 
 func (p *NodeCalls) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Node, id int32, value dispatch.Launchvalue) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	n, does, r := node[backend.KernelNode](p.Graphs, h, KernelNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	n, does, r := findNode[backend.KernelNode](p.Graphs, h, KernelNode)
 	switch _, known := nodeAttributes[id]; {
 	case r != 0:
 		return r
@@ -123,13 +123,13 @@ func (p *NodeCalls) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Nod
 }
 
 func (p *NodeCalls) GraphKernelNodeCopyAttributes(_ *dispatch.Call, dst, src dispatch.Node) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	to, does, r := node[backend.KernelNode](p.Graphs, dst, KernelNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	to, does, r := findNode[backend.KernelNode](p.Graphs, dst, KernelNode)
 	if r != 0 {
 		return r
 	}
-	from, like, r := node[backend.KernelNode](p.Graphs, src, KernelNode)
+	from, like, r := findNode[backend.KernelNode](p.Graphs, src, KernelNode)
 	if r != 0 {
 		return r
 	}

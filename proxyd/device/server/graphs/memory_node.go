@@ -29,14 +29,14 @@ func (p *Graphs) dropMemory(m *graphMemory) {
 	if m == nil {
 		return
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	m.users = 1
-	p.unuse(m)
+	p.unuseMemory(m)
 }
 
-// use and unuse count the users of the memory. The caller holds the lock.
-func (p *Graphs) use(m *graphMemory) {
+// useMemory and unuseMemory count the users of the memory. The caller holds the lock.
+func (p *Graphs) useMemory(m *graphMemory) {
 	if m == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (p *Graphs) use(m *graphMemory) {
 	p.noteFootprint(m.context.Space.Ordinal)
 }
 
-func (p *Graphs) unuse(m *graphMemory) {
+func (p *Graphs) unuseMemory(m *graphMemory) {
 	if m == nil {
 		return
 	}
@@ -62,8 +62,8 @@ func (p *Graphs) unuse(m *graphMemory) {
 
 // FreeGraphMemory takes the freeing of what a graph has allocated: done tells whether a is such memory.
 func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	m := p.memory[a]
 	switch {
 	case m == nil:
@@ -75,14 +75,14 @@ func (p *Graphs) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) 
 	return 0, true
 }
 
-// allocates notes that a graph is launched: what the launch leaves allocated must not be allocated already. The caller
-// holds the lock.
-func (p *Graphs) allocates(e *graphExec) dispatch.Result {
+// noteAllocating notes that a graph is launched: what the launch leaves allocated must not be allocated already. The
+// caller holds the lock.
+func (p *Graphs) noteAllocating(e *graphExec) dispatch.Result {
 	const autoFree = 1
 	var leaves []*graphMemory
 	for _, n := range e.graph.nodes {
 		switch {
-		case n.memory == nil || e.graph.frees(n.memory.addr):
+		case n.memory == nil || e.graph.freesAddr(n.memory.addr):
 		case n.memory.live && e.flags&autoFree == 0:
 			return dispatch.ResultInvalidValue
 		default:
@@ -105,7 +105,7 @@ func (p *Graphs) freesOthers(e *graphExec) {
 	}
 }
 
-func (g *graph) frees(a backend.Addr) bool {
+func (g *graph) freesAddr(a backend.Addr) bool {
 	for _, n := range g.nodes {
 		if n.kind == freeNode && n.frees == a {
 			return true
@@ -147,7 +147,7 @@ func (p *NodeCalls) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch
 	if x == nil {
 		return 0, dispatch.ResultInvalidContext
 	}
-	rec, r := p.record(c, x.Handle, func(into *dispatch.Call) dispatch.Result {
+	rec, r := p.recordCall(c, x.Handle, func(into *dispatch.Call) dispatch.Result {
 		st, r := p.Stream(into, driver.DefaultStream)
 		if r != 0 {
 			return r
@@ -176,8 +176,8 @@ func (p *Graphs) contextOn(c *dispatch.Call, ordinal int32) *driver.Context {
 }
 
 func (p *NodeCalls) GraphGetAlloc(_ *dispatch.Call, h dispatch.Node, k uint64) (props dispatch.Poolprops, access []dispatch.Access, kOut, size uint64, ptr dispatch.Devptr, r dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, allocNode)
 	if r != 0 {
 		return props, nil, 0, 0, 0, r
@@ -188,8 +188,8 @@ func (p *NodeCalls) GraphGetAlloc(_ *dispatch.Call, h dispatch.Node, k uint64) (
 }
 
 func (p *NodeCalls) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, ptr dispatch.Devptr) dispatch.Result {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	m := p.memory[backend.Addr(ptr)]
 	if m == nil && p.Restoring == nil {
 		return dispatch.ResultInvalidValue
@@ -202,8 +202,8 @@ func (p *NodeCalls) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in di
 }
 
 func (p *NodeCalls) GraphMemFreeNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Devptr, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, freeNode)
 	if r != 0 {
 		return 0, r

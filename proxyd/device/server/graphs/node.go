@@ -12,27 +12,27 @@ import (
 
 // addRecorded makes a node of what was recorded. addRecorded takes the lock.
 func (p *Graphs) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
-	n, err := rec.node()
+	n, err := rec.recordedNode()
 	if err != nil {
 		return p.Result(err)
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	r := p.addNode(h, in, deps, n, rec.graphWork)
 	if r != 0 && rec.memory != nil && rec.memory.users == 0 {
 		rec.memory.users = 1
-		p.unuse(rec.memory)
+		p.unuseMemory(rec.memory)
 	}
 	return r
 }
 
 // addNode adds a node. The caller holds the lock.
 func (p *Graphs) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
-	g, r := p.graph(in)
+	g, r := p.findGraph(in)
 	if r != 0 {
 		return r
 	}
-	ids, r := p.ids(g, deps)
+	ids, r := p.nodeIDs(g, deps)
 	if r != 0 {
 		return r
 	}
@@ -47,13 +47,13 @@ func (p *Graphs) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Nod
 	}
 	n.id = id
 	g.nodes[id] = n
-	p.use(n.memory)
+	p.useMemory(n.memory)
 	return 0
 }
 
-// add records a call and makes a node of the recording.
-func (p *Graphs) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
-	rec, r := p.record(c, ctx, call)
+// recordNewNode records a call and makes a node of the recording.
+func (p *Graphs) recordNewNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
+	rec, r := p.recordCall(c, ctx, call)
 	if r != 0 {
 		return r
 	}
@@ -62,26 +62,26 @@ func (p *Graphs) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps 
 
 // addSimple adds a node of no context.
 func (p *Graphs) addSimple(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	return p.addNode(h, in, deps, does, work)
 }
 
-// set records a call and gives a node of the same type that work.
-func (p *Graphs) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
+// recordIntoNode records a call and gives a node of the same type that work.
+func (p *Graphs) recordIntoNode(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
 	if ctx == 0 {
 		ctx = p.contextOf(h)
 	}
-	rec, r := p.record(c, ctx, call)
+	rec, r := p.recordCall(c, ctx, call)
 	if r != 0 {
 		return nil, r
 	}
-	does, err := rec.node()
+	does, err := rec.recordedNode()
 	if err != nil {
 		return nil, p.Result(err)
 	}
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return nil, r
@@ -95,8 +95,8 @@ func (p *Graphs) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch
 
 // contextOf is the context in which a node works. contextOf takes the lock.
 func (p *Graphs) contextOf(h dispatch.Node) dispatch.Context {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.graphNode(h)
 	if r != 0 || n.context == nil {
 		return 0
@@ -113,8 +113,8 @@ func (p *Graphs) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Resul
 	return n, r
 }
 
-// node finds a node of that type and its work.
-func node[T backend.Node](p *Graphs, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
+// findNode finds a node of that type and its work.
+func findNode[T backend.Node](p *Graphs, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
 	n, r = p.nodeOf(h, kind)
 	if r != 0 {
 		return n, does, r
@@ -136,8 +136,8 @@ func (p *NodeCalls) GraphAddEmptyNode(_ *dispatch.Call, h dispatch.Node, in disp
 }
 
 func (p *NodeCalls) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.graphNode(h)
 	if r != 0 {
 		return 0, r
@@ -146,11 +146,11 @@ func (p *NodeCalls) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, 
 }
 
 func (p *NodeCalls) GraphAddMemcpyNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
-	return p.add(c, h, in, deps, ctx, p.copies(what))
+	return p.recordNewNode(c, h, in, deps, ctx, p.copyCall(what))
 }
 
-// copies is the call that a node for a copy stands for.
-func (p *Graphs) copies(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
+// copyCall is the call that a node for a copy stands for.
+func (p *Graphs) copyCall(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if what.Width == 0 || what.Height == 0 || what.Depth == 0 {
 			return dispatch.ResultInvalidValue
@@ -160,9 +160,9 @@ func (p *Graphs) copies(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Re
 }
 
 func (p *NodeCalls) GraphMemcpyNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memcpy3d, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	_, does, r := node[backend.CopyNode](p.Graphs, h, MemcpyNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	_, does, r := findNode[backend.CopyNode](p.Graphs, h, MemcpyNode)
 	if r != 0 {
 		return dispatch.Memcpy3d{}, r
 	}
@@ -186,16 +186,16 @@ func sideOf(s *backend.Place) (kind int32, host uint64, device dispatch.Devptr) 
 }
 
 func (p *NodeCalls) GraphMemcpyNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memcpy3d) dispatch.Result {
-	_, r := p.set(c, h, MemcpyNode, 0, p.copies(what))
+	_, r := p.recordIntoNode(c, h, MemcpyNode, 0, p.copyCall(what))
 	return r
 }
 
 func (p *NodeCalls) GraphAddMemsetNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
-	return p.add(c, h, in, deps, ctx, p.sets(what))
+	return p.recordNewNode(c, h, in, deps, ctx, p.fillCall(what))
 }
 
-// sets is the call that a node for setting memory stands for.
-func (p *Graphs) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
+// fillCall is the call that a node for setting memory stands for.
+func (p *Graphs) fillCall(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if e := what.ElementSize; e != 1 && e != 2 && e != 4 || what.Width == 0 || what.Height == 0 {
 			return dispatch.ResultInvalidValue
@@ -207,9 +207,9 @@ func (p *Graphs) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Result
 }
 
 func (p *NodeCalls) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memset, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
-	_, does, r := node[backend.FillNode](p.Graphs, h, MemsetNode)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	_, does, r := findNode[backend.FillNode](p.Graphs, h, MemsetNode)
 	if r != 0 {
 		return dispatch.Memset{}, r
 	}
@@ -220,22 +220,22 @@ func (p *NodeCalls) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) 
 }
 
 func (p *NodeCalls) GraphMemsetNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memset) dispatch.Result {
-	_, r := p.set(c, h, MemsetNode, 0, p.sets(what))
+	_, r := p.recordIntoNode(c, h, MemsetNode, 0, p.fillCall(what))
 	return r
 }
 
-// hosts is what a node for a function of the program does.
-func (p *Graphs) hosts(ticket uint64) backend.HostNode {
-	return backend.HostNode{Func: func() { p.HostFunctions.do(p.Lifetime, nil, ticket, false) }}
+// hostNode is what a node for a function of the program does.
+func (p *Graphs) hostNode(ticket uint64) backend.HostNode {
+	return backend.HostNode{Func: func() { p.HostFunctions.callProgram(p.Lifetime, nil, ticket, false) }}
 }
 
 func (p *NodeCalls) GraphAddHost(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _, ticket uint64) dispatch.Result {
-	return p.addSimple(h, in, deps, p.hosts(ticket), graphWork{kind: HostNode, ticket: ticket})
+	return p.addSimple(h, in, deps, p.hostNode(ticket), graphWork{kind: HostNode, ticket: ticket})
 }
 
 func (p *NodeCalls) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, HostNode)
 	if r != 0 {
 		return 0, r
@@ -244,20 +244,20 @@ func (p *NodeCalls) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dis
 }
 
 func (p *NodeCalls) GraphSetHost(_ *dispatch.Call, h dispatch.Node, ticket uint64) dispatch.Result {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, HostNode)
 	if r != 0 {
 		return r
 	}
 	n.ticket = ticket
-	return p.Result(n.in.data.Set(n.id, p.hosts(ticket)))
+	return p.Result(n.in.data.Set(n.id, p.hostNode(ticket)))
 }
 
 func (p *NodeCalls) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, child dispatch.Graph) dispatch.Result {
-	p.lock()
-	defer p.unlock()
-	g, r := p.graph(child)
+	p.lockGraphs()
+	defer p.unlockGraphs()
+	g, r := p.findGraph(child)
 	if r != 0 {
 		return r
 	}
@@ -281,8 +281,8 @@ func (p *Graphs) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.No
 }
 
 func (p *NodeCalls) GraphChildGraphNodeGetGraph(_ *dispatch.Call, h dispatch.Node) (dispatch.Graph, dispatch.Result) {
-	p.lock()
-	defer p.unlock()
+	p.lockGraphs()
+	defer p.unlockGraphs()
 	n, r := p.nodeOf(h, childNode)
 	if r != 0 {
 		return 0, r

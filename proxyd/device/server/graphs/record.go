@@ -47,8 +47,8 @@ func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*driver.Stre
 	return rec.used, 0
 }
 
-// record has a call recorded that works on a stream of the context, 0: the current one.
-func (p *Graphs) record(c *dispatch.Call, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*recorder, dispatch.Result) {
+// recordCall has a call recorded that works on a stream of the context, 0: the current one.
+func (p *Graphs) recordCall(c *dispatch.Call, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*recorder, dispatch.Result) {
 	rec := &recorder{p: p}
 	rec.kind = emptyNode
 	into := *c
@@ -63,8 +63,8 @@ func (p *Graphs) record(c *dispatch.Call, ctx dispatch.Context, call func(*dispa
 	return rec, r
 }
 
-// node is all that was recorded, as a single node.
-func (rec *recorder) node() (backend.Node, error) {
+// recordedNode is all that was recorded, as a single node.
+func (rec *recorder) recordedNode() (backend.Node, error) {
 	switch len(rec.made) {
 	case 0: // nothing to do: a copy of no bytes
 		return backend.EmptyNode{}, nil
@@ -83,7 +83,7 @@ func (rec *recorder) node() (backend.Node, error) {
 	return backend.ChildNode{Graph: &chain}, nil
 }
 
-func (rec *recorder) add(kind int32, n backend.Node) error {
+func (rec *recorder) addOperation(kind int32, n backend.Node) error {
 	rec.kind = kind
 	if len(rec.made) > 0 {
 		rec.kind = BatchNode
@@ -92,7 +92,7 @@ func (rec *recorder) add(kind int32, n backend.Node) error {
 	return nil
 }
 
-func unrecorded(what string) error {
+func errUnrecorded(what string) error {
 	return fmt.Errorf("record %s: %w", what, backend.Result(dispatch.ResultStreamCaptureUnsupported))
 }
 
@@ -100,30 +100,30 @@ func unrecorded(what string) error {
 func (rec *recorder) Config() backend.StreamConfig { return backend.StreamConfig{} }
 
 func (rec *recorder) Copy(c backend.Copy) error {
-	return rec.add(MemcpyNode, backend.CopyNode{Copy: c})
+	return rec.addOperation(MemcpyNode, backend.CopyNode{Copy: c})
 }
 
 func (rec *recorder) Fill(f backend.Fill) error {
-	return rec.add(MemsetNode, backend.FillNode{Fill: f})
+	return rec.addOperation(MemsetNode, backend.FillNode{Fill: f})
 }
 
 func (rec *recorder) Launch(l backend.Launch) error {
-	return rec.add(KernelNode, backend.KernelNode{Launch: l})
+	return rec.addOperation(KernelNode, backend.KernelNode{Launch: l})
 }
 
 func (rec *recorder) Record(e backend.Event) error {
-	return rec.add(recordNode, backend.RecordNode{Event: e})
+	return rec.addOperation(recordNode, backend.RecordNode{Event: e})
 }
 
 func (rec *recorder) Wait(e backend.Event) error {
-	return rec.add(waitNode, backend.WaitNode{Event: e})
+	return rec.addOperation(waitNode, backend.WaitNode{Event: e})
 }
 
 // Write is a copy of a constant.
 func (rec *recorder) Write(a backend.Addr, size int, value uint64) error {
 	b := make(driver.BytesMemory, 8)
 	binary.LittleEndian.PutUint64(b, value)
-	err := rec.add(BatchNode, backend.CopyNode{Copy: backend.Copy{
+	err := rec.addOperation(BatchNode, backend.CopyNode{Copy: backend.Copy{
 		Src: backend.Place{Host: b[:size]}, Dst: backend.Place{Addr: uint64(a)}, Width: uint64(size),
 	}})
 	rec.kind = BatchNode
@@ -131,19 +131,21 @@ func (rec *recorder) Write(a backend.Addr, size int, value uint64) error {
 }
 
 func (rec *recorder) WaitValue(backend.Addr, int, uint64, backend.Condition) error {
-	return unrecorded("a wait for a value")
+	return errUnrecorded("a wait for a value")
 }
 
-func (rec *recorder) Host(f func()) error { return rec.add(HostNode, backend.HostNode{Func: f}) }
+func (rec *recorder) Host(f func()) error {
+	return rec.addOperation(HostNode, backend.HostNode{Func: f})
+}
 
 func (rec *recorder) Exchange([]backend.Buffer, func([][]byte, func(error))) error {
-	return unrecorded("a collective alone")
+	return errUnrecorded("a collective alone")
 }
 
 // RecordCollective implements collectiveRecorder.
 func (rec *recorder) RecordCollective(n backend.ExchangeNode, launch func() (after func())) error {
 	rec.collective = launch
-	return rec.add(collectiveNode, n)
+	return rec.addOperation(collectiveNode, n)
 }
 
 // AllocAsync allocates for as long as there is a graph with the node: see graphMemory.
@@ -153,24 +155,24 @@ func (rec *recorder) AllocAsync(_ backend.PoolID, n uint64) (backend.Addr, error
 		return 0, err
 	}
 	rec.memory = &graphMemory{context: rec.context, addr: a, size: n}
-	return a, rec.add(allocNode, backend.EmptyNode{})
+	return a, rec.addOperation(allocNode, backend.EmptyNode{})
 }
 
 // FreeAsync takes what a node has allocated.
 func (rec *recorder) FreeAsync(a backend.Addr) error {
-	rec.p.lock()
-	defer rec.p.unlock()
+	rec.p.lockGraphs()
+	defer rec.p.unlockGraphs()
 	if rec.p.memory[a] == nil && rec.p.Restoring == nil { // else the memory may be gone since
 		return fmt.Errorf("record a free of %#x: %w", uint64(a), backend.InvalidValue)
 	}
 	rec.frees = a
-	return rec.add(freeNode, backend.EmptyNode{})
+	return rec.addOperation(freeNode, backend.EmptyNode{})
 }
 
-func (rec *recorder) Graph(backend.Exec) error          { return unrecorded("a graph") }
-func (rec *recorder) Query() error                      { return unrecorded("a question") }
-func (rec *recorder) Synchronize(context.Context) error { return unrecorded("a wait") }
-func (rec *recorder) Destroy() error                    { return unrecorded("an end") }
+func (rec *recorder) Graph(backend.Exec) error          { return errUnrecorded("a graph") }
+func (rec *recorder) Query() error                      { return errUnrecorded("a question") }
+func (rec *recorder) Synchronize(context.Context) error { return errUnrecorded("a wait") }
+func (rec *recorder) Destroy() error                    { return errUnrecorded("an end") }
 
 // Captured implements dispatch.Backend: Captured makes a node of the message of a call.
 func (p *NodeCalls) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, counts []dispatch.Ncclcount, _ uint32, op uint32, args []uint8, _, m uint64) ([]uint8, uint64, dispatch.Result) {
@@ -186,7 +188,7 @@ func (p *NodeCalls) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.G
 		return nil, 0, p.addLaunch(node, in, deps, dispatch.Graphexec(binary.LittleEndian.Uint64(args)))
 	}
 	var out []byte
-	rec, r := p.record(c, 0, func(into *dispatch.Call) (r dispatch.Result) {
+	rec, r := p.recordCall(c, 0, func(into *dispatch.Call) (r dispatch.Result) {
 		var err error
 		out, r, err = dispatch.Serve(p.served, *into, op, args, nil)
 		if err != nil {

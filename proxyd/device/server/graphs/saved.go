@@ -17,8 +17,8 @@ import (
 
 // Tables are the tables of handles, by what the calls' table calls their classes.
 func (s *Graphs) Tables() map[replay.Class]handles.Any {
-	s.lock()
-	defer s.unlock()
+	s.lockGraphs()
+	defer s.unlockGraphs()
 	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs}
 }
 
@@ -33,8 +33,8 @@ type MemoryOfNode struct {
 
 // SavedMemory lists the memory of graphs.
 func (s *Graphs) SavedMemory() []MemoryOfNode {
-	s.lock()
-	defer s.unlock()
+	s.lockGraphs()
+	defer s.unlockGraphs()
 	var out []MemoryOfNode
 	for _, m := range s.memory {
 		out = append(out, MemoryOfNode{m.node, m.addr, m.size, m.live})
@@ -45,8 +45,8 @@ func (s *Graphs) SavedMemory() []MemoryOfNode {
 
 // RestoreMemory sets what the program has of the memory of graphs, which must be there.
 func (s *Graphs) RestoreMemory(all []MemoryOfNode) error {
-	s.lock()
-	defer s.unlock()
+	s.lockGraphs()
+	defer s.unlockGraphs()
 	for _, st := range all {
 		m := s.memory[st.Address]
 		if m == nil || m.node != st.Node {

@@ -71,8 +71,8 @@ func (t *Table[H, T]) Force(h uint64) {
 	}
 }
 
-// next is the handle that make gives out. The caller holds mu.
-func (t *Table[H, T]) next() H {
+// nextHandle is the handle that make gives out. The caller holds mu.
+func (t *Table[H, T]) nextHandle() H {
 	if len(t.forced) > 0 {
 		h := t.forced[0]
 		t.forced = t.forced[1:]

@@ -65,7 +65,7 @@ func (t *Table[H, T]) Get(h H) (T, bool) {
 func (t *Table[H, T]) Make(v T) (H, dispatch.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.enter(t.next(), v)
+	return t.enterHandle(t.nextHandle(), v)
 }
 
 // Put gives v a handle that the shim made up: INVALID_HANDLE if no shim would make h, or h is in use.
@@ -75,7 +75,7 @@ func (t *Table[H, T]) Put(h H, v T) dispatch.Result {
 	if _, used := t.all[h]; used || h <= 2 || h >= FirstServer {
 		return dispatch.ResultInvalidHandle
 	}
-	_, r := t.enter(h, v)
+	_, r := t.enterHandle(h, v)
 	return r
 }
 
@@ -86,11 +86,11 @@ func (t *Table[H, T]) PutAt(h H, v T) dispatch.Result {
 	if _, used := t.all[h]; used {
 		return dispatch.ResultHostMemoryAlreadyRegistered
 	}
-	_, r := t.enter(h, v)
+	_, r := t.enterHandle(h, v)
 	return r
 }
 
-func (t *Table[H, T]) enter(h H, v T) (H, dispatch.Result) {
+func (t *Table[H, T]) enterHandle(h H, v T) (H, dispatch.Result) {
 	if len(t.all) >= Max {
 		return 0, dispatch.ResultOutOfMemory
 	}

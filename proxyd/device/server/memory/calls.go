@@ -113,7 +113,7 @@ func (p *Calls) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Result
 			return dispatch.ResultInvalidValue // its memory went with its contexts
 		}
 	}
-	p.Buffers.freed(backend.Addr(ptr))
+	p.Buffers.forgetFreed(backend.Addr(ptr))
 	return p.Result(x.Backend.Free(backend.Addr(ptr)))
 }
 
@@ -133,8 +133,8 @@ func (p *Calls) MemGetAddressRangeV2(c *dispatch.Call, _, _ bool, ptr dispatch.D
 	return dispatch.Devptr(a.Base), a.Size, 0
 }
 
-// pin notes memory of the program. Its bytes are reached by process_vm_readv and process_vm_writev.
-func (p *Calls) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allowed uint32, registered bool) dispatch.Result {
+// pinMemory notes memory of the program. Its bytes are reached by process_vm_readv and process_vm_writev.
+func (p *Calls) pinMemory(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allowed uint32, registered bool) dispatch.Result {
 	x, r := p.Current(c)
 	switch {
 	case r != 0:
@@ -149,14 +149,14 @@ func (p *Calls) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allow
 
 func (p *Calls) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
 	const portable, deviceMap, writeCombined = 1, 2, 4
-	return p.pin(c, h, n, flags, portable|deviceMap|writeCombined, false)
+	return p.pinMemory(c, h, n, flags, portable|deviceMap|writeCombined, false)
 }
 
 func (p *Calls) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
-	r := p.unpin(h, false)
+	r := p.unpinMemory(h, false)
 	if r == 0 {
 		p.BeginWait(c)
-		p.unshare(backend.Addr(h))
+		p.unmapShare(backend.Addr(h))
 	}
 	return r
 }
@@ -166,15 +166,15 @@ func (p *Calls) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, fla
 	if flags&io != 0 {
 		return dispatch.ResultNotSupported
 	}
-	return p.pin(c, h, n, flags, portable|deviceMap|readOnly, true)
+	return p.pinMemory(c, h, n, flags, portable|deviceMap|readOnly, true)
 }
 
 func (p *Calls) HostUnregister(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
-	return p.unpin(h, true)
+	return p.unpinMemory(h, true)
 }
 
-// unpin forgets pinned memory.
-func (p *Calls) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
+// unpinMemory forgets pinned memory.
+func (p *Calls) unpinMemory(h dispatch.Hostmem, registered bool) dispatch.Result {
 	m, ok := p.pinned.Get(h)
 	switch {
 	case !ok && registered:

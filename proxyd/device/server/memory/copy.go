@@ -39,15 +39,15 @@ type programMemory struct {
 var _ backend.HostMemory = (*programMemory)(nil)
 
 func (m *programMemory) Read(addr uint64, b []byte) error {
-	return m.check(m.process.Peer.Memory().Read(b, addr))
+	return m.noteFailure(m.process.Peer.Memory().Read(b, addr))
 }
 
 func (m *programMemory) Write(addr uint64, b []byte) error {
-	return m.check(m.process.Peer.Memory().Write(b, addr))
+	return m.noteFailure(m.process.Peer.Memory().Write(b, addr))
 }
 
-// check notes a failure, and returns an error without a Result.
-func (m *programMemory) check(err error) error {
+// noteFailure notes a failure, and returns an error without a Result.
+func (m *programMemory) noteFailure(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (m *programMemory) check(err error) error {
 // errUnreachable is no fault of the context, but a failure of the copy.
 var errUnreachable = errors.New("the program's memory cannot be reached")
 
-func (m *programMemory) failed() bool {
+func (m *programMemory) hasFailed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.bad
@@ -80,8 +80,8 @@ type copier struct {
 	memory *programMemory
 }
 
-// copier begins a copy: INVALID_CONTEXT without a current context. symbol names the call, should the call fail late.
-func (p *CopyCalls) copier(c *dispatch.Call, stream dispatch.Stream, symbol string) (*copier, dispatch.Result) {
+// beginCopy begins a copy: INVALID_CONTEXT without a current context. symbol names the call, should the call fail late.
+func (p *CopyCalls) beginCopy(c *dispatch.Call, stream dispatch.Stream, symbol string) (*copier, dispatch.Result) {
 	x, r := p.Current(c)
 	if r != 0 {
 		return nil, r
@@ -97,8 +97,8 @@ func (p *CopyCalls) copier(c *dispatch.Call, stream dispatch.Stream, symbol stri
 	return k, 0
 }
 
-// device is a side of the copy that is on a device: whichever has the address.
-func (k *copier) device(a uint64) backend.Place {
+// onDevice is a side of the copy that is on a device: whichever has the address.
+func (k *copier) onDevice(a uint64) backend.Place {
 	place := backend.Place{Addr: a}
 	if s := k.p.SpaceAt(backend.Addr(a)); s != nil && s != k.st.Context.Space {
 		place.Space = s.Space
@@ -106,34 +106,36 @@ func (k *copier) device(a uint64) backend.Place {
 	return place
 }
 
-// host is a side of the copy that is in the program's memory.
-func (k *copier) host(a uint64) backend.Place { return backend.Place{Addr: a, Host: k.memory} }
+// inProgram is a side of the copy that is in the program's memory.
+func (k *copier) inProgram(a uint64) backend.Place { return backend.Place{Addr: a, Host: k.memory} }
 
-// hosted is host for n bytes in a row: of pinned memory that the server has mapped they are copied from there.
-func (k *copier) hosted(a, n uint64) backend.Place {
-	if s := k.shares.find(backend.Addr(a), n); s != nil {
+// inProgramRow is inProgram for n bytes in a row: of pinned memory that the server has mapped they are copied from
+// there.
+func (k *copier) inProgramRow(a, n uint64) backend.Place {
+	if s := k.shares.findShare(backend.Addr(a), n); s != nil {
 		return backend.Place{Addr: a, Host: s}
 	}
-	return k.host(a)
+	return k.inProgram(a)
 }
 
-// any is a side of the copy with an address that tells the kind of memory.
-func (k *copier) any(a uint64) backend.Place {
+// onAnySide is a side of the copy with an address that tells the kind of memory.
+func (k *copier) onAnySide(a uint64) backend.Place {
 	if k.p.SpaceAt(backend.Addr(a)) != nil {
-		return k.device(a)
+		return k.onDevice(a)
 	}
-	return k.host(a)
+	return k.inProgram(a)
 }
 
-// do queues the copy, and waits for the copy if the program waits for the answer and either side is the program's.
-func (k *copier) do(what backend.Copy) dispatch.Result {
+// queueCopy queues the copy, and waits for the copy if the program waits for the answer and either side is the
+// program's.
+func (k *copier) queueCopy(what backend.Copy) dispatch.Result {
 	if k.c.Waits == nil || what.Src.Host == nil && what.Dst.Host == nil {
 		return k.p.Result(k.st.Backend.Copy(what))
 	}
 	// A cut takes the copy back, and the program makes the call again.
 	driver.QueuedBy(k.c).Unrepeatable()
 	end := &revocable{}
-	what.Src.Host, what.Dst.Host = end.of(what.Src.Host), end.of(what.Dst.Host)
+	what.Src.Host, what.Dst.Host = end.memoryFor(what.Src.Host), end.memoryFor(what.Dst.Host)
 	if err := k.st.Backend.Copy(what); err != nil {
 		return k.p.Result(err)
 	}
@@ -147,62 +149,62 @@ func (k *copier) do(what backend.Copy) dispatch.Result {
 		}
 		err = k.st.Backend.Synchronize(k.p.Lifetime)
 	}
-	if err == nil && k.memory.failed() {
+	if err == nil && k.memory.hasFailed() {
 		return dispatch.ResultInvalidValue
 	}
 	return k.p.FinishWait(k.st.Context, err)
 }
 
-// linear makes a copy of n bytes.
-func (k *copier) linear(dst, src backend.Place, n uint64) dispatch.Result {
-	return k.do(backend.Copy{Dst: dst, Src: src, Width: n})
+// copyLinear makes a copy of n bytes.
+func (k *copier) copyLinear(dst, src backend.Place, n uint64) dispatch.Result {
+	return k.queueCopy(backend.Copy{Dst: dst, Src: src, Width: n})
 }
 
 // Memcpy implements dispatch.Backend, as all below.
 func (p *CopyCalls) Memcpy(c *dispatch.Call, dst, src dispatch.Devptr, n uint64) dispatch.Result {
-	return p.unified(c, dst, src, n, driver.DefaultStream, "cuMemcpy")
+	return p.copyUnified(c, dst, src, n, driver.DefaultStream, "cuMemcpy")
 }
 
 func (p *CopyCalls) MemcpyAsync(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
-	return p.unified(c, dst, src, n, stream, "cuMemcpyAsync")
+	return p.copyUnified(c, dst, src, n, stream, "cuMemcpyAsync")
 }
 
-func (p *CopyCalls) unified(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream, symbol string) dispatch.Result {
-	k, r := p.copier(c, stream, symbol)
+func (p *CopyCalls) copyUnified(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream, symbol string) dispatch.Result {
+	k, r := p.beginCopy(c, stream, symbol)
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.any(uint64(dst)), k.any(uint64(src)), n)
+	return k.copyLinear(k.onAnySide(uint64(dst)), k.onAnySide(uint64(src)), n)
 }
 
 func (p *CopyCalls) MemcpyHtoDAsyncV2(c *dispatch.Call, dst dispatch.Devptr, src, n uint64, stream dispatch.Stream) dispatch.Result {
-	k, r := p.copier(c, stream, "cuMemcpyHtoDAsync_v2")
+	k, r := p.beginCopy(c, stream, "cuMemcpyHtoDAsync_v2")
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.device(uint64(dst)), k.hosted(src, n), n)
+	return k.copyLinear(k.onDevice(uint64(dst)), k.inProgramRow(src, n), n)
 }
 
 func (p *CopyCalls) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
-	k, r := p.copier(c, stream, "cuMemcpyDtoHAsync_v2")
+	k, r := p.beginCopy(c, stream, "cuMemcpyDtoHAsync_v2")
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.hosted(dst, n), k.device(uint64(src)), n)
+	return k.copyLinear(k.inProgramRow(dst, n), k.onDevice(uint64(src)), n)
 }
 
 // CopyIn comes with the bytes.
 func (p *CopyCalls) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n uint64, stream dispatch.Stream) dispatch.Result {
-	k, r := p.copier(c, stream, "copy_in")
+	k, r := p.beginCopy(c, stream, "copy_in")
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.device(uint64(dst)), backend.Place{Host: driver.BytesMemory(src)}, n)
+	return k.copyLinear(k.onDevice(uint64(dst)), backend.Place{Host: driver.BytesMemory(src)}, n)
 }
 
 // CopyOut answers with the bytes.
 func (p *CopyCalls) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, stream dispatch.Stream) ([]uint8, dispatch.Result) {
-	k, r := p.copier(c, stream, "copy_out")
+	k, r := p.beginCopy(c, stream, "copy_out")
 	switch {
 	case r != 0:
 		return nil, r
@@ -210,7 +212,7 @@ func (p *CopyCalls) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, str
 		return nil, dispatch.ResultInvalidValue
 	}
 	dst := make(driver.BytesMemory, n)
-	r = k.linear(backend.Place{Host: dst}, k.device(uint64(src)), n)
+	r = k.copyLinear(backend.Place{Host: dst}, k.onDevice(uint64(src)), n)
 	return dst, r
 }
 
@@ -219,11 +221,11 @@ func (p *CopyCalls) MemcpyDtoDV2(c *dispatch.Call, dst, src dispatch.Devptr, n u
 }
 
 func (p *CopyCalls) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
-	k, r := p.copier(c, stream, "cuMemcpyDtoDAsync_v2")
+	k, r := p.beginCopy(c, stream, "cuMemcpyDtoDAsync_v2")
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.device(uint64(dst)), k.device(uint64(src)), n)
+	return k.copyLinear(k.onDevice(uint64(dst)), k.onDevice(uint64(src)), n)
 }
 
 // MemcpyPeer is in order with the work of both contexts, before and after the call; MemcpyPeerAsync is not.
@@ -251,7 +253,7 @@ func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func
 		}
 	}
 	for _, x := range others {
-		if err := follow(st, x.Legacy); err != nil {
+		if err := followStream(st, x.Legacy); err != nil {
 			return p.Result(err)
 		}
 	}
@@ -259,15 +261,15 @@ func (p *CopyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func
 		return r
 	}
 	for _, x := range others {
-		if err := follow(x.Legacy, st); err != nil {
+		if err := followStream(x.Legacy, st); err != nil {
 			return p.Result(err)
 		}
 	}
 	return 0
 }
 
-// follow has later work of a stream wait for what another stream was given so far.
-func follow(st, other *driver.Stream) error {
+// followStream has later work of a stream wait for what another stream was given so far.
+func followStream(st, other *driver.Stream) error {
 	e, err := other.Context.Backend.NewEvent(backend.EventConfig{NoTiming: true})
 	if err != nil {
 		return err
@@ -292,15 +294,15 @@ const (
 	unifiedMemory = 4
 )
 
-// side is a side of a copy with several dimensions. Arrays (kind 3) are not supported.
-func (k *copier) side(kind int32, host uint64, device dispatch.Devptr) (backend.Place, dispatch.Result) {
+// sideOf is a side of a copy with several dimensions. Arrays (kind 3) are not supported.
+func (k *copier) sideOf(kind int32, host uint64, device dispatch.Devptr) (backend.Place, dispatch.Result) {
 	switch kind {
 	case HostMemory:
-		return k.host(host), 0
+		return k.inProgram(host), 0
 	case DeviceMemory:
-		return k.device(uint64(device)), 0
+		return k.onDevice(uint64(device)), 0
 	case unifiedMemory:
-		return k.any(uint64(device)), 0
+		return k.onAnySide(uint64(device)), 0
 	case 3:
 		return backend.Place{}, dispatch.ResultNotSupported
 	}
@@ -360,27 +362,27 @@ func (p *CopyCalls) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer,
 
 // copy3D makes a copy of up to three dimensions.
 func (p *CopyCalls) copy3D(c *dispatch.Call, w *dispatch.Memcpy3d, stream dispatch.Stream, symbol string) dispatch.Result {
-	k, r := p.copier(c, stream, symbol)
+	k, r := p.beginCopy(c, stream, symbol)
 	if r != 0 {
 		return r
 	}
-	what, r := k.shape(w)
+	what, r := k.shapeOf(w)
 	switch {
 	case r != 0:
 		return r
 	case w.Width == 0 || w.Height == 0 || w.Depth == 0:
 		return 0
 	}
-	return k.do(what)
+	return k.queueCopy(what)
 }
 
-// shape is what a struct of the driver's means: rows that do not fit into their pitch are INVALID_VALUE.
-func (k *copier) shape(w *dispatch.Memcpy3d) (backend.Copy, dispatch.Result) {
-	src, r := k.side(w.SrcType, w.SrcHost, w.SrcDevice)
+// shapeOf is what a struct of the driver's means: rows that do not fit into their pitch are INVALID_VALUE.
+func (k *copier) shapeOf(w *dispatch.Memcpy3d) (backend.Copy, dispatch.Result) {
+	src, r := k.sideOf(w.SrcType, w.SrcHost, w.SrcDevice)
 	if r != 0 {
 		return backend.Copy{}, r
 	}
-	dst, r := k.side(w.DstType, w.DstHost, w.DstDevice)
+	dst, r := k.sideOf(w.DstType, w.DstHost, w.DstDevice)
 	if r != 0 {
 		return backend.Copy{}, r
 	}

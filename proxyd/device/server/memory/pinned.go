@@ -40,8 +40,8 @@ type PinnedShare struct {
 // errShareEnded is what a copy gets that comes after the memory was freed.
 var errShareEnded = errors.New("the pinned memory was freed")
 
-// find is the share that holds n bytes at an address, or nil.
-func (h *PinnedShares) find(a backend.Addr, n uint64) *PinnedShare {
+// findShare is the share that holds n bytes at an address, or nil.
+func (h *PinnedShares) findShare(a backend.Addr, n uint64) *PinnedShare {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, s := range h.all {
@@ -61,15 +61,15 @@ func (h *PinnedShares) Sorted() []*PinnedShare {
 
 // Read copies from the program's memory, and Write copies there.
 func (s *PinnedShare) Read(addr uint64, b []byte) error {
-	return s.use(addr, b, func(mem []byte) { copy(b, mem) })
+	return s.useBytes(addr, b, func(mem []byte) { copy(b, mem) })
 }
 
 // Write implements backend.HostMemory, like Read.
 func (s *PinnedShare) Write(addr uint64, b []byte) error {
-	return s.use(addr, b, func(mem []byte) { copy(mem, b) })
+	return s.useBytes(addr, b, func(mem []byte) { copy(mem, b) })
 }
 
-func (s *PinnedShare) use(addr uint64, b []byte, do func([]byte)) error {
+func (s *PinnedShare) useBytes(addr uint64, b []byte, do func([]byte)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	at := addr - uint64(s.At)
@@ -80,11 +80,11 @@ func (s *PinnedShare) use(addr uint64, b []byte, do func([]byte)) error {
 	return nil
 }
 
-// unmap takes the bytes away when they are not in use.
-func (s *PinnedShare) unmap() { s.become(nil, nil) }
+// unmapShare takes the bytes away when they are not in use.
+func (s *PinnedShare) unmapShare() { s.replaceBytes(nil, nil) }
 
-// become puts other bytes in the place of the present bytes, when those are not in use.
-func (s *PinnedShare) become(mem []byte, file *os.File) {
+// replaceBytes puts other bytes in the place of the present bytes, when those are not in use.
+func (s *PinnedShare) replaceBytes(mem []byte, file *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Mem != nil {
@@ -122,15 +122,15 @@ func (p *Calls) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int
 		return dispatch.ResultInvalidValue
 	}
 	s := &PinnedShare{At: backend.Addr(h), Mem: mem, File: f}
-	if r := p.share(s); r != 0 {
-		s.unmap()
+	if r := p.mapShare(s); r != 0 {
+		s.unmapShare()
 		return r
 	}
 	return 0
 }
 
-// share maps a piece into all spaces, and into later spaces.
-func (p *Calls) share(s *PinnedShare) dispatch.Result {
+// mapShare maps a piece into all spaces, and into later spaces.
+func (p *Calls) mapShare(s *PinnedShare) dispatch.Result {
 	p.Shares.mu.Lock()
 	defer p.Shares.mu.Unlock()
 	if p.Shares.ended {
@@ -155,8 +155,8 @@ func (p *Calls) share(s *PinnedShare) dispatch.Result {
 	return 0
 }
 
-// unshare undoes share; unshare waits for work that was given to a device before.
-func (p *Calls) unshare(a backend.Addr) {
+// unmapShare undoes mapShare; unmapShare waits for work that was given to a device before.
+func (p *Calls) unmapShare(a backend.Addr) {
 	p.Shares.mu.Lock()
 	s, ok := p.Shares.all[a]
 	delete(p.Shares.all, a)
@@ -167,7 +167,7 @@ func (p *Calls) unshare(a backend.Addr) {
 	for _, x := range p.Spaces() {
 		_ = x.UnmapHost(a) // the memory may not be in this space
 	}
-	s.unmap()
+	s.unmapShare()
 }
 
 // ShareWith maps what there is into a space that is new.
@@ -190,7 +190,7 @@ func (p *Calls) EndShares() {
 	defer p.Shares.mu.Unlock()
 	p.Shares.ended = true
 	for _, s := range p.Shares.all {
-		s.unmap()
+		s.unmapShare()
 	}
 	p.Shares.all = nil
 }
@@ -205,8 +205,8 @@ func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, err)
 	}
 	s := &PinnedShare{At: at, Mem: mem}
-	if r := p.share(s); r != 0 {
-		s.unmap()
+	if r := p.mapShare(s); r != 0 {
+		s.unmapShare()
 		return fmt.Errorf("pinned memory at %#x: %d: %w", uint64(at), r, driver.ErrRestore)
 	}
 	return nil
@@ -242,7 +242,7 @@ func (p *Calls) Bring(at backend.Addr, from *os.File) error {
 			return fmt.Errorf("pinned memory at %#x: %w", uint64(at), err)
 		}
 	}
-	s.become(mem, f)
+	s.replaceBytes(mem, f)
 	return nil
 }
 

@@ -87,8 +87,8 @@ func TestHostShare(t *testing.T) {
 			t.Errorf("%#x: %v", at, err)
 		}
 	}
-	s.unmap()
-	s.unmap()
+	s.unmapShare()
+	s.unmapShare()
 	if err := s.Read(0x10000, b[:]); !errors.Is(err, errShareEnded) {
 		t.Error(err)
 	}

@@ -25,8 +25,8 @@ type buffer struct {
 	id   uint64
 }
 
-// of names an allocation, 0 if too many have names.
-func (b *bufferIDs) of(a backend.Allocation) uint64 {
+// idOf names an allocation, 0 if too many have names.
+func (b *bufferIDs) idOf(a backend.Allocation) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.all[a.Base]; ok && known.what == a {
@@ -43,8 +43,8 @@ func (b *bufferIDs) of(a backend.Allocation) uint64 {
 	return b.last
 }
 
-// freed forgets what begins at an address.
-func (b *bufferIDs) freed(a backend.Addr) {
+// forgetFreed forgets what begins at an address.
+func (b *bufferIDs) forgetFreed(a backend.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.all, a)
@@ -69,7 +69,7 @@ func (p *Calls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32
 	if a.Kind == backend.Pooled {
 		pool = p.poolOf(s, a.Pool)
 	}
-	return uint32(a.Kind), ctx, s.Ordinal, uint64(a.Base), a.Size, p.Buffers.of(a), pool, 0
+	return uint32(a.Kind), ctx, s.Ordinal, uint64(a.Base), a.Size, p.Buffers.idOf(a), pool, 0
 }
 
 // poolOf is the handle of a space's pool, 0 if the program has none.

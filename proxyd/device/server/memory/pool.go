@@ -25,8 +25,8 @@ type devicePools struct {
 	pool     dispatch.Mempool // the current pool, 0: the default
 }
 
-// pool finds a pool: INVALID_VALUE if there is none.
-func (p *PoolCalls) pool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
+// findPool finds a pool: INVALID_VALUE if there is none.
+func (p *PoolCalls) findPool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
 	m, ok := p.pools.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
@@ -73,7 +73,7 @@ func (p *PoolCalls) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (d
 }
 
 func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) dispatch.Result {
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -90,7 +90,7 @@ func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) disp
 }
 
 func (p *PoolCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep uint64) dispatch.Result {
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -98,7 +98,7 @@ func (p *PoolCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep 
 }
 
 func (p *PoolCalls) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32, value uint64) dispatch.Result {
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -108,7 +108,7 @@ func (p *PoolCalls) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute i
 // PoolGet knows the attributes of CUDA 13 too, which say how the pool was made.
 func (p *PoolCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32) (uint64, dispatch.Result) {
 	const allocType, handleTypes, locationID, locationType, maxSize, decompress = 9, 10, 11, 12, 13, 14
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return 0, r
 	}
@@ -129,7 +129,7 @@ func (p *PoolCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute i
 }
 
 func (p *PoolCalls) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, list []dispatch.Access, _ uint64) dispatch.Result {
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -153,7 +153,7 @@ func (p *PoolCalls) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, li
 }
 
 func (p *PoolCalls) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, where dispatch.Location) (int32, dispatch.Result) {
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return 0, r
 	}
@@ -163,7 +163,7 @@ func (p *PoolCalls) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, wh
 	if _, r := p.Info(where.Id); r != 0 {
 		return 0, r
 	}
-	if where.Id == m.space.Ordinal || p.reaches(where.Id, m.space) {
+	if where.Id == m.space.Ordinal || p.canReach(where.Id, m.space) {
 		return AccessAll, 0
 	}
 	return AccessNone, 0
@@ -173,7 +173,7 @@ func (p *PoolCalls) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.
 	if _, r := p.Info(dev); r != 0 {
 		return r
 	}
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	if r != 0 {
 		return r
 	}
@@ -220,7 +220,7 @@ func (p *PoolCalls) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispa
 	if r != 0 {
 		return 0, r
 	}
-	m, r := p.pool(pool)
+	m, r := p.findPool(pool)
 	switch {
 	case r != 0:
 		return 0, r
@@ -245,7 +245,7 @@ func (p *PoolCalls) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream d
 		if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
 			return r
 		}
-		p.Buffers.freed(backend.Addr(ptr))
+		p.Buffers.forgetFreed(backend.Addr(ptr))
 	}
 	return p.Result(st.Backend.FreeAsync(backend.Addr(ptr)))
 }

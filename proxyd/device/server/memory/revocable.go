@@ -31,8 +31,8 @@ func (r *revocable) beginCopy() error {
 // revokeCopy takes the copy back; false if the copy has begun.
 func (r *revocable) revokeCopy() bool { return r.state.CompareAndSwap(0, copyRevoked) }
 
-// of is the program's memory for this copy; nil of nil.
-func (r *revocable) of(m backend.HostMemory) backend.HostMemory {
+// memoryFor is the program's memory for this copy; nil of nil.
+func (r *revocable) memoryFor(m backend.HostMemory) backend.HostMemory {
 	if m == nil {
 		return nil
 	}

@@ -54,8 +54,8 @@ func (p *Calls) currentSpace(c *dispatch.Call) (*driver.Space, dispatch.Result) 
 	return p.Space(0)
 }
 
-// reserved is the space in which addresses are: INVALID_VALUE if there is none.
-func (p *Calls) reserved(a dispatch.Range) (*driver.Space, dispatch.Result) {
+// reservedSpace is the space in which addresses are: INVALID_VALUE if there is none.
+func (p *Calls) reservedSpace(a dispatch.Range) (*driver.Space, dispatch.Result) {
 	s := p.SpaceAt(backend.Addr(a))
 	if s == nil {
 		return nil, dispatch.ResultInvalidValue
@@ -64,7 +64,7 @@ func (p *Calls) reserved(a dispatch.Range) (*driver.Space, dispatch.Result) {
 }
 
 func (p *Calls) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
-	s, r := p.reserved(ptr)
+	s, r := p.reservedSpace(ptr)
 	if r != 0 {
 		return r
 	}
@@ -123,7 +123,7 @@ func (p *Calls) MemRelease(_ *dispatch.Call, handle dispatch.Alloc) dispatch.Res
 
 func (p *Calls) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64, handle dispatch.Alloc, flags uint64) dispatch.Result {
 	m, ok := p.memories.Get(handle)
-	s, r := p.reserved(ptr)
+	s, r := p.reservedSpace(ptr)
 	switch {
 	case !ok || flags != 0:
 		return dispatch.ResultInvalidValue
@@ -136,7 +136,7 @@ func (p *Calls) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64, h
 }
 
 func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
-	s, r := p.reserved(ptr)
+	s, r := p.reservedSpace(ptr)
 	if r != 0 {
 		return r
 	}
@@ -145,7 +145,7 @@ func (p *Calls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatc
 
 // MemSetAccess says which devices may use memory. What another device may read is also writable for that device.
 func (p *Calls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
-	s, r := p.reserved(ptr)
+	s, r := p.reservedSpace(ptr)
 	if r != 0 || count == 0 {
 		return dispatch.ResultInvalidValue
 	}
@@ -206,14 +206,14 @@ func (p *Calls) MemGetAccess(_ *dispatch.Call, where dispatch.Location, ptr disp
 	switch {
 	case !ok || a.Kind != backend.Mapped:
 		return 0, dispatch.ResultInvalidValue
-	case a.Access && (where.Id == s.Ordinal || p.reaches(where.Id, s)):
+	case a.Access && (where.Id == s.Ordinal || p.canReach(where.Id, s)):
 		return AccessAll, 0
 	}
 	return AccessNone, 0
 }
 
-// reaches tells whether a device's kernels may follow pointers into a space of another device.
-func (p *Calls) reaches(dev int32, s *driver.Space) bool {
+// canReach tells whether a device's kernels may follow pointers into a space of another device.
+func (p *Calls) canReach(dev int32, s *driver.Space) bool {
 	from := p.SpaceIfUsed(dev)
 	return from != nil && from.CanReach(s)
 }

@@ -37,8 +37,8 @@ var Waits = []string{
 // maxComplaints is how many different reasons are logged of a process.
 const maxComplaints = 32
 
-// complain logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
-func (p *Calls) complain(what string, err error) {
+// logNotRun logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
+func (p *Calls) logNotRun(what string, err error) {
 	text := err.Error()
 	if errors.Is(err, backend.NotFound) {
 		return
@@ -74,7 +74,7 @@ func (s *Calls) ContextEnded(x *driver.Context) {
 	s.functions.DropIf(func(f *function) bool { return f.module.context == x })
 	s.linkers.DropIf(func(l *linker) bool { return l.context == x })
 	for _, l := range s.libraries.Values() {
-		l.forget(x)
+		l.forgetContext(x)
 	}
 }
 
@@ -107,5 +107,7 @@ func loadConfig(names []int32, values []uint64) backend.LoadConfig {
 	return cfg
 }
 
-// since is for a program that asks how long the compiler took.
-func since(t time.Time) float32 { return float32(time.Since(t)) / float32(time.Millisecond) }
+// millisecondsSince is for a program that asks how long the compiler took.
+func millisecondsSince(t time.Time) float32 {
+	return float32(time.Since(t)) / float32(time.Millisecond)
+}

@@ -19,7 +19,7 @@ func (p *Calls) inContext(c *dispatch.Call, k *kernel) (dispatch.Function, dispa
 
 // KernelGetFunction implements dispatch.Backend, as all below.
 func (p *Calls) KernelGetFunction(c *dispatch.Call, h dispatch.Kernel) (dispatch.Function, dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -27,7 +27,7 @@ func (p *Calls) KernelGetFunction(c *dispatch.Call, h dispatch.Kernel) (dispatch
 }
 
 func (p *Calls) KernelGetLibrary(_ *dispatch.Call, h dispatch.Kernel) (dispatch.Library, dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -35,7 +35,7 @@ func (p *Calls) KernelGetLibrary(_ *dispatch.Call, h dispatch.Kernel) (dispatch.
 }
 
 func (p *Calls) KernelName(_ *dispatch.Call, _ uint32, h dispatch.Kernel) (string, dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return "", r
 	}
@@ -43,7 +43,7 @@ func (p *Calls) KernelName(_ *dispatch.Call, _ uint32, h dispatch.Kernel) (strin
 }
 
 func (p *Calls) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return 0, 0, r
 	}
@@ -51,11 +51,11 @@ func (p *Calls) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index ui
 	if r != 0 {
 		return 0, 0, r
 	}
-	return param(facts.params, index)
+	return paramAt(facts.params, index)
 }
 
 func (p *Calls) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64, dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -68,7 +68,7 @@ func (p *Calls) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64
 
 // kernelOn finds a kernel, and checks a device.
 func (p *Calls) kernelOn(h dispatch.Kernel, dev int32) (*kernel, *backend.Info, dispatch.Result) {
-	k, r := p.kernel(h)
+	k, r := p.findKernel(h)
 	if r != 0 {
 		return nil, nil, r
 	}

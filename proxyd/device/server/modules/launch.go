@@ -17,9 +17,9 @@ const (
 	maxSharedConfig = 2
 )
 
-// function finds a function: INVALID_HANDLE if there is none. A kernel may be handed in for its function in the context
-// that is current.
-func (p *LaunchCalls) function(c *dispatch.Call, h dispatch.Function) (*function, dispatch.Result) {
+// findFunction finds a function: INVALID_HANDLE if there is none. A kernel may be handed in for its function in the
+// context that is current.
+func (p *LaunchCalls) findFunction(c *dispatch.Call, h dispatch.Function) (*function, dispatch.Result) {
 	if f, ok := p.functions.Get(h); ok {
 		return f, 0
 	}
@@ -50,7 +50,7 @@ func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gri
 	if r != 0 {
 		return r
 	}
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return r
 	}
@@ -104,7 +104,7 @@ func (p *LaunchCalls) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uin
 }
 
 func (p *LaunchCalls) FuncGetAttribute(c *dispatch.Call, attribute int32, h dispatch.Function) (int32, dispatch.Result) {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return 0, r
 	}
@@ -113,7 +113,7 @@ func (p *LaunchCalls) FuncGetAttribute(c *dispatch.Call, attribute int32, h disp
 }
 
 func (p *LaunchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, attribute, value int32) dispatch.Result {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return r
 	}
@@ -122,7 +122,7 @@ func (p *LaunchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, at
 
 // FuncSetCacheConfig is a preference, which changes nothing.
 func (p *LaunchCalls) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
-	if _, r := p.function(c, h); r != 0 {
+	if _, r := p.findFunction(c, h); r != 0 {
 		return r
 	}
 	if config < 0 || config > maxCacheConfig {
@@ -132,7 +132,7 @@ func (p *LaunchCalls) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, 
 }
 
 func (p *LaunchCalls) FuncSetSharedMemConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
-	if _, r := p.function(c, h); r != 0 {
+	if _, r := p.findFunction(c, h); r != 0 {
 		return r
 	}
 	if config < 0 || config > maxSharedConfig {
@@ -142,7 +142,7 @@ func (p *LaunchCalls) FuncSetSharedMemConfig(c *dispatch.Call, h dispatch.Functi
 }
 
 func (p *LaunchCalls) FuncGetModule(c *dispatch.Call, h dispatch.Function) (dispatch.Module, dispatch.Result) {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return 0, r
 	}
@@ -150,15 +150,15 @@ func (p *LaunchCalls) FuncGetModule(c *dispatch.Call, h dispatch.Function) (disp
 }
 
 func (p *LaunchCalls) FunctionName(c *dispatch.Call, _ uint32, h dispatch.Function) (string, dispatch.Result) {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return "", r
 	}
 	return f.b.Name(), 0
 }
 
-// param is a parameter of a kernel: INVALID_VALUE behind the last.
-func param(all []backend.Param, index uint64) (offset, size uint64, r dispatch.Result) {
+// paramAt is a parameter of a kernel: INVALID_VALUE behind the last.
+func paramAt(all []backend.Param, index uint64) (offset, size uint64, r dispatch.Result) {
 	if index >= uint64(len(all)) {
 		return 0, 0, dispatch.ResultInvalidValue
 	}
@@ -166,15 +166,15 @@ func param(all []backend.Param, index uint64) (offset, size uint64, r dispatch.R
 }
 
 func (p *LaunchCalls) FuncGetParamInfo(c *dispatch.Call, h dispatch.Function, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return 0, 0, r
 	}
-	return param(f.b.Params(), index)
+	return paramAt(f.b.Params(), index)
 }
 
 func (p *LaunchCalls) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (uint64, dispatch.Result) {
-	f, r := p.function(c, h)
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return 0, r
 	}
@@ -184,11 +184,11 @@ func (p *LaunchCalls) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (
 // FuncIsLoaded is true: a module is loaded as a whole.
 func (p *LaunchCalls) FuncIsLoaded(c *dispatch.Call, h dispatch.Function) (int32, dispatch.Result) {
 	const loaded = 1
-	_, r := p.function(c, h)
+	_, r := p.findFunction(c, h)
 	return loaded, r
 }
 
 func (p *LaunchCalls) FuncLoad(c *dispatch.Call, h dispatch.Function) dispatch.Result {
-	_, r := p.function(c, h)
+	_, r := p.findFunction(c, h)
 	return r
 }

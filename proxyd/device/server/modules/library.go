@@ -43,8 +43,8 @@ type kernelFacts struct {
 	params     []backend.Param
 }
 
-// forget takes a context out that is being destroyed.
-func (l *library) forget(x *driver.Context) {
+// forgetContext takes a context out that is being destroyed.
+func (l *library) forgetContext(x *driver.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.modules, x)
@@ -79,7 +79,7 @@ func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
 			break
 		}
 	} else {
-		r = p.aside(func(x backend.Context) dispatch.Result {
+		r = p.withContext(func(x backend.Context) dispatch.Result {
 			m, _, err := x.Load(l.image, l.cfg)
 			if err != nil {
 				return p.Result(err)
@@ -116,9 +116,9 @@ func (p *Calls) readFacts(m backend.Module, name string) (*kernelFacts, dispatch
 	return nil, dispatch.ResultNotFound
 }
 
-// aside calls f with a context for the moment, on the first device: for calls that need a context where the program has
-// none.
-func (p *Calls) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
+// withContext calls f with a context for the moment, on the first device: for calls that need a context where the
+// program has none.
+func (p *Calls) withContext(f func(backend.Context) dispatch.Result) dispatch.Result {
 	s, r := p.Space(0)
 	if r != 0 {
 		return r
@@ -141,7 +141,7 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 	load := func(x backend.Context) (backend.Module, dispatch.Result) {
 		b, what, err := x.Load(l.image, l.cfg)
 		if log = what; err != nil {
-			p.complain("code cannot be loaded", err)
+			p.logNotRun("code cannot be loaded", err)
 			return nil, p.Result(err)
 		}
 		l.listKernels(b)
@@ -152,7 +152,7 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 	if x != nil {
 		b, r = load(x.Backend)
 	} else {
-		r = p.aside(func(x backend.Context) dispatch.Result { _, r := load(x); return r })
+		r = p.withContext(func(x backend.Context) dispatch.Result { _, r := load(x); return r })
 	}
 	if r == 0 {
 		// The handle is not known yet.
@@ -170,11 +170,11 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 	if r != 0 {
 		h = 0
 	}
-	return h, log.Info, log.Error, since(begin), r
+	return h, log.Info, log.Error, millisecondsSince(begin), r
 }
 
-// library finds a library: INVALID_HANDLE if there is none.
-func (p *Calls) library(h dispatch.Library) (*library, dispatch.Result) {
+// findLibrary finds a library: INVALID_HANDLE if there is none.
+func (p *Calls) findLibrary(h dispatch.Library) (*library, dispatch.Result) {
 	l, ok := p.libraries.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
@@ -182,8 +182,8 @@ func (p *Calls) library(h dispatch.Library) (*library, dispatch.Result) {
 	return l, 0
 }
 
-// kernel finds a kernel: INVALID_HANDLE if there is none.
-func (p *Calls) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
+// findKernel finds a kernel: INVALID_HANDLE if there is none.
+func (p *Calls) findKernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
 	k, ok := p.kernels.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
@@ -242,7 +242,7 @@ func (p *Calls) LibraryUnload(_ *dispatch.Call, h dispatch.Library) dispatch.Res
 	l.gone = true
 	var r dispatch.Result
 	for _, m := range l.modules {
-		if q := p.unload(m); r == 0 {
+		if q := p.unloadModule(m); r == 0 {
 			r = q
 		}
 	}
@@ -263,7 +263,7 @@ func (p *Calls) handleOf(k *kernel) (dispatch.Kernel, dispatch.Result) {
 }
 
 func (p *Calls) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name string) (dispatch.Kernel, dispatch.Result) {
-	l, r := p.library(h)
+	l, r := p.findLibrary(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -275,7 +275,7 @@ func (p *Calls) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name stri
 }
 
 func (p *Calls) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (uint32, dispatch.Result) {
-	l, r := p.library(h)
+	l, r := p.findLibrary(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -283,7 +283,7 @@ func (p *Calls) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (uin
 }
 
 func (p *Calls) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch.Library) ([]dispatch.Kernel, dispatch.Result) {
-	l, r := p.library(h)
+	l, r := p.findLibrary(h)
 	if r != 0 {
 		return nil, r
 	}
@@ -299,7 +299,7 @@ func (p *Calls) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch.L
 }
 
 func (p *Calls) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispatch.Module, dispatch.Result) {
-	l, r := p.library(h)
+	l, r := p.findLibrary(h)
 	if r != 0 {
 		return 0, r
 	}
@@ -311,7 +311,7 @@ func (p *Calls) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispatch
 }
 
 func (p *Calls) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library, name string) (dispatch.Devptr, uint64, dispatch.Result) {
-	l, r := p.library(h)
+	l, r := p.findLibrary(h)
 	if r != 0 {
 		return 0, 0, r
 	}
@@ -319,5 +319,5 @@ func (p *Calls) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library
 	if r != 0 {
 		return 0, 0, r
 	}
-	return p.global(m, name)
+	return p.findGlobal(m, name)
 }

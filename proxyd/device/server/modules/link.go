@@ -99,20 +99,20 @@ func (p *Calls) LinkComplete(_ *dispatch.Call, h dispatch.Linkstate, room uint64
 	var log backend.Log
 	if l.done == nil {
 		if len(l.parts) == 0 {
-			return nil, 0, "", "error   : nothing was added\n", since(begin), dispatch.ResultInvalidValue
+			return nil, 0, "", "error   : nothing was added\n", millisecondsSince(begin), dispatch.ResultInvalidValue
 		}
 		var err error
 		l.done, log, err = l.context.Backend.Link(l.parts, l.cfg)
 		if err != nil {
 			l.done = nil
-			return nil, 0, log.Info, log.Error, since(begin), p.Result(err)
+			return nil, 0, log.Info, log.Error, millisecondsSince(begin), p.Result(err)
 		}
 		l.parts = nil
 	}
 	if uint64(len(l.done)) <= room {
 		out = l.done
 	}
-	return out, uint64(len(l.done)), log.Info, log.Error, since(begin), 0
+	return out, uint64(len(l.done)), log.Info, log.Error, millisecondsSince(begin), 0
 }
 
 func (p *Calls) LinkDestroy(_ *dispatch.Call, h dispatch.Linkstate) dispatch.Result {

@@ -49,8 +49,8 @@ func (p *Calls) newModule(x *driver.Context, b backend.Module, l *library) (*mod
 	return m, 0
 }
 
-// module finds a module: INVALID_HANDLE if there is none.
-func (p *Calls) module(h dispatch.Module) (*module, dispatch.Result) {
+// findModule finds a module: INVALID_HANDLE if there is none.
+func (p *Calls) findModule(h dispatch.Module) (*module, dispatch.Result) {
 	m, ok := p.modules.Get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
@@ -62,7 +62,7 @@ func (p *Calls) module(h dispatch.Module) (*module, dispatch.Result) {
 func (p *Calls) functionOf(m *module, name string) (dispatch.Function, dispatch.Result) {
 	b, err := m.b.Function(name)
 	if err != nil {
-		p.complain("a kernel cannot run", err)
+		p.logNotRun("a kernel cannot run", err)
 		return 0, p.Result(err)
 	}
 	m.mu.Lock()
@@ -86,8 +86,8 @@ func (p *Calls) functionOf(m *module, name string) (dispatch.Function, dispatch.
 	return h, 0
 }
 
-// unload ends a module and its functions.
-func (p *Calls) unload(m *module) dispatch.Result {
+// unloadModule ends a module and its functions.
+func (p *Calls) unloadModule(m *module) dispatch.Result {
 	m.mu.Lock()
 	m.gone = true
 	all := m.functions
@@ -111,18 +111,18 @@ func (p *Calls) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []in
 	begin := time.Now()
 	b, log, err := x.Backend.Load(image, loadConfig(names, values))
 	if err != nil {
-		p.complain("code cannot be loaded", err)
-		return 0, log.Info, log.Error, since(begin), p.Result(err)
+		p.logNotRun("code cannot be loaded", err)
+		return 0, log.Info, log.Error, millisecondsSince(begin), p.Result(err)
 	}
 	m, r := p.newModule(x, b, nil)
 	if r != 0 {
-		return 0, log.Info, log.Error, since(begin), r
+		return 0, log.Info, log.Error, millisecondsSince(begin), r
 	}
-	return m.handle, log.Info, log.Error, since(begin), 0
+	return m.handle, log.Info, log.Error, millisecondsSince(begin), 0
 }
 
 func (p *Calls) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Result {
-	m, r := p.module(h)
+	m, r := p.findModule(h)
 	switch {
 	case r != 0:
 		return r
@@ -132,19 +132,19 @@ func (p *Calls) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Resul
 	if _, ok := p.modules.Drop(h); !ok {
 		return dispatch.ResultInvalidHandle
 	}
-	return p.unload(m)
+	return p.unloadModule(m)
 }
 
 func (p *Calls) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name string) (dispatch.Function, dispatch.Result) {
-	m, r := p.module(h)
+	m, r := p.findModule(h)
 	if r != 0 {
 		return 0, r
 	}
 	return p.functionOf(m, name)
 }
 
-// runnable are the kernels that can run: other kernels have no handle.
-func (m *module) runnable() []string {
+// runnableKernels are the kernels that can run: other kernels have no handle.
+func (m *module) runnableKernels() []string {
 	var out []string
 	for _, b := range m.b.Functions() {
 		if _, err := m.b.Function(b.Name()); err == nil {
@@ -155,19 +155,19 @@ func (m *module) runnable() []string {
 }
 
 func (p *Calls) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uint32, dispatch.Result) {
-	m, r := p.module(h)
+	m, r := p.findModule(h)
 	if r != 0 {
 		return 0, r
 	}
-	return uint32(len(m.runnable())), 0
+	return uint32(len(m.runnableKernels())), 0
 }
 
 func (p *Calls) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
-	m, r := p.module(h)
+	m, r := p.findModule(h)
 	if r != 0 {
 		return nil, r
 	}
-	names := m.runnable()
+	names := m.runnableKernels()
 	var out []dispatch.Function
 	for _, name := range names[:min(uint64(n), uint64(len(names)))] {
 		f, r := p.functionOf(m, name)
@@ -180,14 +180,14 @@ func (p *Calls) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.
 }
 
 func (p *Calls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
-	m, r := p.module(h)
+	m, r := p.findModule(h)
 	if r != 0 {
 		return 0, 0, r
 	}
-	return p.global(m, name)
+	return p.findGlobal(m, name)
 }
 
-func (p *Calls) global(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *Calls) findGlobal(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	g, err := m.b.Global(name)
 	if err != nil {
 		return 0, 0, p.Result(err)

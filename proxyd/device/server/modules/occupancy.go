@@ -15,8 +15,8 @@ type fit struct {
 	threads           uint32 // in any block of the kernel
 }
 
-func (p *LaunchCalls) fit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
-	f, r := p.function(c, h)
+func (p *LaunchCalls) fitOf(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
+	f, r := p.findFunction(c, h)
 	if r != 0 {
 		return fit{}, r
 	}
@@ -30,8 +30,8 @@ func (p *LaunchCalls) fit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.
 	return fit{f.module.context.Space.Device.Info(), uint32(v[0]), uint32(v[1]), uint32(v[2])}, 0
 }
 
-// blocks is how many blocks of a size a multiprocessor holds at once.
-func (f fit) blocks(threads uint32, shared uint64) int32 {
+// blocksPerMultiprocessor is how many blocks of a size a multiprocessor holds at once.
+func (f fit) blocksPerMultiprocessor(threads uint32, shared uint64) int32 {
 	if threads > f.threads || shared > uint64(f.info.Attributes[backend.MaxSharedPerBlockOptin]) {
 		return 0
 	}
@@ -45,30 +45,30 @@ func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessor(c *dispatch.Call
 
 func (p *LaunchCalls) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *dispatch.Call, h dispatch.Function, size int32, shared uint64, flags uint32) (int32, dispatch.Result) {
 	const noCachingOverride = 1
-	f, r := p.fit(c, h)
+	f, r := p.fitOf(c, h)
 	switch {
 	case r != 0:
 		return 0, r
 	case size <= 0 || flags&^noCachingOverride != 0:
 		return 0, dispatch.ResultInvalidValue
 	}
-	return f.blocks(uint32(size), shared), 0
+	return f.blocksPerMultiprocessor(uint32(size), shared), 0
 }
 
 // OccupancyAvailableDynamicSMemPerBlock is how much each block may have when so many of them are to fit.
 func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h dispatch.Function, blocks, size int32) (uint64, dispatch.Result) {
-	f, r := p.fit(c, h)
+	f, r := p.fitOf(c, h)
 	switch {
 	case r != 0:
 		return 0, r
-	case size <= 0 || blocks <= 0 || f.blocks(uint32(size), 0) < blocks:
+	case size <= 0 || blocks <= 0 || f.blocksPerMultiprocessor(uint32(size), 0) < blocks:
 		return 0, dispatch.ResultInvalidValue
 	}
 	// Fewer fit the more each has, so the answer is found by halves.
 	low, high := uint64(0), uint64(f.info.Attributes[backend.MaxSharedPerBlockOptin])
 	for low < high {
 		middle := (low + high + 1) / 2
-		if f.blocks(uint32(size), middle) >= blocks {
+		if f.blocksPerMultiprocessor(uint32(size), middle) >= blocks {
 			low = middle
 		} else {
 			high = middle - 1

@@ -53,7 +53,7 @@ func (p *Calls) readyComm(h dispatch.Comm) (*Member, dispatch.Result) {
 	if r != 0 {
 		return nil, r
 	}
-	if err := m.state(); err != nil {
+	if err := m.stateError(); err != nil {
 		if errors.Is(err, errBusy) {
 			return nil, dispatch.ResultNcclInvalidArgument
 		}
@@ -66,7 +66,7 @@ func (p *Calls) readyComm(h dispatch.Comm) (*Member, dispatch.Result) {
 func (p *Calls) NcclGetVersion(*dispatch.Call) (int32, dispatch.Result) { return NCCLVersion, 0 }
 
 func (p *Calls) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.Result) {
-	n, err := p.collectives.network()
+	n, err := p.collectives.openNetwork()
 	if err == nil {
 		var id meeting.ID
 		if id, err = n.Rendezvous.NewID(); err == nil {
@@ -90,11 +90,11 @@ func (p *Calls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32
 	}
 	m := p.newMember(x)
 	m.waits = &waitState{ids[0].Bytes[:], int(ranks), int(rank)}
-	m.asks = m.waits.asks()
+	m.asks = m.waits.asksOf()
 	if p.Members.Put(comm, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	go m.meet()
+	go m.meetRanks()
 	return 0
 }
 
@@ -120,9 +120,9 @@ func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32
 	}
 	q := &part{m: m}
 	over := func(c *collective.Comm, rank int, err error) {
-		q.completed()
+		q.noteCompleted()
 		if next != nil {
-			go next.connect(c, rank, err)
+			go next.connectRank(c, rank, err)
 		}
 	}
 	q.split = func() {
@@ -134,8 +134,8 @@ func (p *Calls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32
 			over(nil, 0, err)
 		}
 	}
-	q.enter()
-	m.move()
+	q.enterQueue()
+	m.issueReady()
 	return 0
 }
 
@@ -147,13 +147,13 @@ func (p *Calls) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (st
 	if r != 0 {
 		return 0, 0, 0, 0, r
 	}
-	err := m.state()
+	err := m.stateError()
 	if wait != 0 && errors.Is(err, errBusy) {
 		p.BeginWait(c)
 		ctx, stop := p.UntilCut()
-		m.await(ctx, askAgain)
+		m.awaitState(ctx, askAgain)
 		stop()
-		err = m.state()
+		err = m.stateError()
 	}
 	if err != nil {
 		return int32(ncclResult(err)), 0, 0, 0, 0
@@ -166,7 +166,7 @@ func (p *Calls) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (st
 	if r != 0 {
 		return "", r
 	}
-	if err := m.state(); err != nil {
+	if err := m.stateError(); err != nil {
 		return strings.ToValidUTF8(err.Error(), "?"), 0
 	}
 	return "", 0
@@ -188,7 +188,7 @@ func (p *Calls) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch.R
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	m.leave()
+	m.leaveWhenComplete()
 	m.dropBuffers()
 	return 0
 }
@@ -198,7 +198,7 @@ func (p *Calls) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Res
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	m.abort()
+	m.abortCommunicator()
 	m.dropBuffers()
 	return 0
 }
@@ -229,16 +229,16 @@ func (p *Calls) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, op
 	}
 	if bad != nil {
 		for _, m := range members {
-			m.fail(bad)
+			m.failCommunicator(bad)
 			p.FailLater(m.context, "nccl_group", dispatch.ResultInvalidValue)
 		}
 		p.Log.Warn("a group of collectives was not issued", "error", bad)
 		return ncclResult(bad)
 	}
-	if rec, is := g.recorder(); is {
-		return g.record(rec)
+	if rec, is := g.findRecorder(); is {
+		return g.recordNode(rec)
 	}
-	g.issue()
+	g.issueGroup()
 	return 0
 }
 

@@ -19,8 +19,8 @@ type collectiveRecorder interface {
 	RecordCollective(n backend.ExchangeNode, launch func() (after func())) error
 }
 
-// recorder finds where a group is recorded, if anywhere.
-func (g *group) recorder() (collectiveRecorder, bool) {
+// findRecorder finds where a group is recorded, if anywhere.
+func (g *group) findRecorder() (collectiveRecorder, bool) {
 	for _, v := range g.turns {
 		if rec, is := v.st.Backend.(collectiveRecorder); is {
 			return rec, true
@@ -29,8 +29,8 @@ func (g *group) recorder() (collectiveRecorder, bool) {
 	return nil, false
 }
 
-// record makes a node of the group. The group must be on a single stream.
-func (g *group) record(rec collectiveRecorder) dispatch.Result {
+// recordNode makes a node of the group. The group must be on a single stream.
+func (g *group) recordNode(rec collectiveRecorder) dispatch.Result {
 	if len(g.turns) != 1 {
 		return dispatch.ResultNcclInvalidUsage
 	}
@@ -56,28 +56,28 @@ type captured struct {
 }
 
 func (c *captured) Node() backend.ExchangeNode {
-	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.begin, Lend: c.lend}
+	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.beginRun, Lend: c.lendRun}
 }
 
 // Launch issues the group: its members' turn is now, whenever the node runs.
 func (c *captured) Launch() (after func()) {
-	v := c.of.again()
+	v := c.of.copyVisit()
 	c.mu.Lock()
 	c.waiting = append(c.waiting, v)
 	c.mu.Unlock()
 	for _, q := range v.parts {
-		q.enter()
+		q.enterQueue()
 	}
 	return func() {
 		c.mu.Lock()
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *visit) bool { return w == v })
 		c.mu.Unlock()
-		v.missed()
+		v.noteMissedTurn()
 	}
 }
 
-// next is the visit of a run, nil if there was no launch.
-func (c *captured) next() *visit {
+// nextVisit is the visit of a run, nil if there was no launch.
+func (c *captured) nextVisit() *visit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == 0 {
@@ -88,26 +88,26 @@ func (c *captured) next() *visit {
 	return v
 }
 
-// begin is a run.
-func (c *captured) begin(bytes [][]byte, done func(error)) {
-	if v := c.next(); v != nil {
-		v.begin(bytes, done)
+// beginRun is a run.
+func (c *captured) beginRun(bytes [][]byte, done func(error)) {
+	if v := c.nextVisit(); v != nil {
+		v.beginTurn(bytes, done)
 	} else {
 		done(backend.IllegalState)
 	}
 }
 
-// lend is a run on memory in place.
-func (c *captured) lend(spans []backend.Span, done func(error)) {
-	if v := c.next(); v != nil {
-		v.lend(spans, done)
+// lendRun is a run on memory in place.
+func (c *captured) lendRun(spans []backend.Span, done func(error)) {
+	if v := c.nextVisit(); v != nil {
+		v.lendTurn(spans, done)
 	} else {
 		done(backend.IllegalState)
 	}
 }
 
-// again is a visit that does the same.
-func (v *visit) again() *visit {
+// copyVisit is a visit that does the same.
+func (v *visit) copyVisit() *visit {
 	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
 	of := map[*part]*part{}
 	for _, q := range v.parts {

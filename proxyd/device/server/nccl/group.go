@@ -97,7 +97,7 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	var factor *redop
 	if op.Kind <= collective.ReduceScatter {
 		var err error
-		if factor, err = m.reduction(o.Op, &op, g.call.Into != nil, g.call.Again); err != nil {
+		if factor, err = m.fillReduction(o.Op, &op, g.call.Into != nil, g.call.Again); err != nil {
 			return err
 		}
 	}
@@ -112,25 +112,25 @@ func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
 	if st.Context.Space != m.context.Space {
 		return fmt.Errorf("%w: the stream is on device %d, the communicator on %d", errOperation, st.Context.Space.Ordinal, m.context.Space.Ordinal)
 	}
-	q := g.part(m)
+	q := g.partOf(m)
 	if factor != nil && g.call.Into == nil {
-		q.use(factor)
+		q.useFactor(factor)
 	}
-	v := g.visit(st, q)
+	v := g.visitOf(st, q)
 	at := len(q.ops)
 	q.ops, q.spans = append(q.ops, op), append(q.spans, [scales]backend.Span{})
 	send, recv := op.Needs(m.rank, n)
-	v.use(slot{q, at, sends}, backend.Addr(o.Src), send, false)
-	v.use(slot{q, at, receives}, backend.Addr(o.Dst), recv, true)
+	v.useBuffer(slot{q, at, sends}, backend.Addr(o.Src), send, false)
+	v.useBuffer(slot{q, at, receives}, backend.Addr(o.Dst), recv, true)
 	if factor != nil && factor.value == nil {
-		v.use(slot{q, at, scales}, factor.at, one, false)
+		v.useBuffer(slot{q, at, scales}, factor.at, one, false)
 	}
 	return nil
 }
 
-// reduction fills in what o reduces by. reduction returns the factor, if any. again: the operation was issued before the
+// fillReduction fills in what o reduces by. reduction returns the factor, if any. again: the operation was issued before the
 // process was restored, so the factor may have been destroyed since.
-func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded, again bool) (*redop, error) {
+func (m *Member) fillReduction(o dispatch.Redop, op *collective.Op, recorded, again bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {
 		op.Reduction = collective.Reduction(o)
 		return nil, nil
@@ -153,7 +153,7 @@ func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded, again 
 	return f, nil
 }
 
-func (g *group) part(m *Member) *part {
+func (g *group) partOf(m *Member) *part {
 	q := g.parts[m]
 	if q == nil {
 		q = &part{m: m}
@@ -163,7 +163,7 @@ func (g *group) part(m *Member) *part {
 	return q
 }
 
-func (g *group) visit(st *driver.Stream, q *part) *visit {
+func (g *group) visitOf(st *driver.Stream, q *part) *visit {
 	v := g.visits[st.Backend]
 	if v == nil {
 		v = &visit{st: st}
@@ -182,25 +182,25 @@ func (g *group) visit(st *driver.Stream, q *part) *visit {
 	return v
 }
 
-// use notes that a buffer is for a slot.
-func (v *visit) use(s slot, at backend.Addr, n int, write bool) {
+// useBuffer notes that a buffer is for a slot.
+func (v *visit) useBuffer(s slot, at backend.Addr, n int, write bool) {
 	if n > 0 {
 		v.buffers = append(v.buffers, backend.Buffer{Addr: at, Size: uint64(n), Write: write})
 		v.slots = append(v.slots, s)
 	}
 }
 
-// issue gives the group to its members and streams. What a stream refuses is an illegal address, as if a kernel had
-// found it, and the end of the communicators that wait there.
-func (g *group) issue() {
+// issueGroup gives the group to its members and streams. What a stream refuses is an illegal address, as if a kernel
+// had found it, and the end of the communicators that wait there.
+func (g *group) issueGroup() {
 	for _, q := range g.order {
 		q.group = g.order
-		q.enter()
+		q.enterQueue()
 	}
 	for _, v := range g.turns {
-		err := v.exchange()
+		err := v.queueExchange()
 		if err == nil {
-			err = v.st.Backend.Host(v.missed)
+			err = v.st.Backend.Host(v.noteMissedTurn)
 		}
 		if err == nil {
 			continue
@@ -210,25 +210,25 @@ func (g *group) issue() {
 			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // the stream has a fault already, else
 		}
 		for _, q := range v.parts {
-			q.m.fail(err)
+			q.m.failCommunicator(err)
 		}
-		v.skip()
+		v.skipTurn()
 	}
 }
 
-// exchange queues the visit: on memory in place, if the stream's device can have a team.
-func (v *visit) exchange() error {
+// queueExchange queues the visit: on memory in place, if the stream's device can have a team.
+func (v *visit) queueExchange() error {
 	if st, is := v.st.Backend.(backend.Lender); is {
 		for _, q := range v.parts {
 			q.m.Calls.pace.fix(q)
 		}
-		return st.Lend(v.buffers, v.lend)
+		return st.Lend(v.buffers, v.lendTurn)
 	}
-	return v.st.Backend.Exchange(v.buffers, v.begin)
+	return v.st.Backend.Exchange(v.buffers, v.beginTurn)
 }
 
-// enter puts the part behind all that its member has issued.
-func (q *part) enter() {
+// enterQueue puts the part behind all that its member has issued.
+func (q *part) enterQueue() {
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
@@ -236,8 +236,8 @@ func (q *part) enter() {
 	q.m.Calls.pace.issued(q)
 }
 
-// begin is called when the stream's turn has come. begin does not wait.
-func (v *visit) begin(bytes [][]byte, done func(error)) {
+// beginTurn is called when the stream's turn has come. beginTurn does not wait.
+func (v *visit) beginTurn(bytes [][]byte, done func(error)) {
 	v.turn.Lock()
 	defer v.turn.Unlock()
 	if v.begun.Swap(true) {
@@ -256,22 +256,23 @@ func (v *visit) begin(bytes [][]byte, done func(error)) {
 		}
 	}
 	v.done = done
-	v.arrive()
+	v.arriveAtParts()
 }
 
-// missed is called after the turn. If that has never come, then the context has a fault, and the other ranks would wait for ever.
-func (v *visit) missed() {
+// noteMissedTurn is called after the turn. If that has never come, then the context has a fault, and the other ranks
+// would wait for ever.
+func (v *visit) noteMissedTurn() {
 	if v.begun.Load() {
 		return
 	}
 	for _, q := range v.parts {
-		q.m.fail(fmt.Errorf("a rank's context has a fault: %w", backend.ResultOf(v.st.Context.Backend.Err())))
+		q.m.failCommunicator(fmt.Errorf("a rank's context has a fault: %w", backend.ResultOf(v.st.Context.Backend.Err())))
 	}
-	v.skip()
+	v.skipTurn()
 }
 
-// skip is begin of a turn that does not come.
-func (v *visit) skip() {
+// skipTurn is beginTurn of a turn that does not come.
+func (v *visit) skipTurn() {
 	v.turn.Lock()
 	defer v.turn.Unlock()
 	if v.begun.Swap(true) {
@@ -281,21 +282,21 @@ func (v *visit) skip() {
 		q.m.Calls.pace.fix(q)
 	}
 	v.done = func(error) {}
-	v.arrive()
+	v.arriveAtParts()
 }
 
-func (v *visit) arrive() {
+func (v *visit) arriveAtParts() {
 	for _, q := range v.parts {
 		q.m.mu.Lock()
 		q.missing--
 		q.m.mu.Unlock()
-		q.m.move()
+		q.m.issueReady()
 	}
 }
 
-// move gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so the
-// stream's goroutine does not call move.
-func (m *Member) move() {
+// issueReady gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so
+// the stream's goroutine does not call issueReady.
+func (m *Member) issueReady() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.moving || !m.hasTurn() {
@@ -313,7 +314,7 @@ func (m *Member) move() {
 			q := m.queue[0]
 			m.queue = m.queue[1:]
 			m.mu.Unlock()
-			q.begin()
+			q.beginPart()
 		}
 	}()
 }
@@ -323,39 +324,39 @@ func (m *Member) hasTurn() bool {
 	return len(m.queue) > 0 && m.queue[0].missing == 0 && m.Calls.pace.admit(m.queue[0])
 }
 
-// begin gives the part to the communicator, and to its team. begin returns when the team is done: as with NCCL, what is
+// beginPart gives the part to the communicator, and to its team. beginPart returns when the team is done: as with NCCL, what is
 // issued later waits.
-func (q *part) begin() {
+func (q *part) beginPart() {
 	if q.split != nil {
 		q.split()
 		return
 	}
 	comm, err := q.m.Communicator()
 	if err != nil {
-		q.over(err)
+		q.finishPart(err)
 		return
 	}
-	lent, rest := q.divide()
+	lent, rest := q.divideOps()
 	q.halves.Store(1)
 	if len(rest) > 0 || len(lent) == 0 {
 		q.halves.Add(1)
-		if err := comm.Issue(q.m.rank, rest, q.half); err != nil {
+		if err := comm.Issue(q.m.rank, rest, q.finishHalf); err != nil {
 			if errors.Is(err, collective.ErrArgument) {
-				q.m.fail(err)
+				q.m.failCommunicator(err)
 			}
-			q.half(err)
+			q.finishHalf(err)
 		}
 	}
 	if len(lent) > 0 {
-		if err = q.m.ally().Do(lent); err != nil {
+		if err = q.m.teamOrNil().Do(lent); err != nil {
 			comm.Fail(err)
 		}
 	}
-	q.half(err)
+	q.finishHalf(err)
 }
 
-// half is called when the communicator or the team is done. The first error is what became of the part.
-func (q *part) half(err error) {
+// finishHalf is called when the communicator or the team is done. The first error is what became of the part.
+func (q *part) finishHalf(err error) {
 	if err != nil {
 		q.wrong.CompareAndSwap(nil, &err)
 	}
@@ -365,19 +366,19 @@ func (q *part) half(err error) {
 	if first := q.wrong.Load(); first != nil {
 		err = *first
 	}
-	q.over(err)
+	q.finishPart(err)
 }
 
-// over is called when the whole part is complete, or the communicator has failed.
-func (q *part) over(err error) {
-	q.completed()
+// finishPart is called when the whole part is complete, or the communicator has failed.
+func (q *part) finishPart(err error) {
+	q.noteCompleted()
 	for _, v := range q.visits {
-		v.lower(q, err)
+		v.notePartOver(q, err)
 	}
 }
 
-// lower notes that a part is over. With the last part the stream goes on, or is held.
-func (v *visit) lower(q *part, err error) {
+// notePartOver notes that a part is over. With the last part the stream goes on, or is held.
+func (v *visit) notePartOver(q *part, err error) {
 	v.mu.Lock()
 	v.left--
 	if err != nil && v.failed == nil {
@@ -390,6 +391,6 @@ func (v *visit) lower(q *part, err error) {
 	case v.failed == nil:
 		v.done(nil)
 	default:
-		v.failed.hold(v.done, v.err)
+		v.failed.holdStream(v.done, v.err)
 	}
 }

@@ -88,25 +88,25 @@ func (p *Calls) newMember(x *driver.Context) *Member {
 		Calls: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, oldOps: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1,
 	}
 	m.MakingCtx, m.cancel = context.WithCancelCause(p.Lifetime)
-	m.unwatch = context.AfterFunc(p.Lifetime, m.depart)
+	m.unwatch = context.AfterFunc(p.Lifetime, m.departAfterProgram)
 	return m
 }
 
-// meet makes the communicator that m waits for. meet returns when that is done, or has failed.
-func (m *Member) meet() {
+// meetRanks makes the communicator that m waits for. meetRanks returns when that is done, or has failed.
+func (m *Member) meetRanks() {
 	m.Calls.cuts.Arrive(m)
-	comm, err := m.Calls.collectives.join(m.MakingCtx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
-	m.connect(comm, m.waits.Rank, err)
+	comm, err := m.Calls.collectives.joinRanks(m.MakingCtx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
+	m.connectRank(comm, m.waits.Rank, err)
 }
 
-// connect waits for a communicator that was begun, and makes m its rank.
-func (m *Member) connect(comm *collective.Comm, rank int, err error) {
+// connectRank waits for a communicator that was begun, and makes m its rank.
+func (m *Member) connectRank(comm *collective.Comm, rank int, err error) {
 	if err == nil {
 		err = comm.Wait(m.MakingCtx)
 	}
 	var team backend.Team
 	if err == nil {
-		team, err = m.Calls.collectives.ally(m.MakingCtx, comm, rank, m.context.Space.Device.Place().Device)
+		team, err = m.Calls.collectives.joinTeam(m.MakingCtx, comm, rank, m.context.Space.Device.Place().Device)
 	}
 	m.mu.Lock()
 	m.comm, m.team, m.rank, m.waits = comm, team, rank, nil
@@ -119,7 +119,7 @@ func (m *Member) connect(comm *collective.Comm, rank int, err error) {
 	err = m.err
 	m.mu.Unlock()
 	if comm != nil && err == nil {
-		m.Calls.collectives.keep(comm)
+		m.Calls.collectives.keepDescribed(comm)
 		m.enterTurns(comm)
 	}
 	if comm != nil && err != nil {
@@ -152,8 +152,8 @@ func (m *Member) leaveTurns() {
 	}
 }
 
-// state is nil if the communicator is ready, errBusy while it is being made or finalized, or else its end.
-func (m *Member) state() error {
+// stateError is nil if the communicator is ready, errBusy while it is being made or finalized, or else its end.
+func (m *Member) stateError() error {
 	select {
 	case <-m.made:
 	default:
@@ -199,8 +199,8 @@ func (m *Member) Communicator() (*collective.Comm, error) {
 
 var errBusy = errors.New("in progress")
 
-// await returns when state may no longer be errBusy, or the time is over, or ctx is done.
-func (m *Member) await(ctx context.Context, limit time.Duration) {
+// awaitState returns when stateError may no longer be errBusy, or the time is over, or ctx is done.
+func (m *Member) awaitState(ctx context.Context, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -231,8 +231,8 @@ func (m *Member) await(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// fail ends the communicator for all its members, with a reason.
-func (m *Member) fail(reason error) {
+// failCommunicator ends the communicator for all its members, with a reason.
+func (m *Member) failCommunicator(reason error) {
 	m.mu.Lock()
 	if m.err == nil {
 		m.err = reason
@@ -246,8 +246,8 @@ func (m *Member) fail(reason error) {
 	}
 }
 
-// release lets all streams go on that are held, and holds none any more.
-func (m *Member) release() {
+// releaseStreams lets all streams go on that are held, and holds none any more.
+func (m *Member) releaseStreams() {
 	m.mu.Lock()
 	m.released = true
 	held := m.held
@@ -258,17 +258,17 @@ func (m *Member) release() {
 	}
 }
 
-// abort ends the communicator for all its members, at once.
-func (m *Member) abort() {
-	m.fail(collective.ErrAborted)
-	m.release()
+// abortCommunicator ends the communicator for all its members, at once.
+func (m *Member) abortCommunicator() {
+	m.failCommunicator(collective.ErrAborted)
+	m.releaseStreams()
 	m.unwatch()
 }
 
-// depart is the end of a member after the end of its program. If all issued operations are complete, the
+// departAfterProgram is the end of a member after the end of its program. If all issued operations are complete, the
 // member only leaves: other ranks may be reading what the member sent; a rank that needs the member for more
 // gets an error.
-func (m *Member) depart() {
+func (m *Member) departAfterProgram() {
 	if m.Calls.Restoring != nil {
 		return // the result is known then
 	}
@@ -276,15 +276,15 @@ func (m *Member) depart() {
 	idle := m.comm != nil && m.err == nil && m.open == 0
 	m.mu.Unlock()
 	if idle {
-		m.leave()
+		m.leaveWhenComplete()
 	} else {
-		m.fail(errDeparted)
+		m.failCommunicator(errDeparted)
 	}
-	m.release()
+	m.releaseStreams()
 }
 
-// leave destroys the member when all its issued operations are complete.
-func (m *Member) leave() {
+// leaveWhenComplete destroys the member when all its issued operations are complete.
+func (m *Member) leaveWhenComplete() {
 	m.mu.Lock()
 	m.leaving = true
 	comm := m.comm
@@ -292,16 +292,16 @@ func (m *Member) leave() {
 	m.mu.Unlock()
 	switch {
 	case comm == nil:
-		m.fail(collective.ErrAborted)
+		m.failCommunicator(collective.ErrAborted)
 	case now:
-		m.left()
+		m.noteLeft()
 	}
 }
 
-// left is when nothing is left to do.
-func (m *Member) left() {
+// noteLeft is when nothing is left to do.
+func (m *Member) noteLeft() {
 	m.leaveTurns()
-	if team := m.ally(); team != nil {
+	if team := m.teamOrNil(); team != nil {
 		team.Close()
 	}
 	if comm, err := m.Communicator(); err == nil {
@@ -310,8 +310,8 @@ func (m *Member) left() {
 	m.unwatch()
 }
 
-// completed notes that a part is over.
-func (q *part) completed() {
+// noteCompleted notes that a part is over.
+func (q *part) noteCompleted() {
 	m := q.m
 	m.mu.Lock()
 	m.open--
@@ -323,14 +323,14 @@ func (q *part) completed() {
 	}
 	m.mu.Unlock()
 	if leave {
-		m.left()
+		m.noteLeft()
 	}
 	m.Calls.pace.ended(q)
 }
 
-// use notes that an operation of the part uses a factor: a part that is kept back is issued again, by the factor's
+// useFactor notes that an operation of the part uses a factor: a part that is kept back is issued again, by the factor's
 // number, and needs the factor also if the program has destroyed it.
-func (q *part) use(f *redop) {
+func (q *part) useFactor(f *redop) {
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
 	f.uses++
@@ -347,9 +347,10 @@ func (q *part) dropFactors() {
 	q.factors = nil
 }
 
-// hold keeps a stream from going on with bytes that were not received. Abort lets the stream go on, because then the
-// program knows; as with NCCL, whose kernels end then. A program that does not look at its communicator gets a fault.
-func (m *Member) hold(done func(error), why error) {
+// holdStream keeps a stream from going on with bytes that were not received. Abort lets the stream go on, because then
+// the program knows; as with NCCL, whose kernels end then. A program that does not look at its communicator gets a
+// fault.
+func (m *Member) holdStream(done func(error), why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.released {

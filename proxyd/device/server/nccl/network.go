@@ -116,8 +116,8 @@ func NewCollectives(ctx context.Context, self int, open func(context.Context) (*
 	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}}
 }
 
-// network opens the network at its first use: programs without collectives have none.
-func (f *Collectives) network() (*Network, error) {
+// openNetwork opens the network at its first use: programs without collectives have none.
+func (f *Collectives) openNetwork() (*Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -156,10 +156,10 @@ func (r arranged) Meet(context.Context, string, int, collective.Member) (collect
 	return collective.Roster(r), nil
 }
 
-// join meets the other ranks, and returns the communicator that all ranks of this server share. The communicator may
-// still be connecting.
-func (f *Collectives) join(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
-	n, err := f.network()
+// joinRanks meets the other ranks, and returns the communicator that all ranks of this server share. The communicator
+// may still be connecting.
+func (f *Collectives) joinRanks(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
+	n, err := f.openNetwork()
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func (s *Calls) ThawParts() {
 func (s *Calls) moveAll() {
 	_, kept := s.pace.openParts()
 	for _, q := range kept {
-		q.m.move()
+		q.m.issueReady()
 	}
 }
 

@@ -45,7 +45,7 @@ var Waits = []string{"comm_state"}
 func (s *Calls) ContextEnded(x *driver.Context) {
 	for _, m := range s.Members.Values() {
 		if m.context == x {
-			m.depart()
+			m.departAfterProgram()
 		}
 	}
 }
@@ -61,7 +61,7 @@ func New(p *driver.Process, c *Collectives, cuts cutObserver) *Calls {
 func (s *Calls) EndMembers(killed bool) int {
 	handles, members := handles.Sorted(&s.Members)
 	for i, m := range members {
-		m.depart()
+		m.departAfterProgram()
 		s.cuts.GiveUp(s, handles[i], killed)
 	}
 	return len(members)

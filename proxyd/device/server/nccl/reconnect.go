@@ -36,7 +36,7 @@ func (f *Collectives) Address() (string, error) {
 	if !needed {
 		return "", nil
 	}
-	n, err := f.network()
+	n, err := f.openNetwork()
 	if err != nil {
 		return "", err
 	}
@@ -58,14 +58,14 @@ func (f *Collectives) Reconnect(ctx context.Context, peers map[int]string) error
 	if !needed {
 		return nil // a connected network knows its peers
 	}
-	n, err := f.network()
+	n, err := f.openNetwork()
 	if err == nil {
 		err = n.Rendezvous.Move(reached)
 	}
 	if err != nil {
 		return err
 	}
-	made, err := f.remake(ctx, n, back)
+	made, err := f.remakeCommunicators(ctx, n, back)
 	if err != nil {
 		for _, c := range made {
 			c.comm.Abort()
@@ -108,8 +108,9 @@ type reunion struct {
 	teams map[int]backend.Team
 }
 
-// remake makes communicators, all at the same time. The result lacks the communicators that have failed elsewhere.
-func (f *Collectives) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
+// remakeCommunicators makes communicators, all at the same time. The result lacks the communicators that have failed
+// elsewhere.
+func (f *Collectives) remakeCommunicators(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
 	type result struct {
 		name  string
 		comm  *collective.Comm
@@ -124,7 +125,7 @@ func (f *Collectives) remake(ctx context.Context, n *Network, back map[string]*r
 		}
 		left++
 		go func() {
-			c, err := f.again(ctx, n, &b.commState)
+			c, err := f.remakeCommunicator(ctx, n, &b.commState)
 			var teams map[int]backend.Team
 			if err == nil {
 				teams, err = f.allyAll(ctx, c, b)
@@ -148,8 +149,8 @@ func (f *Collectives) remake(ctx context.Context, n *Network, back map[string]*r
 	return made, errors.Join(errs...)
 }
 
-// again makes a communicator again, and waits for its connections.
-func (f *Collectives) again(ctx context.Context, n *Network, st *commState) (*collective.Comm, error) {
+// remakeCommunicator makes a communicator again, and waits for its connections.
+func (f *Collectives) remakeCommunicator(ctx context.Context, n *Network, st *commState) (*collective.Comm, error) {
 	roster := collective.Roster{Key: make([]byte, 32), Members: []collective.Member{{Ranks: st.Ranks, Server: f.Self}}}
 	if st.isHere() {
 		_, _ = rand.Read(roster.Key) // rand.Read never fails
@@ -176,7 +177,7 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 	c := r.comm
 	if c == nil {
 		for _, m := range b.members {
-			m.reunited(nil, nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
+			m.noteReunited(nil, nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
 		}
 		if b.Is != meeting.Present && !b.isHere() {
 			f.mu.Lock()
@@ -190,10 +191,10 @@ func (f *Collectives) giveBack(n *Network, b *returning, r reunion) {
 		}
 		return
 	}
-	f.keep(c)
+	f.keepDescribed(c)
 	for _, rank := range b.Ranks {
 		if m := b.members[rank]; m != nil {
-			m.reunited(c, r.teams[rank], nil)
+			m.noteReunited(c, r.teams[rank], nil)
 		} else {
 			_ = c.Destroy(rank) // rank is a rank of c
 		}

@@ -42,8 +42,8 @@ type waitState struct {
 	Rank int    `json:"rank"`
 }
 
-// asks is what an attempt at a cut is told of the wait.
-func (w *waitState) asks() *asks {
+// asksOf is what an attempt at a cut is told of the wait.
+func (w *waitState) asksOf() *asks {
 	id := meeting.ID(w.ID)
 	return &asks{id.Name(), w.Size, w.Rank}
 }
@@ -70,9 +70,9 @@ func (e *failedBefore) Error() string { return e.why }
 // maxWhy is how much of a reason is kept.
 const maxWhy = 1024
 
-// describe writes a member down. The member is settled.
-func (m *Member) describe(h dispatch.Comm) MemberState {
-	err := m.state()
+// describeMember writes a member down. The member is settled.
+func (m *Member) describeMember(h dispatch.Comm) MemberState {
+	err := m.stateError()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := MemberState{
@@ -108,14 +108,14 @@ func (m *Member) describe(h dispatch.Comm) MemberState {
 // kept back are not under way.
 func (s *Calls) Settled() error {
 	for _, m := range s.Members.Values() {
-		made := m.state()
+		made := m.stateError()
 		m.mu.Lock()
 		waits, open := m.waits, m.open > 0
 		m.mu.Unlock()
 		switch {
 		case open && !s.pace.isFrozen():
 			return errors.New("it has not done all that was issued")
-		case waits != nil && !m.Held.Load() && !s.collectives.waits(meeting.ID(waits.ID)):
+		case waits != nil && !m.Held.Load() && !s.collectives.isWaiting(meeting.ID(waits.ID)):
 			return errors.New("its members have just met")
 		case waits == nil && errors.Is(made, errBusy):
 			return errors.New("its members are being connected")
@@ -152,7 +152,7 @@ func (p *Calls) restoreMember(h dispatch.Comm, x *driver.Context, size int) disp
 		st = &MemberState{Size: size, Result: int32(dispatch.ResultNcclInvalidArgument), Why: "it was destroyed"}
 	}
 	m := p.newMember(x)
-	if err := m.restore(st); err != nil {
+	if err := m.restoreMember(st); err != nil {
 		p.Log.Warn("a communicator is not what it was", "comm", h, "error", err)
 		return dispatch.ResultNcclInvalidArgument
 	}
@@ -174,8 +174,8 @@ func (p *Calls) restorePart(of, h dispatch.Comm, colour int32) dispatch.Result {
 	return p.restoreMember(h, m.context, m.size)
 }
 
-// restore makes a new member equal to the saved member. The communicator comes when the server is reconnected.
-func (m *Member) restore(st *MemberState) error {
+// restoreMember makes a new member equal to the saved member. The communicator comes when the server is reconnected.
+func (m *Member) restoreMember(st *MemberState) error {
 	if st.Size < 0 || st.Size > MaxCommSize || st.Rank < 0 || st.Rank > st.Size || len(st.Redops) > 2*maxRedops {
 		return fmt.Errorf("rank %d of %d: %w", st.Rank, st.Size, driver.ErrRestore)
 	}
@@ -198,7 +198,7 @@ func (m *Member) restore(st *MemberState) error {
 		if len(st.Waits.ID) != len(meeting.ID{}) {
 			return fmt.Errorf("it waits at an id of %d bytes: %w", len(st.Waits.ID), driver.ErrRestore)
 		}
-		m.waits, m.asks, m.size = st.Waits, st.Waits.asks(), 0
+		m.waits, m.asks, m.size = st.Waits, st.Waits.asksOf(), 0
 		f.asksAgain(m)
 		return nil // the communicator is not made
 	case st.Comm != "":
@@ -216,8 +216,8 @@ func (m *Member) restore(st *MemberState) error {
 	return nil
 }
 
-// reunited gives a restored member its communicator, and its team, or the reason why there is none.
-func (m *Member) reunited(comm *collective.Comm, team backend.Team, err error) {
+// noteReunited gives a restored member its communicator, and its team, or the reason why there is none.
+func (m *Member) noteReunited(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Lock()
 	m.comm, m.team, m.name = comm, team, ""
 	if comm == nil && m.err == nil {
@@ -229,13 +229,13 @@ func (m *Member) reunited(comm *collective.Comm, team backend.Team, err error) {
 		m.enterTurns(comm)
 	}
 	if leaving {
-		m.left()
+		m.noteLeft()
 	}
 }
 
 // DescribeMembers writes the members down. They are settled.
 func (p *Calls) DescribeMembers() []MemberState {
-	return handles.Each(&p.Members, func(h dispatch.Comm, m *Member) MemberState { return m.describe(h) })
+	return handles.Each(&p.Members, func(h dispatch.Comm, m *Member) MemberState { return m.describeMember(h) })
 }
 
 // RestoreMembers has the calls that made the members restore their state, until it is called with nil.

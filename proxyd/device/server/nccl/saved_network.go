@@ -59,8 +59,8 @@ type returning struct {
 	members map[int]*Member // by rank; other ranks of this server have left
 }
 
-// keep has a communicator described in saves, until its end everywhere.
-func (f *Collectives) keep(c *collective.Comm) {
+// keepDescribed has a communicator described in saves, until its end everywhere.
+func (f *Collectives) keepDescribed(c *collective.Comm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.live[c]; known {
@@ -141,7 +141,7 @@ func (f *Collectives) Restore(st *NetworkState) error {
 	defer f.mu.Unlock()
 	f.identity, f.back = id, map[string]*returning{}
 	for _, c := range st.Comms {
-		if err := c.check(f.Self); err != nil || f.back[c.Name] != nil {
+		if err := c.checkValid(f.Self); err != nil || f.back[c.Name] != nil {
 			return fmt.Errorf("communicator %q, or there are two: %w: %w", c.Name, cmp.Or(err, errors.New("twice")), driver.ErrRestore)
 		}
 		f.back[c.Name] = &returning{c, map[int]*Member{}}
@@ -149,8 +149,8 @@ func (f *Collectives) Restore(st *NetworkState) error {
 	return nil
 }
 
-// check tells whether a description is valid.
-func (c *commState) check(self int) error {
+// checkValid tells whether a description is valid.
+func (c *commState) checkValid(self int) error {
 	increasing := slices.IsSorted(c.Ranks) && len(slices.Compact(slices.Clone(c.Ranks))) == len(c.Ranks)
 	switch {
 	case c.Name == "" || len(c.Name) > 64 || len(c.Key) < 16 || c.Splits < 0 || c.Is > meeting.Over:
@@ -196,24 +196,24 @@ func (f *Collectives) MeetAgain() {
 	f.asking = nil
 	f.mu.Unlock()
 	for _, m := range all {
-		go m.meet()
+		go m.meetRanks()
 	}
 }
 
-// waits tells whether a rendezvous is not over.
-func (f *Collectives) waits(id meeting.ID) bool {
+// isWaiting tells whether a rendezvous is not over.
+func (f *Collectives) isWaiting(id meeting.ID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.net == nil || f.net.Rendezvous.Waits(id)
 }
 
 // HoldMeetings keeps communicators from coming to be, and release lets them.
-func (f *Collectives) HoldMeetings() { f.each((meeting.Rendezvous).Hold) }
+func (f *Collectives) HoldMeetings() { f.doWithRendezvous((meeting.Rendezvous).Hold) }
 
 // ReleaseMeetings lets communicators come to be again.
-func (f *Collectives) ReleaseMeetings() { f.each((meeting.Rendezvous).Release) }
+func (f *Collectives) ReleaseMeetings() { f.doWithRendezvous((meeting.Rendezvous).Release) }
 
-func (f *Collectives) each(do func(meeting.Rendezvous)) {
+func (f *Collectives) doWithRendezvous(do func(meeting.Rendezvous)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.net != nil {

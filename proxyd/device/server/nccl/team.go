@@ -32,13 +32,13 @@ const (
 	cardSize = cardID + len(backend.TeamID{})
 )
 
-// ally lets a rank of a communicator that was just connected join its team, or returns nil if there is none.
+// joinTeam lets a rank of a communicator that was just connected join its team, or returns nil if there is none.
 // d is nil for a rank when its process has left the communicator. All ranks do so at the same time.
-func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
+func (f *Collectives) joinTeam(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
 	if !f.Teams || comm.Size() == 1 {
 		return nil, nil
 	}
-	all, err := f.introduce(ctx, comm, rank, d)
+	all, err := f.exchangeCards(ctx, comm, rank, d)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int,
 	return team, nil
 }
 
-// introduce has all ranks tell each other their cards.
-func (f *Collectives) introduce(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) ([]byte, error) {
+// exchangeCards has all ranks tell each other their cards.
+func (f *Collectives) exchangeCards(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) ([]byte, error) {
 	card, all := make([]byte, cardSize), make([]byte, cardSize*comm.Size())
 	if t, is := d.(backend.Teams); is && t.Teams() == nil {
 		info := d.Info()
@@ -116,7 +116,7 @@ func (f *Collectives) allyAll(ctx context.Context, comm *collective.Comm, b *ret
 			d = m.context.Space.Device.Place().Device
 		}
 		all.Go(func() {
-			team, err := f.ally(ctx, comm, rank, d)
+			team, err := f.joinTeam(ctx, comm, rank, d)
 			mu.Lock()
 			defer mu.Unlock()
 			teams[rank] = team
@@ -127,54 +127,54 @@ func (f *Collectives) allyAll(ctx context.Context, comm *collective.Comm, b *ret
 	return teams, errors.Join(errs...)
 }
 
-// carries tells whether the member's team does an operation.
-func (m *Member) carries(op *collective.Op) bool {
+// teamCarries tells whether the member's team does an operation.
+func (m *Member) teamCarries(op *collective.Op) bool {
 	switch {
-	case m.ally() == nil:
+	case m.teamOrNil() == nil:
 		return false
 	case op.Kind > collective.ReduceScatter:
 		return true
 	case op.Type >= collective.Float8E4M3:
 		return false // which not every NCCL has
 	}
-	return !m.Calls.collectives.Exact || exact(op)
+	return !m.Calls.collectives.Exact || isExact(op)
 }
 
-// exact tells whether a reduction has the same result in any order.
-func exact(op *collective.Op) bool {
+// isExact tells whether a reduction has the same result in any order.
+func isExact(op *collective.Op) bool {
 	return op.Type <= collective.Uint64 && op.Reduction <= collective.Min
 }
 
-// ally is the member's team, or nil.
-func (m *Member) ally() backend.Team {
+// teamOrNil is the member's team, or nil.
+func (m *Member) teamOrNil() backend.Team {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.team
 }
 
-// lend is begin on memory in place. What no team does is copied.
-func (v *visit) lend(spans []backend.Span, done func(error)) {
+// lendTurn is beginTurn on memory in place. What no team does is copied.
+func (v *visit) lendTurn(spans []backend.Span, done func(error)) {
 	if v.begun.Swap(true) {
 		done(nil)
 		return
 	}
 	v.done = done
 	for i, s := range v.slots {
-		if err := s.fill(spans[i]); err != nil {
+		if err := s.fillOp(spans[i]); err != nil {
 			for _, q := range v.parts {
-				q.m.fail(err)
+				q.m.failCommunicator(err)
 			}
 			v.done = func(error) { done(err) }
 			break
 		}
 	}
-	v.arrive()
+	v.arriveAtParts()
 }
 
-// fill gives an operation its memory.
-func (s slot) fill(x backend.Span) error {
+// fillOp gives an operation its memory.
+func (s slot) fillOp(x backend.Span) error {
 	op := &s.part.ops[s.op]
-	if s.kind != scales && s.part.m.carries(op) {
+	if s.kind != scales && s.part.m.teamCarries(op) {
 		s.part.spans[s.op][s.kind] = x
 		return nil
 	}
@@ -197,8 +197,8 @@ var teamKinds = map[collective.Kind]backend.TeamKind{
 	collective.Gather: backend.TeamGather, collective.Scatter: backend.TeamScatter, collective.Send: backend.TeamSend, collective.Recv: backend.TeamRecv,
 }
 
-// lent is an operation in the team's form.
-func (q *part) lent(i int) backend.TeamOp {
+// lentOp is an operation in the team's form.
+func (q *part) lentOp(i int) backend.TeamOp {
 	op := &q.ops[i]
 	t := backend.TeamOp{
 		Kind: teamKinds[op.Kind], Type: uint8(op.Type), Count: op.Count, Root: op.Root, Send: q.spans[i][sends], Recv: q.spans[i][receives],
@@ -214,16 +214,16 @@ func (q *part) lent(i int) backend.TeamOp {
 	return t
 }
 
-// divide returns what the member's team does, and what package collective does.
-func (q *part) divide() (lent []backend.TeamOp, rest []collective.Op) {
+// divideOps returns what the member's team does, and what package collective does.
+func (q *part) divideOps() (lent []backend.TeamOp, rest []collective.Op) {
 	for i := range q.ops {
 		op := &q.ops[i]
 		switch {
-		case !q.m.carries(op):
+		case !q.m.teamCarries(op):
 			rest = append(rest, *op)
 		case op.Count > 0:
-			lent = append(lent, q.lent(i))
-			if op.Kind <= collective.ReduceScatter && !exact(op) {
+			lent = append(lent, q.lentOp(i))
+			if op.Kind <= collective.ReduceScatter && !isExact(op) {
 				q.m.Calls.collectives.Rounded.Store(true)
 			}
 		}

@@ -42,12 +42,12 @@ func Uneven(all []*Calls) error {
 		hs, ms := handles.Sorted(&p.Members)
 		for i, h := range hs {
 			members[uint64(h)&handleMask] = ms[i]
-			ms[i].counted(lines)
+			ms[i].countsOf(lines)
 		}
 		for key, n := range counts {
 			c := wire.ParseCount(key)
 			if m := members[c.Comm]; m != nil {
-				m.counted(lines).add(m.rank, c, n)
+				m.countsOf(lines).addCount(m.rank, c, n)
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func Uneven(all []*Calls) error {
 	return nil
 }
 
-// counted is the record of the member's communicator. The counts of a member that is not ready belong to none.
-func (m *Member) counted(lines map[*collective.Comm]*issued) *issued {
+// countsOf is the record of the member's communicator. The counts of a member that is not ready belong to none.
+func (m *Member) countsOf(lines map[*collective.Comm]*issued) *issued {
 	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
 	comm, err := m.Communicator()
 	if err != nil || !m.Connected() {
@@ -76,7 +76,7 @@ func (m *Member) counted(lines map[*collective.Comm]*issued) *issued {
 	return l
 }
 
-func (l *issued) add(rank int, c wire.Count, n uint64) {
+func (l *issued) addCount(rank int, c wire.Count, n uint64) {
 	switch c.Kind {
 	case wire.CountCollective:
 		l.collectives[rank] = n
