@@ -314,3 +314,62 @@ func TestCommonIsGone(t *testing.T) {
 		t.Errorf("%d blocks are still there", n)
 	}
 }
+
+// TestCommonMoves: a space that goes to another device keeps its bytes, and what it had in common with spaces that stay.
+func TestCommonMoves(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{deviceSize, deviceSize}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	from, to := b.Devices()[0].(*device), b.Devices()[1].(*device)
+	all := tenantsOf(t, from, 4)
+	const blocks = tenantSize / backend.Granule
+	for n := range blocks {
+		if err := from.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range all {
+		x.turn(t, func() {})
+	}
+	for _, x := range all[2:] {
+		if err := x.Move(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCommon(t, from, "the spaces that stay", blocks, blocks, 0)
+	wantCommon(t, to, "the spaces that have moved", blocks, blocks, 0)
+	for round := range 2 {
+		for i, x := range all {
+			x.turn(t, func() {
+				at := x.at + backend.Addr(i*backend.Granule)
+				if err := x.cu.Legacy().Fill(backend.Fill{Addr: at, Value: uint32(i + 1), Element: 1, Width: backend.Granule}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		for i, x := range all {
+			for n := range blocks {
+				want := noise(uint64(n))
+				if n == i {
+					want = bytes.Repeat([]byte{byte(i + 1)}, backend.Granule)
+				}
+				if !bytes.Equal(x.block(t, n), want) {
+					t.Errorf("round %d: space %d does not have block %d", round, i, n)
+				}
+			}
+		}
+	}
+	// The blocks became common on the first device, which counts them.
+	wantCommon(t, from, "each space has written a block", blocks, blocks-2, 4)
+	wantCommon(t, to, "each space has written a block", blocks, blocks-2, 0)
+	for _, x := range all {
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := from.common.Blocks() + to.common.Blocks(); n != 0 {
+		t.Errorf("%d blocks are still there", n)
+	}
+}

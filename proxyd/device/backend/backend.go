@@ -89,7 +89,7 @@ type Common struct {
 	Shared   uint64 // bytes that several spaces see, or may see again
 	Saved    uint64 // bytes that would be there beside these if each space had its own
 	Private  uint64 // bytes that spaces have for themselves
-	Unshared uint64 // bytes that were common until a space wrote there, in all
+	Unshared uint64 // bytes that became common on the device and were until a space wrote there, in all
 }
 
 // BlockSharer is a Device that can hold memory once for several of its spaces.
