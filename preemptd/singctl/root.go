@@ -98,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 		holdCommand{a}.build(), releaseCommand{a}.build(), requeueCommand{a}.build(),
 		drainCommand{a}.build(), jobsCommand{a}.build(), topCommand{a}.build(),
 		historyCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
-		tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
+		sessionCommand{a}.build(), tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
 	)
 	a.completeNodesIn(root, "node")
 	root.InitDefaultCompletionCmd()

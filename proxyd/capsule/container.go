@@ -68,6 +68,7 @@ const ContainerScript = "/tmp/slurm/startup"
 // Limits of what init reads and mounts for a user.
 const (
 	maxConfig          = 1 << 20
+	maxContainers      = 64
 	maxContainerMounts = 128
 	maxPlan            = pageSize
 )

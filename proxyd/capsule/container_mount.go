@@ -56,6 +56,9 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 		if shown, known = cs.shown[plan.name()]; known {
 			return nil
 		}
+		if len(cs.shown) >= maxContainers {
+			return fmt.Errorf("the job has %d on this node, and may have no more", maxContainers)
+		}
 		shown = Container{*plan, filepath.Join(cs.folder, plan.name())}
 		return plan.showAt(shown.Root)
 	})

@@ -177,6 +177,25 @@ func TestContainerShown(t *testing.T) {
 	}
 }
 
+// TestContainersAreBounded: a job cannot fill its node's memory with mounts.
+func TestContainersAreBounded(t *testing.T) {
+	b := newBundle(t)
+	c := newCapsule(t, containersAt)
+	for n := range maxContainers {
+		plan := ContainerPlan{Rootfs: b.root, Cwd: fmt.Sprint("/", n)}
+		if err := c.RestoreContainer(deadline(t), plan, User{UID: user, GID: user}); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if _, err := b.open(t, c); err == nil || !strings.Contains(err.Error(), "may have no more") {
+		t.Errorf("error %v", err)
+	}
+	plan := ContainerPlan{Rootfs: b.root, Cwd: "/0"}
+	if err := c.RestoreContainer(deadline(t), plan, User{UID: user, GID: user}); err != nil {
+		t.Errorf("a container that is shown: %v", err)
+	}
+}
+
 // TestContainerOfAttacker: what a user writes into a bundle gives the user nothing that the user
 // does not have, and leads out of the container's root nowhere.
 func TestContainerOfAttacker(t *testing.T) {

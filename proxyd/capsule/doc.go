@@ -59,6 +59,7 @@
 //	control        the socket
 //	init.log       what init had to complain about
 //	hosts          seen as /etc/hosts
+//	containers     where the roots of containers are shown, if Spec.Containers names a place
 //	tmp, var-tmp   seen as /tmp and /var/tmp; the capsule sees what is there before Make
 //
 // # Locks

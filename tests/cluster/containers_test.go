@@ -20,15 +20,18 @@ const ociConf = `cat > /etc/slurm/oci-state <<'X'
 echo '{"status":"stopped"}'
 X
 cat > /etc/slurm/oci-run <<'X'
-#!/bin/sh
-exec unshare --map-root-user --mount sh -c 'mount --rbind /usr "$0/usr" && exec chroot "$0" "$@"' "$@"
+#!/usr/bin/python3
+import json, os, sys
+config = json.load(open(sys.argv[1] + "/config.json"))
+os.execvp("unshare", ["unshare", "--map-root-user", "--mount", "sh", "-c", """mount --rbind /usr "$0/usr" && exec chroot "$0" "$@" """,
+    config["root"]["path"], *config["process"]["args"]])
 X
 chmod 755 /etc/slurm/oci-state /etc/slurm/oci-run
 cat > /etc/slurm/oci.conf <<'X'
 RunTimeQuery="/etc/slurm/oci-state"
 RunTimeKill="/bin/true"
 RunTimeDelete="/bin/true"
-RunTimeRun="exec /etc/slurm/oci-run %r %@"
+RunTimeRun="exec /etc/slurm/oci-run %b"
 X`
 
 // bundleScript makes a bundle: a root of the user's with a system's /usr, as an image has it.

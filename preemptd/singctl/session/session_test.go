@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startShell serves a shell, and returns the record and the channel of its exit code.
+func startShell(t *testing.T) (Record, <-chan int) {
+	t.Helper()
+	t.Setenv("HOME", t.TempDir())
+	ended := make(chan int, 1)
+	go func() {
+		code, err := Serve("7", []string{"/bin/sh"})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- code
+	}()
+	for {
+		r, err := Load("7")
+		if err == nil {
+			return r, ended
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+			t.Fatal("the session ended before it began")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// attached is a Join whose keys the test types.
+type attached struct {
+	t     *testing.T
+	typed *os.File
+	shown chan string // pieces, closed at the end
+	ended chan error
+	all   string
+}
+
+func attachTo(t *testing.T, r Record) *attached {
+	t.Helper()
+	in, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &attached{t: t, typed: typed, shown: make(chan string, 1000), ended: make(chan error, 1)}
+	go func() {
+		a.ended <- Join(r, in, out)
+		out.Close()
+	}()
+	go func() {
+		defer close(a.shown)
+		buf := make([]byte, 1000)
+		for {
+			n, err := shown.Read(buf)
+			if err != nil {
+				return
+			}
+			a.shown <- string(buf[:n])
+		}
+	}()
+	return a
+}
+
+// shows waits until the terminal has shown a text.
+func (a *attached) shows(want string) {
+	a.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !strings.Contains(a.all, want) {
+		select {
+		case more, ok := <-a.shown:
+			if !ok {
+				a.t.Fatalf("the connection ended without %q:\n%s", want, a.all)
+			}
+			a.all += more
+		case <-deadline:
+			a.t.Fatalf("no %q:\n%s", want, a.all)
+		}
+	}
+}
+
+func (a *attached) types(text string) {
+	a.t.Helper()
+	if _, err := io.WriteString(a.typed, text); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// TestAttach: who attaches again finds the same shell and what was shown; the shell's end ends the
+// session with its exit code, and the record goes.
+func TestAttach(t *testing.T) {
+	r, ended := startShell(t)
+	first := attachTo(t, r)
+	first.types("keep=41; echo is $((keep))\n")
+	first.shows("is 41")
+	first.types("\x1d")
+	if err := <-first.ended; err != nil {
+		t.Errorf("detached: %v", err)
+	}
+	second, third := attachTo(t, r), attachTo(t, r)
+	second.shows("is 41")
+	third.shows("is 41")
+	second.types("echo again $((keep + 1))\n")
+	second.shows("again 42")
+	third.shows("again 42")
+	second.types("exit 3\n")
+	if err := <-second.ended; !errors.Is(err, ErrOver) {
+		t.Errorf("at the shell's end: %v", err)
+	}
+	if code := <-ended; code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := Load("7"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the record: %v", err)
+	}
+}
+
+// TestStranger: without the token nothing is answered and nothing is typed.
+func TestStranger(t *testing.T) {
+	r, ended := startShell(t)
+	for _, said := range []string{strings.Repeat("0", tokenSize) + "\n\x00\x00\x08exit 9\r\n", "\n", r.Token[:tokenSize-1] + "x\n"} {
+		c, err := net.Dial("tcp4", r.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(c, said)
+		if len(said) <= tokenSize { // the rest is waited for
+			c.(*net.TCPConn).CloseWrite()
+		}
+		got, _ := io.ReadAll(c)
+		if err != nil || len(got) > 0 {
+			t.Errorf("%q: answered %q, %v", said, got, err)
+		}
+		c.Close()
+	}
+	a := attachTo(t, r)
+	a.types("exit 4\n")
+	if code := <-ended; code != 4 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// FuzzFrame: no bytes of a client make more of them than they are.
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 'x'})
+	f.Add([]byte{1, 0, 4, 0, 24, 0, 80})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var buf [maxFrame]byte
+		kind, got, err := readFrame(bytes.NewReader(b), &buf)
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeFrame(&again, kind, got); err != nil || !bytes.HasPrefix(b, again.Bytes()) {
+			t.Errorf("%d %q: %v", kind, got, err)
+		}
+	})
+}

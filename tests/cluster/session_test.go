@@ -1,0 +1,123 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// attach attaches to a session as alice, types lines, and returns what the terminal showed until
+// it shows want, or until a minute is over. Then it detaches.
+func (c protected) attach(t *testing.T, job, want string, lines ...string) string {
+	t.Helper()
+	typed := ""
+	for _, line := range lines {
+		typed += fmt.Sprintf("echo '%s'; ", line)
+	}
+	// The end of the input detaches. What was typed takes its time until it is shown.
+	return c.sh(t, fmt.Sprintf(`cd; rm -f shown-%[3]s
+		{ %[1]s timeout 60 sh -c 'until grep -q "%[2]s" shown-%[3]s 2>/dev/null; do sleep 0.1; done'; } |
+		timeout 90 singctl session attach %[3]s > shown-%[3]s; cat shown-%[3]s`, typed, want, job))
+}
+
+// TestSession: a shell in a session keeps its variables and programs when the job is requeued, and
+// is reached again from the login node.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-session", "--nodes", "2")
+	t.Run("shell", func(t *testing.T) {
+		t.Parallel()
+		job := c.sh(t, "cd; SHELL=/bin/bash singctl session start --name work --sbatch=--ntasks=1")
+		c.attach(t, job, "value=41", "keep=41; sleep 1000 & pid=$!", "echo value=$keep")
+		if said := c.exec(t, "ctl", "alice", "singctl", "session", "list").must(t); !strings.Contains(said, job) || !strings.Contains(said, "work") {
+			t.Errorf("list:\n%s", said)
+		}
+		c.says(t, "alice", "singctl checkpoint "+job, 0)
+		node := c.show(t, job, "NodeList")
+		c.ctl(t, "scontrol requeue "+job)
+		c.again(t, job, node)
+		shown := c.attach(t, job, "again=42 0 on", "kill -0 $pid; echo again=$((keep + 1)) $? on $(hostname)")
+		if !strings.Contains(shown, "value=41") { // what was shown before the move is shown again
+			t.Errorf("the terminal:\n%s", shown)
+		}
+		if now := c.show(t, job, "NodeList"); now == node {
+			t.Errorf("the job is on %s as before", now)
+		}
+		c.attach(t, job, "exit", "exit 3")
+		if s := c.ends(t, job); !strings.Contains(s, "FAILED") || !strings.Contains(s, "3:0") && !strings.Contains(s, "768") {
+			t.Errorf("the job: %s", s)
+		}
+		if left, _ := filepath.Glob(c.home(".singularity-slurm/sessions/*.json")); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+	t.Run("follows", func(t *testing.T) {
+		t.Parallel()
+		job := c.sh(t, "cd; singctl session start -- sh -c 'n=0; while read x; do n=$((n+1)); echo line $n; done'")
+		out := c.home("follows")
+		inCluster := "/shared/home/alice/follows"
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(`{ echo a; until grep -q "^line 1" %[1]s; do sleep 0.1; done
+				until test -e %[1]s.moved; do sleep 0.1; done; echo b; until grep -q "^line 2" %[1]s; do sleep 0.1; done; } |
+				timeout 150 singctl session attach %[2]s > %[1]s 2> %[1]s.said`, inCluster, job))
+		}()
+		eventually(t, 60*time.Second, func() (bool, string) {
+			b, _ := os.ReadFile(out)
+			return strings.Contains(string(b), "line 1"), string(b)
+		})
+		node := c.show(t, job, "NodeList")
+		c.ctl(t, "scontrol requeue "+job)
+		c.again(t, job, node)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			s := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			return strings.Contains(s, "restored"), s
+		})
+		if err := os.WriteFile(out+".moved", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		b, _ := os.ReadFile(out)
+		if !strings.Contains(string(b), "line 2") {
+			said, _ := os.ReadFile(out + ".said")
+			t.Errorf("attached:\n%s\n%s", b, said)
+		}
+		c.says(t, "alice", "singctl session stop "+job, 0)
+		c.ends(t, job)
+	})
+	t.Run("strangers", func(t *testing.T) {
+		t.Parallel()
+		job := c.sh(t, "cd; singctl session start")
+		record := c.home(".singularity-slurm/sessions/" + job + ".json")
+		eventually(t, 60*time.Second, func() (bool, string) {
+			_, err := os.Stat(record)
+			return err == nil, fmt.Sprint(err)
+		})
+		b, err := os.ReadFile(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(record); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", record, st.Mode(), err)
+		}
+		address, _, _ := strings.Cut(strings.SplitAfter(string(b), `"Address":"`)[1], `"`)
+		host, port, _ := strings.Cut(address, ":")
+		node := c.show(t, job, "NodeList")
+		said := c.exec(t, node, "bob", "bash", "-c", fmt.Sprintf(
+			`exec 3<>/dev/tcp/%s/%s; printf '%%064d\n\0\0\003id\n' 0 >&3; timeout 5 cat <&3; echo closed $?`, host, port)).out
+		if strings.TrimSpace(said) != "closed 0" {
+			t.Errorf("without the token: %q", said)
+		}
+		c.says(t, "alice", "singctl session stop "+job, 0)
+		c.ends(t, job)
+	})
+}
