@@ -6,9 +6,10 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +56,8 @@ func TestSession(t *testing.T) {
 		if s := c.ends(t, job); !strings.Contains(s, "FAILED") || !strings.Contains(s, "3:0") && !strings.Contains(s, "768") {
 			t.Errorf("the job: %s", s)
 		}
-		if left, _ := filepath.Glob(c.home(".singularity-slurm/sessions/*.json")); len(left) > 0 {
-			t.Errorf("left: %v", left)
+		if _, err := os.Stat(c.home(".singularity-slurm/sessions/" + job + ".json")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the record of a session that has ended: %v", err)
 		}
 	})
 	t.Run("follows", func(t *testing.T) {
