@@ -166,6 +166,9 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
 			c.Node, c.Devices = cv.Node, devicesOf(cv.Devices)
+			for _, o := range cv.Leases {
+				c.Leases = append(c.Leases, &rpc.Lease{Job: o.Job, Gpus: uint32(len(o.GPUs))}) //nolint:gosec // GPUs of a node
+			}
 			for _, p := range cv.Programs {
 				c.Programs = append(c.Programs, &rpc.Program{
 					Name: p.Name, Pid: int64(p.First), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Status: uint32(p.Status),

@@ -225,6 +225,9 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 		if text, known := reductionsText[d.GetReductions()]; known && len(d.GetProcesses()) > 0 {
 			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
 		}
+		for _, o := range c.GetLeases() {
+			notes = append(notes, fmt.Sprintf("capsule %d: job %d lends it %s", c.GetIndex(), o.GetJob(), pluralOf(int64(o.GetGpus()), "GPU")))
+		}
 		for _, s := range d.GetSharing() {
 			if text := sharingText(s); text != "" {
 				notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))

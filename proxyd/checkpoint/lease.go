@@ -216,7 +216,12 @@ func (lc *localCapsule) placeDevices(ctx context.Context) error {
 	for i, at := range places {
 		places[i] = on[at]
 	}
-	return lc.devices.Place(ctx, places)
+	began := time.Now()
+	if err := lc.devices.Place(ctx, places); err != nil {
+		return err
+	}
+	lc.j.log.Info("devices are placed", "capsule", lc.index, "gpus", len(on), "took", time.Since(began))
+	return nil
 }
 
 // dropLease has the capsule leave the GPUs of a lease, and then forgets the lease. Caller holds lc.placing.

@@ -39,6 +39,7 @@ type CapsuleView struct {
 	Node     string               `json:"node"`
 	Programs []ProgramView        `json:"programs"`
 	Devices  *server.Status       `json:"devices,omitempty"`
+	Leases   []gpuLease           `json:"leases,omitempty"`
 	Outside  []processes.Obstacle `json:"outside,omitempty"` // connections to outside, which a restore resets
 
 	Obstacles []processes.Obstacle `json:"obstacles,omitempty"` // what cannot be captured now
@@ -122,6 +123,7 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	for _, cv := range views {
 		if cv.Index < len(v.Capsules) {
 			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
+			v.Capsules[cv.Index].Leases = cv.Leases
 			for _, o := range cv.Outside {
 				o.Node = cv.Node
 				v.Outside = append(v.Outside, o)
@@ -161,7 +163,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		if err != nil {
 			continue // the capsule is ending
 		}
-		v := CapsuleView{Index: lc.index, Node: j.c.Node}
+		v := CapsuleView{Index: lc.index, Node: j.c.Node, Leases: lc.currentLeases()}
 		for _, p := range programs {
 			pv := ProgramView{Program: p, Resident: processes.ResidentBytes(p)}
 			if !p.Ended && p.First > 0 {

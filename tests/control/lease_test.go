@@ -50,6 +50,9 @@ func leasesByHand(s *site) {
 	lease := s.lend("l2", "alice", grows, "")
 	lease.becomes("RUNNING")
 	grows.shares(2)
+	if shown := s.on("ctl", "alice", "singctl show "+grows.id); !strings.Contains(shown, "job "+lease.id+" lends it 1 GPU") {
+		s.Errorf("shown: %s", shown)
+	}
 	grows.trains()
 	s.on("ctl", "root", "scancel "+lease.id)
 	lease.is("has left", func(st state) bool { return st.is == "CANCELLED" })

@@ -104,6 +104,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
 					{Name: "batch", Pid: 301, State: "running", Started: at(0), Rss: 3 << 20, Command: "bash"},
 					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}},
+					Leases: []*rpc.Lease{{Job: 815, Gpus: 1}},
 					Devices: &rpc.Devices{
 						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
 						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}, {}},
