@@ -119,7 +119,7 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestRegained: who works again has seen nothing yet, whatever it saw before another one worked.
+// TestRegained: a preemptd that has the lease again shows nothing that it saw before another preemptd had the lease.
 func TestRegained(t *testing.T) {
 	p := &webPage{now: web.State{Interval: time.Second}}
 	p.Server = web.New(web.Options{State: p.currentState})

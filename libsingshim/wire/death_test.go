@@ -176,7 +176,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
-// TestSealed: who has the ring's memory can make it neither shorter nor longer.
+// TestSealed: a process with the ring's memory can make the memory neither shorter nor longer.
 func TestSealed(t *testing.T) {
 	r, err := Create(Options{})
 	must(t, err)

@@ -185,7 +185,7 @@ func TestAbandoned(t *testing.T) {
 			ready := make(chan struct{})
 			w.hold = func(m *Message) {
 				<-ready
-				if len(held) == 3 { // of those who are gone
+				if len(held) == 3 { // of lanes that have ended
 					for _, c := range held {
 						if err := c.Answer(0); err != nil {
 							t.Error(err)

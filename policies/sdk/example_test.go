@@ -61,7 +61,7 @@ func Example() {
 	// <nil>
 }
 
-// Room finds out where a job would have room, and who would have to leave for that.
+// Room finds out where a job would have room, and which jobs would have to leave for that.
 func ExampleRoom() {
 	snapshot := &sdk.Snapshot{
 		Nodes: []sdk.Node{

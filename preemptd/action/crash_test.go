@@ -96,7 +96,7 @@ func (w *world) life(point int) []string {
 // goOn is the life of whoever comes after one that was killed. It is not killed, and needs no process.
 func (w *world) goOn(t *testing.T) {
 	t.Helper()
-	// Who was killed had the lease; the tests of journal wait for its end.
+	// The killed process had the lease; the tests of journal wait for the lease's end.
 	db, err := sql.Open("sqlite3", w.db)
 	if err != nil {
 		t.Fatal(err)

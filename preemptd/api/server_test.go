@@ -25,7 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
 )
 
-// People of the tests, whom no machine needs to know.
+// Users of the tests; no machine needs accounts for them.
 const (
 	alice = 4_000_001_001
 	bob   = 4_000_001_002
@@ -214,13 +214,13 @@ func TestAct(t *testing.T) {
 			t.Errorf("%q: %v", name, stands)
 		}
 	}
-	// Of what Slurm does not know nobody knows whose it is.
+	// Of a job that Slurm does not know the owner is not known.
 	if all, err := c.History(t.Context(), "4711", 0); err != nil || all.GetStanding() != nil {
 		t.Errorf("a job that is not there: %v %v", err, all)
 	}
 }
 
-// TestGone: who stops watching, stops nothing.
+// TestGone: a client that stops watching stops no action.
 func TestGone(t *testing.T) {
 	s := newSite(t)
 	begun, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(s.job(alice))})
@@ -309,7 +309,7 @@ func TestOperators(t *testing.T) {
 // TestHolds: a user takes back his own holds only.
 func TestHolds(t *testing.T) {
 	for name, c := range map[string]struct {
-		by     string // who had preempted it
+		by     string // the user or action that had preempted the job
 		reason string
 		said   string
 		kind   string

@@ -333,7 +333,7 @@ func TestSizedByPerson(t *testing.T) {
 	}
 }
 
-// With a cap, what is drawn is estimated from who holds what; without, nothing is said.
+// With a cap, power is estimated from the GPUs that jobs hold; without a cap, no power is reported.
 func TestPower(t *testing.T) {
 	_, _, w := site(t, "26.05.3")
 	seen, err := w.Look(t.Context())

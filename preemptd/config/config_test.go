@@ -103,7 +103,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// Who could write the file could have root run anything.
+// A user who could write the file could have root run any program.
 func TestWritable(t *testing.T) {
 	file := write(t, "")
 	if err := os.Chmod(file, 0o666); err != nil {

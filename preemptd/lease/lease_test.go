@@ -108,7 +108,7 @@ func (s *slurmctld) set(change func()) {
 	change()
 }
 
-// site is some preemptds, each with a journal of its own, and who of them does something now.
+// site is some preemptds, each with a journal of its own, and which of them acts now.
 type site struct {
 	*testing.T
 	slurm *slurmctld
@@ -130,7 +130,7 @@ type daemon struct {
 	name  string
 	lease *Lease
 	works chan struct{} // each time it begins to
-	told  chan string   // for whom it waits
+	told  chan string   // the preemptd that it waits for
 	end   context.CancelFunc
 	ended chan struct{}
 }

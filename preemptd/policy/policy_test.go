@@ -315,7 +315,7 @@ func TestAPolicyIsReloaded(t *testing.T) {
 	}
 }
 
-// A change ends a rest: who repaired a policy need not wait.
+// A change ends a rest: a person who repaired a policy need not wait.
 func TestAChangeEndsARest(t *testing.T) {
 	p, _ := behave(t, "crash")
 	if _, err := p.Ask(t.Context(), snapshot()); err == nil {

@@ -490,7 +490,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Who loses the lease does nothing any more.
+// A preemptd that loses the lease does nothing any more.
 func TestLost(t *testing.T) {
 	s := newSite(t, forPremium)
 	s.loop.Journal = lost{s.journal}

@@ -152,7 +152,7 @@ func (controller) Token(ctx context.Context, _ *control.TokenRequest) (*control.
 	return &control.TokenReply{Token: fmt.Sprintf("sing1_of%d", caller.UID), Until: at(3600), Page: "http://127.0.0.1:6832/"}, nil
 }
 
-// operator is who is not alice.
+// operator is every user but alice.
 func operator(ctx context.Context, what string) error {
 	if caller, _ := munge.CallerOf(ctx); caller.UID == apitest.Alice {
 		return control.Status(control.Errorf(control.ErrDenied, "%s: not permitted: it shows everybody's jobs; it is for operators", what))
@@ -236,7 +236,7 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestNotWaited: who does not wait is told that it goes on.
+// TestNotWaited: a person who does not wait is told that the action goes on.
 func TestNotWaited(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancel(t.Context())

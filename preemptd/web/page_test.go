@@ -110,7 +110,7 @@ func (b *browser) painted(tier string) int {
 	return n
 }
 
-// drawn: the map has the colours of tiers, and says what is where to who has no mouse.
+// drawn: the map has the colours of tiers, and its text says what is where to people without a mouse.
 func drawn(t *testing.T, b *browser, _ *site) {
 	b.until(`document.querySelector("#map").dataset.nodes === "48"`)
 	for _, tier := range []string{"premium", "standard", "basic"} {

@@ -180,7 +180,7 @@ func TestSame(t *testing.T) {
 	if answer, _ := s.ask("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
 		t.Error(answer.Status)
 	}
-	// Who waits for another one shows nothing that it saw once.
+	// A preemptd that waits for another preemptd shows nothing that it saw before.
 	s.set(func(now *web.State) { now.Role = web.Waits })
 	if s.get("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
 		t.Errorf("%+v", cluster)
@@ -364,7 +364,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestNoSlurm: a slurmrestd that is away is said, and asked once for many who ask.
+// TestNoSlurm: the page says that slurmrestd is away, and asks slurmrestd once for many visitors.
 func TestNoSlurm(t *testing.T) {
 	s := newSite(t)
 	s.srv.Fail(slurmresttest.Fault{Times: 1000, Status: 500})

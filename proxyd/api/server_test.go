@@ -69,7 +69,7 @@ func (d *daemon) as(t testing.TB, uid uint32) *rpc.Client {
 var requests = []struct {
 	name string
 	ask  func(context.Context, *rpc.Client) error
-	// may says who is let through.
+	// may lists the users who are let through.
 	owner, others, operators, daemons bool
 }{
 	{"ping", func(ctx context.Context, c *rpc.Client) error { _, err := c.Ping(ctx); return err }, false, false, false, true},

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the transcripts anew; commit only
 // Each file of testdata is a story: events, a line ----, what the Barrier says to do about
 // them, and an empty line, as often as it takes. Its first line makes the Barrier:
 //
-//	new 3 A=0,1 B=1,2          three ranks, and who is in which communicator
+//	new 3 A=0,1 B=1,2          three ranks, and the members of the communicators
 //	start                      | tick | deadline | aborted A
 //	shut 1 A=2 A>0=1 A<2=1     issued, withdrawn, reading, ended: rank, then counts: collectives
 //	                           on A, sends to its member 0, receives from member 2;

@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// user is whom programs run as. The machine need not know him.
+// user is the uid of programs. The machine needs no account for it.
 const (
 	user   = 12345
 	groups = "12345,23456"
@@ -449,7 +449,7 @@ func namespacesOf(pid string) map[string]bool {
 	return seen
 }
 
-// members returns the host's PIDs of all who are in a namespace of c that the test is
+// members returns the host's PIDs of all processes in a namespace of c that the test is
 // not in, init included.
 func members(t testing.TB, ns map[string]bool) []string {
 	t.Helper()

@@ -373,7 +373,7 @@ func hungUp(c *net.UnixConn) bool {
 	return hup
 }
 
-// TestControlIsRoots: its mode, and what init says to somebody else who got there.
+// TestControlIsRoots: the mode of the control socket, and what init answers to another user who reached the socket.
 func TestControlIsRoots(t *testing.T) {
 	c := newCapsule(t)
 	for path, want := range map[string]os.FileMode{c.Dir(): 0o700, filepath.Join(c.Dir(), controlName): 0o600, filepath.Join(c.Dir(), recordName): 0o600} {

@@ -233,7 +233,7 @@ func TestPeerNeverConnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for me, ranks := range [][]int{{0}, {1}} { // who listens, who dials
+	for me, ranks := range [][]int{{0}, {1}} { // the process that listens, the process that dials
 		w := newNodes(t, []int{0}, nil, Config{Connect: 50 * time.Millisecond, Handshake: 20 * time.Millisecond})
 		go w.room.Meet(t.Context(), "x", 2, Member{Ranks: []int{1 - me}, Address: silent.Addr().String()})
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -123,7 +123,7 @@ func (c *Comm) quietly(other int) bool {
 	return true
 }
 
-// TestHasLeft: who destroys a communicator knows whether he was the last.
+// TestHasLeft: a process that destroys a communicator knows whether it was the last.
 func TestHasLeft(t *testing.T) {
 	w := newWorld(t, []int{0, 1}, nil)
 	if w.comms[0].HasLeft() {

@@ -178,7 +178,7 @@ func closedSoon(t *testing.T, conn net.Conn, what string) {
 	}
 }
 
-// Who does not know the key, is not the process that he says, or comes twice is hung up on, and
+// A caller that does not know the key, is not the process that it says, or comes twice is hung up on, and
 // the communicator that is being made is not disturbed.
 func TestStrangers(t *testing.T) {
 	w := newNodes(t, []int{0, 1, 2}, nil, Config{})

@@ -40,7 +40,7 @@
 // the user. The user cannot trace the helper. Its answers are bounded and checked as those of a
 // user.
 //
-// # What belongs to whom
+// # Files of other users
 //
 // PutBack changes what is in the State, and removes what the job is known to have made
 // after the cut. A file is taken for another user's, left alone and noted, when

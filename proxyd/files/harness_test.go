@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Those whose files these are. The machine need not know them.
+// Owners of the files. The machine needs no accounts for them.
 const (
 	testUID  = 12345
 	otherUID = 12346

@@ -53,7 +53,7 @@ func hangingFile(t *testing.T) (path string, hangs <-chan struct{}) {
 		serveFuse(dev, told)
 	}()
 	t.Cleanup(func() {
-		// Who waits gets an error.
+		// A process that waits gets an error.
 		_ = unix.Unmount(dir, unix.MNT_FORCE)
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		<-over

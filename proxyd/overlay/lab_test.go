@@ -319,7 +319,7 @@ func deaf(t testing.TB, from *os.File, to netip.Addr) {
 	}
 }
 
-// caller waits for who called.
+// caller waits for a call, and returns the caller.
 func caller(t testing.TB, callers chan netip.Addr) netip.Addr {
 	t.Helper()
 	select {

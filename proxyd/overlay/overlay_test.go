@@ -139,7 +139,7 @@ func through(t *testing.T, n *node) (sent uint64) {
 	return sent
 }
 
-// TestVXLANStrangers: who is no peer's node cannot put packets into the tunnel.
+// TestVXLANStrangers: a host that is no peer's node cannot put packets into the tunnel.
 func TestVXLANStrangers(t *testing.T) {
 	b := newLab(t, Config{Mode: ModeVXLAN})
 	n1, n2 := b.node("n1", "10.1.0.1/24", ""), b.node("n2", "10.1.0.2/24", "")
@@ -242,7 +242,7 @@ func TestGuard(t *testing.T) {
 	deaf(t, left, netip.MustParseAddr("192.168.7.99"))
 	deaf(t, right, netip.MustParseAddr("10.1.0.99"))
 	talks(t, a0.ns, netip.MustParseAddr("10.1.0.99"))
-	talks(t, left, a0.addr) // who has a route may come
+	talks(t, left, a0.addr) // a host with a route may connect
 
 	// When the administrator makes it a router, it is one.
 	must(t, withinNamespace(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))

@@ -33,7 +33,7 @@ func TestWrapperKilled(t *testing.T) {
 	}
 }
 
-// TestStopsForNobody: who does not end at SIGTERM is killed.
+// TestStopsForNobody: a process that does not end at SIGTERM is killed.
 func TestStopsForNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes the runner's patience")

@@ -178,7 +178,7 @@ func TestCreateAgain(t *testing.T) {
 	}
 }
 
-// TestAbort: who writes to a share that is given up learns it, and nothing is left.
+// TestAbort: a writer of a share that is given up gets an error, and nothing is left.
 func TestAbort(t *testing.T) {
 	dir := folder(t)
 	s := opened(t, dir, 0)
@@ -202,7 +202,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestLost: a share that is gone or not whole is told from whom it is copied to.
+// TestLost: a share that is gone or not whole is an error for its reader.
 func TestLost(t *testing.T) {
 	i := id(t, "mini/7/1")
 	for name, harm := range map[string]func(share string) error{

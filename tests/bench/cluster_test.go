@@ -23,7 +23,7 @@ import (
 // cluster is a minicluster of two nodes with singularity-slurm.
 type cluster struct{ name string }
 
-// alice is whom jobs run as.
+// alice is the user of the jobs.
 const alice = 1001
 
 // raise brings the cluster up for the whole run, with the agent in /shared/bench.

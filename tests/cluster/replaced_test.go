@@ -45,7 +45,7 @@ type replacement struct {
 	options string
 	files   string   // alice's script, before the job: what the job makes itself is put back at a restore
 	script  string   // the job's
-	user    string   // who replaces; "" is root
+	user    string   // the user that replaces the file; "" is root
 	replace string   // the script that does it
 	held    []string // what the job's comment says when it is held
 	want    string   // what the restored job writes, if it is not to be held

@@ -203,7 +203,7 @@ func TestStaging(t *testing.T) {
 			s := c.show(t, job, "State") + " " + c.show(t, job, "Reason")
 			return strings.HasPrefix(s, "PENDING") || strings.HasPrefix(s, "REQUEUE_HOLD"), s
 		})
-		c.again(t, job, "") // by somebody who has read it
+		c.again(t, job, "") // by a person who has read the comment
 		c.ends(t, job)
 		if got := c.log(job); !strings.HasSuffix(got, "\n"+counted("n1")+"\nsame") {
 			t.Errorf("log:\n%s", got)

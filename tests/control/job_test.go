@@ -189,7 +189,7 @@ func (j *job) acts() (acts []act) {
 	return acts
 }
 
-// did checks that exactly these actions were done to it, by whom, and came to their end.
+// did checks that exactly these actions were done to the job, by which users, and came to their end.
 func (j *job) did(want ...string) {
 	j.Helper()
 	var got []string

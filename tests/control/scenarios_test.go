@@ -55,7 +55,7 @@ func (s *site) full(prefix, options string) []*job {
 	return all
 }
 
-// With no policy, nothing is decided; and who waits is told so, in the log once, and by singctl.
+// Without a policy, preemptd decides nothing, and says so to people who wait: in the log once, and by singctl.
 func nobodyDecides(s *site) {
 	s.configure("")
 	basic := s.full("n", "--singularity")

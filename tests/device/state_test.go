@@ -99,10 +99,10 @@ func (s *saved) close() {
 	}
 }
 
-// Who brings what belongs to a process.
+// Which process hands a program's belongings to the next device server.
 const (
-	byServer  = iota // the next one finds it, if it is root's
-	byParent         // who is root
+	byServer  = iota // the next server takes them, if the server is root's
+	byParent         // the parent of the servers, as root
 	byThisOne        // the server that was saved
 	ways
 )
@@ -185,7 +185,7 @@ func isGone(pid int) bool {
 	return err != nil || bytes.Contains(b, []byte(") Z "))
 }
 
-// isElsewhere tells whether a process has ended, or executed another program: who does not use its device is stopped by nothing.
+// isElsewhere tells whether a process has ended, or executed another program: a process that does not use its device is not stopped.
 func isElsewhere(pid int, err error) bool {
 	return isGone(pid) || strings.Contains(err.Error(), "it has no ring")
 }

@@ -159,7 +159,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		}
 	}
 	if t.moment.stage == runsOn && t.fault.lasts == 0 && strings.HasPrefix(t.fault.name, "damaged") {
-		// Nobody looks at the store but who restores.
+		// Only a restore looks at the store.
 		_ = s.j.advances(ctx, 60*time.Second)
 		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err

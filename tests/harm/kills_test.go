@@ -70,7 +70,7 @@ var moves = []string{"check", "announce", "checkpoint", "park", "leave", "draft"
 type harm struct {
 	name string
 	hit  func(context.Context, *world, *counter) error
-	// by a person, whose will counts: what became of the job then.
+	// by a person: what became of the job then.
 	kept func(situation, *act) error
 	// once: it is done at each step of one journey only.
 	once bool

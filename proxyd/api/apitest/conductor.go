@@ -38,7 +38,7 @@ const (
 //	815    alice's, without --singularity
 //	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
 //	819    alice's; ended, and left nothing
-//	811    nobody knows whose; as 816
+//	811    the owner is not known; as 816
 //	817    alice's; led by n2 now
 //
 // and remembers what it was asked to do.

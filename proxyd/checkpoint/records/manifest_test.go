@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMetaVersion: a description with devices is refused by who knows of none, and one without is read by everybody. What is newer
+// TestMetaVersion: a description with devices is refused by a version that knows of none, and a description without is read by every version. What is newer
 // is refused here.
 func TestMetaVersion(t *testing.T) {
 	for _, c := range []struct {

@@ -25,7 +25,7 @@ type reply struct {
 	trailer  metadata.MD
 }
 
-// between starts one who stands between client and server and changes answers.
+// between starts an attacker who stands between client and server and changes answers.
 func between(t *testing.T, server string, change func(*reply)) string {
 	t.Helper()
 	cc := rawDial(t, server)
@@ -131,7 +131,7 @@ func TestForgedReplies(t *testing.T) {
 	})
 }
 
-// TestImpostor: who listens on the port without being root of this cluster answers for
+// TestImpostor: a process that listens on the port without being root of this cluster answers for
 // nobody.
 func TestImpostor(t *testing.T) {
 	ours, theirs := mungetest.NewRealm(), mungetest.NewRealm()

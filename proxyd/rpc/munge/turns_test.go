@@ -92,7 +92,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsGivenUp: who does not wait any more has no place in the queue, or gives it back.
+// TestTurnsGivenUp: a request that does not wait any more has no place in the queue, or gives its place back.
 func TestTurnsGivenUp(t *testing.T) {
 	turns := newTurns()
 	var done []func()
