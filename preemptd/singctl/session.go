@@ -32,6 +32,7 @@ func (a sessionCommand) build() *cobra.Command {
 		Long: `A session is a protected batch job with a shell, or another command, on a terminal. One attaches to it
 and detaches from it; what runs there goes on. When Slurm requeues the job, the shell goes on where the job
 starts again, with its variables, its programs and its screen. Slurm can requeue neither salloc nor a bare srun.`,
+		Example: "  singctl session start\n  singctl session attach 812",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return rpc.Errorf(rpc.ErrInvalid, "unknown command %q%s", args[0], didYouMean(cmd, args[0]))
@@ -95,8 +96,9 @@ func (a sessionCommand) buildAttach() *cobra.Command {
 		Use: "attach JOB", Short: "Connect this terminal with a session",
 		Long: `attach waits until the session's job runs, and connects this terminal with its. Control-] detaches. When the job
 is requeued, attach waits for it and connects again. Several people's terminals, of the same user, can be attached.`,
-		Args: argumentCount(1, 1, "a JOB"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.attachSession(cmd.Context(), args[0]) },
+		Example: "  singctl session attach 812",
+		Args:    argumentCount(1, 1, "a JOB"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.attachSession(cmd.Context(), args[0]) },
 	}
 }
 
@@ -202,7 +204,7 @@ func withoutJob(env []string) []string {
 
 func (a sessionCommand) buildList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List your sessions", Args: argumentCount(0, 0, ""),
+		Use: "list", Short: "List your sessions", Args: argumentCount(0, 0, ""), Example: "  singctl session list",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd.Context()) },
 	}
 }
@@ -247,7 +249,7 @@ func (a sessionCommand) listSessions(ctx context.Context) error {
 
 func (a sessionCommand) buildStop() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop JOB", Short: "End a session", Args: argumentCount(1, 1, "a JOB"),
+		Use: "stop JOB", Short: "End a session", Args: argumentCount(1, 1, "a JOB"), Example: "  singctl session stop 812",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := session.Load(args[0]); errors.Is(err, fs.ErrNotExist) {
 				return rpc.Errorf(rpc.ErrInvalid, "job %s is no session of yours that has begun; scancel ends jobs", args[0])
