@@ -14,6 +14,7 @@
  *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note who wants to be called
  *	TOOLS_TLS		[2] the current context
  *	CONTEXT_STREAM		[4] a context's number, [39] a stream's, [51] the stream behind a handle: for cuBLAS
+ *	TOOLS_MODULE		[7] tell each function of a module: for cuFFT
  *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget it, [2] find it: at almost each runtime call
  *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
  *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
@@ -27,6 +28,7 @@
 #include "gen_abi.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -315,7 +317,26 @@ static CUresult stream_behind(CUcontext ctx, CUstream stream, void **behind, int
 	return r;
 }
 
+/* Calls found for each function of a module, and returns how many functions there are. */
+static uint64_t each_function(CUcontext ctx, CUmodule module, void (*found)(void *to, CUfunction f, CUmodule owner), void *to)
+{
+	CUfunction *all;
+	unsigned n = 0;
+
+	(void)ctx;
+	if (found == NULL || sing_cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n == 0)
+		return 0;
+	all = calloc(n, sizeof(*all));
+	if (all == NULL || sing_cuModuleEnumerateFunctions(all, n, module) != CUDA_SUCCESS)
+		n = 0;
+	for (unsigned i = 0; i < n; ++i)
+		found(to, all[i], module);
+	free(all);
+	return n;
+}
+
 static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
+static void *module_tools[64];
 
 /* What the code is of. */
 struct shared {
@@ -396,6 +417,10 @@ static void fill(void)
 	context_stream[4] = (void *)context_number;
 	context_stream[39] = (void *)stream_number;
 	context_stream[51] = (void *)stream_behind;
+	module_tools[0] = (void *)sizeof(module_tools);
+	for (size_t i = 1; i < sizeof(module_tools) / sizeof(module_tools[0]); ++i)
+		module_tools[i] = (void *)not_supported;
+	module_tools[7] = (void *)each_function;
 	local_storage[0] = (void *)storage_put;
 	local_storage[1] = (void *)storage_delete;
 	local_storage[2] = (void *)storage_get;
@@ -422,6 +447,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 		{ { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e }, 4 },
 		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, 5 },
 		{ { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2 }, 6 },
+		{ { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e }, 7 },
 	};
 
 	if (table == NULL || id == NULL)
@@ -430,7 +456,9 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 	*table = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
 		if (memcmp(known[i].id, id->bytes, 16) == 0) {
-			void **const tables[] = { interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream };
+			void **const tables[] = {
+				interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream, module_tools,
+			};
 
 			*table = tables[known[i].which];
 			return CUDA_SUCCESS;

@@ -18,6 +18,8 @@ static const CUuuid integrity = { "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\
 
 static const CUuuid streams = { "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2" };
 
+static const CUuuid modules = { "\x6e\x16\x3f\xbe\xb9\x58\x44\x4d\x83\x5c\xe1\x82\xaf\xf1\x99\x1e" };
+
 static void *const *table(const CUuuid *id, size_t n)
 {
 	const void *t = NULL;
@@ -99,6 +101,32 @@ static void libraries(CUcontext ctx)
 	WANT(CUDA_ERROR_NOT_SUPPORTED, other());
 }
 
+static CUfunction seen[3];
+static int many;
+
+static void note(void *to, CUfunction f, CUmodule owner)
+{
+	HOLDS(to == seen && owner != NULL && many < 3);
+	seen[many++] = f;
+}
+
+/* What cuFFT asks for when it makes a plan. */
+static void functions(CUcontext ctx)
+{
+	uint64_t (*each)(CUcontext, CUmodule, void (*)(void *, CUfunction, CUmodule), void *) = (void *)table(&modules, 64)[7];
+	CUmodule m;
+	CUfunction one, two;
+
+	OK(cuModuleLoadData(&m, ".version 6.0 .target sm_50 .address_size 64\n"
+				".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n"));
+	OK(cuModuleGetFunction(&one, m, "one"));
+	OK(cuModuleGetFunction(&two, m, "two"));
+	HOLDS(each(ctx, m, note, seen) == 2 && many == 2);
+	HOLDS((seen[0] == one && seen[1] == two) || (seen[0] == two && seen[1] == one));
+	OK(cuModuleUnload(m));
+	HOLDS(each(ctx, m, note, seen) == 0 && many == 2);
+}
+
 int main(void)
 {
 	CUresult (*of_device)(CUcontext *, CUdevice), (*check)(CUcontext, unsigned int *, void **), (*code)(unsigned int, uint64_t, uint64_t *);
@@ -120,6 +148,7 @@ int main(void)
 	HOLDS(ctx == before);
 	OK(cuCtxSetCurrent(ctx));
 	libraries(ctx);
+	functions(ctx);
 	for (int i = 2; i < 7; i += 4) {
 		void (*get)(void **, size_t *) = (void *)table(&hooks, 7)[i];
 		size_t n = 0;
