@@ -77,7 +77,7 @@ func (w *warp) vectorRegs(in *inst) (r [4]*[warpSize]uint32) {
 
 func loadVector32Shared(w *warp, in *inst, m uint32) {
 	a, off, n := w.u32(in.a), uint32(in.imm), uint32(4*len(in.ext.refs))
-	lim, p := limit(uint64(len(w.block.shared)), uint64(n)), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	lim, p := accessLimit(uint64(len(w.block.shared)), uint64(n)), unsafe.Pointer(unsafe.SliceData(w.block.shared))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
@@ -99,7 +99,7 @@ func loadVector32Shared(w *warp, in *inst, m uint32) {
 func loadVector32Global(w *warp, in *inst, m uint32) {
 	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
 	s := w.sites[in.site]
-	base, lim, p := s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
@@ -110,7 +110,7 @@ func loadVector32Global(w *warp, in *inst, m uint32) {
 		} else {
 			q = w.address(in, addr, n, i, false)
 			s = w.sites[in.site]
-			base, lim, p = s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 		}
 		if n == 16 {
 			v := (*[4]uint32)(q)
@@ -125,7 +125,7 @@ func loadVector32Global(w *warp, in *inst, m uint32) {
 func storeVector32Global(w *warp, in *inst, m uint32) {
 	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
 	s := w.sites[in.site]
-	base, lim, p := s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
@@ -136,7 +136,7 @@ func storeVector32Global(w *warp, in *inst, m uint32) {
 		} else {
 			q = w.address(in, addr, n, i, true)
 			s = w.sites[in.site]
-			base, lim, p = s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 		}
 		if n == 16 {
 			*(*[4]uint32)(q) = [4]uint32{r[0][i], r[1][i], r[2][i], r[3][i]}

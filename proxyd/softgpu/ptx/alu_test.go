@@ -34,7 +34,7 @@ func operands(seed uint64, n int) [][3]uint64 {
 // number reads v as a value of a type, by definition.
 func number(t Type, v uint64) *big.Int {
 	n := new(big.Int).SetUint64(v & sizeMask(t.Size()))
-	if t.signed() && v>>(8*t.Size()-1)&1 != 0 {
+	if t.isSigned() && v>>(8*t.Size()-1)&1 != 0 {
 		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size())))
 	}
 	return n
@@ -49,7 +49,7 @@ func wrap(t Type, n *big.Int) uint64 {
 // clamp limits a number to a type's range.
 func clamp(t Type, n *big.Int) uint64 {
 	lo, hi := big.NewInt(0), new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
-	if t.signed() {
+	if t.isSigned() {
 		hi.Rsh(hi, 1)
 		lo.Neg(hi)
 	}
@@ -246,7 +246,7 @@ func TestCompareIntegers(t *testing.T) {
 	for _, name := range []string{"u16", "s16", "u32", "s32", "u64", "s64", "b32"} {
 		typ := typeNames[name]
 		for op, f := range holds {
-			if typ.signed() && (op == "lo" || op == "ls" || op == "hi" || op == "hs") {
+			if typ.isSigned() && (op == "lo" || op == "ls" || op == "hi" || op == "hs") {
 				continue
 			}
 			t.Run(op+"."+name, func(t *testing.T) {

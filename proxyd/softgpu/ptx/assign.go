@@ -14,8 +14,8 @@ import (
 // a place. Lanes are independent: what is alive is a question about a single thread, and which
 // other lanes stand elsewhere does not matter.
 
-// operands calls f for each register and constant of a micro-operation.
-func (m *micro) operands(f func(o opnd, r *ref)) {
+// eachOperand calls f for each register and constant of a micro-operation.
+func (m *micro) eachOperand(f func(o opnd, r *ref)) {
 	s := m.shape
 	for _, x := range [...]struct {
 		o opnd
@@ -48,8 +48,8 @@ func (m *micro) operands(f func(o opnd, r *ref)) {
 	}
 }
 
-// virtual returns the virtual register that an operand names, or 0.
-func virtual(o opnd, r ref) int {
+// virtualRegister returns the virtual register that an operand names, or 0.
+func virtualRegister(o opnd, r ref) int {
 	if o.class() != classPred && r&1 != 0 {
 		return 0
 	}
@@ -61,14 +61,14 @@ const maxLiveWords = 1 << 26
 
 type bitset []uint64
 
-func (b bitset) set(i int)  { b[i>>6] |= 1 << (i & 63) }
-func (b bitset) drop(i int) { b[i>>6] &^= 1 << (i & 63) }
+func (b bitset) setBit(i int)   { b[i>>6] |= 1 << (i & 63) }
+func (b bitset) clearBit(i int) { b[i>>6] &^= 1 << (i & 63) }
 
 // span is where a virtual register is alive; reads are at even places, writes at odd.
 type span struct{ reg, from, to int }
 
-// assign gives each virtual register its place and rewrites all refs.
-func (l *lowerer) assign(g *graph) {
+// assignRegisters gives each virtual register its place and rewrites all refs.
+func (l *lowerer) assignRegisters(g *graph) {
 	// What a return reads is written all over the function: alive at its end.
 	results := map[int]bool{}
 	for _, a := range l.out.rets {
@@ -76,11 +76,11 @@ func (l *lowerer) assign(g *graph) {
 			results[int(a.ref>>1)] = true
 		}
 	}
-	crossing, number := l.crossing(g, results)
+	crossing, number := l.listCrossing(g, results)
 	words := (len(crossing) + 63) / 64
 	if uint64(words)*uint64(len(g.blocks)) > maxLiveWords {
 		l.in = &instruction{line: l.f.line, op: l.f.name}
-		l.refuse("too many registers are alive over too many branches")
+		l.refuseInstruction("too many registers are alive over too many branches")
 	}
 	live := make([]bitset, len(g.blocks)) // at the start
 	for b := range live {
@@ -102,26 +102,26 @@ func (l *lowerer) assign(g *graph) {
 			m := &l.code[i]
 			if m.flow == flowReturn {
 				for r := range results {
-					set.set(number[r] - 1)
+					set.setBit(number[r] - 1)
 				}
 			}
-			m.operands(func(o opnd, r *ref) {
-				if v := virtual(o, *r); v != 0 && o&opndDef != 0 {
+			m.eachOperand(func(o opnd, r *ref) {
+				if v := virtualRegister(o, *r); v != 0 && o&opndDef != 0 {
 					if seen != nil {
 						seen(i, o, v)
 					}
 					if m.guard == 0 && o&opndUse == 0 && number[v] > 0 {
-						set.drop(number[v] - 1)
+						set.clearBit(number[v] - 1)
 					}
 				}
 			})
-			m.operands(func(o opnd, r *ref) {
-				if v := virtual(o, *r); v != 0 && o&opndUse != 0 {
+			m.eachOperand(func(o opnd, r *ref) {
+				if v := virtualRegister(o, *r); v != 0 && o&opndUse != 0 {
 					if seen != nil {
 						seen(i, opndUse, v)
 					}
 					if number[v] > 0 {
-						set.set(number[v] - 1)
+						set.setBit(number[v] - 1)
 					}
 				}
 			})
@@ -130,7 +130,7 @@ func (l *lowerer) assign(g *graph) {
 	for changed := true; changed; {
 		changed = false
 		for b := len(g.blocks) - 1; b >= 0; b-- {
-			l.effort(2*words*(1+len(g.blocks[b].next)) + 16*(g.blocks[b].to-g.blocks[b].from))
+			l.countEffort(2*words*(1+len(g.blocks[b].next)) + 16*(g.blocks[b].to-g.blocks[b].from))
 			after(b, set)
 			back(b, nil)
 			for i, v := range set {
@@ -141,12 +141,12 @@ func (l *lowerer) assign(g *graph) {
 			}
 		}
 	}
-	l.number(l.spans(g, live, crossing, after, back, set))
+	l.numberSpans(l.findSpans(g, live, crossing, after, back, set))
 }
 
-// crossing lists the registers that a block may read before it writes them: only these registers
+// listCrossing lists the registers that a block may read before it writes them: only these registers
 // can be alive between blocks. number holds their places in the list, from 1.
-func (l *lowerer) crossing(g *graph, results map[int]bool) (list, number []int) {
+func (l *lowerer) listCrossing(g *graph, results map[int]bool) (list, number []int) {
 	number = make([]int, len(l.classes))
 	add := func(reg int) {
 		if number[reg] == 0 {
@@ -161,13 +161,13 @@ func (l *lowerer) crossing(g *graph, results map[int]bool) (list, number []int) 
 	for b := range g.blocks {
 		for i := g.blocks[b].from; i < g.blocks[b].to; i++ {
 			m := &l.code[i]
-			m.operands(func(o opnd, r *ref) {
-				if v := virtual(o, *r); v != 0 && o&opndUse != 0 && written[v] != b+1 {
+			m.eachOperand(func(o opnd, r *ref) {
+				if v := virtualRegister(o, *r); v != 0 && o&opndUse != 0 && written[v] != b+1 {
 					add(v)
 				}
 			})
-			m.operands(func(o opnd, r *ref) {
-				if v := virtual(o, *r); v != 0 && o&opndUse == 0 && m.guard == 0 {
+			m.eachOperand(func(o opnd, r *ref) {
+				if v := virtualRegister(o, *r); v != 0 && o&opndUse == 0 && m.guard == 0 {
 					written[v] = b + 1
 				}
 			})
@@ -176,8 +176,8 @@ func (l *lowerer) crossing(g *graph, results map[int]bool) (list, number []int) 
 	return list, number
 }
 
-// spans finds where each register is alive, from its first to its last place.
-func (l *lowerer) spans(g *graph, live []bitset, crossing []int, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
+// findSpans finds where each register is alive, from its first to its last place.
+func (l *lowerer) findSpans(g *graph, live []bitset, crossing []int, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
 	at := make([]span, len(l.classes))
 	for i := range at {
 		at[i] = span{reg: i, from: -1, to: -1}
@@ -264,8 +264,8 @@ func (b *busy) Pop() any {
 	return x
 }
 
-// number assigns places to spans and rewrites the refs. Predicate 0 is not changed.
-func (l *lowerer) number(spans []span) {
+// numberSpans assigns places to spans and rewrites the refs. Predicate 0 is not changed.
+func (l *lowerer) numberSpans(spans []span) {
 	var free [3]places
 	var used [3]busy
 	var count [3]int
@@ -287,7 +287,7 @@ func (l *lowerer) number(spans []span) {
 	}
 	l.out.n32, l.out.n64, l.out.np = count[class32], count[class64], count[classPred]
 	rewrite := func(o opnd, r *ref) {
-		v := virtual(o, *r)
+		v := virtualRegister(o, *r)
 		switch {
 		case o.class() == classPred:
 			*r = place[v]<<1 | *r&1
@@ -299,7 +299,7 @@ func (l *lowerer) number(spans []span) {
 		}
 	}
 	for i := range l.code {
-		l.code[i].operands(rewrite)
+		l.code[i].eachOperand(rewrite)
 	}
 	for _, as := range [][]argument{l.out.formals, l.out.rets} {
 		for i := range as {

@@ -35,7 +35,7 @@ type variable struct {
 	mod    *Module
 }
 
-func (v *variable) size() uint32 { return v.typ.Size() * v.vec * v.count }
+func (v *variable) byteSize() uint32 { return v.typ.Size() * v.vec * v.count }
 
 // initValue is an element of an initialiser: a number or a symbol's address.
 type initValue struct {
@@ -92,8 +92,8 @@ func newScope(outer *scope) *scope {
 	}
 }
 
-// register finds a register; a register of a range is made when first named.
-func (s *scope) register(name string) *register {
+// findRegister finds a register; a register of a range is made when first named.
+func (s *scope) findRegister(name string) *register {
 	stem := len(name)
 	for stem > 0 && isDigit(name[stem-1]) {
 		stem--
@@ -119,7 +119,7 @@ func (s *scope) register(name string) *register {
 	return nil
 }
 
-func (s *scope) variable(name string) *variable {
+func (s *scope) findVariable(name string) *variable {
 	for ; s != nil; s = s.outer {
 		if v := s.vars[name]; v != nil {
 			return v
@@ -128,7 +128,7 @@ func (s *scope) variable(name string) *variable {
 	return nil
 }
 
-func (s *scope) label(name string) (int, bool) {
+func (s *scope) findLabel(name string) (int, bool) {
 	for ; s != nil; s = s.outer {
 		if at, ok := s.labels[name]; ok {
 			return at, true
@@ -137,7 +137,7 @@ func (s *scope) label(name string) (int, bool) {
 	return 0, false
 }
 
-func (s *scope) target(name string) ([]string, bool) {
+func (s *scope) findTargets(name string) ([]string, bool) {
 	for ; s != nil; s = s.outer {
 		if t, ok := s.targets[name]; ok {
 			return t, true
@@ -146,7 +146,7 @@ func (s *scope) target(name string) ([]string, bool) {
 	return nil, false
 }
 
-func (s *scope) prototype(name string) *prototype {
+func (s *scope) findPrototype(name string) *prototype {
 	for ; s != nil; s = s.outer {
 		if p := s.protos[name]; p != nil {
 			return p
@@ -192,8 +192,8 @@ type instruction struct {
 	scope *scope
 }
 
-// name is the opcode with its modifiers.
-func (in *instruction) name() string {
+// fullName is the opcode with its modifiers.
+func (in *instruction) fullName() string {
 	s := in.op
 	for _, m := range in.mods {
 		s += "." + m
@@ -201,8 +201,8 @@ func (in *instruction) name() string {
 	return s
 }
 
-// has reports whether the instruction bears a modifier.
-func (in *instruction) has(mod string) bool {
+// hasModifier reports whether the instruction bears a modifier.
+func (in *instruction) hasModifier(mod string) bool {
 	for _, m := range in.mods {
 		if m == mod {
 			return true

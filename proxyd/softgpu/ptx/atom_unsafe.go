@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// update replaces the n bytes at p, which are aligned, by f of them, atomically with
-// regard to all other cores. update returns the old value.
-func update(p unsafe.Pointer, n uint32, f func(old uint64) uint64) uint64 {
+// updateBytes replaces the n bytes at p, which are aligned, by f of them, atomically with
+// regard to all other cores. updateBytes returns the old value.
+func updateBytes(p unsafe.Pointer, n uint32, f func(old uint64) uint64) uint64 {
 	switch n {
 	case 8:
 		q := (*uint64)(p)

@@ -25,14 +25,14 @@ type barrier struct {
 	and     bool
 }
 
-// barrier executes a barrier instruction of the current fragment. The result tells whether that has
+// runBarrier executes a barrier instruction of the current fragment. The result tells whether that has
 // opened the barrier.
-func (w *warp) barrier(in *inst) bool {
+func (w *warp) runBarrier(in *inst) bool {
 	f, site, blk := w.cur, in.ext.bar, w.block
 	first := bits.TrailingZeros32(f.mask) & 31
 	id := w.u32(in.a)[first]
 	if id >= barriers {
-		w.fault(IllegalInstruction, in, first, 0, "barrier number beyond 15")
+		w.raiseFault(IllegalInstruction, in, first, 0, "barrier number beyond 15")
 	}
 	b := &blk.bars[id]
 	if b.lanes == 0 {
@@ -41,7 +41,7 @@ func (w *warp) barrier(in *inst) bool {
 	if site.counted {
 		n := w.u32(in.b)[first]
 		if n == 0 || n%warpSize != 0 {
-			w.fault(IllegalInstruction, in, first, 0, "barrier's count of threads is no multiple of 32")
+			w.raiseFault(IllegalInstruction, in, first, 0, "barrier's count of threads is no multiple of 32")
 		}
 		b.need = int(n)
 	}
@@ -58,15 +58,15 @@ func (w *warp) barrier(in *inst) bool {
 		b.waiting++
 		f.state = fragBarrier
 	}
-	if !blk.complete(b) {
+	if !blk.isComplete(b) {
 		return false
 	}
-	blk.open(int(id))
+	blk.openBarrier(int(id))
 	return true
 }
 
-// complete reports whether a barrier that someone has reached can open.
-func (b *block) complete(bar *barrier) bool {
+// isComplete reports whether a barrier that someone has reached can open.
+func (b *block) isComplete(bar *barrier) bool {
 	if bar.lanes == 0 {
 		return false
 	}
@@ -92,8 +92,8 @@ func (b *block) complete(bar *barrier) bool {
 	return threads >= bar.need
 }
 
-// open lets all threads go on that wait at a barrier, and makes the barrier ready for its next use.
-func (b *block) open(id int) {
+// openBarrier lets all threads go on that wait at a barrier, and makes the barrier ready for its next use.
+func (b *block) openBarrier(id int) {
 	bar := &b.bars[id]
 	for _, w := range b.warps {
 		if bar.waiting == 0 {
@@ -104,25 +104,25 @@ func (b *block) open(id int) {
 				continue
 			}
 			in := &f.frame.code.insts[f.pc]
-			w.enter(f.frame, f.frame.code)
+			w.enterFrame(f.frame, f.frame.code)
 			if int(w.u32(in.a)[bits.TrailingZeros32(f.mask)&31]) != id {
 				continue
 			}
-			bar.finish(w, in, f.mask)
+			bar.writeReduction(w, in, f.mask)
 			f.state = fragReady
 			f.pc++
 			bar.waiting--
 		}
 		if w.cur != nil {
-			w.enter(w.cur.frame, w.cur.frame.code)
+			w.enterFrame(w.cur.frame, w.cur.frame.code)
 		}
 	}
 	clear(bar.arrived)
 	bar.lanes, bar.waiting = 0, 0
 }
 
-// finish writes the result of a reduction.
-func (bar *barrier) finish(w *warp, in *inst, m uint32) {
+// writeReduction writes the result of a reduction.
+func (bar *barrier) writeReduction(w *warp, in *inst, m uint32) {
 	v := uint32(0)
 	switch in.ext.bar.red {
 	case "popc":

@@ -22,7 +22,7 @@ type block struct {
 // getBlock returns room for a block of a launch: the room of an earlier launch of the kernel if its
 // shape is the same.
 func getBlock(r *launch) *block {
-	stack := r.kernel.stack(r.cfg.StackSize)
+	stack := r.kernel.stackSize(r.cfg.StackSize)
 	b, _ := r.kernel.blocks.Get().(*block)
 	if b == nil || b.shape != r.cfg.Block || len(b.shared) != r.allShared() || b.stack != stack {
 		return newBlock(r)
@@ -31,10 +31,10 @@ func getBlock(r *launch) *block {
 	return b
 }
 
-// put keeps the room for a later launch, without a hold on this one's memory.
-func (b *block) put() {
+// keepRoom keeps the room for a later launch, without a hold on this one's memory.
+func (b *block) keepRoom() {
 	k := b.run.kernel
-	b.forget()
+	b.forgetRanges()
 	for _, w := range b.warps {
 		w.lanesRun, w.issued = 0, 0
 	}
@@ -42,8 +42,8 @@ func (b *block) put() {
 	k.blocks.Put(b)
 }
 
-// forget makes all accesses look for their range again.
-func (b *block) forget() {
+// forgetRanges makes all accesses look for their range again.
+func (b *block) forgetRanges() {
 	for _, w := range b.warps {
 		for s := range w.sites {
 			w.sites[s] = &nowhere
@@ -54,15 +54,15 @@ func (b *block) forget() {
 // newBlock makes room for a block of a launch.
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
-	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stack(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
 	for i := range b.warps {
 		w := &warp{sites: make([]*mapping, r.kernel.sites)}
-		w.local.init(r.kernel.stack(r.cfg.StackSize))
+		w.local.init(r.kernel.stackSize(r.cfg.StackSize))
 		for s := range w.sites {
 			w.sites[s] = &nowhere
 		}
 		for k := range warpSize {
-			at := r.cfg.Block.at(uint64(i*warpSize + k))
+			at := r.cfg.Block.positionAt(uint64(i*warpSize + k))
 			w.tid[0][k], w.tid[1][k], w.tid[2][k] = at.X, at.Y, at.Z
 		}
 		b.warps[i] = w
@@ -75,9 +75,9 @@ func newBlock(r *launch) *block {
 	return b
 }
 
-// start makes the block ready to run as the block with the given index.
-func (b *block) start(index uint64) {
-	b.index, b.pos = index, b.run.cfg.Grid.at(index)
+// startBlock makes the block ready to run as the block with the given index.
+func (b *block) startBlock(index uint64) {
+	b.index, b.pos = index, b.run.cfg.Grid.positionAt(index)
 	clear(b.shared)
 	threads := int(b.run.cfg.Block.Count())
 	b.live = threads
@@ -86,8 +86,8 @@ func (b *block) start(index uint64) {
 		if left := threads - i*warpSize; left < warpSize {
 			mask = 1<<left - 1
 		}
-		w.local.reset()
-		w.start(b, i, mask)
+		w.local.clearAll()
+		w.startWarp(b, i, mask)
 	}
 	for i := range b.bars {
 		clear(b.bars[i].arrived)
@@ -95,25 +95,25 @@ func (b *block) start(index uint64) {
 	}
 }
 
-// pass gives each warp a turn. pass reports whether the block is done and whether anything has
+// runTurn gives each warp a turn. runTurn reports whether the block is done and whether anything has
 // moved.
-func (b *block) pass() (done, moved bool) {
+func (b *block) runTurn() (done, moved bool) {
 	// A kernel may free its allocations, and get the address again.
 	if gone := b.run.memory.gone.Load(); gone != b.gone {
 		b.gone = gone
-		b.forget()
+		b.forgetRanges()
 	}
 	done = true
 	for _, w := range b.warps {
 		if w.live == 0 {
 			continue
 		}
-		if !w.ready() {
+		if !w.isReady() {
 			done = false
 			continue
 		}
 		moved = true
-		switch w.run() {
+		switch w.runUntilBlocked() {
 		case statusDone:
 		default:
 			done = false
@@ -121,8 +121,8 @@ func (b *block) pass() (done, moved bool) {
 		if b.exited {
 			b.exited = false
 			for i := range b.bars {
-				if b.complete(&b.bars[i]) {
-					b.open(i)
+				if b.isComplete(&b.bars[i]) {
+					b.openBarrier(i)
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func (b *block) pass() (done, moved bool) {
 	if !moved {
 		// All wait. Other lanes may wait for the lanes at a join.
 		for _, w := range b.warps {
-			if w.live != 0 && w.release() {
+			if w.live != 0 && w.releaseJoins() {
 				moved = true
 			}
 		}
@@ -141,8 +141,8 @@ func (b *block) pass() (done, moved bool) {
 	return false, moved
 }
 
-// ready reports whether a fragment of the warp can run.
-func (w *warp) ready() bool {
+// isReady reports whether a fragment of the warp can run.
+func (w *warp) isReady() bool {
 	for _, f := range w.frags {
 		if f.state == fragReady {
 			return true
@@ -151,8 +151,8 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// stuck reports where a block stands that cannot go on. stuck does not return.
-func (b *block) stuck() {
+// reportStuck reports where a block stands that cannot go on. reportStuck does not return.
+func (b *block) reportStuck() {
 	for _, w := range b.warps {
 		for _, f := range w.frags {
 			w.cur = f
@@ -160,7 +160,7 @@ func (b *block) stuck() {
 			for f.mask>>lane&1 == 0 {
 				lane++
 			}
-			w.fault(BarrierDeadlock, &f.frame.code.insts[f.pc], lane, 0, "")
+			w.raiseFault(BarrierDeadlock, &f.frame.code.insts[f.pc], lane, 0, "")
 		}
 	}
 	panic("ptx: a block without live threads is stuck")

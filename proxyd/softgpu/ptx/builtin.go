@@ -45,15 +45,15 @@ var refusedFunctions = func() map[string]string {
 
 const maxString = 1 << 16 // bytes of a format or of an argument
 
-// text reads a string at a generic address.
-func (w *warp) text(addr uint64, lane int) string {
+// readText reads a string at a generic address.
+func (w *warp) readText(addr uint64, lane int) string {
 	var out []byte
 	for len(out) < maxString {
 		chunk := uint64(64)
-		b := w.generic(addr, chunk, lane)
+		b := w.genericBytes(addr, chunk, lane)
 		for b == nil && chunk > 1 {
 			chunk /= 2
-			b = w.generic(addr, chunk, lane)
+			b = w.genericBytes(addr, chunk, lane)
 		}
 		if b == nil {
 			break
@@ -71,10 +71,10 @@ func callPrintf(w *warp, in *inst, m uint32) {
 	hook := w.block.run.cfg.Hooks.Printf
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
-		format := w.text(w.arg(in, 0, i), i)
-		p := Printf{Format: format, Block: w.block.pos, Thread: w.block.run.cfg.Block.at(uint64(w.id*warpSize + i))}
+		format := w.readText(w.readArg(in, 0, i), i)
+		p := Printf{Format: format, Block: w.block.pos, Thread: w.block.run.cfg.Block.positionAt(uint64(w.id*warpSize + i))}
 		verbs := parseFormat(format)
-		p.read(w, w.arg(in, 1, i), verbs, i)
+		p.readArgs(w, w.readArg(in, 1, i), verbs, i)
 		w.setRet(in, i, uint64(uint32(p.conversions)))
 		if hook != nil {
 			hook(p)
@@ -84,8 +84,8 @@ func callPrintf(w *warp, in *inst, m uint32) {
 
 func callAssert(w *warp, in *inst, m uint32) {
 	i := trailing(m)
-	message, file, line, function := w.text(w.arg(in, 0, i), i), w.text(w.arg(in, 1, i), i), uint32(w.arg(in, 2, i)), w.text(w.arg(in, 3, i), i)
-	w.fault(AssertFailed, in, i, 0, fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message))
+	message, file, line, function := w.readText(w.readArg(in, 0, i), i), w.readText(w.readArg(in, 1, i), i), uint32(w.readArg(in, 2, i)), w.readText(w.readArg(in, 3, i), i)
+	w.raiseFault(AssertFailed, in, i, 0, fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message))
 }
 
 func callMalloc(w *warp, in *inst, m uint32) {
@@ -94,7 +94,7 @@ func callMalloc(w *warp, in *inst, m uint32) {
 		i := trailing(m)
 		addr := uint64(0)
 		if hook != nil {
-			addr = hook(w.arg(in, 0, i))
+			addr = hook(w.readArg(in, 0, i))
 		}
 		w.setRet(in, i, addr)
 	}
@@ -104,9 +104,9 @@ func callFree(w *warp, in *inst, m uint32) {
 	hook := w.block.run.cfg.Hooks.Free
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
-		if addr := w.arg(in, 0, i); hook != nil && addr != 0 {
+		if addr := w.readArg(in, 0, i); hook != nil && addr != 0 {
 			hook(addr)
 		}
 	}
-	w.block.forget()
+	w.block.forgetRanges()
 }

@@ -8,9 +8,9 @@ import "math/bits"
 // maxDepth bounds recursion; local memory usually ends recursion before.
 const maxDepth = 1 << 14
 
-// call executes a call, direct or not. Lanes with different callees part, and meet
+// runCall executes a call, direct or not. Lanes with different callees part, and meet
 // behind the call.
-func (w *warp) call(in *inst) {
+func (w *warp) runCall(in *inst) {
 	f, site := w.cur, in.ext.call
 	if site.builtin != nil {
 		site.builtin(w, in, f.mask)
@@ -29,14 +29,14 @@ func (w *warp) call(in *inst) {
 		}
 		if same != f.mask {
 			// The other lanes come back to this call.
-			w.split(in, f.mask&^same, f.pc)
+			w.splitFragment(in, f.mask&^same, f.pc)
 		}
 		target = w.block.run.kernel.byAddress[addrs[first]]
 		if target == nil {
-			w.fault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
+			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
 		}
 		if len(site.args) != len(target.formals) || len(site.rets) > len(target.rets) {
-			w.fault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.name+" with the wrong number of parameters")
+			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.name+" with the wrong number of parameters")
 		}
 	}
 	old := f.frame
@@ -44,34 +44,34 @@ func (w *warp) call(in *inst) {
 	top := &frame{
 		parent: old, code: target, site: in, retPC: f.pc + 1, depth: old.depth + 1,
 		base32: old.base32 + c.n32, base64: old.base64 + c.n64, basePred: old.basePred + c.np,
-		local: (max(old.local+c.local, w.local.top(f.mask)) + 15) &^ 15,
+		local: (max(old.local+c.local, w.local.highestEnd(f.mask)) + 15) &^ 15,
 	}
 	if top.depth > maxDepth || uint64(top.local)+uint64(target.local) > uint64(w.local.size) {
-		w.fault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.name)
+		w.raiseFault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.name)
 	}
 	for i, a := range site.args {
-		w.pass(f.mask, old, a, top, target.formals[i], true)
+		w.passParameter(f.mask, old, a, top, target.formals[i], true)
 	}
 	f.frame, f.pc = top, 0
-	w.enter(top, target)
+	w.enterFrame(top, target)
 	w.preds[w.basePred] &^= f.mask
 }
 
-// ret ends a function: the lanes go back behind the call.
-func (w *warp) ret() {
+// runReturn ends a function: the lanes go back behind the call.
+func (w *warp) runReturn() {
 	f := w.cur
 	top := f.frame
 	site := top.site.ext.call
-	w.local.restore(f.mask, top.local)
-	w.enter(top.parent, top.parent.code)
+	w.local.restoreTop(f.mask, top.local)
+	w.enterFrame(top.parent, top.parent.code)
 	for i, a := range site.rets {
-		w.pass(f.mask, top.parent, a, top, top.code.rets[i], false)
+		w.passParameter(f.mask, top.parent, a, top, top.code.rets[i], false)
 	}
 	f.frame, f.pc = top.parent, top.retPC
 }
 
-// pass copies a parameter between caller and callee: in says in which direction.
-func (w *warp) pass(m uint32, caller *frame, actual argument, callee *frame, formal argument, in bool) {
+// passParameter copies a parameter between caller and callee: in says in which direction.
+func (w *warp) passParameter(m uint32, caller *frame, actual argument, callee *frame, formal argument, in bool) {
 	from, to, ff, tf := actual, formal, caller, callee
 	if !in {
 		from, to, ff, tf = formal, actual, callee, caller
@@ -80,24 +80,24 @@ func (w *warp) pass(m uint32, caller *frame, actual argument, callee *frame, for
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m)
 		if from.inMemory && to.inMemory {
-			copy(w.local.bytes(i, tf.local+to.offset, size), w.local.bytes(i, ff.local+from.offset, size))
+			copy(w.local.laneBytes(i, tf.local+to.offset, size), w.local.laneBytes(i, ff.local+from.offset, size))
 			continue
 		}
 		var v uint64
 		if from.inMemory {
-			v = readBytes(w.local.bytes(i, ff.local+from.offset, min(size, 8)))
+			v = readBytes(w.local.laneBytes(i, ff.local+from.offset, min(size, 8)))
 		} else {
-			w.enter(ff, ff.code)
+			w.enterFrame(ff, ff.code)
 			v = w.lane(use(from.class), from.ref, i)
 		}
 		if to.inMemory {
-			writeBytes(w.local.bytes(i, tf.local+to.offset, min(size, 8)), v)
+			writeBytes(w.local.laneBytes(i, tf.local+to.offset, min(size, 8)), v)
 		} else {
-			w.enter(tf, tf.code)
+			w.enterFrame(tf, tf.code)
 			w.setLane(def(to.class), to.ref, i, v)
 		}
 	}
-	w.enter(caller, caller.code)
+	w.enterFrame(caller, caller.code)
 }
 
 func readBytes(b []byte) (v uint64) {

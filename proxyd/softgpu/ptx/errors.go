@@ -103,12 +103,12 @@ func (f *Fault) Error() string {
 	return s
 }
 
-// fault ends the launch. fault does not return.
-func (w *warp) fault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
+// raiseFault ends the launch. raiseFault does not return.
+func (w *warp) raiseFault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
 	b := w.block
 	f := &Fault{
 		Kind: kind, Kernel: b.run.kernel.Name, Line: int(in.line), Func: b.run.kernel.Name,
-		Block: b.pos, Thread: b.run.cfg.Block.at(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
+		Block: b.pos, Thread: b.run.cfg.Block.positionAt(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
 	}
 	if w.cur != nil {
 		f.Func = w.cur.frame.code.fn.name

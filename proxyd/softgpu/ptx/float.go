@@ -97,8 +97,8 @@ func (f *format) roundParts(neg bool, mant uint64, exp int, sticky bool, mode ro
 	return v
 }
 
-// round rounds v. v stands for itself or, if odd, for a number whose rounding to odd is v.
-func (f *format) round(v float64, mode rounding) float64 {
+// roundTo rounds v. v stands for itself or, if odd, for a number whose rounding to odd is v.
+func (f *format) roundTo(v float64, mode rounding) float64 {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return v
 	}
@@ -112,7 +112,7 @@ func round32(v float64, mode rounding) float32 {
 	switch w := float64(f); {
 	case mode == rn || w == v:
 	case mode == rna:
-		return float32(formats[F32].round(v, mode))
+		return float32(formats[F32].roundTo(v, mode))
 	case w > v && (mode == rm || mode == rz && v > 0):
 		return math.Nextafter32(f, float32(math.Inf(-1)))
 	case w < v && (mode == rp || mode == rz && v < 0):
@@ -256,9 +256,9 @@ func floatBits(t Type, f float64) uint64 {
 	case F64, B64:
 		return math.Float64bits(f)
 	case F16:
-		return uint64(encode16(formats[F16].round(f, rn)))
+		return uint64(encode16(formats[F16].roundTo(f, rn)))
 	case BF16:
-		return uint64(encodeBF16(formats[BF16].round(f, rn)))
+		return uint64(encodeBF16(formats[BF16].roundTo(f, rn)))
 	default:
 		return f32bits(float32(f))
 	}

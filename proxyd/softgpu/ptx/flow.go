@@ -15,12 +15,12 @@ type basic struct {
 // exitBlock is the virtual block after the end.
 const exitBlock = -1
 
-// finish turns the lowered micro-operations into the function's code.
-func finish(l *lowerer) {
+// finishFunction turns the lowered micro-operations into the function's code.
+func finishFunction(l *lowerer) {
 	g := graphOf(l)
-	g.meet()
-	l.assign(g)
-	l.layout(g)
+	g.findMeetings()
+	l.assignRegisters(g)
+	l.layoutCode(g)
 }
 
 // graph is a function's control flow.
@@ -30,8 +30,8 @@ type graph struct {
 	at     []int // block of each micro-operation
 }
 
-// ends reports whether nothing follows a micro-operation.
-func (m *micro) ends() bool {
+// endsFlow reports whether nothing follows a micro-operation.
+func (m *micro) endsFlow() bool {
 	switch m.flow {
 	case flowBranch, flowExit:
 		return m.guard == 0
@@ -44,9 +44,9 @@ func (m *micro) ends() bool {
 	}
 }
 
-// breaks reports whether a block ends after a micro-operation.
-func (m *micro) breaks() bool {
-	return m.ends() || m.flow == flowBranch || m.flow == flowExit || m.flow == flowCall
+// endsBlock reports whether a block ends after a micro-operation.
+func (m *micro) endsBlock() bool {
+	return m.endsFlow() || m.flow == flowBranch || m.flow == flowExit || m.flow == flowCall
 }
 
 func graphOf(l *lowerer) *graph {
@@ -55,7 +55,7 @@ func graphOf(l *lowerer) *graph {
 	leader[0] = true
 	for i := range l.code {
 		m := &l.code[i]
-		if m.breaks() {
+		if m.endsBlock() {
 			leader[i+1] = true
 		}
 		if m.flow == flowBranch {
@@ -89,7 +89,7 @@ func graphOf(l *lowerer) *graph {
 		case flowReturn, flowExit:
 			next = append(next, exitBlock)
 		}
-		if !m.ends() && b+1 < len(g.blocks) {
+		if !m.endsFlow() && b+1 < len(g.blocks) {
 			next = append(next, b+1)
 		}
 		g.blocks[b].next = next
@@ -97,11 +97,11 @@ func graphOf(l *lowerer) *graph {
 	return g
 }
 
-// meet finds for each branch the block where its lanes meet again: its immediate
+// findMeetings finds for each branch the block where its lanes meet again: its immediate
 // post-dominator. Blocks that end in a trap lead nowhere and have no say; blocks that lead
 // only to an endless loop have a meeting point among themselves.
-func (g *graph) meet() {
-	order, number, leads := g.backwards()
+func (g *graph) findMeetings() {
+	order, number, leads := g.orderBackwards()
 	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed
 	// graph. The virtual exit is number 0.
 	idom := make([]int, len(order)+1)
@@ -111,14 +111,14 @@ func (g *graph) meet() {
 	idom[0] = 0
 	common := func(a, b int) int {
 		for a != b {
-			g.l.effort(1)
+			g.l.countEffort(1)
 			for a > b {
 				a = idom[a]
-				g.l.effort(1)
+				g.l.countEffort(1)
 			}
 			for b > a {
 				b = idom[b]
-				g.l.effort(1)
+				g.l.countEffort(1)
 			}
 		}
 		return a
@@ -160,7 +160,7 @@ func (g *graph) meet() {
 			if k := number[b]; k > 0 && idom[k] > 0 {
 				meets = order[idom[k]-1]
 			}
-		case m.flow == flowCall && m.ext.call.fn == nil && b+1 < len(g.blocks) && !m.ends():
+		case m.flow == flowCall && m.ext.call.fn == nil && b+1 < len(g.blocks) && !m.endsFlow():
 			meets = b + 1
 		}
 		if meets >= 0 {
@@ -170,10 +170,10 @@ func (g *graph) meet() {
 	}
 }
 
-// backwards orders the blocks that lead to the exit so that most come after the blocks that they
+// orderBackwards orders the blocks that lead to the exit so that most come after the blocks that they
 // lead to, and numbers them from 1. Endless loops are led there too: joins marks the chosen block
 // of each loop, and leads tells which blocks need no such block.
-func (g *graph) backwards() (order, number []int, leads []bool) {
+func (g *graph) orderBackwards() (order, number []int, leads []bool) {
 	prev := make([][]int, len(g.blocks))
 	var exits []int
 	for b := range g.blocks {
@@ -213,7 +213,7 @@ func (g *graph) backwards() (order, number []int, leads []bool) {
 		}
 	}
 	leads = slices.Clone(seen)
-	endless := g.endless(prev)
+	endless := g.findEndless(prev)
 	for b := len(g.blocks) - 1; b >= 0; b-- {
 		if seen[b] || !endless[b] {
 			continue
@@ -239,9 +239,9 @@ func (g *graph) backwards() (order, number []int, leads []bool) {
 	return order, number, leads
 }
 
-// endless tells which blocks need not come to a trap: what is left when blocks that end in a trap,
+// findEndless tells which blocks need not come to a trap: what is left when blocks that end in a trap,
 // and blocks that lead only to such blocks, are taken away one after the other.
-func (g *graph) endless(prev [][]int) []bool {
+func (g *graph) findEndless(prev [][]int) []bool {
 	left := make([]bool, len(g.blocks))
 	ways := make([]int, len(g.blocks)) // to blocks that are left
 	var ends []int
@@ -264,9 +264,9 @@ func (g *graph) endless(prev [][]int) []bool {
 	return left
 }
 
-// layout writes the code with meeting points before the blocks that have them, and turns
+// layoutCode writes the code with meeting points before the blocks that have them, and turns
 // targets into its numbers.
-func (l *lowerer) layout(g *graph) {
+func (l *lowerer) layoutCode(g *graph) {
 	pos := make([]int32, len(g.blocks))
 	at := int32(0)
 	for b, blk := range g.blocks {

@@ -47,8 +47,8 @@ type Kernel struct {
 	byAddress   map[uint64]*code
 }
 
-// stack is the size of a thread's local memory.
-func (k *Kernel) stack(limit uint32) uint32 {
+// stackSize is the size of a thread's local memory.
+func (k *Kernel) stackSize(limit uint32) uint32 {
 	if !k.Recursive {
 		return k.LocalSize
 	}
@@ -105,7 +105,7 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 		prog: p, owner: map[*register]*lowerer{}, inMemory: map[*function]map[*variable]bool{}, codes: map[*function]*code{},
 		taken: map[*function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*variable]uint32{},
 	}
-	k, err := b.build(f)
+	k, err := b.buildKernel(f)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-func (b *builder) build(f *function) (*Kernel, error) {
+func (b *builder) buildKernel(f *function) (*Kernel, error) {
 	k := &Kernel{
 		Name: f.name, Line: f.line, MinBlocks: f.minnctapersm, MaxRegs: f.maxnreg, Module: f.mod.Name,
 		Version: 10*f.mod.Major + f.mod.Minor, Target: f.mod.Target,
@@ -133,14 +133,14 @@ func (b *builder) build(f *function) (*Kernel, error) {
 		}
 		at := (k.ParamSize + p.v.align - 1) &^ (p.v.align - 1)
 		p.v.offset = at
-		k.Params = append(k.Params, Param{p.v.name, p.v.typ, at, p.v.size(), p.v.align})
-		if uint64(at)+uint64(p.v.size()) > 32764 {
+		k.Params = append(k.Params, Param{p.v.name, p.v.typ, at, p.v.byteSize(), p.v.align})
+		if uint64(at)+uint64(p.v.byteSize()) > 32764 {
 			return nil, &SyntaxError{Module: f.mod.Name, Line: f.line, Msg: "more than 32764 bytes of parameters"}
 		}
-		k.ParamSize = at + p.v.size()
+		k.ParamSize = at + p.v.byteSize()
 	}
 	b.paramSize = k.ParamSize
-	b.need(f)
+	b.queueFunction(f)
 	for len(b.queue) > 0 {
 		next := b.queue[0]
 		b.queue = b.queue[1:]
@@ -151,21 +151,21 @@ func (b *builder) build(f *function) (*Kernel, error) {
 		b.codes[next] = c
 		if b.indirect && len(b.queue) == 0 {
 			// Any function may be called if the program holds its address.
-			for _, g := range b.prog.pointed() {
-				b.take(g)
+			for _, g := range b.prog.listPointed() {
+				b.noteAddress(g)
 			}
 			for g := range b.taken {
-				b.need(g)
+				b.queueFunction(g)
 			}
 		}
 	}
-	b.link(k, f)
+	b.linkKernel(k, f)
 	if k.LocalSize > maxLocal {
 		return nil, &RefusedError{Module: f.mod.Name, Line: f.line, Opcode: f.name, Reason: tooMuchLocal}
 	}
 	for _, v := range b.prog.order {
 		if v.space == ConstSpace && v.mod == f.mod {
-			k.ConstSize += v.size()
+			k.ConstSize += v.byteSize()
 		}
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
@@ -173,8 +173,8 @@ func (b *builder) build(f *function) (*Kernel, error) {
 	return k, nil
 }
 
-// link resolves calls, lays out what is dynamic, and bounds the stack.
-func (b *builder) link(k *Kernel, f *function) {
+// linkKernel resolves calls, lays out what is dynamic, and bounds the stack.
+func (b *builder) linkKernel(k *Kernel, f *function) {
 	k.byAddress = map[uint64]*code{}
 	for g, c := range b.codes {
 		if g.entry {
@@ -189,7 +189,7 @@ func (b *builder) link(k *Kernel, f *function) {
 			}
 		}
 	}
-	need := b.depth(f, map[*function]*demand{})
+	need := b.addDemand(f, map[*function]*demand{})
 	k.Recursive = !need.bounded || b.unbounded || b.indirect
 	k.LocalSize = need.local
 	k.Registers = uint32(need.regs)
@@ -224,8 +224,8 @@ type demand struct {
 	open    bool // being computed: met again, the function is recursive
 }
 
-// depth adds up what a function needs. known holds what has been found.
-func (b *builder) depth(f *function, known map[*function]*demand) demand {
+// addDemand adds up what a function needs. known holds what has been found.
+func (b *builder) addDemand(f *function, known map[*function]*demand) demand {
 	if d := known[f]; d != nil {
 		if d.open {
 			return demand{}
@@ -240,7 +240,7 @@ func (b *builder) depth(f *function, known map[*function]*demand) demand {
 		if x == nil || x.call == nil || x.call.code == nil {
 			continue
 		}
-		e := b.depth(x.call.fn, known)
+		e := b.addDemand(x.call.fn, known)
 		d.local, d.regs, d.bounded = max(d.local, e.local), max(d.regs, e.regs), d.bounded && e.bounded
 	}
 	d.local = min(d.local+(c.local+15)&^15, 2*maxLocal)
@@ -249,31 +249,31 @@ func (b *builder) depth(f *function, known map[*function]*demand) demand {
 	return *d
 }
 
-// need queues a function to be lowered.
-func (b *builder) need(f *function) {
+// queueFunction queues a function to be lowered.
+func (b *builder) queueFunction(f *function) {
 	if _, ok := b.codes[f]; !ok {
 		b.codes[f] = nil
 		b.queue = append(b.queue, f)
 	}
 }
 
-// take notes that the kernel has the function's address.
-func (b *builder) take(f *function) {
+// noteAddress notes that the kernel has the function's address.
+func (b *builder) noteAddress(f *function) {
 	if !f.decl && !f.entry {
 		b.taken[f] = true
-		b.need(f)
+		b.queueFunction(f)
 	}
 }
 
-// pointed lists the functions in the initialisers of variables.
-func (p *Program) pointed() []*function {
+// listPointed lists the functions in the initialisers of variables.
+func (p *Program) listPointed() []*function {
 	var out []*function
 	for _, v := range p.order {
 		for _, iv := range v.init {
 			if iv.symbol == "" {
 				continue
 			}
-			if f := p.function(v.mod, iv.symbol); f != nil && !f.decl {
+			if f := p.findFunction(v.mod, iv.symbol); f != nil && !f.decl {
 				out = append(out, f)
 			}
 		}
@@ -333,10 +333,10 @@ func (b *builder) sharedOffset(v *variable) uint32 {
 		return at
 	}
 	at := (b.sharedSize + v.align - 1) &^ (v.align - 1)
-	if uint64(at)+uint64(v.size()) > MaxShared {
+	if uint64(at)+uint64(v.byteSize()) > MaxShared {
 		panic(&SyntaxError{Module: v.mod.Name, Line: v.line, Msg: fmt.Sprintf("%s: more than %d bytes of shared memory", v.name, MaxShared)})
 	}
 	b.shared[v] = at
-	b.sharedSize = at + v.size()
+	b.sharedSize = at + v.byteSize()
 	return at
 }

@@ -71,8 +71,8 @@ type launch struct {
 	first    uint64 // blocks that ran before
 }
 
-// pauses tells whether no more blocks are to begin.
-func (r *launch) pauses() bool { return r.cfg.Paused != nil && r.cfg.Paused() }
+// isPausing tells whether no more blocks are to begin.
+func (r *launch) isPausing() bool { return r.cfg.Paused != nil && r.cfg.Paused() }
 
 // noteBlocksDone notes how many blocks are done.
 func (r *launch) noteBlocksDone(n uint64) {
@@ -99,7 +99,7 @@ func (r *launch) allShared() int {
 // *Fault, or ctx's error, which is looked at between turns of warps. Launches may run
 // concurrently.
 func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
-	if err := k.check(&cfg); err != nil {
+	if err := k.checkConfig(&cfg); err != nil {
 		return err
 	}
 	if cfg.SMs == 0 {
@@ -117,7 +117,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
 			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
 		}
-		err := r.inWorkspace(r.together) // its blocks wait for each other: they end together
+		err := r.inWorkspace(r.runTogether) // its blocks wait for each other: they end together
 		r.noteBlocksDone(cfg.Grid.Count())
 		return err
 	}
@@ -131,7 +131,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if n := cfg.Grid.Count() - min(r.first, cfg.Grid.Count()); uint64(workers) > n {
 		workers = max(int(n), 1)
 	}
-	return r.spread(workers)
+	return r.spreadBlocks(workers)
 }
 
 // What grid.sync() of CUDA's cooperative groups counts arrivals in: the driver gives each
@@ -165,11 +165,11 @@ const maxBlockBytes = 8 << 30
 // blockBytes is the memory of a block.
 func (r *launch) blockBytes() uint64 {
 	warps := (r.cfg.Block.Count() + warpSize - 1) / warpSize
-	return warps*(warpSize*uint64(r.kernel.stack(r.cfg.StackSize))+4096) + uint64(r.allShared())
+	return warps*(warpSize*uint64(r.kernel.stackSize(r.cfg.StackSize))+4096) + uint64(r.allShared())
 }
 
-// check refuses what no device would run.
-func (k *Kernel) check(cfg *Config) error {
+// checkConfig refuses what no device would run.
+func (k *Kernel) checkConfig(cfg *Config) error {
 	bad := func(reason LaunchReason, format string, args ...any) error {
 		return &LaunchError{Kernel: k.Name, Reason: reason, Msg: fmt.Sprintf(format, args...)}
 	}
@@ -193,9 +193,9 @@ func (k *Kernel) check(cfg *Config) error {
 	return nil
 }
 
-// spread runs the blocks on workers, each the next in ascending order. Of several faults
+// spreadBlocks runs the blocks on workers, each the next in ascending order. Of several faults
 // the fault of the lowest block is returned: all blocks below it have run to their end.
-func (r *launch) spread(workers int) error {
+func (r *launch) spreadBlocks(workers int) error {
 	var next atomic.Uint64
 	var mu sync.Mutex
 	var first error
@@ -208,9 +208,9 @@ func (r *launch) spread(workers int) error {
 		defer wg.Done()
 		b := getBlock(r)
 		for {
-			if r.pauses() {
+			if r.isPausing() {
 				b.addCount()
-				b.put()
+				b.keepRoom()
 				return
 			}
 			i := next.Add(1) - 1
@@ -224,10 +224,10 @@ func (r *launch) spread(workers int) error {
 			}
 			if err != nil || i >= lowest.Load() {
 				b.addCount()
-				b.put()
+				b.keepRoom()
 				return
 			}
-			if err := r.one(b, i); err != nil {
+			if err := r.runBlock(b, i); err != nil {
 				mu.Lock()
 				if i < lowest.Load() {
 					first = err
@@ -263,8 +263,8 @@ func (b *block) addCount() {
 	}
 }
 
-// guard turns a fault's panic into an error.
-func guard(err *error) {
+// recoverFault turns a fault's panic into an error.
+func recoverFault(err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case *Fault:
@@ -283,17 +283,17 @@ func guard(err *error) {
 // stopped carries an error that ends a launch out of the interpreter.
 type stopped struct{ err error }
 
-// one runs a block from start to end.
-func (r *launch) one(b *block, index uint64) (err error) {
-	defer guard(&err)
-	b.start(index)
+// runBlock runs a block from start to end.
+func (r *launch) runBlock(b *block, index uint64) (err error) {
+	defer recoverFault(&err)
+	b.startBlock(index)
 	for {
-		done, moved := b.pass()
+		done, moved := b.runTurn()
 		if done {
 			return nil
 		}
 		if !moved {
-			b.stuck()
+			b.reportStuck()
 		}
 		if err := r.ctx.Err(); err != nil {
 			return err
@@ -311,12 +311,12 @@ const (
 // inOrder runs the blocks on this core, each when the blocks before are done. If blocks wait for
 // later blocks, without saying so by a cooperative launch, they run together.
 func (r *launch) inOrder() (err error) {
-	defer guard(&err)
+	defer recoverFault(&err)
 	var running, free []*block
 	most := int(min(maxTogether, max(maxBlockBytes/r.blockBytes(), 1)))
 	n, next, stalled := r.cfg.Grid.Count(), r.first, 0
 	for next < n || len(running) > 0 {
-		if len(running) == 0 && r.pauses() {
+		if len(running) == 0 && r.isPausing() {
 			break // nothing waits for a block that has not begun
 		}
 		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < most) {
@@ -326,7 +326,7 @@ func (r *launch) inOrder() (err error) {
 			} else {
 				b = getBlock(r)
 			}
-			b.start(next)
+			b.startBlock(next)
 			next, stalled = next+1, 0
 			running = append(running, b)
 		}
@@ -334,7 +334,7 @@ func (r *launch) inOrder() (err error) {
 		left := running[:0]
 		for _, b := range running {
 			b.spun = false
-			done, m := b.pass()
+			done, m := b.runTurn()
 			moved = moved || m
 			spun = spun && b.spun && !done
 			if done {
@@ -348,7 +348,7 @@ func (r *launch) inOrder() (err error) {
 			stalled = 0
 		}
 		if !moved {
-			running[0].stuck()
+			running[0].reportStuck()
 		}
 		if err := r.ctx.Err(); err != nil {
 			return err
@@ -356,26 +356,26 @@ func (r *launch) inOrder() (err error) {
 	}
 	for _, b := range free {
 		b.addCount()
-		b.put()
+		b.keepRoom()
 	}
 	r.noteBlocksDone(next)
 	return nil
 }
 
-// together runs all blocks of a cooperative launch, each a turn at a time.
-func (r *launch) together() (err error) {
-	defer guard(&err)
+// runTogether runs all blocks of a cooperative launch, each a turn at a time.
+func (r *launch) runTogether() (err error) {
+	defer recoverFault(&err)
 	blocks := make([]*block, r.cfg.Grid.Count())
 	for i := range blocks {
 		blocks[i] = newBlock(r)
-		blocks[i].start(uint64(i))
+		blocks[i].startBlock(uint64(i))
 	}
 	running := append([]*block(nil), blocks...)
 	for len(running) > 0 {
 		any := false
 		left := running[:0]
 		for _, b := range running {
-			done, moved := b.pass()
+			done, moved := b.runTurn()
 			any = any || moved
 			if !done {
 				left = append(left, b)
@@ -383,7 +383,7 @@ func (r *launch) together() (err error) {
 		}
 		running = left
 		if !any && len(running) > 0 {
-			running[0].stuck()
+			running[0].reportStuck()
 		}
 		if err := r.ctx.Err(); err != nil {
 			return err

@@ -54,7 +54,7 @@ type lexer struct {
 	err    error
 }
 
-func (l *lexer) fail(format string, args ...any) token {
+func (l *lexer) setError(format string, args ...any) token {
 	if l.err == nil {
 		l.err = &SyntaxError{Module: l.module, Line: l.line, Msg: fmt.Sprintf(format, args...)}
 	}
@@ -77,7 +77,7 @@ func (l *lexer) skipSpace() {
 		case strings.HasPrefix(l.src[l.pos:], "/*"):
 			end := strings.Index(l.src[l.pos+2:], "*/")
 			if end < 0 {
-				l.fail("comment does not end")
+				l.setError("comment does not end")
 				return
 			}
 			l.line += strings.Count(l.src[l.pos:l.pos+2+end], "\n")
@@ -102,7 +102,7 @@ func isWordByte(c byte) bool {
 	return isLetter(c) || isDigit(c) || c == '_' || c == '$' || c >= 0x80
 }
 
-func (l *lexer) word(from int) int {
+func (l *lexer) endOfWord(from int) int {
 	for from < len(l.src) && isWordByte(l.src[from]) {
 		from++
 	}
@@ -113,8 +113,8 @@ const punctuation = "{}()[],;:<>=+-*/%!~&|^?@"
 
 var twoByte = [...]string{"<<", ">>", "&&", "||", "==", "!=", "<=", ">=", "@@"}
 
-// next returns the next token.
-func (l *lexer) next() token {
+// nextToken returns the next token.
+func (l *lexer) nextToken() token {
 	l.skipSpace()
 	if l.pos >= len(l.src) {
 		return token{kind: tokEOF, line: l.line}
@@ -123,21 +123,21 @@ func (l *lexer) next() token {
 	t := token{line: l.line}
 	switch {
 	case isDigit(c):
-		return l.number()
+		return l.lexNumber()
 	case isWordByte(c) || c == '%':
 		t.kind = tokWord
-		l.pos = l.word(start + 1)
+		l.pos = l.endOfWord(start + 1)
 		t.text = l.src[start:l.pos]
 		return t
 	case c == '.':
-		return l.dot()
+		return l.lexDot()
 	case c == '"':
 		end := start + 1
 		for end < len(l.src) && l.src[end] != '"' && l.src[end] != '\n' {
 			end++
 		}
 		if end >= len(l.src) || l.src[end] != '"' {
-			return l.fail("string does not end")
+			return l.setError("string does not end")
 		}
 		t.kind, t.text = tokString, l.src[start+1:end]
 		l.pos = end + 1
@@ -150,28 +150,28 @@ func (l *lexer) next() token {
 		}
 	}
 	if strings.IndexByte(punctuation, c) < 0 {
-		return l.fail("unexpected character %q", c)
+		return l.setError("unexpected character %q", c)
 	}
 	l.pos += len(t.text)
 	return t
 }
 
-// dot lexes a directive or a modifier; "::" joins the parts of a modifier.
-func (l *lexer) dot() token {
+// lexDot lexes a directive or a modifier; "::" joins the parts of a modifier.
+func (l *lexer) lexDot() token {
 	start := l.pos + 1
-	end := l.word(start)
+	end := l.endOfWord(start)
 	if end == start {
-		return l.fail("a name is missing after \".\"")
+		return l.setError("a name is missing after \".\"")
 	}
 	for strings.HasPrefix(l.src[end:], "::") && end+2 < len(l.src) && isWordByte(l.src[end+2]) {
-		end = l.word(end + 2)
+		end = l.endOfWord(end + 2)
 	}
 	l.pos = end
 	return token{kind: tokDot, line: l.line, text: l.src[start:end]}
 }
 
-// number lexes 12, 0x1F, 0b101, 017, 12U, 1.5, 1e-3, 0f3F800000 and 0d3FF0000000000000.
-func (l *lexer) number() token {
+// lexNumber lexes 12, 0x1F, 0b101, 017, 12U, 1.5, 1e-3, 0f3F800000 and 0d3FF0000000000000.
+func (l *lexer) lexNumber() token {
 	t := token{line: l.line, kind: tokInt}
 	s := l.src[l.pos:]
 	if len(s) > 2 && s[0] == '0' {
@@ -183,23 +183,23 @@ func (l *lexer) number() token {
 			digits = 16
 		}
 		if digits > 0 {
-			end := l.word(l.pos)
+			end := l.endOfWord(l.pos)
 			t.text = l.src[l.pos:end]
 			v, err := strconv.ParseUint(t.text[2:], 16, 4*digits)
 			if err != nil || len(t.text) != 2+digits {
-				return l.fail("bad floating-point number %q", t.text)
+				return l.setError("bad floating-point number %q", t.text)
 			}
 			t.kind, t.num, t.f32 = tokFloat, v, digits == 8
 			l.pos = end
 			return t
 		}
 	}
-	end := l.word(l.pos)
+	end := l.endOfWord(l.pos)
 	if !strings.HasPrefix(s, "0x") && !strings.HasPrefix(s, "0X") && l.isFloat(&end) {
 		t.text = l.src[l.pos:end]
 		v, err := strconv.ParseFloat(t.text, 64)
 		if err != nil && !math.IsInf(v, 0) {
-			return l.fail("bad floating-point number %q", t.text)
+			return l.setError("bad floating-point number %q", t.text)
 		}
 		t.kind, t.num = tokFloat, math.Float64bits(v)
 		l.pos = end
@@ -210,7 +210,7 @@ func (l *lexer) number() token {
 	t.uns = digits != t.text
 	v, err := strconv.ParseUint(digits, 0, 64)
 	if err != nil || strings.Contains(digits, "_") || strings.HasPrefix(digits, "0o") {
-		return l.fail("bad number %q", t.text)
+		return l.setError("bad number %q", t.text)
 	}
 	t.num = v
 	l.pos = end

@@ -68,7 +68,7 @@ func Link(mods ...*Module) (*Program, error) {
 			}
 		}
 	}
-	p.layout()
+	p.layoutVariables()
 	return p, nil
 }
 
@@ -101,7 +101,7 @@ func (p *Program) addVariable(v *variable) error {
 		p.order = append(p.order, v)
 		p.vars[v.name] = v
 	case v.link == linkWeak:
-	case v.link == linkCommon && old.size() >= v.size():
+	case v.link == linkCommon && old.byteSize() >= v.byteSize():
 	case old.link == linkWeak || old.link == linkCommon:
 		for i, o := range p.order {
 			if o == old {
@@ -115,9 +115,9 @@ func (p *Program) addVariable(v *variable) error {
 	return nil
 }
 
-// layout gives the variables their offsets: constants first, so that a single comparison tells them
+// layoutVariables gives the variables their offsets: constants first, so that a single comparison tells them
 // from the rest.
-func (p *Program) layout() {
+func (p *Program) layoutVariables() {
 	sort.SliceStable(p.order, func(i, j int) bool {
 		return p.order[i].space == ConstSpace && p.order[j].space != ConstSpace
 	})
@@ -126,7 +126,7 @@ func (p *Program) layout() {
 		p.align = max(p.align, a)
 		p.size = (p.size + a - 1) &^ (a - 1)
 		p.offset[v] = p.size
-		p.size += uint64(v.size())
+		p.size += uint64(v.byteSize())
 		if v.space == ConstSpace {
 			p.consts[1] = p.size
 		}
@@ -152,7 +152,7 @@ func (p *Program) Place(base uint64) ([]byte, error) {
 	image := make([]byte, p.size)
 	for _, v := range p.order {
 		for _, iv := range v.init {
-			n, err := p.value(v, iv)
+			n, err := p.elementValue(v, iv)
 			if err != nil {
 				return nil, err
 			}
@@ -163,16 +163,16 @@ func (p *Program) Place(base uint64) ([]byte, error) {
 	return image, nil
 }
 
-// value is the value of an element of an initialiser.
-func (p *Program) value(v *variable, iv initValue) (uint64, error) {
+// elementValue is the value of an element of an initialiser.
+func (p *Program) elementValue(v *variable, iv initValue) (uint64, error) {
 	if iv.symbol == "" {
 		return iv.num, nil
 	}
 	n := iv.num
-	if f := p.function(v.mod, iv.symbol); f != nil {
+	if f := p.findFunction(v.mod, iv.symbol); f != nil {
 		n += p.addressOf(f)
-	} else if o := p.variable(v.mod, iv.symbol); o != nil && (o.space == GlobalSpace || o.space == ConstSpace) {
-		n += p.address(o)
+	} else if o := p.findVariable(v.mod, iv.symbol); o != nil && (o.space == GlobalSpace || o.space == ConstSpace) {
+		n += p.variableAddress(o)
 	} else {
 		return 0, &LinkError{iv.symbol, "the initialiser of " + v.name + " needs it, and it is not defined"}
 	}
@@ -189,7 +189,7 @@ func (p *Program) value(v *variable, iv initValue) (uint64, error) {
 func (p *Program) Globals() []Global {
 	var out []Global
 	for _, v := range p.order {
-		out = append(out, Global{Name: v.name, Space: v.space, Offset: p.offset[v], Size: uint64(v.size())})
+		out = append(out, Global{Name: v.name, Space: v.space, Offset: p.offset[v], Size: uint64(v.byteSize())})
 	}
 	return out
 }
@@ -207,16 +207,16 @@ func (p *Program) Kernels() []string {
 	return out
 }
 
-func (p *Program) address(v *variable) uint64 { return p.base + p.offset[v] }
+func (p *Program) variableAddress(v *variable) uint64 { return p.base + p.offset[v] }
 
 func (p *Program) constants() [2]uint64 { return p.consts }
 
 // addressOf is what a pointer to the function holds.
 func (p *Program) addressOf(f *function) uint64 { return functionWindow + 16*p.index[f] }
 
-// function finds what a name means in a module: its own definition, or another's. A
+// findFunction finds what a name means in a module: its own definition, or another's. A
 // declaration without any is returned as such.
-func (p *Program) function(m *Module, name string) *function {
+func (p *Program) findFunction(m *Module, name string) *function {
 	own := m.funcs[name]
 	if own != nil && own.alias != "" {
 		own = m.funcs[own.alias]
@@ -231,8 +231,8 @@ func (p *Program) function(m *Module, name string) *function {
 	return own
 }
 
-// variable finds what a name means in a module.
-func (p *Program) variable(m *Module, name string) *variable {
+// findVariable finds what a name means in a module.
+func (p *Program) findVariable(m *Module, name string) *variable {
 	own := m.globals[name]
 	if own == nil || own.link == linkInternal || own.space == SharedSpace {
 		return own

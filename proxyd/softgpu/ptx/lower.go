@@ -28,11 +28,11 @@ type lowerer struct {
 // maxEffort bounds the steps of analyses that take more than linear time: some ten seconds.
 const maxEffort = 1 << 33
 
-// effort counts steps of an analysis, and refuses a function that takes too many.
-func (l *lowerer) effort(steps int) {
+// countEffort counts steps of an analysis, and refuses a function that takes too many.
+func (l *lowerer) countEffort(steps int) {
 	if l.spent += steps; l.spent > maxEffort {
 		l.in = &instruction{line: l.f.line, op: l.f.name}
-		l.refuse("its control flow takes too long to analyse")
+		l.refuseInstruction("its control flow takes too long to analyse")
 	}
 }
 
@@ -59,7 +59,7 @@ func lowerFunction(b *builder, f *function) (out *code, err error) {
 	l.formals()
 	for i, in := range f.body {
 		l.labels[i] = int32(len(l.code))
-		l.lower(in)
+		l.lowerInstruction(in)
 	}
 	l.labels[len(f.body)] = int32(len(l.code))
 	l.guard, l.in = 0, &instruction{line: f.line}
@@ -68,39 +68,39 @@ func lowerFunction(b *builder, f *function) (out *code, err error) {
 	} else {
 		l.control(flowReturn)
 	}
-	l.resolve()
-	finish(l)
+	l.resolveLabels()
+	finishFunction(l)
 	return l.out, nil
 }
 
-func (l *lowerer) fail(format string, args ...any) {
-	panic(&SyntaxError{Module: l.f.mod.Name, Line: l.in.line, Msg: l.in.name() + ": " + fmt.Sprintf(format, args...)})
+func (l *lowerer) failSyntax(format string, args ...any) {
+	panic(&SyntaxError{Module: l.f.mod.Name, Line: l.in.line, Msg: l.in.fullName() + ": " + fmt.Sprintf(format, args...)})
 }
 
-func (l *lowerer) refuse(reason string) {
-	panic(&RefusedError{Module: l.f.mod.Name, Line: l.in.line, Opcode: l.in.name(), Reason: reason})
+func (l *lowerer) refuseInstruction(reason string) {
+	panic(&RefusedError{Module: l.f.mod.Name, Line: l.in.line, Opcode: l.in.fullName(), Reason: reason})
 }
 
-// lower lowers an instruction.
-func (l *lowerer) lower(in *instruction) {
+// lowerInstruction lowers an instruction.
+func (l *lowerer) lowerInstruction(in *instruction) {
 	l.in, l.guard, l.loose = in, 0, false
 	op := opcodes[in.op]
 	if op == nil {
-		l.fail("unknown instruction")
+		l.failSyntax("unknown instruction")
 	}
 	if op.refused != "" {
-		l.refuse(op.refused)
+		l.refuseInstruction(op.refused)
 	}
 	for _, m := range in.mods {
-		if typeNames[m] == NoType && !op.allows(m) {
+		if typeNames[m] == NoType && !op.allowsModifier(m) {
 			if reason := refusedModifier(m); reason != "" {
-				l.refuse(reason)
+				l.refuseInstruction(reason)
 			}
-			l.fail("unknown modifier .%s", m)
+			l.failSyntax("unknown modifier .%s", m)
 		}
 	}
 	if in.guard != "" {
-		l.guard = l.predicate(operand{kind: argName, name: in.guard, not: in.not})
+		l.guard = l.predicateRef(operand{kind: argName, name: in.guard, not: in.not})
 	}
 	if l.guard != 0 && op.control {
 		// Control is never guarded: branch around the instruction, and the lanes part as for any
@@ -110,15 +110,15 @@ func (l *lowerer) lower(in *instruction) {
 		m.guard, m.label = l.guard^1, skip
 		l.guard = 0
 		op.lower(l)
-		l.flush()
+		l.runAfter()
 		l.marks[skip] = int32(len(l.code))
 		return
 	}
 	op.lower(l)
-	l.flush()
+	l.runAfter()
 }
 
-func (l *lowerer) flush() {
+func (l *lowerer) runAfter() {
 	for len(l.after) > 0 {
 		f := l.after[0]
 		l.after = l.after[1:]
@@ -151,7 +151,7 @@ func (l *lowerer) control(f flow) *micro {
 func (l *lowerer) alu(key string, d ref, src ...ref) *micro {
 	op, ok := alu[key]
 	if !ok {
-		l.fail("no such form (%s)", key)
+		l.failSyntax("no such form (%s)", key)
 	}
 	var s [3]ref
 	copy(s[:], src)
@@ -169,8 +169,8 @@ var alu = func() map[string]aluOp {
 	return all
 }()
 
-// types are the instruction's types, in order.
-func (l *lowerer) types() []Type {
+// typeList are the instruction's types, in order.
+func (l *lowerer) typeList() []Type {
 	var ts []Type
 	for _, m := range l.in.mods {
 		if t := typeNames[m]; t != NoType {
@@ -180,54 +180,54 @@ func (l *lowerer) types() []Type {
 	return ts
 }
 
-// typ is the instruction's last type.
-func (l *lowerer) typ() Type {
-	ts := l.types()
+// lastType is the instruction's last type.
+func (l *lowerer) lastType() Type {
+	ts := l.typeList()
 	if len(ts) == 0 {
-		l.fail("a type is missing")
+		l.failSyntax("a type is missing")
 	}
 	return ts[len(ts)-1]
 }
 
-func (l *lowerer) has(mod string) bool { return l.in.has(mod) }
+func (l *lowerer) hasModifier(mod string) bool { return l.in.hasModifier(mod) }
 
-// argc checks the number of operands.
-func (l *lowerer) argc(n ...int) {
+// checkArgs checks the number of operands.
+func (l *lowerer) checkArgs(n ...int) {
 	for _, k := range n {
 		if len(l.in.args) == k {
 			return
 		}
 	}
-	l.fail("%d operands", len(l.in.args))
+	l.failSyntax("%d operands", len(l.in.args))
 }
 
-func (l *lowerer) src(i int, t Type) ref {
+func (l *lowerer) sourceRef(i int, t Type) ref {
 	if i >= len(l.in.args) {
-		l.fail("operand %d is missing", i+1)
+		l.failSyntax("operand %d is missing", i+1)
 	}
-	return l.operand(l.in.args[i], t)
+	return l.operandRef(l.in.args[i], t)
 }
 
-func (l *lowerer) dst(t Type) ref {
+func (l *lowerer) resultRef(t Type) ref {
 	if len(l.in.args) == 0 {
-		l.fail("the result is missing")
+		l.failSyntax("the result is missing")
 	}
-	return l.result(l.in.args[0], t)
+	return l.refForResult(l.in.args[0], t)
 }
 
-// lanes emits an operation that is computed lane by lane from zero-extended values.
-func (l *lowerer) lanes(dt Type, d ref, f func(a, b, c uint64) uint64, st []Type, src ...ref) {
+// emitLanes emits an operation that is computed lane by lane from zero-extended values.
+func (l *lowerer) emitLanes(dt Type, d ref, f func(a, b, c uint64) uint64, st []Type, src ...ref) {
 	var s [3]ref
 	var o [3]opnd
 	for i, r := range src {
-		s[i], o[i] = r, use(st[i].class())
+		s[i], o[i] = r, use(st[i].classOf())
 	}
-	m := l.emit(opLanes, shape{d: def(dt.class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
-	m.ext = &ext{f: f, opnds: []opnd{def(dt.class()), o[0], o[1], o[2]}}
+	m := l.emit(opLanes, shape{d: def(dt.classOf()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
+	m.ext = &ext{f: f, opnds: []opnd{def(dt.classOf()), o[0], o[1], o[2]}}
 }
 
-// lanes2 is lanes for two operands of the type of the result.
-func (l *lowerer) lanes2(t Type, f func(a, b, c uint64) uint64) {
-	l.argc(3)
-	l.lanes(t, l.dst(t), f, []Type{t, t}, l.src(1, t), l.src(2, t))
+// emitLanes2 is emitLanes for two operands of the type of the result.
+func (l *lowerer) emitLanes2(t Type, f func(a, b, c uint64) uint64) {
+	l.checkArgs(3)
+	l.emitLanes(t, l.resultRef(t), f, []Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
 }

@@ -7,33 +7,33 @@ package ptx
 // commit and wait have nothing to do.
 
 func lowerCp(l *lowerer) {
-	if !l.has("async") {
-		l.fail("no such form")
+	if !l.hasModifier("async") {
+		l.failSyntax("no such form")
 	}
-	if l.has("bulk") {
-		l.refuse("cp.async.bulk and tensor maps are not for targets up to sm_80")
+	if l.hasModifier("bulk") {
+		l.refuseInstruction("cp.async.bulk and tensor maps are not for targets up to sm_80")
 	}
-	if l.has("mbarrier") {
-		l.refuse("mbarrier is not supported")
+	if l.hasModifier("mbarrier") {
+		l.refuseInstruction("mbarrier is not supported")
 	}
 	switch {
-	case l.has("commit_group"), l.has("wait_all"):
-		l.argc(0)
+	case l.hasModifier("commit_group"), l.hasModifier("wait_all"):
+		l.checkArgs(0)
 		return
-	case l.has("wait_group"):
-		l.argc(1)
+	case l.hasModifier("wait_group"):
+		l.checkArgs(1)
 		return
 	}
 	args := l.in.args
-	if len(args) > 3 && l.has("L2::cache_hint") {
+	if len(args) > 3 && l.hasModifier("L2::cache_hint") {
 		args = args[:len(args)-1]
 	}
 	if len(args) < 3 || len(args) > 5 || args[2].kind != argInt {
-		l.fail("%d operands", len(l.in.args))
+		l.failSyntax("%d operands", len(l.in.args))
 	}
 	size := args[2].num
 	if size != 4 && size != 8 && size != 16 {
-		l.fail("the size is none of 4, 8 and 16")
+		l.failSyntax("the size is none of 4, 8 and 16")
 	}
 	l.loose = true
 	x := &ext{}
@@ -41,14 +41,14 @@ func lowerCp(l *lowerer) {
 	for _, o := range args[3:] {
 		isPred := false
 		if o.kind == argName {
-			if _, t, ok := l.named(o); ok && t == Pred {
+			if _, t, ok := l.namedRegister(o); ok && t == Pred {
 				isPred = true
 			}
 		}
 		if isPred {
-			ignore = l.predicate(o)
+			ignore = l.predicateRef(o)
 		} else {
-			n = l.operand(o, U32)
+			n = l.operandRef(o, U32)
 		}
 	}
 	to, from := l.addr(0, SharedSpace), l.addr(1, GlobalSpace)
@@ -72,7 +72,7 @@ func opCpAsync(w *warp, in *inst, m uint32) {
 		}
 		addr := w.u64(in.a)[i] + in.imm
 		if addr&uint64(in.e-1) != 0 {
-			w.fault(MisalignedAddress, in, i, addr, "")
+			w.raiseFault(MisalignedAddress, in, i, addr, "")
 		}
 		src := w.bytesAt(w.anyAt(in, addr, uint64(size), i), size)
 		clear(dst[copy(dst, src):])
@@ -81,27 +81,27 @@ func opCpAsync(w *warp, in *inst, m uint32) {
 
 // lowerLdmatrix loads 8×8 matrices of 16-bit elements, lane by lane an address of a row.
 func lowerLdmatrix(l *lowerer) {
-	l.argc(2)
-	if !l.has("m8n8") || !l.has("b16") {
-		l.refuse("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
+	l.checkArgs(2)
+	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
 	}
 	n := matrices(l)
-	refs, os, _ := l.elements(0, B32, n, true)
+	refs, os, _ := l.listElements(0, B32, n, true)
 	if n == 1 && l.in.args[0].kind == argVector {
-		refs[0] = l.result(l.in.args[0].list[0], B32)
+		refs[0] = l.refForResult(l.in.args[0].list[0], B32)
 	}
 	l.loose = true
 	a := l.addr(1, matrixSpace(l))
 	m := l.site(l.emit(opLdmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
-	if l.has("trans") {
+	if l.hasModifier("trans") {
 		m.c = 1
 	}
 }
 
 func matrices(l *lowerer) int {
 	for i, m := range []string{"x1", "x2", "x4"} {
-		if l.has(m) {
+		if l.hasModifier(m) {
 			n := 1 << i
 			if n == 1 && l.in.args[0].kind == argVector {
 				l.in.args[0] = l.in.args[0].list[0]
@@ -112,7 +112,7 @@ func matrices(l *lowerer) int {
 			return n
 		}
 	}
-	l.fail("the number of matrices is missing")
+	l.failSyntax("the number of matrices is missing")
 	return 0
 }
 
@@ -153,17 +153,17 @@ func opLdmatrix(w *warp, in *inst, m uint32) {
 }
 
 func lowerStmatrix(l *lowerer) {
-	l.argc(2)
-	if !l.has("m8n8") || !l.has("b16") {
-		l.refuse("only 8×8 matrices of 16-bit elements are supported")
+	l.checkArgs(2)
+	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
+		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
 	}
 	n := matrices(l)
-	refs, os, _ := l.elements(1, B32, n, false)
+	refs, os, _ := l.listElements(1, B32, n, false)
 	l.loose = true
 	a := l.addr(0, matrixSpace(l))
 	m := l.site(l.emit(opStmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
-	if l.has("trans") {
+	if l.hasModifier("trans") {
 		m.c = 1
 	}
 }
@@ -187,8 +187,8 @@ func opStmatrix(w *warp, in *inst, _ uint32) {
 
 // lowerMovmatrix transposes an 8×8 matrix that the warp holds.
 func lowerMovmatrix(l *lowerer) {
-	l.argc(2)
-	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.dst(B32), 0, l.src(1, B32), 0, 0)
+	l.checkArgs(2)
+	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(B32), 0, l.sourceRef(1, B32), 0, 0)
 }
 
 func opMovmatrix(w *warp, in *inst, m uint32) {

@@ -19,11 +19,11 @@ type atomSite struct {
 	space  Space
 }
 
-// atomic returns what an operation stores, and whether the order of several does not
+// atomicUpdate returns what an operation stores, and whether the order of several does not
 // matter to the outcome.
-func (l *lowerer) atomic(op string, t Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
+func (l *lowerer) atomicUpdate(op string, t Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
 	mask := sizeMask(t.Size())
-	signed := t.signed()
+	signed := t.isSigned()
 	ext := func(v uint64) int64 {
 		s := 64 - 8*t.Size()
 		return int64(v<<s) >> s
@@ -59,18 +59,18 @@ func (l *lowerer) atomic(op string, t Type, flush bool) (f func(old, b, c uint64
 			return old - 1
 		}, false
 	case "add":
-		if t.float() {
+		if t.isFloat() {
 			e := scalar(t)
 			o := &floatOp{op: "add", t: e, ftz: flush && e == F32}
 			f = o.compute
 			if e != t {
-				f = halves(f)
+				f = onHalves(f)
 			}
 			return f, false
 		}
 		return func(old, b, _ uint64) uint64 { return (old + b) & mask }, true
 	case "min", "max":
-		if t.float() {
+		if t.isFloat() {
 			e := scalar(t)
 			f = func(old, b, _ uint64) uint64 {
 				if op == "min" {
@@ -79,7 +79,7 @@ func (l *lowerer) atomic(op string, t Type, flush bool) (f func(old, b, c uint64
 				return encode(e, maxNum(decode(e, old), decode(e, b)))
 			}
 			if e != t {
-				f = halves(f)
+				f = onHalves(f)
 			}
 			return f, true
 		}
@@ -94,19 +94,19 @@ func (l *lowerer) atomic(op string, t Type, flush bool) (f func(old, b, c uint64
 			return b
 		}, true
 	}
-	l.fail("the operation is missing")
+	l.failSyntax("the operation is missing")
 	return nil, false
 }
 
 // lowerAtom is atom and red.
 func lowerAtom(l *lowerer) {
-	t, space := l.typ(), l.space()
+	t, space := l.lastType(), l.space()
 	red := l.in.op == "red"
-	if l.has("async") {
-		l.refuse("mbarrier is not for targets up to sm_80")
+	if l.hasModifier("async") {
+		l.refuseInstruction("mbarrier is not for targets up to sm_80")
 	}
 	if l.vectorOf() > 1 {
-		l.refuse("vector atomics are not for targets up to sm_80")
+		l.refuseInstruction("vector atomics are not for targets up to sm_80")
 	}
 	op := ""
 	for _, m := range l.in.mods {
@@ -123,30 +123,30 @@ func lowerAtom(l *lowerer) {
 	if op == "cas" {
 		args++
 	}
-	if len(l.in.args) == args+1 && l.has("L2::cache_hint") {
+	if len(l.in.args) == args+1 && l.hasModifier("L2::cache_hint") {
 		l.in.args = l.in.args[:args]
 	}
-	l.argc(args)
+	l.checkArgs(args)
 	if t == B128 {
-		l.refuse("128-bit atomics are not for targets up to sm_80")
+		l.refuseInstruction("128-bit atomics are not for targets up to sm_80")
 	}
 	if t.Size() < 2 || t.Size() == 2 && op != "cas" && op != "add" && op != "min" && op != "max" {
-		l.fail("not for type %s", t)
+		l.failSyntax("not for type %s", t)
 	}
-	f, commutes := l.atomic(op, t, space != SharedSpace)
+	f, commutes := l.atomicUpdate(op, t, space != SharedSpace)
 	a := l.addr(first, space)
-	s := &atomSite{f: f, size: t.Size(), o: use(t.class()), shared: a.space == SharedSpace, space: a.space}
-	sh := shape{a: a.opnd(), c: use(t.class())}
-	c := l.src(first+1, t)
+	s := &atomSite{f: f, size: t.Size(), o: use(t.classOf()), shared: a.space == SharedSpace, space: a.space}
+	sh := shape{a: a.opnd(), c: use(t.classOf())}
+	c := l.sourceRef(first+1, t)
 	var e ref
 	refs, opnds := []ref(nil), []opnd(nil)
 	if op == "cas" {
-		refs, opnds = append(refs, l.src(first+2, t)), append(opnds, use(t.class()))
+		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, use(t.classOf()))
 	}
 	var d ref
 	if !red && l.in.args[0].kind != argSink {
 		s.result = true
-		d, sh.d = l.dst(t), def(t.class())
+		d, sh.d = l.resultRef(t), def(t.classOf())
 	}
 	if a.space != SharedSpace && a.space != LocalSpace {
 		l.b.ordered = l.b.ordered || s.result || !commutes
@@ -174,7 +174,7 @@ func opAtom(w *warp, in *inst, m uint32) {
 			old = loadElement(p, s.size, false)
 			storeElement(p, s.size, s.f(old, b, c))
 		} else {
-			old = update(p, s.size, func(old uint64) uint64 { return s.f(old, b, c) })
+			old = updateBytes(p, s.size, func(old uint64) uint64 { return s.f(old, b, c) })
 		}
 		if s.result {
 			w.setLane(s.o, in.d, i, old)

@@ -6,115 +6,115 @@ package ptx
 import "math/bits"
 
 func lowerLogic(l *lowerer) {
-	t, op := l.typ(), l.in.op
+	t, op := l.lastType(), l.in.op
 	if t == Pred {
-		l.argc(3)
-		m := l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.dst(t), 0, l.src(1, t), l.src(2, t), 0)
+		l.checkArgs(3)
+		m := l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.resultRef(t), 0, l.sourceRef(1, t), l.sourceRef(2, t), 0)
 		m.imm = map[string]uint64{"and": 1, "or": 2, "xor": 3}[op]
 		return
 	}
 	l.mustInt(t)
-	l.argc(3)
-	l.alu(unsignedKey(op, t), l.dst(t), l.src(1, t), l.src(2, t))
+	l.checkArgs(3)
+	l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
 func lowerNot(l *lowerer) {
-	t := l.typ()
-	l.argc(2)
+	t := l.lastType()
+	l.checkArgs(2)
 	switch {
 	case l.in.op == "cnot":
 		l.mustInt(t)
-		l.lanes(t, l.dst(t), func(a, _, _ uint64) uint64 {
+		l.emitLanes(t, l.resultRef(t), func(a, _, _ uint64) uint64 {
 			if a&sizeMask(t.Size()) == 0 {
 				return 1
 			}
 			return 0
-		}, []Type{t}, l.src(1, t))
+		}, []Type{t}, l.sourceRef(1, t))
 	case t == Pred:
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, l.dst(t), 0, l.src(1, t)^1, 0, 0)
+		l.emit(opMovPred, shape{d: defPred, a: usePred}, l.resultRef(t), 0, l.sourceRef(1, t)^1, 0, 0)
 	default:
 		l.mustInt(t)
-		l.alu(unsignedKey("not", t), l.dst(t), l.src(1, t))
+		l.alu(unsignedKey("not", t), l.resultRef(t), l.sourceRef(1, t))
 	}
 }
 
 func lowerShift(l *lowerer) {
-	t := l.typ()
+	t := l.lastType()
 	l.mustInt(t)
-	l.argc(3)
+	l.checkArgs(3)
 	key := signedKey(l.in.op, t)
 	if l.in.op == "shl" {
 		key = unsignedKey("shl", t)
 	}
-	l.alu(key, l.dst(t), l.src(1, t), l.shiftBy(2))
+	l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2))
 }
 
 // shiftBy reads an amount, which is of type u32 but may be given in a wider literal.
 func (l *lowerer) shiftBy(i int) ref {
 	l.loose = true
 	defer func() { l.loose = false }()
-	return l.src(i, U32)
+	return l.sourceRef(i, U32)
 }
 
 func lowerShf(l *lowerer) {
-	l.argc(4)
+	l.checkArgs(4)
 	key := "shf.r"
-	if l.has("l") {
+	if l.hasModifier("l") {
 		key = "shf.l"
 	}
-	if l.has("wrap") {
+	if l.hasModifier("wrap") {
 		key += ".wrap"
 	}
-	l.alu(key, l.dst(B32), l.src(1, B32), l.src(2, B32), l.src(3, U32))
+	l.alu(key, l.resultRef(B32), l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, U32))
 }
 
 func lowerLop3(l *lowerer) {
-	t := l.typ()
+	t := l.lastType()
 	// lop3.BoolOp d|p, a, b, c, lut, q
 	boolOp := ""
 	for _, m := range []string{"or", "and"} {
-		if l.has(m) {
+		if l.hasModifier(m) {
 			boolOp = m
 		}
 	}
 	if boolOp == "" {
-		l.argc(5)
+		l.checkArgs(5)
 	} else {
-		l.argc(6)
+		l.checkArgs(6)
 	}
 	if l.in.args[4].kind != argInt {
-		l.fail("the table is no number")
+		l.failSyntax("the table is no number")
 	}
 	table := l.in.args[4].num & 255
-	d := l.dst(t)
-	m := l.alu(unsignedKey("lop3", t), d, l.src(1, t), l.src(2, t), l.src(3, t))
+	d := l.resultRef(t)
+	m := l.alu(unsignedKey("lop3", t), d, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	m.imm = table
 	if boolOp == "" {
 		return
 	}
 	if l.in.args[0].pair == nil {
-		l.fail("a predicate is missing")
+		l.failSyntax("a predicate is missing")
 	}
-	p := l.result(*l.in.args[0].pair, Pred)
-	m = l.alu(unsignedKey("setp.ne", t), p, d, l.constant(t.class(), 0))
-	m.c = l.src(5, Pred)
+	p := l.refForResult(*l.in.args[0].pair, Pred)
+	m = l.alu(unsignedKey("setp.ne", t), p, d, l.constantRef(t.classOf(), 0))
+	m.c = l.sourceRef(5, Pred)
 	m.shape.c = usePred
 	m.imm = map[string]uint64{"and": 1, "or": 2}[boolOp]
 }
 
 func lowerBits1(l *lowerer) {
-	t, op := l.typ(), l.in.op
-	l.argc(2)
+	t, op := l.lastType(), l.in.op
+	l.checkArgs(2)
 	switch op {
 	case "brev":
-		l.alu(unsignedKey(op, t), l.dst(t), l.src(1, t))
+		l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t))
 	case "popc", "clz":
-		l.alu(unsignedKey(op, t), l.dst(U32), l.src(1, t))
+		l.alu(unsignedKey(op, t), l.resultRef(U32), l.sourceRef(1, t))
 	case "bfind":
-		shift := l.has("shiftamt")
-		l.lanes(U32, l.dst(U32), func(a, _, _ uint64) uint64 {
+		shift := l.hasModifier("shiftamt")
+		l.emitLanes(U32, l.resultRef(U32), func(a, _, _ uint64) uint64 {
 			n := int(t.Size()) * 8
-			if t.signed() && a>>(n-1)&1 != 0 {
+			if t.isSigned() && a>>(n-1)&1 != 0 {
 				a = ^a & sizeMask(t.Size())
 			}
 			if a == 0 {
@@ -125,32 +125,32 @@ func lowerBits1(l *lowerer) {
 				msb = n - 1 - msb
 			}
 			return uint64(msb)
-		}, []Type{t}, l.src(1, t))
+		}, []Type{t}, l.sourceRef(1, t))
 	}
 }
 
 func lowerBfe(l *lowerer) {
-	t := l.typ()
-	l.argc(4)
-	l.alu(signedKey("bfe", t), l.dst(t), l.src(1, t), l.shiftBy(2), l.shiftBy(3))
+	t := l.lastType()
+	l.checkArgs(4)
+	l.alu(signedKey("bfe", t), l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2), l.shiftBy(3))
 }
 
 func lowerBfi(l *lowerer) {
-	t := l.typ()
-	l.argc(5)
+	t := l.lastType()
+	l.checkArgs(5)
 	// Position and length travel together.
 	pos := l.shiftBy(3)
 	n := l.shiftBy(4)
 	both := l.newReg(class64)
-	l.lanes(U64, both, func(a, b, _ uint64) uint64 { return a&255 | b&255<<8 }, []Type{U32, U32}, pos, n)
+	l.emitLanes(U64, both, func(a, b, _ uint64) uint64 { return a&255 | b&255<<8 }, []Type{U32, U32}, pos, n)
 	width := t.Size() * 8
-	l.lanes(t, l.dst(t), func(a, b, c uint64) uint64 { return bfi(a, b, uint32(c), uint32(c>>8), width) },
-		[]Type{t, t, U64}, l.src(1, t), l.src(2, t), both)
+	l.emitLanes(t, l.resultRef(t), func(a, b, c uint64) uint64 { return bfi(a, b, uint32(c), uint32(c>>8), width) },
+		[]Type{t, t, U64}, l.sourceRef(1, t), l.sourceRef(2, t), both)
 }
 
 func lowerBmsk(l *lowerer) {
-	wrap := l.has("wrap")
-	l.lanes2(B32, func(a, b, _ uint64) uint64 {
+	wrap := l.hasModifier("wrap")
+	l.emitLanes2(B32, func(a, b, _ uint64) uint64 {
 		if wrap {
 			a, b = a&31, b&31
 		}
@@ -163,8 +163,8 @@ func lowerBmsk(l *lowerer) {
 }
 
 func lowerSzext(l *lowerer) {
-	t, wrap := l.typ(), l.has("wrap")
-	l.lanes2(t, func(a, b, _ uint64) uint64 {
+	t, wrap := l.lastType(), l.hasModifier("wrap")
+	l.emitLanes2(t, func(a, b, _ uint64) uint64 {
 		if wrap {
 			b &= 31
 		}
@@ -172,7 +172,7 @@ func lowerSzext(l *lowerer) {
 		if b == 0 {
 			return 0
 		}
-		if t.signed() {
+		if t.isSigned() {
 			return uint64(uint32(int32(uint32(a)<<(32-b)) >> (32 - b)))
 		}
 		return a & (1<<b - 1)
@@ -207,33 +207,33 @@ func fns(mask, base uint32, n int32) uint32 {
 }
 
 func lowerFns(l *lowerer) {
-	l.argc(4)
-	l.lanes(B32, l.dst(B32), func(a, b, c uint64) uint64 { return uint64(fns(uint32(a), uint32(b), int32(c))) },
-		[]Type{B32, B32, S32}, l.src(1, B32), l.src(2, B32), l.src(3, S32))
+	l.checkArgs(4)
+	l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 { return uint64(fns(uint32(a), uint32(b), int32(c))) },
+		[]Type{B32, B32, S32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, S32))
 }
 
 func lowerPrmt(l *lowerer) {
-	l.argc(4)
+	l.checkArgs(4)
 	for _, mode := range []string{"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"} {
-		if l.has(mode) {
-			l.lanes(B32, l.dst(B32), func(a, b, c uint64) uint64 {
+		if l.hasModifier(mode) {
+			l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 {
 				return uint64(prmtMode(mode, uint32(a), uint32(b), uint32(c)))
-			}, []Type{B32, B32, B32}, l.src(1, B32), l.src(2, B32), l.src(3, B32))
+			}, []Type{B32, B32, B32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
 			return
 		}
 	}
-	l.alu("prmt", l.dst(B32), l.src(1, B32), l.src(2, B32), l.src(3, B32))
+	l.alu("prmt", l.resultRef(B32), l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
 }
 
 // lowerDp is dp4a and dp2a.
 func lowerDp(l *lowerer) {
-	l.argc(4)
-	ts := l.types()
+	l.checkArgs(4)
+	ts := l.typeList()
 	if len(ts) != 2 {
-		l.fail("two types are needed")
+		l.failSyntax("two types are needed")
 	}
 	at, bt := ts[0], ts[1]
-	four, hi := l.in.op == "dp4a", l.has("hi")
+	four, hi := l.in.op == "dp4a", l.hasModifier("hi")
 	ext := func(v uint64, size int, signed bool) int64 {
 		s := 64 - size
 		if signed {
@@ -245,7 +245,7 @@ func lowerDp(l *lowerer) {
 		sum := int64(int32(c))
 		if four {
 			for i := range 4 {
-				sum += ext(a>>(8*i), 8, at.signed()) * ext(b>>(8*i), 8, bt.signed())
+				sum += ext(a>>(8*i), 8, at.isSigned()) * ext(b>>(8*i), 8, bt.isSigned())
 			}
 			return uint64(uint32(sum))
 		}
@@ -253,9 +253,9 @@ func lowerDp(l *lowerer) {
 			b >>= 16
 		}
 		for i := range 2 {
-			sum += ext(a>>(16*i), 16, at.signed()) * ext(b>>(8*i), 8, bt.signed())
+			sum += ext(a>>(16*i), 16, at.isSigned()) * ext(b>>(8*i), 8, bt.isSigned())
 		}
 		return uint64(uint32(sum))
 	}
-	l.lanes(B32, l.dst(B32), f, []Type{B32, B32, B32}, l.src(1, B32), l.src(2, B32), l.src(3, B32))
+	l.emitLanes(B32, l.resultRef(B32), f, []Type{B32, B32, B32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
 }

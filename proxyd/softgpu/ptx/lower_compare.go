@@ -11,8 +11,8 @@ var comparisons = map[string]bool{
 	"equ": true, "neu": true, "ltu": true, "leu": true, "gtu": true, "geu": true, "num": true, "nan": true,
 }
 
-// compare decides a floating-point comparison.
-func compare(op string, a, b float64) bool {
+// compareFloats decides a floating-point comparison.
+func compareFloats(op string, a, b float64) bool {
 	unordered := a != a || b != b
 	switch op {
 	case "num":
@@ -39,9 +39,9 @@ func compare(op string, a, b float64) bool {
 	}
 }
 
-// comparison emits a comparison of operands 1 and 2 into predicate d, and into e for the
+// emitComparison emits a comparison of operands 1 and 2 into predicate d, and into e for the
 // upper halves of packed types.
-func (l *lowerer) comparison(t Type, d, e ref) {
+func (l *lowerer) emitComparison(t Type, d, e ref) {
 	op := ""
 	for _, m := range l.in.mods {
 		if comparisons[m] {
@@ -50,37 +50,37 @@ func (l *lowerer) comparison(t Type, d, e ref) {
 		}
 	}
 	if op == "" {
-		l.fail("the comparison is missing")
+		l.failSyntax("the comparison is missing")
 	}
-	a, b := l.src(1, t), l.src(2, t)
-	if !t.float() {
+	a, b := l.sourceRef(1, t), l.sourceRef(2, t)
+	if !t.isFloat() {
 		l.mustInt(t)
 		op = strings.NewReplacer("lo", "lt", "ls", "le", "hi", "gt", "hs", "ge").Replace(op)
 		l.alu(signedKey("setp."+op, t), d, a, b)
 		return
 	}
-	if (t == F32 || t == F64) && !l.has("ftz") {
+	if (t == F32 || t == F64) && !l.hasModifier("ftz") {
 		l.alu("setp."+op+"."+t.String(), d, a, b)
 		return
 	}
-	o := &floatOp{t: scalar(t), ftz: l.has("ftz")}
+	o := &floatOp{t: scalar(t), ftz: l.hasModifier("ftz")}
 	test := func(shift uint) func(a, b, c uint64) uint64 {
 		return func(a, b, _ uint64) uint64 {
-			if compare(op, o.flush(decode(o.t, a>>shift)), o.flush(decode(o.t, b>>shift))) {
+			if compareFloats(op, o.flush(decode(o.t, a>>shift)), o.flush(decode(o.t, b>>shift))) {
 				return 1
 			}
 			return 0
 		}
 	}
 	if e != 0 {
-		l.lanes(Pred, e, test(16), []Type{t, t}, a, b)
+		l.emitLanes(Pred, e, test(16), []Type{t, t}, a, b)
 	}
-	l.lanes(Pred, d, test(0), []Type{t, t}, a, b)
+	l.emitLanes(Pred, d, test(0), []Type{t, t}, a, b)
 }
 
 func (l *lowerer) boolOp() uint64 {
 	for i, m := range []string{"and", "or", "xor"} {
-		if l.has(m) {
+		if l.hasModifier(m) {
 			return uint64(i + 1)
 		}
 	}
@@ -89,35 +89,35 @@ func (l *lowerer) boolOp() uint64 {
 
 // lowerSetp is setp: p|q = (a op b) bool c.
 func lowerSetp(l *lowerer) {
-	t := l.typ()
+	t := l.lastType()
 	op := l.boolOp()
 	if op == 0 {
-		l.argc(3)
+		l.checkArgs(3)
 	} else {
-		l.argc(4)
+		l.checkArgs(4)
 	}
 	packed := t == F16x2 || t == BF16x2
-	p := l.dst(Pred)
+	p := l.resultRef(Pred)
 	q := ref(0)
 	if pair := l.in.args[0].pair; pair != nil {
-		q = l.result(*pair, Pred)
+		q = l.refForResult(*pair, Pred)
 	} else if packed {
 		q = l.newReg(classPred)
 	}
 	if op == 0 && q == 0 {
-		l.comparison(t, p, 0)
+		l.emitComparison(t, p, 0)
 		return
 	}
 	low, high := l.newReg(classPred), ref(0)
 	if packed {
 		high = l.newReg(classPred)
 	}
-	l.comparison(t, low, high)
+	l.emitComparison(t, low, high)
 	c := alwaysTrue
 	if op != 0 {
 		// c may be a result.
 		c = l.newReg(classPred)
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.src(3, Pred), 0, 0)
+		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, Pred), 0, 0)
 	} else {
 		op = 1
 	}
@@ -135,9 +135,9 @@ func lowerSetp(l *lowerer) {
 
 // lowerSet is set: all ones or 1.0 for true.
 func lowerSet(l *lowerer) {
-	ts := l.types()
+	ts := l.typeList()
 	if len(ts) != 2 {
-		l.fail("two types are needed")
+		l.failSyntax("two types are needed")
 	}
 	dt, st := ts[0], ts[1]
 	op := l.boolOp()
@@ -146,51 +146,51 @@ func lowerSet(l *lowerer) {
 	if packed {
 		high = l.newReg(classPred)
 	}
-	l.comparison(st, low, high)
+	l.emitComparison(st, low, high)
 	if op != 0 {
-		l.argc(4)
-		c := l.src(3, Pred)
+		l.checkArgs(4)
+		c := l.sourceRef(3, Pred)
 		for _, p := range []ref{low, high} {
 			if p != 0 {
 				l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, p, 0, p, c, 0).imm = op
 			}
 		}
 	} else {
-		l.argc(3)
+		l.checkArgs(3)
 	}
 	yes := sizeMask(scalar(dt).Size())
-	if dt.float() {
+	if dt.isFloat() {
 		yes = floatBits(scalar(dt), 1)
 	}
 	if packed && dt.Size() == 4 {
-		if !dt.float() {
+		if !dt.isFloat() {
 			yes = 0xffff
 		}
-		l.lanes(B32, l.dst(dt), func(a, b, _ uint64) uint64 { return a*yes | b*yes<<16 }, []Type{Pred, Pred}, low, high)
+		l.emitLanes(B32, l.resultRef(dt), func(a, b, _ uint64) uint64 { return a*yes | b*yes<<16 }, []Type{Pred, Pred}, low, high)
 		return
 	}
-	l.alu(unsignedKey("selp", dt), l.dst(dt), l.constant(dt.class(), yes), l.constant(dt.class(), 0), low)
+	l.alu(unsignedKey("selp", dt), l.resultRef(dt), l.constantRef(dt.classOf(), yes), l.constantRef(dt.classOf(), 0), low)
 }
 
 func lowerSelp(l *lowerer) {
-	t := l.typ()
-	l.argc(4)
-	l.alu(unsignedKey("selp", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, Pred))
+	t := l.lastType()
+	l.checkArgs(4)
+	l.alu(unsignedKey("selp", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, Pred))
 }
 
 func lowerSlct(l *lowerer) {
-	ts := l.types()
-	l.argc(4)
+	ts := l.typeList()
+	l.checkArgs(4)
 	if len(ts) != 2 || ts[1] != S32 && ts[1] != F32 {
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
 	p := l.newReg(classPred)
-	c := l.src(3, ts[1])
+	c := l.sourceRef(3, ts[1])
 	switch {
 	case ts[1] == S32:
 		l.alu("setp.ge.s32", p, c, l.const32(0))
-	case l.has("ftz"):
-		l.lanes(Pred, p, func(a, _, _ uint64) uint64 {
+	case l.hasModifier("ftz"):
+		l.emitLanes(Pred, p, func(a, _, _ uint64) uint64 {
 			if flushed(uint32(a)) >= 0 {
 				return 1
 			}
@@ -199,5 +199,5 @@ func lowerSlct(l *lowerer) {
 	default:
 		l.alu("setp.ge.f32", p, c, l.const32(0))
 	}
-	l.alu(unsignedKey("selp", ts[0]), l.dst(ts[0]), l.src(1, ts[0]), l.src(2, ts[0]), p)
+	l.alu(unsignedKey("selp", ts[0]), l.resultRef(ts[0]), l.sourceRef(1, ts[0]), l.sourceRef(2, ts[0]), p)
 }

@@ -6,13 +6,13 @@ package ptx
 import "strings"
 
 func lowerBra(l *lowerer) {
-	l.argc(1)
+	l.checkArgs(1)
 	if l.in.args[0].kind != argName {
-		l.fail("a label is needed")
+		l.failSyntax("a label is needed")
 	}
-	at, ok := l.in.scope.label(l.in.args[0].name)
+	at, ok := l.in.scope.findLabel(l.in.args[0].name)
 	if !ok {
-		l.fail("label %s is not defined", l.in.args[0].name)
+		l.failSyntax("label %s is not defined", l.in.args[0].name)
 	}
 	m := l.control(flowBranch)
 	m.target = int32(at) // a statement until resolve
@@ -20,17 +20,17 @@ func lowerBra(l *lowerer) {
 }
 
 func lowerBrx(l *lowerer) {
-	l.argc(2)
-	names, ok := l.in.scope.target(l.in.args[1].name)
+	l.checkArgs(2)
+	names, ok := l.in.scope.findTargets(l.in.args[1].name)
 	if !ok {
-		l.fail("%s is no list of labels", l.in.args[1].name)
+		l.failSyntax("%s is no list of labels", l.in.args[1].name)
 	}
-	a := l.src(0, U32)
+	a := l.sourceRef(0, U32)
 	x := &ext{}
 	for _, n := range names {
-		at, ok := l.in.scope.label(n)
+		at, ok := l.in.scope.findLabel(n)
 		if !ok {
-			l.fail("label %s is not defined", n)
+			l.failSyntax("label %s is not defined", n)
 		}
 		x.targets = append(x.targets, int32(at))
 	}
@@ -38,8 +38,8 @@ func lowerBrx(l *lowerer) {
 	m.a, m.shape.a, m.ext, m.label = a, use32, x, "#"
 }
 
-// resolve turns labels into numbers of micro-operations.
-func (l *lowerer) resolve() {
+// resolveLabels turns labels into numbers of micro-operations.
+func (l *lowerer) resolveLabels() {
 	for i := range l.code {
 		m := &l.code[i]
 		switch {
@@ -57,7 +57,7 @@ func (l *lowerer) resolve() {
 
 // lowerRet is ret and exit.
 func lowerRet(l *lowerer) {
-	l.argc(0)
+	l.checkArgs(0)
 	if l.in.op == "exit" || l.f.entry {
 		l.control(flowExit)
 		return
@@ -68,7 +68,7 @@ func lowerRet(l *lowerer) {
 }
 
 func lowerTrap(l *lowerer) {
-	l.argc(0)
+	l.checkArgs(0)
 	m := l.emit(opTrap, shape{}, 0, 0, 0, 0, 0)
 	m.ext = &ext{text: l.in.op}
 }
@@ -78,65 +78,65 @@ func opTrap(w *warp, in *inst, m uint32) {
 	for m>>lane&1 == 0 {
 		lane++
 	}
-	w.fault(Trapped, in, lane, 0, in.ext.text)
+	w.raiseFault(Trapped, in, lane, 0, in.ext.text)
 }
 
 func lowerNothing(*lowerer) {}
 
 func lowerNanosleep(l *lowerer) {
-	l.argc(1)
-	l.src(0, U32)
+	l.checkArgs(1)
+	l.sourceRef(0, U32)
 	l.control(flowYield)
 }
 
 func lowerFence(l *lowerer) {
-	if l.has("proxy") && (l.has("tensormap::generic") || l.has("async")) {
-		l.refuse("asynchronous proxies are not supported")
+	if l.hasModifier("proxy") && (l.hasModifier("tensormap::generic") || l.hasModifier("async")) {
+		l.refuseInstruction("asynchronous proxies are not supported")
 	}
 	l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
 }
 
 // lowerBar is bar and barrier.
 func lowerBar(l *lowerer) {
-	if l.has("warp") {
-		l.argc(1)
-		l.syncOp("warp", gatherNone, finishNone, l.src(0, B32), shape{}, 0, 0, 0, 0, 0)
+	if l.hasModifier("warp") {
+		l.checkArgs(1)
+		l.syncOp("warp", gatherNone, finishNone, l.sourceRef(0, B32), shape{}, 0, 0, 0, 0, 0)
 		return
 	}
-	if l.has("cluster") {
-		l.refuse("clusters are not supported")
+	if l.hasModifier("cluster") {
+		l.refuseInstruction("clusters are not supported")
 	}
-	s := &barrierSite{arrive: l.has("arrive")}
+	s := &barrierSite{arrive: l.hasModifier("arrive")}
 	args := l.in.args
 	var d, c ref
 	var sh shape
-	if l.has("red") {
+	if l.hasModifier("red") {
 		for _, op := range []string{"popc", "and", "or"} {
-			if l.has(op) {
+			if l.hasModifier(op) {
 				s.red = op
 			}
 		}
-		l.argc(3, 4)
+		l.checkArgs(3, 4)
 		if s.red == "popc" {
-			d, sh.d = l.dst(U32), def32
+			d, sh.d = l.resultRef(U32), def32
 		} else {
-			d, sh.d = l.dst(Pred), defPred
+			d, sh.d = l.resultRef(Pred), defPred
 		}
-		c, sh.c = l.predicate(args[len(args)-1]), usePred
+		c, sh.c = l.predicateRef(args[len(args)-1]), usePred
 		args = args[1 : len(args)-1]
 	}
 	a, b := l.const32(0), l.const32(0)
 	if len(args) > 0 {
-		a = l.operand(args[0], U32)
+		a = l.operandRef(args[0], U32)
 	}
 	if len(args) > 1 {
-		b, s.counted = l.operand(args[1], U32), true
+		b, s.counted = l.operandRef(args[1], U32), true
 	}
 	if len(args) > 2 {
-		l.fail("%d operands", len(l.in.args))
+		l.failSyntax("%d operands", len(l.in.args))
 	}
 	if s.arrive && !s.counted {
-		l.fail("the count of threads is missing")
+		l.failSyntax("the count of threads is missing")
 	}
 	sh.a, sh.b = use32, use32
 	m := l.control(flowBarrier)
@@ -152,11 +152,11 @@ func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *g
 	return m
 }
 
-// member reads the member mask, the last operand with .sync; without .sync the active lanes take
+// memberMask reads the member mask, the last operand with .sync; without .sync the active lanes take
 // part: emulated by a mask of the active lanes.
-func (l *lowerer) member(i int) ref {
-	if l.has("sync") {
-		return l.src(i, B32)
+func (l *lowerer) memberMask(i int) ref {
+	if l.hasModifier("sync") {
+		return l.sourceRef(i, B32)
 	}
 	d := l.newReg(class32)
 	l.emit(opActive, shape{d: def32}, d, 0, 0, 0, 0)
@@ -176,35 +176,35 @@ func opActive(w *warp, in *inst, m uint32) {
 }
 
 func lowerActivemask(l *lowerer) {
-	l.argc(1)
-	l.emit(opActive, shape{d: def32}, l.dst(B32), 0, 0, 0, 0)
+	l.checkArgs(1)
+	l.emit(opActive, shape{d: def32}, l.resultRef(B32), 0, 0, 0, 0)
 }
 
 func lowerShfl(l *lowerer) {
 	n := 4
-	if l.has("sync") {
+	if l.hasModifier("sync") {
 		n = 5
 	}
-	l.argc(n)
+	l.checkArgs(n)
 	mode := map[string]int{"up": shflUp, "down": shflDown, "bfly": shflBfly, "idx": shflIdx}
 	var f func(w *warp, in *inst, m uint32, g *gather)
 	key := "shfl."
 	for name, k := range mode {
-		if l.has(name) {
+		if l.hasModifier(name) {
 			f, key = finishShfl(k), key+name
 		}
 	}
 	if f == nil {
-		l.fail("the mode is missing")
+		l.failSyntax("the mode is missing")
 	}
-	mask := l.member(4)
-	a, b, c := l.src(1, B32), l.src(2, B32), l.src(3, B32)
+	mask := l.memberMask(4)
+	a, b, c := l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32)
 	sh := shape{d: def32, a: use32, b: use32, c: use32}
 	var e ref
 	if pair := l.in.args[0].pair; pair != nil {
-		e, sh.e = l.result(*pair, Pred), defPred
+		e, sh.e = l.refForResult(*pair, Pred), defPred
 	}
-	m := l.syncOp(key, gatherA32, f, mask, sh, l.dst(B32), e, a, b, c)
+	m := l.syncOp(key, gatherA32, f, mask, sh, l.resultRef(B32), e, a, b, c)
 	if e != 0 {
 		m.imm = 1
 	}
@@ -212,52 +212,52 @@ func lowerShfl(l *lowerer) {
 
 func lowerVote(l *lowerer) {
 	n := 2
-	if l.has("sync") {
+	if l.hasModifier("sync") {
 		n = 3
 	}
-	l.argc(n)
+	l.checkArgs(n)
 	for _, mode := range []string{"all", "any", "uni", "ballot"} {
-		if !l.has(mode) {
+		if !l.hasModifier(mode) {
 			continue
 		}
-		mask := l.member(2)
-		a := l.src(1, Pred)
+		mask := l.memberMask(2)
+		a := l.sourceRef(1, Pred)
 		if mode == "ballot" {
-			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: def32, a: usePred}, l.dst(B32), 0, a, 0, 0)
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: def32, a: usePred}, l.resultRef(B32), 0, a, 0, 0)
 		} else {
-			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: defPred, a: usePred}, l.dst(Pred), 0, a, 0, 0)
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: defPred, a: usePred}, l.resultRef(Pred), 0, a, 0, 0)
 		}
 		return
 	}
-	l.fail("the mode is missing")
+	l.failSyntax("the mode is missing")
 }
 
 func lowerMatch(l *lowerer) {
-	l.argc(3)
-	t, all := l.typ(), l.has("all")
+	l.checkArgs(3)
+	t, all := l.lastType(), l.hasModifier("all")
 	g, u := gatherA32, use32
 	if t.Size() == 8 {
 		g, u = gatherA64, use64
 	}
 	sh := shape{d: def32, a: u}
-	mask, a := l.src(2, B32), l.src(1, t)
+	mask, a := l.sourceRef(2, B32), l.sourceRef(1, t)
 	var e ref
 	if pair := l.in.args[0].pair; pair != nil {
-		e, sh.e = l.result(*pair, Pred), defPred
+		e, sh.e = l.refForResult(*pair, Pred), defPred
 	}
-	m := l.syncOp(strings.Join(append([]string{"match"}, l.in.mods...), "."), g, finishMatch(all), mask, sh, l.dst(B32), e, a, 0, 0)
+	m := l.syncOp(strings.Join(append([]string{"match"}, l.in.mods...), "."), g, finishMatch(all), mask, sh, l.resultRef(B32), e, a, 0, 0)
 	if e != 0 {
 		m.imm = 1
 	}
 }
 
 func lowerRedux(l *lowerer) {
-	l.argc(3)
-	t := l.typ()
-	if t.Size() != 4 || t.float() {
-		l.refuse("floating-point redux is not for targets up to sm_80")
+	l.checkArgs(3)
+	t := l.lastType()
+	if t.Size() != 4 || t.isFloat() {
+		l.refuseInstruction("floating-point redux is not for targets up to sm_80")
 	}
-	signed := t.signed()
+	signed := t.isSigned()
 	ops := map[string]func(a, b uint32) uint32{
 		"add": func(a, b uint32) uint32 { return a + b },
 		"and": func(a, b uint32) uint32 { return a & b },
@@ -277,22 +277,22 @@ func lowerRedux(l *lowerer) {
 		},
 	}
 	for name, f := range ops {
-		if l.has(name) {
-			mask, a := l.src(2, B32), l.src(1, t)
-			l.syncOp("redux."+name+"."+t.String(), gatherA32, finishRedux(f), mask, shape{d: def32, a: use32}, l.dst(t), 0, a, 0, 0)
+		if l.hasModifier(name) {
+			mask, a := l.sourceRef(2, B32), l.sourceRef(1, t)
+			l.syncOp("redux."+name+"."+t.String(), gatherA32, finishRedux(f), mask, shape{d: def32, a: use32}, l.resultRef(t), 0, a, 0, 0)
 			return
 		}
 	}
-	l.fail("the operation is missing")
+	l.failSyntax("the operation is missing")
 }
 
 func lowerElect(l *lowerer) {
-	l.argc(2)
-	mask := l.src(1, B32)
+	l.checkArgs(2)
+	mask := l.sourceRef(1, B32)
 	if l.in.args[0].pair == nil {
-		l.fail("a predicate is missing")
+		l.failSyntax("a predicate is missing")
 	}
-	e := l.result(*l.in.args[0].pair, Pred)
+	e := l.refForResult(*l.in.args[0].pair, Pred)
 	f := func(w *warp, in *inst, m uint32, g *gather) {
 		leader := trailing(g.mask & w.u32(in.ext.refs[0])[trailing(m)])
 		w.setBits(in.e, m, 1<<leader)
@@ -301,5 +301,5 @@ func lowerElect(l *lowerer) {
 			d[trailing(m)] = uint32(leader)
 		}
 	}
-	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.dst(B32), e, 0, 0, 0)
+	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.resultRef(B32), e, 0, 0, 0)
 }

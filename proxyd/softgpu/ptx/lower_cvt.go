@@ -26,22 +26,22 @@ func toIntegral(f float64, mode rounding) float64 {
 // lowerCvt is cvt in all its forms.
 func lowerCvt(l *lowerer) {
 	l.loose = true
-	if l.has("pack") {
+	if l.hasModifier("pack") {
 		lowerCvtPack(l)
 		return
 	}
-	ts := l.types()
+	ts := l.typeList()
 	if len(ts) != 2 {
-		l.fail("two types are needed")
+		l.failSyntax("two types are needed")
 	}
 	dt, st := ts[0], ts[1]
 	if dt == E4M3x2 || dt == E5M2x2 || dt == F16x2 || dt == BF16x2 {
 		lowerCvtPacked(l, dt, st)
 		return
 	}
-	l.argc(2)
+	l.checkArgs(2)
 	if dt.Size() == 0 || st == E4M3x2 || st == E5M2x2 || dt == Pred || st == Pred {
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
 	signs := func(t Type) Type {
 		switch t {
@@ -51,40 +51,40 @@ func lowerCvt(l *lowerer) {
 		return t
 	}
 	dt, st = signs(dt), signs(st)
-	plain := len(l.in.mods) == 2 || len(l.in.mods) == 3 && (l.has("rn") || l.has("rzi") || l.has("rni") || l.has("rmi"))
-	if toInt := len(l.in.mods) == 3 && !l.has("rn"); plain && (!dt.float() || !st.float() || !toInt) {
+	plain := len(l.in.mods) == 2 || len(l.in.mods) == 3 && (l.hasModifier("rn") || l.hasModifier("rzi") || l.hasModifier("rni") || l.hasModifier("rmi"))
+	if toInt := len(l.in.mods) == 3 && !l.hasModifier("rn"); plain && (!dt.isFloat() || !st.isFloat() || !toInt) {
 		key := "cvt."
-		if len(l.in.mods) == 3 && !l.has("rn") {
+		if len(l.in.mods) == 3 && !l.hasModifier("rn") {
 			key += l.in.mods[0] + "."
 		}
 		if op, ok := alu[key+dt.String()+"."+st.String()]; ok {
-			l.emit(op.fn, op.shape, l.dst(dt), 0, l.src(1, st), 0, 0)
+			l.emit(op.fn, op.shape, l.resultRef(dt), 0, l.sourceRef(1, st), 0, 0)
 			return
 		}
 	}
-	if dt == F32 && st == F32 && len(l.in.mods) == 3 && l.has("sat") {
-		l.alu("cvt.sat.f32.f32", l.dst(dt), l.src(1, st))
+	if dt == F32 && st == F32 && len(l.in.mods) == 3 && l.hasModifier("sat") {
+		l.alu("cvt.sat.f32.f32", l.resultRef(dt), l.sourceRef(1, st))
 		return
 	}
-	l.lanes(dt, l.dst(dt), l.convert(dt, st), []Type{st}, l.src(1, st))
+	l.emitLanes(dt, l.resultRef(dt), l.conversionOf(dt, st), []Type{st}, l.sourceRef(1, st))
 }
 
-// convert returns the conversion of a value.
-func (l *lowerer) convert(dt, st Type) func(a, b, c uint64) uint64 {
-	mode, sat, ftz, relu := l.rounding(), l.has("sat"), l.has("ftz"), l.has("relu")
+// conversionOf returns the conversion of a value.
+func (l *lowerer) conversionOf(dt, st Type) func(a, b, c uint64) uint64 {
+	mode, sat, ftz, relu := l.rounding(), l.hasModifier("sat"), l.hasModifier("ftz"), l.hasModifier("relu")
 	toInt, isInt := rn, false
 	for name, m := range integral {
-		if l.has(name) {
+		if l.hasModifier(name) {
 			toInt, isInt = m, true
 		}
 	}
-	if st.float() && st != F16 && st != BF16 && st != F32 && st != F64 {
-		l.fail("no such form")
+	if st.isFloat() && st != F16 && st != BF16 && st != F32 && st != F64 {
+		l.failSyntax("no such form")
 	}
 	switch {
-	case !dt.float() && !st.float():
+	case !dt.isFloat() && !st.isFloat():
 		return func(a, _, _ uint64) uint64 { return castInt(a, dt, st, sat) }
-	case !dt.float():
+	case !dt.isFloat():
 		if !isInt {
 			if mode, toInt = l.rounding(), rz; mode != rn {
 				toInt = mode
@@ -97,12 +97,12 @@ func (l *lowerer) convert(dt, st Type) func(a, b, c uint64) uint64 {
 			}
 			return floatToInt(toIntegral(v, toInt), dt)
 		}
-	case !st.float():
+	case !st.isFloat():
 		return func(a, _, _ uint64) uint64 {
 			return encode(dt, clampUnit(intToFloat(a, st, dt, mode), sat))
 		}
 	}
-	satfinite := l.has("satfinite")
+	satfinite := l.hasModifier("satfinite")
 	return func(a, _, _ uint64) uint64 {
 		v := decode(st, a)
 		if ftz && st == F32 {
@@ -125,7 +125,7 @@ func (l *lowerer) convert(dt, st Type) func(a, b, c uint64) uint64 {
 			}
 			return encode(dt, v)
 		}
-		v = formats[dt].round(v, mode)
+		v = formats[dt].roundTo(v, mode)
 		if satfinite && math.IsInf(v, 0) {
 			v = math.Copysign(formats[dt].max, v)
 		}
@@ -154,7 +154,7 @@ func clampUnit(v float64, sat bool) float64 {
 func castInt(a uint64, dt, st Type, sat bool) uint64 {
 	drop := 64 - 8*st.Size()
 	neg := false
-	if st.signed() {
+	if st.isSigned() {
 		a = uint64(int64(a<<drop) >> drop)
 		neg = int64(a) < 0
 	} else {
@@ -163,9 +163,9 @@ func castInt(a uint64, dt, st Type, sat bool) uint64 {
 	if sat {
 		bits := 8 * dt.Size()
 		switch {
-		case dt.signed() && neg:
+		case dt.isSigned() && neg:
 			a = uint64(max(int64(a), math.MinInt64>>(64-bits)))
-		case dt.signed():
+		case dt.isSigned():
 			a = min(a, math.MaxInt64>>(64-bits))
 		case neg:
 			a = 0
@@ -176,7 +176,7 @@ func castInt(a uint64, dt, st Type, sat bool) uint64 {
 	// Wider registers see the value extended to 32 bits by the type's sign.
 	if dt.Size() < 4 {
 		s := 64 - 8*dt.Size()
-		if dt.signed() {
+		if dt.isSigned() {
 			return uint64(uint32(int64(a<<s) >> s))
 		}
 		return a << s >> s
@@ -190,7 +190,7 @@ func floatToInt(v float64, dt Type) uint64 {
 		return 0
 	}
 	n := 8 * dt.Size()
-	if dt.signed() {
+	if dt.isSigned() {
 		lo, hi := -math.Ldexp(1, int(n)-1), math.Ldexp(1, int(n)-1)
 		switch {
 		case v < lo:
@@ -211,8 +211,8 @@ func floatToInt(v float64, dt Type) uint64 {
 
 // intToFloat converts with a single rounding; the result is exact in float64.
 func intToFloat(a uint64, st, dt Type, mode rounding) float64 {
-	a = castInt(a, map[bool]Type{true: S64, false: U64}[st.signed()], st, false)
-	neg := st.signed() && int64(a) < 0
+	a = castInt(a, map[bool]Type{true: S64, false: U64}[st.isSigned()], st, false)
+	neg := st.isSigned() && int64(a) < 0
 	if neg {
 		a = -a
 	}
@@ -224,12 +224,12 @@ func intToFloat(a uint64, st, dt Type, mode rounding) float64 {
 
 // lowerCvtPacked is for results of two elements: the first source is the upper element.
 func lowerCvtPacked(l *lowerer, dt, st Type) {
-	mode, relu, satfinite := l.rounding(), l.has("relu"), l.has("satfinite")
+	mode, relu, satfinite := l.rounding(), l.hasModifier("relu"), l.hasModifier("satfinite")
 	fp8 := dt == E4M3x2 || dt == E5M2x2
 	if st == E4M3x2 || st == E5M2x2 {
-		l.argc(2)
+		l.checkArgs(2)
 		if dt != F16x2 {
-			l.fail("no such form")
+			l.failSyntax("no such form")
 		}
 		half := func(v uint64) uint64 {
 			f := decode8(st, uint8(v))
@@ -238,7 +238,7 @@ func lowerCvtPacked(l *lowerer, dt, st Type) {
 			}
 			return encode(F16, f)
 		}
-		l.lanes(B32, l.dst(B32), func(a, _, _ uint64) uint64 { return half(a) | half(a>>8)<<16 }, []Type{B16}, l.src(1, B16))
+		l.emitLanes(B32, l.resultRef(B32), func(a, _, _ uint64) uint64 { return half(a) | half(a>>8)<<16 }, []Type{B16}, l.sourceRef(1, B16))
 		return
 	}
 	pack := func(v float64) uint64 {
@@ -250,7 +250,7 @@ func lowerCvtPacked(l *lowerer, dt, st Type) {
 		}
 		e := scalar(dt)
 		if v == v {
-			v = formats[e].round(v, mode)
+			v = formats[e].roundTo(v, mode)
 			if satfinite && math.IsInf(v, 0) {
 				v = math.Copysign(formats[e].max, v)
 			}
@@ -263,16 +263,16 @@ func lowerCvtPacked(l *lowerer, dt, st Type) {
 	}
 	switch st {
 	case F32:
-		l.argc(3)
-		l.lanes(rt, l.dst(rt), func(a, b, _ uint64) uint64 { return pack(decode(F32, a))<<width | pack(decode(F32, b)) },
-			[]Type{F32, F32}, l.src(1, F32), l.src(2, F32))
+		l.checkArgs(3)
+		l.emitLanes(rt, l.resultRef(rt), func(a, b, _ uint64) uint64 { return pack(decode(F32, a))<<width | pack(decode(F32, b)) },
+			[]Type{F32, F32}, l.sourceRef(1, F32), l.sourceRef(2, F32))
 	case F16x2, BF16x2:
-		l.argc(2)
+		l.checkArgs(2)
 		e := scalar(st)
-		l.lanes(rt, l.dst(rt), func(a, _, _ uint64) uint64 { return pack(decode(e, a>>16))<<width | pack(decode(e, a&0xffff)) },
-			[]Type{B32}, l.src(1, B32))
+		l.emitLanes(rt, l.resultRef(rt), func(a, _, _ uint64) uint64 { return pack(decode(e, a>>16))<<width | pack(decode(e, a&0xffff)) },
+			[]Type{B32}, l.sourceRef(1, B32))
 	default:
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
 }
 
@@ -287,7 +287,7 @@ func encode8(t Type, v float64) uint8 {
 	if math.Signbit(v) {
 		sign = 0x80
 	}
-	v = math.Abs(f.round(math.Max(math.Min(v, f.max), -f.max), rn))
+	v = math.Abs(f.roundTo(math.Max(math.Min(v, f.max), -f.max), rn))
 	if v == 0 {
 		return sign
 	}
@@ -324,10 +324,10 @@ func decode8(t Type, b uint8) float64 {
 
 // lowerCvtPack is cvt.pack.sat: two or more integers, clamped, into a single register.
 func lowerCvtPack(l *lowerer) {
-	ts := l.types()
-	l.argc(3, 4)
+	ts := l.typeList()
+	l.checkArgs(3, 4)
 	if len(ts) < 2 || ts[1] != S32 {
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
 	var width uint32
 	clamp := func(a uint64, t Type) uint64 { return castInt(a, t, S32, true) & sizeMask(t.Size()) }
@@ -335,14 +335,14 @@ func lowerCvtPack(l *lowerer) {
 	// The sub-byte types are no types elsewhere.
 	if dt == U16 || dt == S16 {
 		width = 16
-		l.lanes(B32, l.dst(B32), func(a, b, _ uint64) uint64 { return clamp(a, dt)<<width | clamp(b, dt) },
-			[]Type{S32, S32}, l.src(1, S32), l.src(2, S32))
+		l.emitLanes(B32, l.resultRef(B32), func(a, b, _ uint64) uint64 { return clamp(a, dt)<<width | clamp(b, dt) },
+			[]Type{S32, S32}, l.sourceRef(1, S32), l.sourceRef(2, S32))
 		return
 	}
 	if dt != U8 && dt != S8 || len(l.in.args) != 4 {
-		l.refuse("sub-byte packing is not supported")
+		l.refuseInstruction("sub-byte packing is not supported")
 	}
-	l.lanes(B32, l.dst(B32), func(a, b, c uint64) uint64 {
+	l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 {
 		return uint64(uint32(c<<16)) | clamp(a, dt)<<8 | clamp(b, dt)
-	}, []Type{S32, S32, B32}, l.src(1, S32), l.src(2, S32), l.src(3, B32))
+	}, []Type{S32, S32, B32}, l.sourceRef(1, S32), l.sourceRef(2, S32), l.sourceRef(3, B32))
 }

@@ -16,7 +16,7 @@ func (l *lowerer) formals() {
 		for _, p := range ps {
 			if p.reg != nil {
 				for i := range ref(p.reg.vec) {
-					out = append(out, argument{ref: l.register(p.reg) + i<<1, class: p.reg.typ.class(), size: p.reg.typ.Size()})
+					out = append(out, argument{ref: l.registerRef(p.reg) + i<<1, class: p.reg.typ.classOf(), size: p.reg.typ.Size()})
 				}
 				continue
 			}
@@ -31,13 +31,13 @@ func (l *lowerer) formals() {
 // place gives a parameter or a local .param variable its place.
 func (l *lowerer) place(v *variable, inMemory map[*variable]bool) argument {
 	if r, ok := l.params[v]; ok {
-		return argument{ref: r, class: v.typ.class(), size: v.typ.Size()}
+		return argument{ref: r, class: v.typ.classOf(), size: v.typ.Size()}
 	}
 	if v.count == 1 && v.vec == 1 && v.typ != B128 && !inMemory[v] {
-		l.params[v] = l.newReg(v.typ.class())
+		l.params[v] = l.newReg(v.typ.classOf())
 		return l.place(v, inMemory)
 	}
-	return argument{inMemory: true, offset: l.frameOffset(v), size: v.size()}
+	return argument{inMemory: true, offset: l.frameOffset(v), size: v.byteSize()}
 }
 
 // addressed finds the .param variables that are not only read and written as a whole.
@@ -45,16 +45,16 @@ func (l *lowerer) addressed() map[*variable]bool {
 	found := map[*variable]bool{}
 	var walk func(in *instruction, o operand, call bool)
 	walk = func(in *instruction, o operand, call bool) {
-		if v := in.scope.variable(o.name); v != nil && v.space == ParamSpace {
-			whole := o.kind == argAddr && o.num == 0 && (in.op == "ld" || in.op == "st") && (in.has("param") || in.has("param::func")) &&
-				!in.has("v2") && !in.has("v4") && !in.has("v8")
+		if v := in.scope.findVariable(o.name); v != nil && v.space == ParamSpace {
+			whole := o.kind == argAddr && o.num == 0 && (in.op == "ld" || in.op == "st") && (in.hasModifier("param") || in.hasModifier("param::func")) &&
+				!in.hasModifier("v2") && !in.hasModifier("v4") && !in.hasModifier("v8")
 			size := uint32(0)
 			for _, m := range in.mods {
 				if t := typeNames[m]; t != NoType {
 					size = t.Size()
 				}
 			}
-			if !call && (!whole || size != v.size()) {
+			if !call && (!whole || size != v.byteSize()) {
 				found[v] = true
 			}
 		}
@@ -76,10 +76,10 @@ func (l *lowerer) frameOffset(v *variable) uint32 {
 	if !ok {
 		at = (l.out.local + v.align - 1) &^ (v.align - 1)
 		l.frame[v] = at
-		if uint64(at)+uint64(v.size()) > maxLocal {
-			l.refuse(tooMuchLocal)
+		if uint64(at)+uint64(v.byteSize()) > maxLocal {
+			l.refuseInstruction(tooMuchLocal)
 		}
-		l.out.local = at + v.size()
+		l.out.local = at + v.byteSize()
 	}
 	return at
 }
@@ -97,25 +97,25 @@ func (l *lowerer) frameRef(off uint32) ref {
 
 // variable finds a variable by name: of the function, of its module, or of the program.
 func (l *lowerer) variable(name string) *variable {
-	if v := l.in.scope.variable(name); v != nil {
+	if v := l.in.scope.findVariable(name); v != nil {
 		return v
 	}
-	return l.b.prog.variable(l.f.mod, name)
+	return l.b.prog.findVariable(l.f.mod, name)
 }
 
 // symbol reads the address of a variable or a function as a value.
 func (l *lowerer) symbol(o operand, t Type) ref {
 	if t.Size() < 4 {
-		l.fail("%s is not declared as a register", o.name)
+		l.failSyntax("%s is not declared as a register", o.name)
 	}
 	if v := l.variable(o.name); v != nil {
 		return l.addressOf(v, o.num, t)
 	}
-	if f := l.b.prog.function(l.f.mod, o.name); f != nil {
-		l.b.take(f)
-		return l.constant(t.class(), l.b.prog.addressOf(f))
+	if f := l.b.prog.findFunction(l.f.mod, o.name); f != nil {
+		l.b.noteAddress(f)
+		return l.constantRef(t.classOf(), l.b.prog.addressOf(f))
 	}
-	l.fail("%s is not declared", o.name)
+	l.failSyntax("%s is not declared", o.name)
 	return 0
 }
 
@@ -124,22 +124,22 @@ func (l *lowerer) addressOf(v *variable, off uint64, t Type) ref {
 	switch v.space {
 	case GlobalSpace, ConstSpace:
 		l.managed(v)
-		return l.constant(t.class(), l.b.prog.address(v)+off)
+		return l.constantRef(t.classOf(), l.b.prog.variableAddress(v)+off)
 	case SharedSpace:
 		if v.open {
-			return l.b.dynamicAddress(v, t.class(), off)
+			return l.b.dynamicAddress(v, t.classOf(), off)
 		}
-		return l.constant(t.class(), uint64(l.b.sharedOffset(v))+off)
+		return l.constantRef(t.classOf(), uint64(l.b.sharedOffset(v))+off)
 	case ParamSpace:
 		if l.f.isParam(v) {
-			return l.constant(t.class(), uint64(v.offset)+off)
+			return l.constantRef(t.classOf(), uint64(v.offset)+off)
 		}
 	case LocalSpace:
 	default:
-		l.refuse("textures and surfaces are not supported")
+		l.refuseInstruction("textures and surfaces are not supported")
 	}
 	r := l.frameRef(l.frameOffset(v) + uint32(off))
-	if t.class() == class32 {
+	if t.classOf() == class32 {
 		return r
 	}
 	d := l.newReg(class64)
@@ -149,10 +149,10 @@ func (l *lowerer) addressOf(v *variable, off uint64, t Type) ref {
 
 func (l *lowerer) managed(v *variable) {
 	if v.managed {
-		l.refuse("managed memory (" + v.name + ") is not supported")
+		l.refuseInstruction("managed memory (" + v.name + ") is not supported")
 	}
 	if v.opaque != "" {
-		l.refuse("textures and surfaces are not supported")
+		l.refuseInstruction("textures and surfaces are not supported")
 	}
 }
 
@@ -184,7 +184,7 @@ func (a access) opnd() opnd {
 // addr reads an operand in brackets.
 func (l *lowerer) addr(i int, space Space) access {
 	if i >= len(l.in.args) || l.in.args[i].kind != argAddr {
-		l.fail("operand %d is no address", i+1)
+		l.failSyntax("operand %d is no address", i+1)
 	}
 	o := l.in.args[i]
 	t := U32
@@ -192,17 +192,17 @@ func (l *lowerer) addr(i int, space Space) access {
 		t = U64
 	}
 	if o.name == "" {
-		return access{space: space, base: l.constant(t.class(), o.num)}
+		return access{space: space, base: l.constantRef(t.classOf(), o.num)}
 	}
 	was := l.loose
 	l.loose = true
 	defer func() { l.loose = was }()
-	if r, rt, ok := l.named(operand{kind: argName, name: o.name, sel: o.sel}); ok {
-		return access{space: space, base: l.fit(r, rt, t, o.name), off: o.num}
+	if r, rt, ok := l.namedRegister(operand{kind: argName, name: o.name, sel: o.sel}); ok {
+		return access{space: space, base: l.fitToClass(r, rt, t, o.name), off: o.num}
 	}
 	v := l.variable(o.name)
 	if v == nil {
-		l.fail("%s is not declared", o.name)
+		l.failSyntax("%s is not declared", o.name)
 	}
 	if space == Generic || v.space == ConstSpace || v.space == GlobalSpace {
 		space = v.space
@@ -215,7 +215,7 @@ func (l *lowerer) addr(i int, space Space) access {
 		t = U64
 	}
 	if space != v.space && (space != LocalSpace || v.space != ParamSpace) {
-		l.fail("%s lies in %s memory", o.name, v.space)
+		l.failSyntax("%s lies in %s memory", o.name, v.space)
 	}
 	return access{space: space, base: l.addressOf(v, o.num, t)}
 }
@@ -231,7 +231,7 @@ func (l *lowerer) site(m *micro) *micro {
 func (l *lowerer) space() Space {
 	for _, m := range l.in.mods {
 		if m == "shared::cluster" {
-			l.refuse(noCluster)
+			l.refuseInstruction(noCluster)
 		}
 		if s, ok := spaceNames[m]; ok {
 			return s

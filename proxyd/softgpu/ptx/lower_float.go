@@ -51,7 +51,7 @@ func encode(t Type, v float64) uint64 {
 
 func (l *lowerer) rounding() rounding {
 	for name, mode := range roundings {
-		if l.has(name) {
+		if l.hasModifier(name) {
 			return mode
 		}
 	}
@@ -87,12 +87,12 @@ func (o *floatOp) compute(ab, bb, cb uint64) uint64 {
 	case F64:
 		v = o.exact64(a, b, c)
 	case F32:
-		v = o.flush(float64(round32(o.odd(a, b, c), o.mode)))
+		v = o.flush(float64(round32(o.roundedToOdd(a, b, c), o.mode)))
 		if v == 0 && o.mode == rm {
 			v = o.zeroSign(v, a, b, c)
 		}
 	default:
-		v = o.flush(formats[t].round(o.odd(a, b, c), o.mode))
+		v = o.flush(formats[t].roundTo(o.roundedToOdd(a, b, c), o.mode))
 		if v == 0 && o.mode == rm {
 			v = o.zeroSign(v, a, b, c)
 		}
@@ -124,8 +124,8 @@ func fmaDown32(a, b, c float32) float32 {
 	return round32(addOdd(p, float64(c)), rm)
 }
 
-// odd computes the operation in float64, rounded to odd, or exactly.
-func (o *floatOp) odd(a, b, c float64) float64 {
+// roundedToOdd computes the operation in float64, rounded to odd, or exactly.
+func (o *floatOp) roundedToOdd(a, b, c float64) float64 {
 	switch o.op {
 	case "add":
 		return addOdd(a, b)
@@ -160,7 +160,7 @@ func (o *floatOp) zeroSign(v, a, b, c float64) float64 {
 	if op == "mad" {
 		op = "fma"
 	}
-	if o.odd(a, b, c) == 0 && !zeroTerms(op, a, b, c) {
+	if o.roundedToOdd(a, b, c) == 0 && !zeroTerms(op, a, b, c) {
 		return math.Copysign(0, -1)
 	}
 	return v
@@ -196,7 +196,7 @@ func (o *floatOp) exact64(a, b, c float64) float64 {
 // lowerFloat is for add, sub, mul, fma, mad, div, rcp, sqrt, and by other functions min,
 // max, abs, neg.
 func lowerFloat(l *lowerer) {
-	t, name := l.typ(), l.in.op
+	t, name := l.lastType(), l.in.op
 	switch name {
 	case "min", "max":
 		lowerMinMax(l)
@@ -205,56 +205,56 @@ func lowerFloat(l *lowerer) {
 		lowerSign(l)
 		return
 	}
-	if l.has("oob") {
-		l.refuse("out-of-bounds handling is not for targets up to sm_80")
+	if l.hasModifier("oob") {
+		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
 	}
-	o := &floatOp{op: name, t: scalar(t), mode: l.rounding(), ftz: l.has("ftz"), sat: l.has("sat"), relu: l.has("relu")}
+	o := &floatOp{op: name, t: scalar(t), mode: l.rounding(), ftz: l.hasModifier("ftz"), sat: l.hasModifier("sat"), relu: l.hasModifier("relu")}
 	if formats[o.t] == nil || o.t == TF32 {
-		l.fail("not for type %s", t)
+		l.failSyntax("not for type %s", t)
 	}
 	n := map[string]int{"fma": 3, "mad": 3, "rcp": 1, "sqrt": 1}[name]
 	if n == 0 {
 		n = 2
 	}
-	l.argc(n + 1)
+	l.checkArgs(n + 1)
 	if name == "mad" {
 		o.op = "fma"
 	}
 	src := make([]ref, n)
 	for i := range src {
-		src[i] = l.src(i+1, t)
+		src[i] = l.sourceRef(i+1, t)
 	}
 	if (t == F32 || t == F64) && o.mode == rn && !o.sat {
 		key := o.op
 		if o.ftz && t == F32 {
 			key += ".ftz"
 		}
-		l.alu(key+"."+t.String(), l.dst(t), src...)
+		l.alu(key+"."+t.String(), l.resultRef(t), src...)
 		return
 	}
 	if t == F32 && o.op == "fma" && o.mode == rm && !o.sat && !o.ftz {
 		// exp, in the compilers' expansion.
-		l.alu("fma.rm.f32", l.dst(t), src...)
+		l.alu("fma.rm.f32", l.resultRef(t), src...)
 		return
 	}
 	f := o.compute
 	if t != o.t {
-		f = halves(f)
+		f = onHalves(f)
 	}
-	l.lanes(t, l.dst(t), f, []Type{t, t, t}, src...)
+	l.emitLanes(t, l.resultRef(t), f, []Type{t, t, t}, src...)
 }
 
 // lowerApprox is for what exists in approximate forms only.
 func lowerApprox(l *lowerer) {
-	t, name := l.typ(), l.in.op
-	l.argc(2)
-	ftz := l.has("ftz")
+	t, name := l.lastType(), l.in.op
+	l.checkArgs(2)
+	ftz := l.hasModifier("ftz")
 	if t == F32 {
 		key := name
 		if ftz {
 			key += ".ftz"
 		}
-		l.alu(key+".f32", l.dst(t), l.src(1, t))
+		l.alu(key+".f32", l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
 	math1 := map[string]func(float64) float64{
@@ -263,25 +263,25 @@ func lowerApprox(l *lowerer) {
 	}[name]
 	e := scalar(t)
 	if formats[e] == nil || e == TF32 {
-		l.fail("not for type %s", t)
+		l.failSyntax("not for type %s", t)
 	}
 	o := &floatOp{t: e, ftz: ftz && e != F64}
 	f := func(a, _, _ uint64) uint64 {
-		return encode(e, o.flush(formats[e].round(math1(o.flush(decode(e, a))), rn)))
+		return encode(e, o.flush(formats[e].roundTo(math1(o.flush(decode(e, a))), rn)))
 	}
 	if e != t {
-		f = halves(f)
+		f = onHalves(f)
 	}
-	l.lanes(t, l.dst(t), f, []Type{t}, l.src(1, t))
+	l.emitLanes(t, l.resultRef(t), f, []Type{t}, l.sourceRef(1, t))
 }
 
 // lowerMinMax is min and max of floating-point types.
 func lowerMinMax(l *lowerer) {
-	t, isMin := l.typ(), l.in.op == "min"
-	l.argc(3, 4)
-	ftz, nan, xorsign := l.has("ftz"), l.has("NaN"), l.has("xorsign")
+	t, isMin := l.lastType(), l.in.op == "min"
+	l.checkArgs(3, 4)
+	ftz, nan, xorsign := l.hasModifier("ftz"), l.hasModifier("NaN"), l.hasModifier("xorsign")
 	if (t == F32 || t == F64) && !ftz && !nan && !xorsign && len(l.in.args) == 3 {
-		l.alu(l.in.op+"."+t.String(), l.dst(t), l.src(1, t), l.src(2, t))
+		l.alu(l.in.op+"."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
 	e := scalar(t)
@@ -306,38 +306,38 @@ func lowerMinMax(l *lowerer) {
 	}
 	f := func(a, b, _ uint64) uint64 { return one(a, b) }
 	ts := []Type{t, t, t}
-	src := []ref{l.src(1, t), l.src(2, t)}
+	src := []ref{l.sourceRef(1, t), l.sourceRef(2, t)}
 	if len(l.in.args) == 4 {
 		f = func(a, b, c uint64) uint64 { return one(one(a, b), c) }
-		src = append(src, l.src(3, t))
+		src = append(src, l.sourceRef(3, t))
 	}
 	if e != t {
-		f = halves(f)
+		f = onHalves(f)
 	}
-	l.lanes(t, l.dst(t), f, ts, src...)
+	l.emitLanes(t, l.resultRef(t), f, ts, src...)
 }
 
 // lowerSign is abs and neg: the sign's bits, and subnormals with .ftz.
 func lowerSign(l *lowerer) {
-	t, abs := l.typ(), l.in.op == "abs"
-	l.argc(2)
+	t, abs := l.lastType(), l.in.op == "abs"
+	l.checkArgs(2)
 	if t == F64 {
-		l.alu(l.in.op+".f64", l.dst(t), l.src(1, t))
+		l.alu(l.in.op+".f64", l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
 	mask := map[Type]uint64{F32: 1 << 31, F16: 1 << 15, BF16: 1 << 15, F16x2: 1<<31 | 1<<15, BF16x2: 1<<31 | 1<<15}[t]
 	if mask == 0 {
-		l.fail("not for type %s", t)
+		l.failSyntax("not for type %s", t)
 	}
-	if t == F32 && !l.has("ftz") {
+	if t == F32 && !l.hasModifier("ftz") {
 		key, c := "xor.u32", uint32(1<<31)
 		if abs {
 			key, c = "and.u32", 1<<31-1
 		}
-		l.alu(key, l.dst(t), l.src(1, t), l.const32(c))
+		l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.const32(c))
 		return
 	}
-	o := &floatOp{t: scalar(t), ftz: l.has("ftz")}
+	o := &floatOp{t: scalar(t), ftz: l.hasModifier("ftz")}
 	flush := func(a, _, _ uint64) uint64 {
 		if v := decode(o.t, a); o.ftz && o.flush(v) == 0 {
 			return encode(o.t, o.flush(v))
@@ -345,19 +345,19 @@ func lowerSign(l *lowerer) {
 		return a
 	}
 	if t != o.t {
-		flush = halves(flush)
+		flush = onHalves(flush)
 	}
-	l.lanes(t, l.dst(t), func(a, b, c uint64) uint64 {
+	l.emitLanes(t, l.resultRef(t), func(a, b, c uint64) uint64 {
 		a = flush(a, b, c)
 		if abs {
 			return a &^ mask
 		}
 		return a ^ mask
-	}, []Type{t}, l.src(1, t))
+	}, []Type{t}, l.sourceRef(1, t))
 }
 
 func lowerDivRem(l *lowerer) {
-	if l.typ().float() {
+	if l.lastType().isFloat() {
 		lowerFloat(l)
 		return
 	}

@@ -10,29 +10,29 @@ func unsignedKey(op string, t Type) string {
 
 // signedKey names the generated form of an operation that cares for signs.
 func signedKey(op string, t Type) string {
-	if t.signed() {
+	if t.isSigned() {
 		return op + "." + [...]string{2: "s16", 4: "s32", 8: "s64"}[t.Size()]
 	}
 	return unsignedKey(op, t)
 }
 
 func (l *lowerer) mustInt(t Type) {
-	if !t.integral() || t.Size() < 2 || t.Size() > 8 {
-		l.fail("not for type %s", t)
+	if !t.isIntegral() || t.Size() < 2 || t.Size() > 8 {
+		l.failSyntax("not for type %s", t)
 	}
 }
 
-// halves applies f to both 16-bit halves.
-func halves(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
+// onHalves applies f to both 16-bit halves.
+func onHalves(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
 	return func(a, b, c uint64) uint64 {
 		return f(a&0xffff, b&0xffff, c&0xffff)&0xffff | f(a>>16&0xffff, b>>16&0xffff, c>>16&0xffff)&0xffff<<16
 	}
 }
 
 func lowerAdd(l *lowerer) {
-	t, op := l.typ(), l.in.op
+	t, op := l.lastType(), l.in.op
 	if t == U16x2 || t == S16x2 {
-		l.lanes2(t, halves(func(a, b, _ uint64) uint64 {
+		l.emitLanes2(t, onHalves(func(a, b, _ uint64) uint64 {
 			if op == "sub" {
 				return a - b
 			}
@@ -40,25 +40,25 @@ func lowerAdd(l *lowerer) {
 		}))
 		return
 	}
-	if t.float() {
+	if t.isFloat() {
 		lowerFloat(l)
 		return
 	}
 	l.mustInt(t)
-	l.argc(3)
-	if l.has("cc") || op == "addc" || op == "subc" {
-		l.carry(t, l.dst(t), l.src(1, t), l.src(2, t), op[:3] == "sub", len(op) == 4, l.has("cc"))
+	l.checkArgs(3)
+	if l.hasModifier("cc") || op == "addc" || op == "subc" {
+		l.emitCarry(t, l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), op[:3] == "sub", len(op) == 4, l.hasModifier("cc"))
 		return
 	}
-	if l.has("sat") {
-		l.alu(op+".sat."+t.String(), l.dst(t), l.src(1, t), l.src(2, t))
+	if l.hasModifier("sat") {
+		l.alu(op+".sat."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
-	l.alu(unsignedKey(op, t), l.dst(t), l.src(1, t), l.src(2, t))
+	l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
-// carry emits an addition or subtraction with the carry flag.
-func (l *lowerer) carry(t Type, d, a, b ref, sub, in, out bool) {
+// emitCarry emits an addition or subtraction with the carry flag.
+func (l *lowerer) emitCarry(t Type, d, a, b ref, sub, in, out bool) {
 	if l.cc == 0 {
 		l.cc = l.newReg(classPred)
 	}
@@ -66,7 +66,7 @@ func (l *lowerer) carry(t Type, d, a, b ref, sub, in, out bool) {
 	if t.Size() == 8 {
 		fn, c = opCarry64, class64
 	} else if t.Size() != 4 {
-		l.fail("not for type %s", t)
+		l.failSyntax("not for type %s", t)
 	}
 	m := l.emit(fn, shape{d: def(c), e: modPred, a: use(c), b: use(c)}, d, l.cc, a, b, 0)
 	if sub {
@@ -81,24 +81,24 @@ func (l *lowerer) carry(t Type, d, a, b ref, sub, in, out bool) {
 }
 
 func lowerMul(l *lowerer) {
-	t := l.typ()
-	if t.float() {
+	t := l.lastType()
+	if t.isFloat() {
 		lowerFloat(l)
 		return
 	}
 	l.mustInt(t)
-	l.argc(3)
+	l.checkArgs(3)
 	switch {
-	case l.has("wide"):
-		l.alu(signedKey("mul.wide", t), l.dst(widened(t)), l.src(1, t), l.src(2, t))
-	case l.has("hi"):
-		l.alu(signedKey("mul.hi", t), l.dst(t), l.src(1, t), l.src(2, t))
+	case l.hasModifier("wide"):
+		l.alu(signedKey("mul.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t))
+	case l.hasModifier("hi"):
+		l.alu(signedKey("mul.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 	default:
-		l.alu(unsignedKey("mul.lo", t), l.dst(t), l.src(1, t), l.src(2, t))
+		l.alu(unsignedKey("mul.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 	}
 }
 
-func widened(t Type) Type {
+func widenType(t Type) Type {
 	switch t {
 	case U16:
 		return U32
@@ -112,37 +112,37 @@ func widened(t Type) Type {
 }
 
 func lowerMad(l *lowerer) {
-	t := l.typ()
-	if t.float() {
+	t := l.lastType()
+	if t.isFloat() {
 		lowerFloat(l)
 		return
 	}
 	l.mustInt(t)
-	l.argc(4)
+	l.checkArgs(4)
 	half := "mul.lo"
-	if l.has("hi") {
+	if l.hasModifier("hi") {
 		half = "mul.hi"
 	}
 	switch {
-	case l.has("cc") || l.in.op == "madc":
-		p := l.newReg(t.class())
-		a, b, c := l.src(1, t), l.src(2, t), l.src(3, t)
+	case l.hasModifier("cc") || l.in.op == "madc":
+		p := l.newReg(t.classOf())
+		a, b, c := l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t)
 		if half == "mul.lo" {
 			l.alu(unsignedKey(half, t), p, a, b)
 		} else {
 			l.alu(signedKey(half, t), p, a, b)
 		}
-		l.carry(t, l.dst(t), p, c, false, l.in.op == "madc", l.has("cc"))
-	case l.has("wide"):
-		l.alu(signedKey("mad.wide", t), l.dst(widened(t)), l.src(1, t), l.src(2, t), l.src(3, widened(t)))
-	case l.has("hi") && l.has("sat"):
+		l.emitCarry(t, l.resultRef(t), p, c, false, l.in.op == "madc", l.hasModifier("cc"))
+	case l.hasModifier("wide"):
+		l.alu(signedKey("mad.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, widenType(t)))
+	case l.hasModifier("hi") && l.hasModifier("sat"):
 		p := l.newReg(class32)
-		l.alu(signedKey("mul.hi", t), p, l.src(1, t), l.src(2, t))
-		l.alu("add.sat.s32", l.dst(t), p, l.src(3, t))
-	case l.has("hi"):
-		l.alu(signedKey("mad.hi", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+		l.alu(signedKey("mul.hi", t), p, l.sourceRef(1, t), l.sourceRef(2, t))
+		l.alu("add.sat.s32", l.resultRef(t), p, l.sourceRef(3, t))
+	case l.hasModifier("hi"):
+		l.alu(signedKey("mad.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	default:
-		l.alu(unsignedKey("mad.lo", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+		l.alu(unsignedKey("mad.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	}
 }
 
@@ -155,8 +155,8 @@ func product24(a, b uint64, signed bool) uint64 {
 }
 
 func lowerMul24(l *lowerer) {
-	t := l.typ()
-	hi, signed, sat := l.has("hi"), t.signed(), l.has("sat")
+	t := l.lastType()
+	hi, signed, sat := l.hasModifier("hi"), t.isSigned(), l.hasModifier("sat")
 	f := func(a, b, c uint64) uint64 {
 		p := product24(a, b, signed)
 		if hi {
@@ -168,23 +168,23 @@ func lowerMul24(l *lowerer) {
 		return uint64(uint32(p + c))
 	}
 	if l.in.op == "mul24" {
-		l.argc(3)
-		l.lanes(t, l.dst(t), f, []Type{t, t}, l.src(1, t), l.src(2, t))
+		l.checkArgs(3)
+		l.emitLanes(t, l.resultRef(t), f, []Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
-	l.argc(4)
-	l.lanes(t, l.dst(t), f, []Type{t, t, t}, l.src(1, t), l.src(2, t), l.src(3, t))
+	l.checkArgs(4)
+	l.emitLanes(t, l.resultRef(t), f, []Type{t, t, t}, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 }
 
 // lowerInt2 is for operations with two operands and a sign: div, rem, min, max.
 func lowerInt2(l *lowerer) {
-	t, op := l.typ(), l.in.op
-	if t.float() {
+	t, op := l.lastType(), l.in.op
+	if t.isFloat() {
 		lowerFloat(l)
 		return
 	}
-	if t == U16x2 || t == S16x2 || l.has("relu") {
-		relu := l.has("relu")
+	if t == U16x2 || t == S16x2 || l.hasModifier("relu") {
+		relu := l.hasModifier("relu")
 		g := func(a, b, _ uint64) uint64 {
 			x, y := int64(a), int64(b)
 			switch t {
@@ -203,34 +203,34 @@ func lowerInt2(l *lowerer) {
 			return uint64(r)
 		}
 		if t != S32 {
-			g = halves(g)
+			g = onHalves(g)
 		}
-		l.lanes2(t, g)
+		l.emitLanes2(t, g)
 		return
 	}
 	l.mustInt(t)
-	l.argc(3)
-	l.alu(signedKey(op, t), l.dst(t), l.src(1, t), l.src(2, t))
+	l.checkArgs(3)
+	l.alu(signedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
 func lowerSad(l *lowerer) {
-	t := l.typ()
+	t := l.lastType()
 	l.mustInt(t)
-	l.argc(4)
-	l.alu(signedKey("sad", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+	l.checkArgs(4)
+	l.alu(signedKey("sad", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 }
 
 func lowerAbsNeg(l *lowerer) {
-	t, op := l.typ(), l.in.op
-	if t.float() {
+	t, op := l.lastType(), l.in.op
+	if t.isFloat() {
 		lowerFloat(l)
 		return
 	}
 	l.mustInt(t)
-	l.argc(2)
+	l.checkArgs(2)
 	if op == "abs" {
-		l.alu("abs."+t.String(), l.dst(t), l.src(1, t))
+		l.alu("abs."+t.String(), l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
-	l.alu(unsignedKey("neg", t), l.dst(t), l.src(1, t))
+	l.alu(unsignedKey("neg", t), l.resultRef(t), l.sourceRef(1, t))
 }

@@ -6,17 +6,17 @@ package ptx
 // vectorOf is the number of elements of .v2, .v4 or .v8.
 func (l *lowerer) vectorOf() int {
 	for i, m := range []string{"v2", "v4", "v8"} {
-		if l.has(m) {
+		if l.hasModifier(m) {
 			return 2 << i
 		}
 	}
 	return 1
 }
 
-// watched notes accesses for which the order between blocks, or in time, matters.
-func (l *lowerer) watched(space Space) {
+// noteWatched notes accesses for which the order between blocks, or in time, matters.
+func (l *lowerer) noteWatched(space Space) {
 	for _, m := range []string{"volatile", "relaxed", "acquire", "release", "mmio"} {
-		if l.has(m) {
+		if l.hasModifier(m) {
 			l.b.spins = true
 			if space == Generic || space == GlobalSpace {
 				l.b.ordered = true
@@ -27,14 +27,14 @@ func (l *lowerer) watched(space Space) {
 	}
 }
 
-// whole returns the register that stands for a .param variable, if l.in.args[i] is a .param
+// wholeParam returns the register that stands for a .param variable, if l.in.args[i] is a .param
 // variable.
-func (l *lowerer) whole(i int) (ref, *variable) {
+func (l *lowerer) wholeParam(i int) (ref, *variable) {
 	o := l.in.args[i]
-	if o.kind != argAddr || o.name == "" || l.f.entry && l.f.scope.vars[o.name] != nil && l.in.scope.variable(o.name) == l.f.scope.vars[o.name] {
+	if o.kind != argAddr || o.name == "" || l.f.entry && l.f.scope.vars[o.name] != nil && l.in.scope.findVariable(o.name) == l.f.scope.vars[o.name] {
 		return 0, nil
 	}
-	v := l.in.scope.variable(o.name)
+	v := l.in.scope.findVariable(o.name)
 	if v == nil || v.space != ParamSpace {
 		return 0, nil
 	}
@@ -50,15 +50,15 @@ func (l *lowerer) whole(i int) (ref, *variable) {
 
 func lowerLd(l *lowerer) {
 	l.loose = true
-	t, n, space := l.typ(), l.vectorOf(), l.space()
-	if len(l.in.args) == 3 && (l.has("L2::cache_hint") || l.has("level::cache_hint")) {
+	t, n, space := l.lastType(), l.vectorOf(), l.space()
+	if len(l.in.args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.args = l.in.args[:2]
 	}
-	l.argc(2)
-	l.watched(space)
-	if r, v := l.whole(1); v != nil {
-		d := l.dst(t)
-		l.move(t, d, r)
+	l.checkArgs(2)
+	l.noteWatched(space)
+	if r, v := l.wholeParam(1); v != nil {
+		d := l.resultRef(t)
+		l.emitMove(t, d, r)
 		return
 	}
 	a := l.addr(1, space)
@@ -66,28 +66,28 @@ func lowerLd(l *lowerer) {
 		l.ldVector(t, n, a)
 		return
 	}
-	op := loads[loadKey{t.Size(), t.signed()}]
-	d := l.dst(t)
+	op := loads[loadKey{t.Size(), t.isSigned()}]
+	d := l.resultRef(t)
 	if at := l.b.constantAt(a); op != nil && a.space == ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
-		m := l.emit(opParam, shape{d: def(t.class())}, d, 0, 0, 0, 0)
+		m := l.emit(opParam, shape{d: def(t.classOf())}, d, 0, 0, 0, 0)
 		m.imm, m.ext = at, &ext{param: t}
 		return
 	}
 	if op == nil {
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
-	m := l.site(l.emit(op(a.space), shape{d: def(t.class()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
+	m := l.site(l.emit(op(a.space), shape{d: def(t.classOf()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
 	m.imm = a.off
 }
 
-// elements lists the registers of a vector operand, or of an operand of type b128.
-func (l *lowerer) elements(i int, t Type, n int, write bool) ([]ref, []opnd, uint32) {
+// listElements lists the registers of a vector operand, or of an operand of type b128.
+func (l *lowerer) listElements(i int, t Type, n int, write bool) ([]ref, []opnd, uint32) {
 	list := []operand{l.in.args[i]}
 	if n > 1 {
-		list = l.spread(l.in.args[i]).list
+		list = l.spreadVector(l.in.args[i]).list
 	}
 	if len(list) != n {
-		l.fail("a vector of %d is needed", n)
+		l.failSyntax("a vector of %d is needed", n)
 	}
 	var refs []ref
 	var os []opnd
@@ -99,18 +99,18 @@ func (l *lowerer) elements(i int, t Type, n int, write bool) ([]ref, []opnd, uin
 		for p := range parts {
 			var r ref
 			if write {
-				r = l.result(o, et)
+				r = l.refForResult(o, et)
 			} else {
-				r = l.operand(o, et)
+				r = l.operandRef(o, et)
 			}
 			if o.kind == argName && p > 0 {
 				r += 2
 			}
 			refs = append(refs, r)
 			if write {
-				os = append(os, def(et.class()))
+				os = append(os, def(et.classOf()))
 			} else {
-				os = append(os, use(et.class()))
+				os = append(os, use(et.classOf()))
 			}
 		}
 	}
@@ -122,56 +122,56 @@ func (l *lowerer) elements(i int, t Type, n int, write bool) ([]ref, []opnd, uin
 }
 
 func (l *lowerer) ldVector(t Type, n int, a access) {
-	refs, os, size := l.elements(0, t, n, true)
+	refs, os, size := l.listElements(0, t, n, true)
 	m := l.site(l.emit(vectorLoad(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
-	if t.signed() {
+	if t.isSigned() {
 		m.e = 1
 	}
 }
 
 func lowerSt(l *lowerer) {
 	l.loose = true
-	t, n, space := l.typ(), l.vectorOf(), l.space()
-	if len(l.in.args) == 3 && (l.has("L2::cache_hint") || l.has("level::cache_hint")) {
+	t, n, space := l.lastType(), l.vectorOf(), l.space()
+	if len(l.in.args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.args = l.in.args[:2]
 	}
-	l.argc(2)
-	l.watched(space)
-	if r, v := l.whole(0); v != nil {
-		l.move(t, r, l.src(1, t))
+	l.checkArgs(2)
+	l.noteWatched(space)
+	if r, v := l.wholeParam(0); v != nil {
+		l.emitMove(t, r, l.sourceRef(1, t))
 		return
 	}
 	a := l.addr(0, space)
 	if t == B128 || n > 1 {
-		refs, os, size := l.elements(1, t, n, false)
+		refs, os, size := l.listElements(1, t, n, false)
 		m := l.site(l.emit(vectorStore(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
 		m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
 		return
 	}
 	op := stores[t.Size()]
 	if op == nil {
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
-	v := l.src(1, t)
-	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.class())}, 0, 0, a.base, ref(a.space), v))
+	v := l.sourceRef(1, t)
+	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.classOf())}, 0, 0, a.base, ref(a.space), v))
 	m.imm = a.off
 }
 
-// move copies a value of type t.
-func (l *lowerer) move(t Type, d, s ref) {
-	switch t.class() {
+// emitMove copies a value of type t.
+func (l *lowerer) emitMove(t Type, d, s ref) {
+	switch t.classOf() {
 	case classPred:
 		l.emit(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
 	case class64:
 		l.alu("mov.u64", d, s)
 	default:
 		switch {
-		case t.Size() == 1 && t.signed():
+		case t.Size() == 1 && t.isSigned():
 			l.alu("cvt.s8.s8", d, s)
 		case t.Size() == 1:
 			l.alu("cvt.u8.u8", d, s)
-		case t.Size() == 2 && t.signed():
+		case t.Size() == 2 && t.isSigned():
 			l.alu("cvt.s16.s16", d, s)
 		case t.Size() == 2:
 			l.alu("mov.u16", d, s)
@@ -194,14 +194,14 @@ func (b *builder) constantAt(a access) uint64 {
 func opParam(w *warp, in *inst, m uint32) {
 	t := in.ext.param
 	v := readBytes(w.block.run.params[in.imm:][:t.Size()])
-	if t.class() == class64 {
+	if t.classOf() == class64 {
 		d := w.u64(in.d)
 		for ; m != 0; m &= m - 1 {
 			d[trailing(m)] = v
 		}
 		return
 	}
-	if t.signed() && t.Size() < 4 {
+	if t.isSigned() && t.Size() < 4 {
 		v = castInt(v, S32, t, false)
 	}
 	d := w.u32(in.d)

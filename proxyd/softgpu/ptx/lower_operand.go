@@ -5,11 +5,11 @@ package ptx
 
 import "strings"
 
-// register returns the first virtual register of a declared register.
-func (l *lowerer) register(r *register) ref {
+// registerRef returns the first virtual register of a declared register.
+func (l *lowerer) registerRef(r *register) ref {
 	if r.id < 0 || l.b.owner[r] != l {
 		l.b.owner[r] = l
-		c, n := r.typ.class(), r.vec
+		c, n := r.typ.classOf(), r.vec
 		if c == class128 {
 			c, n = class64, 2*n
 		}
@@ -21,28 +21,28 @@ func (l *lowerer) register(r *register) ref {
 	return ref(r.id) << 1
 }
 
-// named finds the register that an operand names, with its component; false if there is none.
-func (l *lowerer) named(o operand) (ref, Type, bool) {
-	r := l.in.scope.register(o.name)
+// namedRegister finds the register that an operand names, with its component; false if there is none.
+func (l *lowerer) namedRegister(o operand) (ref, Type, bool) {
+	r := l.in.scope.findRegister(o.name)
 	if r == nil {
 		return 0, NoType, false
 	}
-	at := l.register(r)
+	at := l.registerRef(r)
 	if o.sel != "" && r.vec > 1 {
 		k := strings.Index(components, o.sel)
 		if k < 0 || r.vec <= 4 && k >= 4 {
 			k = strings.Index("rgba", o.sel)
 		}
 		if k < 0 || len(o.sel) != 1 || uint32(k) >= r.vec {
-			l.fail("%s has no component %s", o.name, o.sel)
+			l.failSyntax("%s has no component %s", o.name, o.sel)
 		}
 		at += ref(k) << 1
 	}
 	return at, r.typ, true
 }
 
-// predicate reads an operand of type pred.
-func (l *lowerer) predicate(o operand) ref {
+// predicateRef reads an operand of type pred.
+func (l *lowerer) predicateRef(o operand) ref {
 	switch o.kind {
 	case argInt:
 		if o.num&1 != 0 != o.not {
@@ -50,80 +50,80 @@ func (l *lowerer) predicate(o operand) ref {
 		}
 		return alwaysFalse
 	case argName:
-		r, t, ok := l.named(o)
+		r, t, ok := l.namedRegister(o)
 		if !ok {
-			l.fail("%s is not declared", o.name)
+			l.failSyntax("%s is not declared", o.name)
 		}
 		if t != Pred {
-			l.fail("%s is no predicate", o.name)
+			l.failSyntax("%s is no predicate", o.name)
 		}
 		if o.not {
 			r |= 1
 		}
 		return r
 	}
-	l.fail("a predicate is missing")
+	l.failSyntax("a predicate is missing")
 	return 0
 }
 
-// operand reads an operand as a value of type t; the ref is of t's class.
-func (l *lowerer) operand(o operand, t Type) ref {
+// operandRef reads an operand as a value of type t; the ref is of t's class.
+func (l *lowerer) operandRef(o operand, t Type) ref {
 	if t == Pred {
-		return l.predicate(o)
+		return l.predicateRef(o)
 	}
 	switch o.kind {
 	case argInt, argFloat:
-		return l.immediate(o, t)
+		return l.immediateRef(o, t)
 	case argName:
-		if r, rt, ok := l.named(o); ok {
-			r = l.fit(r, rt, t, o.name)
+		if r, rt, ok := l.namedRegister(o); ok {
+			r = l.fitToClass(r, rt, t, o.name)
 			if o.num == 0 {
 				return r
 			}
-			if t.float() {
-				l.fail("%s is a register", o.name)
+			if t.isFloat() {
+				l.failSyntax("%s is a register", o.name)
 			}
-			sum := l.newReg(t.class())
-			l.alu(unsignedKey("add", wordOf(t.class())), sum, r, l.constant(t.class(), o.num))
+			sum := l.newReg(t.classOf())
+			l.alu(unsignedKey("add", wordOf(t.classOf())), sum, r, l.constantRef(t.classOf(), o.num))
 			return sum
 		}
-		if r, rt, ok := l.special(o); ok {
+		if r, rt, ok := l.specialRegister(o); ok {
 			was := l.loose
 			l.loose = true
 			defer func() { l.loose = was }()
-			return l.fit(r, rt, t, o.name)
+			return l.fitToClass(r, rt, t, o.name)
 		}
 		return l.symbol(o, t)
 	}
-	l.fail("not a value of type %s", t)
+	l.failSyntax("not a value of type %s", t)
 	return 0
 }
 
-// fit brings a register's value into the class that t needs.
-func (l *lowerer) fit(r ref, rt, t Type, name string) ref {
+// fitToClass brings a register's value into the class that t needs.
+func (l *lowerer) fitToClass(r ref, rt, t Type, name string) ref {
 	if rt == Pred {
-		l.fail("%s is a predicate", name)
+		l.failSyntax("%s is a predicate", name)
 	}
-	if rt.Size() != t.Size() && !l.loose && (rt != B128 || t.class() != class64) {
-		l.fail("%s is of type %s, %s is needed", name, rt, t)
+	if rt.Size() != t.Size() && !l.loose && (rt != B128 || t.classOf() != class64) {
+		l.failSyntax("%s is of type %s, %s is needed", name, rt, t)
 	}
 	switch {
-	case rt.class() == t.class(), rt.class() == class128 && t.class() == class64:
+	case rt.classOf() == t.classOf(), rt.classOf() == class128 && t.classOf() == class64:
 		return r
-	case t.class() == class32:
+	case t.classOf() == class32:
 		d := l.newReg(class32)
 		l.alu("cvt.u32.u64", d, r)
 		return d
-	case rt.class() == class32 && rt.Size() < 4:
+	case rt.classOf() == class32 && rt.Size() < 4:
 		d := l.newReg(class64)
 		l.alu("cvt.u64.u16", d, r)
 		return d
-	case rt.class() == class32:
+	case rt.classOf() == class32:
 		d := l.newReg(class64)
 		l.alu("cvt.u64.u32", d, r)
 		return d
 	}
-	l.fail("%s is of type %s, %s is needed", name, rt, t)
+	l.failSyntax("%s is of type %s, %s is needed", name, rt, t)
 	return 0
 }
 
@@ -135,12 +135,12 @@ func wordOf(c class) Type {
 	return U32
 }
 
-// spread turns a register declared as a vector, named as a whole, into its components.
-func (l *lowerer) spread(o operand) operand {
+// spreadVector turns a register declared as a vector, named as a whole, into its components.
+func (l *lowerer) spreadVector(o operand) operand {
 	if o.kind != argName || o.sel != "" {
 		return o
 	}
-	r := l.in.scope.register(o.name)
+	r := l.in.scope.findRegister(o.name)
 	if r == nil || r.vec == 1 {
 		return o
 	}
@@ -154,32 +154,32 @@ func (l *lowerer) spread(o operand) operand {
 // components are the names of a vector's elements, by position.
 const components = "xyzwabcd"
 
-// immediate makes a constant of a literal.
-func (l *lowerer) immediate(o operand, t Type) ref {
-	return l.constant(t.class(), l.bits(o, t))
+// immediateRef makes a constant of a literal.
+func (l *lowerer) immediateRef(o operand, t Type) ref {
+	return l.constantRef(t.classOf(), l.literalBits(o, t))
 }
 
-// bits are the bits of a literal as a value of type t.
-func (l *lowerer) bits(o operand, t Type) uint64 {
+// literalBits are the bits of a literal as a value of type t.
+func (l *lowerer) literalBits(o operand, t Type) uint64 {
 	switch {
 	case o.kind == argInt && (t == F32 || t == F64):
 		return floatBits(t, float64(int64(o.num)))
 	case o.kind == argInt:
 		return o.num & sizeMask(t.Size())
 	case o.kind != argFloat:
-		l.fail("a number is needed")
+		l.failSyntax("a number is needed")
 	case o.f32 && t.Size() <= 4 && t != F16 && t != BF16:
 		return o.num
 	case o.f32:
 		return floatBits(t, float64(f32from(o.num)))
-	case t.float():
+	case t.isFloat():
 		return floatBits(t, f64from(o.num))
 	}
 	return o.num & sizeMask(t.Size())
 }
 
-// constant returns the ref of a constant, the same in all lanes.
-func (l *lowerer) constant(c class, v uint64) ref {
+// constantRef returns the ref of a constant, the same in all lanes.
+func (l *lowerer) constantRef(c class, v uint64) ref {
 	switch c {
 	case class64:
 		return l.b.constant64(v)
@@ -192,31 +192,31 @@ func (l *lowerer) constant(c class, v uint64) ref {
 
 func (l *lowerer) const32(v uint32) ref { return l.b.constant32(v) }
 
-// result returns the ref to which a result of type t goes. If the register is wider, the
+// refForResult returns the ref to which a result of type t goes. If the register is wider, the
 // value is widened afterwards.
-func (l *lowerer) result(o operand, t Type) ref {
+func (l *lowerer) refForResult(o operand, t Type) ref {
 	if o.kind == argSink {
-		return l.newReg(t.class())
+		return l.newReg(t.classOf())
 	}
 	if o.kind != argName {
-		l.fail("a register is needed for the result")
+		l.failSyntax("a register is needed for the result")
 	}
-	r, rt, ok := l.named(o)
+	r, rt, ok := l.namedRegister(o)
 	if !ok {
-		l.fail("%s is not declared", o.name)
+		l.failSyntax("%s is not declared", o.name)
 	}
 	if (rt == Pred) != (t == Pred) {
-		l.fail("%s is of type %s, %s is needed", o.name, rt, t)
+		l.failSyntax("%s is of type %s, %s is needed", o.name, rt, t)
 	}
-	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != Pred && (rt != B128 || t.class() != class64) {
-		l.fail("%s is of type %s, %s is needed", o.name, rt, t)
+	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != Pred && (rt != B128 || t.classOf() != class64) {
+		l.failSyntax("%s is of type %s, %s is needed", o.name, rt, t)
 	}
-	if rt.class() == t.class() || rt.class() == class128 && t.class() == class64 {
+	if rt.classOf() == t.classOf() || rt.classOf() == class128 && t.classOf() == class64 {
 		return r
 	}
-	tmp := l.newReg(t.class())
+	tmp := l.newReg(t.classOf())
 	key := "cvt.u64.u32"
-	if t.signed() {
+	if t.isSigned() {
 		key = "cvt.s64.s32"
 	}
 	l.after = append(l.after, func() { l.alu(key, r, tmp) })

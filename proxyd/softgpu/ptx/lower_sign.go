@@ -6,18 +6,18 @@ package ptx
 import "math"
 
 func lowerCopysign(l *lowerer) {
-	t := l.typ()
+	t := l.lastType()
 	mask := uint64(1) << (t.Size()*8 - 1)
-	l.lanes2(t, func(a, b, _ uint64) uint64 { return b&^mask | a&mask })
+	l.emitLanes2(t, func(a, b, _ uint64) uint64 { return b&^mask | a&mask })
 }
 
 func lowerTestp(l *lowerer) {
-	t := l.typ()
-	l.argc(2)
+	t := l.lastType()
+	l.checkArgs(2)
 	least := formats[t].least
 	kind := ""
 	for _, k := range []string{"finite", "infinite", "number", "notanumber", "normal", "subnormal"} {
-		if l.has(k) {
+		if l.hasModifier(k) {
 			kind = k
 		}
 	}
@@ -30,12 +30,12 @@ func lowerTestp(l *lowerer) {
 		"subnormal":  func(v float64) bool { return v != 0 && math.Abs(v) < least },
 	}[kind]
 	if test == nil {
-		l.fail("what to test for is missing")
+		l.failSyntax("what to test for is missing")
 	}
-	l.lanes(Pred, l.dst(Pred), func(a, _, _ uint64) uint64 {
+	l.emitLanes(Pred, l.resultRef(Pred), func(a, _, _ uint64) uint64 {
 		if test(decode(t, a)) {
 			return 1
 		}
 		return 0
-	}, []Type{t}, l.src(1, t))
+	}, []Type{t}, l.sourceRef(1, t))
 }

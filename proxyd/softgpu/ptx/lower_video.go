@@ -6,8 +6,8 @@ package ptx
 // The video instructions take bytes, halves or words of their operands, compute with more
 // bits than the operands have, and may combine the result with a third operand.
 
-// part picks what a selector (b0 to b3, h0, h1, or none) names, extended by t's sign.
-func part(v uint64, sel string, signed bool) int64 {
+// selectPart picks what a selector (b0 to b3, h0, h1, or none) names, extended by t's sign.
+func selectPart(v uint64, sel string, signed bool) int64 {
 	width, shift := 32, 0
 	if sel != "" {
 		n := int(sel[1] - '0')
@@ -31,8 +31,8 @@ func validPart(sel string) bool {
 	return false
 }
 
-// saturate clamps to a type of n bits.
-func saturate(v int64, n int, signed bool) int64 {
+// clampTo clamps to a type of n bits.
+func clampTo(v int64, n int, signed bool) int64 {
 	if signed {
 		return min(max(v, -1<<(n-1)), 1<<(n-1)-1)
 	}
@@ -52,28 +52,28 @@ var videoOps = map[string]func(a, b int64, clamp bool) int64{
 // d{.part}, a{.part}, b{.part}, c with .sat, and for vshl and vshr .clamp or .wrap.
 func lowerVideo(l *lowerer) {
 	op := l.in.op
-	ts := l.types()
+	ts := l.typeList()
 	if len(ts) != 3 {
-		l.fail("three types are needed")
+		l.failSyntax("three types are needed")
 	}
-	l.argc(3, 4)
+	l.checkArgs(3, 4)
 	args := l.in.args
 	dsel, asel, bsel := args[0].sel, args[1].sel, args[2].sel
 	if !validPart(dsel) || !validPart(asel) || !validPart(bsel) {
-		l.fail("no such part of a register")
+		l.failSyntax("no such part of a register")
 	}
 	dt, at, bt := ts[0], ts[1], ts[2]
-	sat, clamp, second := l.has("sat"), l.has("clamp"), ""
+	sat, clamp, second := l.hasModifier("sat"), l.hasModifier("clamp"), ""
 	for _, s := range []string{"add", "min", "max"} {
-		if l.has(s) {
+		if l.hasModifier(s) {
 			second = s
 		}
 	}
 	if len(args) == 3 && (second != "" || dsel != "") {
-		l.fail("the third operand is missing")
+		l.failSyntax("the third operand is missing")
 	}
 	f := func(a, b, c uint64) uint64 {
-		x, y := part(a, asel, at.signed()), part(b, bsel, bt.signed())
+		x, y := selectPart(a, asel, at.isSigned()), selectPart(b, bsel, bt.isSigned())
 		var v int64
 		if g := videoOps[op]; g != nil {
 			v = g(x, y, clamp)
@@ -95,20 +95,20 @@ func lowerVideo(l *lowerer) {
 			if dsel != "" {
 				width = map[byte]int{'b': 8, 'h': 16}[dsel[0]]
 			}
-			v = saturate(v, width, dt.signed())
+			v = clampTo(v, width, dt.isSigned())
 		}
-		return combine(v, c, dsel, second, dt.signed())
+		return combineParts(v, c, dsel, second, dt.isSigned())
 	}
 	l.loose = true
-	src := []ref{l.src(1, U32), l.src(2, U32)}
+	src := []ref{l.sourceRef(1, U32), l.sourceRef(2, U32)}
 	if len(args) == 4 {
-		src = append(src, l.src(3, U32))
+		src = append(src, l.sourceRef(3, U32))
 	}
-	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, src...)
+	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, src...)
 }
 
-// combine is the second operation, or the merge into part of c.
-func combine(v int64, c uint64, dsel, second string, signed bool) uint64 {
+// combineParts is the second operation, or the merge into part of c.
+func combineParts(v int64, c uint64, dsel, second string, signed bool) uint64 {
 	cv := int64(uint32(c))
 	if signed {
 		cv = int64(int32(c))
@@ -138,25 +138,25 @@ func combine(v int64, c uint64, dsel, second string, signed bool) uint64 {
 
 // lowerVmad is vmad: a·b + c, shifted and saturated, in signed arithmetic of more bits.
 func lowerVmad(l *lowerer) {
-	l.argc(4)
-	ts := l.types()
+	l.checkArgs(4)
+	ts := l.typeList()
 	if len(ts) != 3 {
-		l.fail("three types are needed")
+		l.failSyntax("three types are needed")
 	}
 	args := l.in.args
 	dt, at, bt := ts[0], ts[1], ts[2]
 	asel, bsel := args[1].sel, args[2].sel
-	negAB, negC, po := args[1].neg != args[2].neg, args[3].neg, l.has("po")
-	sat, shift := l.has("sat"), 0
-	if l.has("shr7") {
+	negAB, negC, po := args[1].neg != args[2].neg, args[3].neg, l.hasModifier("po")
+	sat, shift := l.hasModifier("sat"), 0
+	if l.hasModifier("shr7") {
 		shift = 7
-	} else if l.has("shr15") {
+	} else if l.hasModifier("shr15") {
 		shift = 15
 	}
 	f := func(a, b, c uint64) uint64 {
-		x, y := part(a, asel, at.signed()), part(b, bsel, bt.signed())
+		x, y := selectPart(a, asel, at.isSigned()), selectPart(b, bsel, bt.isSigned())
 		cv := int64(uint32(c))
-		if dt.signed() {
+		if dt.isSigned() {
 			cv = int64(int32(c))
 		}
 		v := x * y
@@ -172,20 +172,20 @@ func lowerVmad(l *lowerer) {
 		}
 		v >>= shift
 		if sat {
-			v = saturate(v, 32, dt.signed())
+			v = clampTo(v, 32, dt.isSigned())
 		}
 		return uint64(uint32(v))
 	}
 	l.loose = true
-	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, l.src(1, U32), l.src(2, U32), l.src(3, U32))
+	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, l.sourceRef(1, U32), l.sourceRef(2, U32), l.sourceRef(3, U32))
 }
 
 // lowerVset is vset: 1 where the comparison holds.
 func lowerVset(l *lowerer) {
-	l.argc(3, 4)
-	ts := l.types()
+	l.checkArgs(3, 4)
+	ts := l.typeList()
 	if len(ts) != 2 {
-		l.fail("two types are needed")
+		l.failSyntax("two types are needed")
 	}
 	args := l.in.args
 	dsel, asel, bsel, op, second := args[0].sel, args[1].sel, args[2].sel, "", ""
@@ -199,35 +199,35 @@ func lowerVset(l *lowerer) {
 	}
 	f := func(a, b, c uint64) uint64 {
 		v := int64(0)
-		if compare(op, float64(part(a, asel, ts[0].signed())), float64(part(b, bsel, ts[1].signed()))) {
+		if compareFloats(op, float64(selectPart(a, asel, ts[0].isSigned())), float64(selectPart(b, bsel, ts[1].isSigned()))) {
 			v = 1
 		}
-		return combine(v, c, dsel, second, false)
+		return combineParts(v, c, dsel, second, false)
 	}
 	if op == "" {
-		l.fail("the comparison is missing")
+		l.failSyntax("the comparison is missing")
 	}
 	l.loose = true
-	src := []ref{l.src(1, U32), l.src(2, U32)}
+	src := []ref{l.sourceRef(1, U32), l.sourceRef(2, U32)}
 	if len(args) == 4 {
-		src = append(src, l.src(3, U32))
+		src = append(src, l.sourceRef(3, U32))
 	}
-	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, src...)
+	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, src...)
 }
 
 // lowerSimd is vadd2, vadd4 and the like without lane masks and selections: each half or
 // byte by itself. .add sums the results and c.
 func lowerSimd(l *lowerer) {
-	l.argc(4)
-	ts := l.types()
+	l.checkArgs(4)
+	ts := l.typeList()
 	if len(ts) < 2 {
-		l.fail("types are missing")
+		l.failSyntax("types are missing")
 	}
 	op := l.in.op
 	n := int(op[len(op)-1] - '0')
 	base := op[:len(op)-1]
 	width := 32 / n
-	sat, sum := l.has("sat"), l.has("add")
+	sat, sum := l.hasModifier("sat"), l.hasModifier("add")
 	dt, at, bt := ts[0], ts[len(ts)-2], ts[len(ts)-1]
 	comparison := ""
 	for _, m := range l.in.mods {
@@ -240,7 +240,7 @@ func lowerSimd(l *lowerer) {
 	}
 	for _, o := range l.in.args {
 		if o.sel != "" {
-			l.refuse("selected lanes of SIMD video instructions are not supported")
+			l.refuseInstruction("selected lanes of SIMD video instructions are not supported")
 		}
 	}
 	ext := func(v uint64, signed bool) int64 {
@@ -253,7 +253,7 @@ func lowerSimd(l *lowerer) {
 	f := func(a, b, c uint64) uint64 {
 		r, total := c, c
 		for i := range n {
-			x, y := ext(a>>(width*i), at.signed()), ext(b>>(width*i), bt.signed())
+			x, y := ext(a>>(width*i), at.isSigned()), ext(b>>(width*i), bt.isSigned())
 			var v int64
 			switch base {
 			case "vavrg":
@@ -262,14 +262,14 @@ func lowerSimd(l *lowerer) {
 					v = -((-(x + y) + 1) >> 1)
 				}
 			case "vset":
-				if compare(comparison, float64(x), float64(y)) {
+				if compareFloats(comparison, float64(x), float64(y)) {
 					v = 1
 				}
 			default:
 				v = videoOps[base](x, y, false)
 			}
 			if sat {
-				v = saturate(v, width, dt.signed())
+				v = clampTo(v, width, dt.isSigned())
 			}
 			total += uint64(v)
 			r = r&^(sizeMaskBits(width)<<(width*i)) | uint64(v)&sizeMaskBits(width)<<(width*i)
@@ -280,5 +280,5 @@ func lowerSimd(l *lowerer) {
 		return r
 	}
 	l.loose = true
-	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, l.src(1, U32), l.src(2, U32), l.src(3, U32))
+	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, l.sourceRef(1, U32), l.sourceRef(2, U32), l.sourceRef(3, U32))
 }

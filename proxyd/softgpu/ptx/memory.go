@@ -52,12 +52,12 @@ func (m *Memory) Map(base uint64, bytes []byte, readOnly bool) error {
 		return fmt.Errorf("map %#x: no bytes", base)
 	case base < MinAddress || base+size < base:
 		return fmt.Errorf("map %#x: outside of the addresses for memory", base)
-	case base%256 != 0 || !aligned(bytes):
+	case base%256 != 0 || !isAligned(bytes):
 		return fmt.Errorf("map %#x: not aligned", base)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old := m.list()
+	old := m.rangeList()
 	i := sort.Search(len(old), func(i int) bool { return old[i].base >= base })
 	if i < len(old) && old[i].base-base < size || i > 0 && base-old[i-1].base < old[i-1].size {
 		return fmt.Errorf("map %#x: in use", base)
@@ -71,7 +71,7 @@ func (m *Memory) Map(base uint64, bytes []byte, readOnly bool) error {
 func (m *Memory) Unmap(base uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old := m.list()
+	old := m.rangeList()
 	i := sort.Search(len(old), func(i int) bool { return old[i].base >= base })
 	if i == len(old) || old[i].base != base {
 		return fmt.Errorf("unmap %#x: not mapped", base)
@@ -82,16 +82,16 @@ func (m *Memory) Unmap(base uint64) error {
 	return nil
 }
 
-func (m *Memory) list() []*mapping {
+func (m *Memory) rangeList() []*mapping {
 	if p := m.ranges.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// find returns the range that holds all of the n bytes at addr, or nil.
-func (m *Memory) find(addr, n uint64) *mapping {
-	list := m.list()
+// findRange returns the range that holds all of the n bytes at addr, or nil.
+func (m *Memory) findRange(addr, n uint64) *mapping {
+	list := m.rangeList()
 	i := sort.Search(len(list), func(i int) bool { return list[i].base > addr })
 	if i == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (m *Memory) find(addr, n uint64) *mapping {
 // Bytes returns the n bytes at addr, which lie in a single range, or nil. They are the mapped bytes
 // themselves.
 func (m *Memory) Bytes(addr, n uint64) []byte {
-	r := m.find(addr, n)
+	r := m.findRange(addr, n)
 	if r == nil {
 		return nil
 	}
@@ -125,8 +125,8 @@ func (l *localMemory) init(size uint32) {
 	l.data = make([]byte, uint64(l.size)*warpSize+16)
 }
 
-// reset clears the memory, so that no block sees what another has left.
-func (l *localMemory) reset() {
+// clearAll clears the memory, so that no block sees what another has left.
+func (l *localMemory) clearAll() {
 	if l.used {
 		clear(l.data)
 		l.used = false
@@ -134,14 +134,14 @@ func (l *localMemory) reset() {
 	l.tops = [warpSize]uint32{}
 }
 
-// bytes returns n bytes of a lane's memory; they are within.
-func (l *localMemory) bytes(lane int, at, n uint32) []byte {
+// laneBytes returns n bytes of a lane's memory; they are within.
+func (l *localMemory) laneBytes(lane int, at, n uint32) []byte {
 	l.used = true
 	return l.data[uint64(lane)*uint64(l.size)+uint64(at):][:n:n]
 }
 
-// top is the highest end of what alloca gave to the lanes m.
-func (l *localMemory) top(m uint32) uint32 {
+// highestEnd is the highest end of what alloca gave to the lanes m.
+func (l *localMemory) highestEnd(m uint32) uint32 {
 	t := uint32(0)
 	for i := range warpSize {
 		if m>>i&1 != 0 {
@@ -151,8 +151,8 @@ func (l *localMemory) top(m uint32) uint32 {
 	return t
 }
 
-// restore takes back what the lanes m were given above limit.
-func (l *localMemory) restore(m, limit uint32) {
+// restoreTop takes back what the lanes m were given above limit.
+func (l *localMemory) restoreTop(m, limit uint32) {
 	for i := range warpSize {
 		if m>>i&1 != 0 {
 			l.tops[i] = min(l.tops[i], limit)

@@ -11,15 +11,15 @@ import (
 // Accesses go through an access site's last range: a single comparison per lane. What is outside
 // goes the slow way, which finds another range, or a window, or faults.
 
-func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%16 == 0 }
+func isAligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%16 == 0 }
 
 // word is what an access reads or writes.
 type word interface {
 	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32
 }
 
-// limit is the first offset at which an access of n bytes does not fit into size bytes.
-func limit(size, n uint64) uint64 {
+// accessLimit is the first offset at which an access of n bytes does not fit into size bytes.
+func accessLimit(size, n uint64) uint64 {
 	if size < n {
 		return 0
 	}
@@ -29,26 +29,26 @@ func limit(size, n uint64) uint64 {
 // address resolves the n bytes at a generic address for a lane, or faults.
 func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Pointer {
 	if addr&(n-1) != 0 {
-		w.fault(MisalignedAddress, in, lane, addr, "")
+		w.raiseFault(MisalignedAddress, in, lane, addr, "")
 	}
 	if addr < MinAddress {
 		at := addr % (1 << 32)
 		switch {
-		case addr>>32 == sharedWindow>>32 && at < limit(uint64(len(w.block.shared)), n):
+		case addr>>32 == sharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
 			return unsafe.Pointer(&w.block.shared[at])
-		case addr>>32 == localWindow>>32 && at < limit(uint64(w.local.size), n):
-			return unsafe.Pointer(unsafe.SliceData(w.local.bytes(lane, uint32(at), uint32(n))))
-		case addr>>32 == paramWindow>>32 && at < limit(uint64(len(w.block.run.params)), n) && !store:
+		case addr>>32 == localWindow>>32 && at < accessLimit(uint64(w.local.size), n):
+			return unsafe.Pointer(unsafe.SliceData(w.local.laneBytes(lane, uint32(at), uint32(n))))
+		case addr>>32 == paramWindow>>32 && at < accessLimit(uint64(len(w.block.run.params)), n) && !store:
 			return unsafe.Pointer(&w.block.run.params[at])
 		}
-		w.fault(IllegalAddress, in, lane, addr, "")
+		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
-	r := w.block.run.memory.find(addr, n)
+	r := w.block.run.memory.findRange(addr, n)
 	if r == nil {
-		w.fault(IllegalAddress, in, lane, addr, "")
+		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
 	if store && r.readOnly {
-		w.fault(IllegalAddress, in, lane, addr, "write to read-only memory")
+		w.raiseFault(IllegalAddress, in, lane, addr, "write to read-only memory")
 	}
 	if in.site >= 0 {
 		w.sites[in.site] = r
@@ -59,30 +59,30 @@ func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Po
 // space bounds of the two windows that instructions may name.
 func (w *warp) sharedAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
 	if addr&(n-1) != 0 {
-		w.fault(MisalignedAddress, in, lane, uint64(addr), "shared memory")
+		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "shared memory")
 	}
-	if uint64(addr) >= limit(uint64(len(w.block.shared)), uint64(n)) {
-		w.fault(IllegalAddress, in, lane, uint64(addr), "shared memory")
+	if uint64(addr) >= accessLimit(uint64(len(w.block.shared)), uint64(n)) {
+		w.raiseFault(IllegalAddress, in, lane, uint64(addr), "shared memory")
 	}
 	return unsafe.Pointer(&w.block.shared[addr])
 }
 
 func (w *warp) localAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
 	if addr&(n-1) != 0 {
-		w.fault(MisalignedAddress, in, lane, uint64(addr), "local memory")
+		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "local memory")
 	}
-	if uint64(addr) >= limit(uint64(w.local.size), uint64(n)) {
-		w.fault(IllegalAddress, in, lane, uint64(addr), "local memory")
+	if uint64(addr) >= accessLimit(uint64(w.local.size), uint64(n)) {
+		w.raiseFault(IllegalAddress, in, lane, uint64(addr), "local memory")
 	}
-	return unsafe.Pointer(unsafe.SliceData(w.local.bytes(lane, addr, n)))
+	return unsafe.Pointer(unsafe.SliceData(w.local.laneBytes(lane, addr, n)))
 }
 
 func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
 	if addr&(n-1) != 0 {
-		w.fault(MisalignedAddress, in, lane, uint64(addr), "parameters")
+		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "parameters")
 	}
-	if uint64(addr) >= limit(uint64(len(w.block.run.params)), uint64(n)) {
-		w.fault(IllegalAddress, in, lane, uint64(addr), "parameters")
+	if uint64(addr) >= accessLimit(uint64(len(w.block.run.params)), uint64(n)) {
+		w.raiseFault(IllegalAddress, in, lane, uint64(addr), "parameters")
 	}
 	return unsafe.Pointer(&w.block.run.params[addr])
 }
@@ -106,7 +106,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
 	r := w.sites[in.site]
-	base, lim, p := r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	base, lim, p := r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	if m == fullMask {
 		for i := range a {
 			addr := a[i] + off
@@ -116,7 +116,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 			}
 			d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
 			r = w.sites[in.site]
-			base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+			base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 		}
 		return
 	}
@@ -129,7 +129,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 		}
 		d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
 		r = w.sites[in.site]
-		base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	}
 }
 
@@ -138,7 +138,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
 	r := w.sites[in.site]
-	base, lim, p := r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	base, lim, p := r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		addr := a[i] + off
@@ -148,7 +148,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 		}
 		*(*D)(w.address(in, addr, n, i, true)) = D(s[i])
 		r = w.sites[in.site]
-		base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	}
 }
 
@@ -156,7 +156,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 func loadShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off := w.u32(in.a), uint32(in.imm)
-	lim, p := uint32(limit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	lim, p := uint32(accessLimit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
 	if m == fullMask {
 		for i := range a {
 			o := a[i] + off
@@ -181,7 +181,7 @@ func loadShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off := w.u32(in.a), uint32(in.imm)
-	lim, p := uint32(limit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	lim, p := uint32(accessLimit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		o := a[i] + off
@@ -196,7 +196,7 @@ func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
-	lim, p := limit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
+	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		o := a[i] + off
@@ -211,7 +211,7 @@ func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpS
 func storeLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
 	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
-	lim, p := limit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
+	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
 	w.local.used = true
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
@@ -269,24 +269,24 @@ func (w *warp) bytesAt(p unsafe.Pointer, n uint32) []byte { return unsafe.Slice(
 
 // anyAt resolves n bytes at a generic address that is aligned well enough.
 func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
-	r := w.block.run.memory.find(addr, n)
+	r := w.block.run.memory.findRange(addr, n)
 	if r == nil {
-		w.fault(IllegalAddress, in, lane, addr, "")
+		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
 }
 
-// generic returns the n bytes at a generic address, or nil; for what the package's own
+// genericBytes returns the n bytes at a generic address, or nil; for what the package's own
 // functions read.
-func (w *warp) generic(addr, n uint64, lane int) []byte {
+func (w *warp) genericBytes(addr, n uint64, lane int) []byte {
 	at := addr % (1 << 32)
 	switch {
 	case addr >= MinAddress:
 		return w.block.run.memory.Bytes(addr, n)
-	case addr>>32 == sharedWindow>>32 && at < limit(uint64(len(w.block.shared)), n):
+	case addr>>32 == sharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
 		return w.block.shared[at:][:n]
-	case addr>>32 == localWindow>>32 && at < limit(uint64(w.local.size), n):
-		return w.local.bytes(lane, uint32(at), uint32(n))
+	case addr>>32 == localWindow>>32 && at < accessLimit(uint64(w.local.size), n):
+		return w.local.laneBytes(lane, uint32(at), uint32(n))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func shapeOf(l *lowerer) (m, n, k int) {
 		}
 	}
 	if m == 0 {
-		l.fail("the shape is missing")
+		l.failSyntax("the shape is missing")
 	}
 	return m, n, k
 }
@@ -75,30 +75,30 @@ func matrixTypes(l *lowerer) (ts []Type, sub int) {
 }
 
 func lowerMma(l *lowerer) {
-	if l.has("sp") || l.has("sp::ordered_metadata") {
-		l.refuse("sparse matrices are not supported")
+	if l.hasModifier("sp") || l.hasModifier("sp::ordered_metadata") {
+		l.refuseInstruction("sparse matrices are not supported")
 	}
-	if l.has("block_scale") || l.has("kind::f8f6f4") {
-		l.refuse("8-bit floating-point matrices are not for targets up to sm_80")
+	if l.hasModifier("block_scale") || l.hasModifier("kind::f8f6f4") {
+		l.refuseInstruction("8-bit floating-point matrices are not for targets up to sm_80")
 	}
-	l.argc(4)
+	l.checkArgs(4)
 	ts, sub := matrixTypes(l)
 	if len(ts) != 4 {
-		l.refuse("the element types of this form are not supported")
+		l.refuseInstruction("the element types of this form are not supported")
 	}
 	m, n, k := shapeOf(l)
-	p := &mmaPlan{m: m, n: n, k: k, at: ts[1], bt: ts[2], ct: ts[0], sub: sub, sat: l.has("satfinite")}
-	p.signedA, p.signedB = ts[1].signed(), ts[2].signed()
+	p := &mmaPlan{m: m, n: n, k: k, at: ts[1], bt: ts[2], ct: ts[0], sub: sub, sat: l.hasModifier("satfinite")}
+	p.signedA, p.signedB = ts[1].isSigned(), ts[2].isSigned()
 	for _, op := range []string{"xor", "and"} {
-		if l.has(op) {
+		if l.hasModifier(op) {
 			p.bitOp = op
 		}
 	}
 	if m == 8 && k == 4 && p.at == F16 {
-		l.refuse("m8n8k4 of f16 is for sm_70 only")
+		l.refuseInstruction("m8n8k4 of f16 is for sm_70 only")
 	}
 	if p.at == E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
-		l.refuse("this shape is not for targets up to sm_80")
+		l.refuseInstruction("this shape is not for targets up to sm_80")
 	}
 	l.emitMma(p)
 }
@@ -115,7 +115,7 @@ func (l *lowerer) emitMma(p *mmaPlan) {
 		p.dc /= 2
 	}
 	if p.da == 0 || p.db == 0 || p.dc == 0 {
-		l.fail("no such shape")
+		l.failSyntax("no such shape")
 	}
 	x := &ext{mma: p}
 	rt := B32
@@ -131,7 +131,7 @@ func (l *lowerer) emitMma(p *mmaPlan) {
 		if part.n == 1 && l.in.args[i].kind == argVector {
 			l.in.args[i] = l.in.args[i].list[0]
 		}
-		refs, os, _ := l.elements(i, part.t, part.n, part.write)
+		refs, os, _ := l.listElements(i, part.t, part.n, part.write)
 		x.refs, x.opnds = append(x.refs, refs...), append(x.opnds, os...)
 	}
 	l.emit(opMma, shape{}, 0, 0, 0, 0, 0).ext = x
@@ -143,17 +143,17 @@ type mmaBuffers struct {
 	fa, fb     []float32
 }
 
-// sized returns a buffer of n elements, b if large enough.
-func sized[T any](b []T, n int) []T {
+// sizedBuffer returns a buffer of n elements, b if large enough.
+func sizedBuffer[T any](b []T, n int) []T {
 	if cap(b) < n {
 		return make([]T, n)
 	}
 	return b[:n]
 }
 
-// fetch gathers a matrix from the warp's registers; for B, rows are columns.
-func (w *warp) fetch(out []uint64, refs []ref, t Type, rows, cols, per int) []uint64 {
-	out = sized(out, rows*cols)
+// fetchMatrix gathers a matrix from the warp's registers; for B, rows are columns.
+func (w *warp) fetchMatrix(out []uint64, refs []ref, t Type, rows, cols, per int) []uint64 {
+	out = sizedBuffer(out, rows*cols)
 	width := 32 / per
 	for r, rf := range refs {
 		for lane := range warpSize {
@@ -184,19 +184,19 @@ func opMma(w *warp, in *inst, m uint32) {
 	dr, ar, br, cr := refs[:p.dc], refs[p.dc:p.dc+p.da], refs[p.dc+p.da:p.dc+p.da+p.db], refs[p.dc+p.da+p.db:]
 	per, perC := p.perRegister(p.at, p.sub), p.perRegister(p.ct, 0)
 	if p.wmma {
-		x.a, x.b = w.fragment(x.a, ar, p.at, per, p.m*p.k), w.fragment(x.b, br, p.bt, per, p.n*p.k)
-		x.c = w.fragment(x.c, cr, p.ct, perC, p.m*p.n)
+		x.a, x.b = w.gatherMatrix(x.a, ar, p.at, per, p.m*p.k), w.gatherMatrix(x.b, br, p.bt, per, p.n*p.k)
+		x.c = w.gatherMatrix(x.c, cr, p.ct, perC, p.m*p.n)
 	} else {
-		x.a, x.b = w.fetch(x.a, ar, p.at, p.m, p.k, per), w.fetch(x.b, br, p.bt, p.n, p.k, per)
+		x.a, x.b = w.fetchMatrix(x.a, ar, p.at, p.m, p.k, per), w.fetchMatrix(x.b, br, p.bt, p.n, p.k, per)
 		x.c = w.fetchC(x.c, cr, p)
 	}
-	x.d = sized(x.d, len(x.c))
-	if p.at.float() && p.at != F64 {
-		p.multiply(x)
+	x.d = sizedBuffer(x.d, len(x.c))
+	if p.at.isFloat() && p.at != F64 {
+		p.multiplyFloats(x)
 	} else {
 		for i := range p.m {
 			for j := range p.n {
-				x.d[i*p.n+j] = p.dot(x.a[i*p.k:][:p.k], x.b[j*p.k:][:p.k], x.c[i*p.n+j])
+				x.d[i*p.n+j] = p.dotProduct(x.a[i*p.k:][:p.k], x.b[j*p.k:][:p.k], x.c[i*p.n+j])
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func opMma(w *warp, in *inst, m uint32) {
 	for r, rf := range dr {
 		for left := m; left != 0; left &= left - 1 {
 			lane := trailing(left)
-			at := p.place(r, lane)
+			at := p.placeOf(r, lane)
 			switch p.ct {
 			case F16:
 				w.u32(rf)[lane] = uint32(x.d[at]) | uint32(x.d[at+1])<<16
@@ -220,9 +220,9 @@ func opMma(w *warp, in *inst, m uint32) {
 	}
 }
 
-// place is the index of the element, the first of two of F16, in register r of a lane of
+// placeOf is the index of the element, the first of two of F16, in register r of a lane of
 // C and D.
-func (p *mmaPlan) place(r, lane int) int {
+func (p *mmaPlan) placeOf(r, lane int) int {
 	if p.ct == F16 {
 		return (lane/4+8*r)*p.n + lane%4*2
 	}
@@ -231,10 +231,10 @@ func (p *mmaPlan) place(r, lane int) int {
 
 // fetchC gathers the accumulator.
 func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
-	c = sized(c, p.m*p.n)
+	c = sizedBuffer(c, p.m*p.n)
 	for r, rf := range refs {
 		for lane := range warpSize {
-			at := p.place(r, lane)
+			at := p.placeOf(r, lane)
 			switch p.ct {
 			case F16:
 				v := w.u32(rf)[lane]
@@ -249,9 +249,9 @@ func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
 	return c
 }
 
-// multiply is the product of f16, bf16 and tf32 elements.
-func (p *mmaPlan) multiply(x *mmaBuffers) {
-	x.fa, x.fb = p.singles(x.fa, x.a, p.at), p.singles(x.fb, x.b, p.bt)
+// multiplyFloats is the product of f16, bf16 and tf32 elements.
+func (p *mmaPlan) multiplyFloats(x *mmaBuffers) {
+	x.fa, x.fb = p.decodeSingles(x.fa, x.a, p.at), p.decodeSingles(x.fb, x.b, p.bt)
 	for i := range p.m {
 		a := x.fa[i*p.k:][:p.k]
 		for j := range p.n {
@@ -260,7 +260,7 @@ func (p *mmaPlan) multiply(x *mmaBuffers) {
 				s := f16to32(uint16(c))
 				for k := range a {
 					v := addOdd(float64(a[k])*float64(b[k]), float64(s))
-					s = float32(formats[F16].round(v, rn))
+					s = float32(formats[F16].roundTo(v, rn))
 				}
 				x.d[i*p.n+j] = encode(F16, float64(s))
 				continue
@@ -281,9 +281,9 @@ func (p *mmaPlan) multiply(x *mmaBuffers) {
 	}
 }
 
-// singles decodes elements.
-func (p *mmaPlan) singles(out []float32, in []uint64, t Type) []float32 {
-	out = sized(out, len(in))
+// decodeSingles decodes elements.
+func (p *mmaPlan) decodeSingles(out []float32, in []uint64, t Type) []float32 {
+	out = sizedBuffer(out, len(in))
 	for i, v := range in {
 		if t == TF32 {
 			// The hardware does not look at the low bits.
@@ -294,8 +294,8 @@ func (p *mmaPlan) singles(out []float32, in []uint64, t Type) []float32 {
 	return out
 }
 
-// dot is an element of the result, of whole numbers or f64.
-func (p *mmaPlan) dot(a, b []uint64, c uint64) uint64 {
+// dotProduct is an element of the result, of whole numbers or f64.
+func (p *mmaPlan) dotProduct(a, b []uint64, c uint64) uint64 {
 	switch {
 	case p.at == F64:
 		s := f64from(c)

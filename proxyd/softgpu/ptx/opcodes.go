@@ -185,8 +185,8 @@ func init() {
 	}
 }
 
-// allows reports whether the opcode may bear a modifier that is no type.
-func (o *opcode) allows(mod string) bool {
+// allowsModifier reports whether the opcode may bear a modifier that is no type.
+func (o *opcode) allowsModifier(mod string) bool {
 	for _, m := range strings.Fields(o.mods) {
 		if m == mod || strings.HasSuffix(m, "*") && strings.HasPrefix(mod, m[:len(m)-1]) {
 			return true
@@ -213,4 +213,4 @@ func refusedModifier(mod string) string {
 }
 
 // lowerPolicy is createpolicy: caches are not modelled, any value will do.
-func lowerPolicy(l *lowerer) { l.move(B64, l.dst(B64), l.constant(class64, 0)) }
+func lowerPolicy(l *lowerer) { l.emitMove(B64, l.resultRef(B64), l.constantRef(class64, 0)) }

@@ -49,14 +49,14 @@ type parser struct {
 // Parse reads a text and checks its syntax, scopes and signatures. name is used in
 // errors. Opcodes are checked when a kernel that reaches them is asked for. The error is
 // a *SyntaxError, or a *RefusedError for what may not be declared.
-func Parse(name, text string) (*Module, error) { return parse(name, text, false) }
+func Parse(name, text string) (*Module, error) { return parseModule(name, text, false) }
 
 // ParseDeclarations is Parse without the bodies of functions: the syntax of a body is checked when a kernel that reaches
 // the body is asked for, and Program.Kernel returns the error. ParseDeclarations is for long texts,
 // when a program uses few of their kernels.
-func ParseDeclarations(name, text string) (*Module, error) { return parse(name, text, true) }
+func ParseDeclarations(name, text string) (*Module, error) { return parseModule(name, text, true) }
 
-func parse(name, text string, later bool) (*Module, error) {
+func parseModule(name, text string, later bool) (*Module, error) {
 	p := &parser{
 		lex:   lexer{module: name, src: text, line: 1},
 		later: later,
@@ -65,8 +65,8 @@ func parse(name, text string, later bool) (*Module, error) {
 			funcs: map[string]*function{}, globals: map[string]*variable{}, aliases: map[string]string{},
 		},
 	}
-	p.next()
-	if err := p.module(); err != nil {
+	p.nextToken()
+	if err := p.readModule(); err != nil {
 		if p.lex.err != nil {
 			return nil, p.lex.err
 		}
@@ -75,71 +75,71 @@ func parse(name, text string, later bool) (*Module, error) {
 	return p.mod, nil
 }
 
-func (p *parser) next() token {
+func (p *parser) nextToken() token {
 	t := p.tok
 	if len(p.ahead) > 0 {
 		p.tok, p.ahead = p.ahead[0], p.ahead[1:]
 	} else {
-		p.tok = p.lex.next()
+		p.tok = p.lex.nextToken()
 	}
 	return t
 }
 
-// peek returns the token after p.tok.
-func (p *parser) peek() token {
+// peekToken returns the token after p.tok.
+func (p *parser) peekToken() token {
 	if len(p.ahead) == 0 {
-		p.ahead = append(p.ahead, p.lex.next())
+		p.ahead = append(p.ahead, p.lex.nextToken())
 	}
 	return p.ahead[0]
 }
 
-func (p *parser) errorf(line int, format string, args ...any) error {
+func (p *parser) syntaxError(line int, format string, args ...any) error {
 	return &SyntaxError{Module: p.mod.Name, Line: line, Msg: fmt.Sprintf(format, args...)}
 }
 
-func (p *parser) unexpected(want string) error {
-	return p.errorf(p.tok.line, "%s expected, found %s", want, p.tok)
+func (p *parser) errUnexpected(want string) error {
+	return p.syntaxError(p.tok.line, "%s expected, found %s", want, p.tok)
 }
 
-func (p *parser) is(punct string) bool { return p.tok.kind == tokPunct && p.tok.text == punct }
-func (p *parser) dot(name string) bool { return p.tok.kind == tokDot && p.tok.text == name }
+func (p *parser) isPunct(punct string) bool    { return p.tok.kind == tokPunct && p.tok.text == punct }
+func (p *parser) isDirective(name string) bool { return p.tok.kind == tokDot && p.tok.text == name }
 
-func (p *parser) accept(punct string) bool {
-	if p.is(punct) {
-		p.next()
+func (p *parser) acceptPunct(punct string) bool {
+	if p.isPunct(punct) {
+		p.nextToken()
 		return true
 	}
 	return false
 }
 
-func (p *parser) expect(punct string) error {
-	if !p.accept(punct) {
-		return p.unexpected(fmt.Sprintf("%q", punct))
+func (p *parser) expectPunct(punct string) error {
+	if !p.acceptPunct(punct) {
+		return p.errUnexpected(fmt.Sprintf("%q", punct))
 	}
 	return nil
 }
 
-func (p *parser) ident(what string) (string, error) {
+func (p *parser) expectIdent(what string) (string, error) {
 	if p.tok.kind != tokWord {
-		return "", p.unexpected(what)
+		return "", p.errUnexpected(what)
 	}
-	return p.next().text, nil
+	return p.nextToken().text, nil
 }
 
-// deeper guards against texts that nest without end; the caller undoes the count.
-func (p *parser) deeper() error {
+// enterNesting guards against texts that nest without end; the caller undoes the count.
+func (p *parser) enterNesting() error {
 	if p.depth++; p.depth > maxNesting {
-		return p.errorf(p.tok.line, "nested too deeply")
+		return p.syntaxError(p.tok.line, "nested too deeply")
 	}
 	return nil
 }
 
-func (p *parser) module() error {
-	if err := p.header(); err != nil {
+func (p *parser) readModule() error {
+	if err := p.readHeader(); err != nil {
 		return err
 	}
 	for p.tok.kind != tokEOF {
-		if err := p.declaration(); err != nil {
+		if err := p.readDeclaration(); err != nil {
 			return err
 		}
 	}
@@ -154,28 +154,28 @@ func (p *parser) module() error {
 	return nil
 }
 
-// header reads .version, .target and .address_size.
-func (p *parser) header() error {
-	if !p.dot("version") {
-		return p.unexpected(".version")
+// readHeader reads .version, .target and .address_size.
+func (p *parser) readHeader() error {
+	if !p.isDirective("version") {
+		return p.errUnexpected(".version")
 	}
-	p.next()
+	p.nextToken()
 	if p.tok.kind != tokFloat && p.tok.kind != tokInt {
-		return p.unexpected("a version number")
+		return p.errUnexpected("a version number")
 	}
 	line := p.tok.line
-	if _, err := fmt.Sscanf(p.next().text+".0", "%d.%d", &p.mod.Major, &p.mod.Minor); err != nil {
-		return p.errorf(line, "bad version number")
+	if _, err := fmt.Sscanf(p.nextToken().text+".0", "%d.%d", &p.mod.Major, &p.mod.Minor); err != nil {
+		return p.syntaxError(line, "bad version number")
 	}
 	if p.mod.Major < 1 || p.mod.Major > 9 {
-		return p.errorf(line, "unsupported .version %d.%d", p.mod.Major, p.mod.Minor)
+		return p.syntaxError(line, "unsupported .version %d.%d", p.mod.Major, p.mod.Minor)
 	}
-	if !p.dot("target") {
-		return p.unexpected(".target")
+	if !p.isDirective("target") {
+		return p.errUnexpected(".target")
 	}
-	for first := true; first || p.is(","); first = false {
-		p.next()
-		name, err := p.ident("a target")
+	for first := true; first || p.isPunct(","); first = false {
+		p.nextToken()
+		name, err := p.expectIdent("a target")
 		if err != nil {
 			return err
 		}
@@ -184,19 +184,19 @@ func (p *parser) header() error {
 		}
 	}
 	if !strings.HasPrefix(p.mod.Target, "sm_") && !strings.HasPrefix(p.mod.Target, "compute_") {
-		return p.errorf(line, "unknown target %q", p.mod.Target)
+		return p.syntaxError(line, "unknown target %q", p.mod.Target)
 	}
-	if p.dot("address_size") {
-		p.next()
+	if p.isDirective("address_size") {
+		p.nextToken()
 		switch {
 		case p.tok.kind == tokInt && p.tok.num == 64:
 			p.mod.AddressSize = 8
 		case p.tok.kind == tokInt && p.tok.num == 32:
 			p.mod.AddressSize = 4
 		default:
-			return p.unexpected("32 or 64")
+			return p.errUnexpected("32 or 64")
 		}
-		p.next()
+		p.nextToken()
 	} else if p.mod.Major < 2 || p.mod.Major == 2 && p.mod.Minor < 3 {
 		// Before .address_size existed, the width of addresses was the program's affair;
 		// that of ld and st operands decides.
@@ -205,28 +205,28 @@ func (p *parser) header() error {
 	return nil
 }
 
-// declaration reads a directive at module level.
-func (p *parser) declaration() error {
-	if p.accept(";") {
+// readDeclaration reads a directive at module level.
+func (p *parser) readDeclaration() error {
+	if p.acceptPunct(";") {
 		return nil
 	}
-	if p.is("@@") {
+	if p.isPunct("@@") {
 		p.skipTextLine()
 		return nil
 	}
 	if p.tok.kind != tokDot {
-		return p.unexpected("a directive")
+		return p.errUnexpected("a directive")
 	}
 	switch p.tok.text {
 	case "file", "loc":
 		p.skipTextLine()
 		return nil
 	case "section":
-		return p.section()
+		return p.skipSection()
 	case "pragma":
-		return p.pragma()
+		return p.readPragma()
 	case "alias":
-		return p.alias()
+		return p.readAlias()
 	}
 	link := linkInternal
 	for p.tok.kind == tokDot {
@@ -240,79 +240,79 @@ func (p *parser) declaration() error {
 		case "common":
 			link = linkCommon
 		case "entry", "func":
-			return p.function(link)
+			return p.readFunction(link)
 		default:
 			if space, ok := spaceNames[p.tok.text]; ok {
-				return p.globals(space, link)
+				return p.readGlobals(space, link)
 			}
-			return p.unexpected("a directive")
+			return p.errUnexpected("a directive")
 		}
-		p.next()
+		p.nextToken()
 	}
-	return p.unexpected("a declaration")
+	return p.errUnexpected("a declaration")
 }
 
 // skipTextLine passes the rest of the line on which the present token stands.
 func (p *parser) skipTextLine() {
 	line := p.tok.line
 	for p.tok.kind != tokEOF && p.tok.line == line {
-		p.next()
+		p.nextToken()
 	}
 }
 
-// section passes .section name { … }, the debugger's.
-func (p *parser) section() error {
-	line := p.next().line
-	for !p.is("{") {
+// skipSection passes .section name { … }, the debugger's.
+func (p *parser) skipSection() error {
+	line := p.nextToken().line
+	for !p.isPunct("{") {
 		if p.tok.kind == tokEOF {
-			return p.errorf(line, "section without a body")
+			return p.syntaxError(line, "section without a body")
 		}
-		p.next()
+		p.nextToken()
 	}
-	for !p.is("}") {
+	for !p.isPunct("}") {
 		if p.tok.kind == tokEOF {
-			return p.errorf(line, "section does not end")
+			return p.syntaxError(line, "section does not end")
 		}
-		p.next()
+		p.nextToken()
 	}
-	p.next()
+	p.nextToken()
 	return nil
 }
 
-func (p *parser) pragma() error {
-	p.next()
+func (p *parser) readPragma() error {
+	p.nextToken()
 	for {
 		if p.tok.kind != tokString {
-			return p.unexpected("a string")
+			return p.errUnexpected("a string")
 		}
-		p.next()
-		if !p.accept(",") {
-			return p.expect(";")
+		p.nextToken()
+		if !p.acceptPunct(",") {
+			return p.expectPunct(";")
 		}
 	}
 }
 
-func (p *parser) alias() error {
-	p.next()
-	name, err := p.ident("a function")
+func (p *parser) readAlias() error {
+	p.nextToken()
+	name, err := p.expectIdent("a function")
 	if err != nil {
 		return err
 	}
-	if err := p.expect(","); err != nil {
+	if err := p.expectPunct(","); err != nil {
 		return err
 	}
-	to, err := p.ident("a function")
+	to, err := p.expectIdent("a function")
 	if err != nil {
 		return err
 	}
 	p.mod.aliases[name] = to
-	return p.expect(";")
+	return p.expectPunct(";")
 }
 
-// globals reads the variables of a declaration at module level.
-func (p *parser) globals(space Space, link linkage) error {
-	p.next()
-	vars, err := p.variables(space)
+// readGlobals reads the variables of a declaration at module level.
+func (p *parser) readGlobals(space Space, link linkage) error {
+	p.nextToken()
+	vars, err := p.readVariables(space)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (p *parser) globals(space Space, link linkage) error {
 			case link == linkExtern:
 				continue
 			case old.link != linkExtern:
-				return p.errorf(v.line, "%s is declared twice, first on line %d", v.name, old.line)
+				return p.syntaxError(v.line, "%s is declared twice, first on line %d", v.name, old.line)
 			default:
 				link := *v
 				*old = link
@@ -332,7 +332,7 @@ func (p *parser) globals(space Space, link linkage) error {
 			}
 		}
 		if p.mod.funcs[v.name] != nil {
-			return p.errorf(v.line, "%s is a function already", v.name)
+			return p.syntaxError(v.line, "%s is a function already", v.name)
 		}
 		p.mod.globals[v.name] = v
 		p.mod.vars = append(p.mod.vars, v)

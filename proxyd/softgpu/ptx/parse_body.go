@@ -12,8 +12,8 @@ type unparsedBody struct {
 	err  error  // what the parser has found
 }
 
-// body reads a function's body from the opening brace on, or notes its text for later.
-func (p *parser) body(f *function) error {
+// readBody reads a function's body from the opening brace on, or notes its text for later.
+func (p *parser) readBody(f *function) error {
 	if p.later && len(p.ahead) == 0 {
 		// The lexer stands behind the brace.
 		if end, ok := findBodyEnd(p.lex.src[p.lex.pos:]); ok {
@@ -21,22 +21,22 @@ func (p *parser) body(f *function) error {
 			f.later = &unparsedBody{text: text, line: p.lex.line}
 			p.lex.pos += end
 			p.lex.line += strings.Count(text, "\n")
-			p.next()
+			p.nextToken()
 			return nil
 		}
 	}
-	p.next()
-	return p.block(f, newScope(f.scope))
+	p.nextToken()
+	return p.readBlock(f, newScope(f.scope))
 }
 
 // parseBody parses a body that has not been needed before. The caller holds lowering.
 func (f *function) parseBody() error {
 	if f.later == nil || f.later.err != nil {
-		return f.later.failure()
+		return f.later.parseError()
 	}
 	p := &parser{lex: lexer{module: f.mod.Name, src: f.later.text, line: f.later.line}, mod: f.mod, ranged: f.mod.ranged}
-	p.next()
-	err := p.block(f, newScope(f.scope))
+	p.nextToken()
+	err := p.readBlock(f, newScope(f.scope))
 	if p.lex.err != nil {
 		err = p.lex.err
 	}
@@ -49,7 +49,7 @@ func (f *function) parseBody() error {
 	return nil
 }
 
-func (b *unparsedBody) failure() error {
+func (b *unparsedBody) parseError() error {
 	if b == nil {
 		return nil
 	}

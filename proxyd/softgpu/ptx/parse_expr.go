@@ -13,48 +13,48 @@ var binaryOps = map[string]int{
 	"<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }
 
-// constant reads an integer expression. Division and comparison are signed, as for
+// readConstant reads an integer expression. Division and comparison are signed, as for
 // literals without U.
-func (p *parser) constant() (uint64, error) {
-	n, err := p.binary(1)
-	if err != nil || !p.is("?") {
+func (p *parser) readConstant() (uint64, error) {
+	n, err := p.readBinary(1)
+	if err != nil || !p.isPunct("?") {
 		return n, err
 	}
-	p.next()
-	a, err := p.constant()
+	p.nextToken()
+	a, err := p.readConstant()
 	if err != nil {
 		return 0, err
 	}
-	if err := p.expect(":"); err != nil {
+	if err := p.expectPunct(":"); err != nil {
 		return 0, err
 	}
-	b, err := p.constant()
+	b, err := p.readConstant()
 	if n != 0 {
 		return a, err
 	}
 	return b, err
 }
 
-func (p *parser) binary(least int) (uint64, error) {
-	a, err := p.unary()
+func (p *parser) readBinary(least int) (uint64, error) {
+	a, err := p.readUnary()
 	if err != nil {
 		return 0, err
 	}
 	for p.tok.kind == tokPunct && binaryOps[p.tok.text] >= least {
-		op := p.next()
-		b, err := p.binary(binaryOps[op.text] + 1)
+		op := p.nextToken()
+		b, err := p.readBinary(binaryOps[op.text] + 1)
 		if err != nil {
 			return 0, err
 		}
 		if b == 0 && (op.text == "/" || op.text == "%") {
-			return 0, p.errorf(op.line, "division by zero")
+			return 0, p.syntaxError(op.line, "division by zero")
 		}
-		a = fold(op.text, a, b)
+		a = foldConstants(op.text, a, b)
 	}
 	return a, nil
 }
 
-func fold(op string, a, b uint64) uint64 {
+func foldConstants(op string, a, b uint64) uint64 {
 	truth := func(v bool) uint64 {
 		if v {
 			return 1
@@ -101,44 +101,44 @@ func fold(op string, a, b uint64) uint64 {
 	}
 }
 
-func (p *parser) unary() (uint64, error) {
-	if err := p.deeper(); err != nil {
+func (p *parser) readUnary() (uint64, error) {
+	if err := p.enterNesting(); err != nil {
 		return 0, err
 	}
 	defer func() { p.depth-- }()
 	switch {
 	case p.tok.kind == tokInt:
-		return p.next().num, nil
-	case p.accept("-"):
-		n, err := p.unary()
+		return p.nextToken().num, nil
+	case p.acceptPunct("-"):
+		n, err := p.readUnary()
 		return -n, err
-	case p.accept("+"):
-		return p.unary()
-	case p.accept("~"):
-		n, err := p.unary()
+	case p.acceptPunct("+"):
+		return p.readUnary()
+	case p.acceptPunct("~"):
+		n, err := p.readUnary()
 		return ^n, err
-	case p.accept("!"):
-		n, err := p.unary()
+	case p.acceptPunct("!"):
+		n, err := p.readUnary()
 		if n == 0 {
 			return 1, err
 		}
 		return 0, err
-	case p.accept("("):
-		if p.dot("s64") || p.dot("u64") {
-			p.next()
-			if err := p.expect(")"); err != nil {
+	case p.acceptPunct("("):
+		if p.isDirective("s64") || p.isDirective("u64") {
+			p.nextToken()
+			if err := p.expectPunct(")"); err != nil {
 				return 0, err
 			}
-			return p.unary()
+			return p.readUnary()
 		}
-		n, err := p.constant()
+		n, err := p.readConstant()
 		if err != nil {
 			return 0, err
 		}
-		return n, p.expect(")")
+		return n, p.expectPunct(")")
 	case p.tok.kind == tokWord && p.tok.text == "WARP_SZ":
-		p.next()
+		p.nextToken()
 		return 32, nil
 	}
-	return 0, p.unexpected("a number")
+	return 0, p.errUnexpected("a number")
 }

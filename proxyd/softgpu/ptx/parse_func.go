@@ -3,64 +3,64 @@
 
 package ptx
 
-// function reads .entry or .func, from that word on.
-func (p *parser) function(link linkage) error {
-	f := &function{line: p.tok.line, link: link, entry: p.next().text == "entry", mod: p.mod, scope: newScope(nil)}
+// readFunction reads .entry or .func, from that word on.
+func (p *parser) readFunction(link linkage) error {
+	f := &function{line: p.tok.line, link: link, entry: p.nextToken().text == "entry", mod: p.mod, scope: newScope(nil)}
 	var err error
-	if p.dot("attribute") {
+	if p.isDirective("attribute") {
 		if err := p.skipParens(); err != nil {
 			return err
 		}
 	}
-	if p.is("(") {
-		if f.proto.ret, err = p.params(f.scope); err != nil {
+	if p.isPunct("(") {
+		if f.proto.ret, err = p.readParams(f.scope); err != nil {
 			return err
 		}
 	}
-	if f.name, err = p.ident("a function's name"); err != nil {
+	if f.name, err = p.expectIdent("a function's name"); err != nil {
 		return err
 	}
-	if p.is("(") {
-		if f.proto.params, err = p.params(f.scope); err != nil {
+	if p.isPunct("(") {
+		if f.proto.params, err = p.readParams(f.scope); err != nil {
 			return err
 		}
 	}
-	if err := p.tuning(f); err != nil {
+	if err := p.readTuning(f); err != nil {
 		return err
 	}
-	if p.is("{") {
-		if err := p.body(f); err != nil {
+	if p.isPunct("{") {
+		if err := p.readBody(f); err != nil {
 			return err
 		}
 	} else {
 		// Old texts declare functions without a semicolon.
-		if !p.accept(";") && (f.entry || p.tok.kind != tokDot && p.tok.kind != tokEOF) {
-			return p.unexpected("\";\"")
+		if !p.acceptPunct(";") && (f.entry || p.tok.kind != tokDot && p.tok.kind != tokEOF) {
+			return p.errUnexpected("\";\"")
 		}
 		f.decl = true
 	}
-	return p.define(f)
+	return p.defineFunction(f)
 }
 
 // skipParens passes a directive's word and its parentheses.
 func (p *parser) skipParens() error {
-	p.next()
-	if err := p.expect("("); err != nil {
+	p.nextToken()
+	if err := p.expectPunct("("); err != nil {
 		return err
 	}
-	for !p.accept(")") {
+	for !p.acceptPunct(")") {
 		if p.tok.kind == tokEOF {
-			return p.unexpected("\")\"")
+			return p.errUnexpected("\")\"")
 		}
-		p.next()
+		p.nextToken()
 	}
 	return nil
 }
 
-// define enters a function; a declaration may come before or after its definition.
-func (p *parser) define(f *function) error {
+// defineFunction enters a function; a declaration may come before or after its definition.
+func (p *parser) defineFunction(f *function) error {
 	if p.mod.globals[f.name] != nil {
-		return p.errorf(f.line, "%s is a variable already", f.name)
+		return p.syntaxError(f.line, "%s is a variable already", f.name)
 	}
 	old := p.mod.funcs[f.name]
 	switch {
@@ -68,7 +68,7 @@ func (p *parser) define(f *function) error {
 		p.mod.funcs[f.name] = f
 		p.mod.order = append(p.mod.order, f)
 	case !f.decl && !old.decl:
-		return p.errorf(f.line, "%s is defined twice, first on line %d", f.name, old.line)
+		return p.syntaxError(f.line, "%s is defined twice, first on line %d", f.name, old.line)
 	case !f.decl:
 		if f.link == linkInternal {
 			f.link = old.link
@@ -78,25 +78,25 @@ func (p *parser) define(f *function) error {
 	return nil
 }
 
-// tuning reads .maxntid and its like.
-func (p *parser) tuning(f *function) error {
-	for p.tok.kind == tokDot && !p.declares() {
-		t := p.next()
+// readTuning reads .maxntid and its like.
+func (p *parser) readTuning(f *function) error {
+	for p.tok.kind == tokDot && !p.startsDeclaration() {
+		t := p.nextToken()
 		switch t.text {
 		case "noreturn":
 			f.proto.noreturn = true
 		case "maxntid", "reqntid":
 			d := [3]uint64{1, 1, 1}
 			for i := range d {
-				n, err := p.constant()
+				n, err := p.readConstant()
 				if err != nil {
 					return err
 				}
 				if n > 1<<31 {
-					return p.errorf(t.line, ".%s is too large", t.text)
+					return p.syntaxError(t.line, ".%s is too large", t.text)
 				}
 				d[i] = n
-				if !p.accept(",") {
+				if !p.acceptPunct(",") {
 					break
 				}
 			}
@@ -107,7 +107,7 @@ func (p *parser) tuning(f *function) error {
 				f.reqntid = dim
 			}
 		case "minnctapersm", "maxnreg", "maxnctapersm":
-			n, err := p.constant()
+			n, err := p.readConstant()
 			if err != nil {
 				return err
 			}
@@ -119,28 +119,28 @@ func (p *parser) tuning(f *function) error {
 			}
 		case "reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters":
 			f.nctapercluster = f.nctapercluster || t.text != "maxclusterrank"
-			for p.tok.kind == tokInt || p.is(",") {
-				p.next()
+			for p.tok.kind == tokInt || p.isPunct(",") {
+				p.nextToken()
 			}
 		case "abi_preserve", "abi_preserve_control":
-			if _, err := p.constant(); err != nil {
+			if _, err := p.readConstant(); err != nil {
 				return err
 			}
 		case "pragma":
 			if p.tok.kind != tokString {
-				return p.unexpected("a string")
+				return p.errUnexpected("a string")
 			}
-			p.next()
-			p.accept(";")
+			p.nextToken()
+			p.acceptPunct(";")
 		default:
-			return p.errorf(t.line, "unknown directive .%s", t.text)
+			return p.syntaxError(t.line, "unknown directive .%s", t.text)
 		}
 	}
 	return nil
 }
 
-// declares reports whether a directive begins that stands at module level.
-func (p *parser) declares() bool {
+// startsDeclaration reports whether a directive begins that stands at module level.
+func (p *parser) startsDeclaration() bool {
 	switch p.tok.text {
 	case "visible", "extern", "weak", "common", "entry", "func", "file", "loc", "section", "alias":
 		return true
@@ -149,26 +149,26 @@ func (p *parser) declares() bool {
 	return ok
 }
 
-// params reads a list of formal parameters and enters them into the scope.
-func (p *parser) params(s *scope) ([]param, error) {
-	if err := p.expect("("); err != nil {
+// readParams reads a list of formal parameters and enters them into the scope.
+func (p *parser) readParams(s *scope) ([]param, error) {
+	if err := p.expectPunct("("); err != nil {
 		return nil, err
 	}
 	var out []param
-	for !p.is(")") {
+	for !p.isPunct(")") {
 		if p.tok.kind != tokDot {
-			return nil, p.unexpected("a parameter")
+			return nil, p.errUnexpected("a parameter")
 		}
 		space := spaceNames[p.tok.text]
 		if space != ParamSpace && space != RegSpace {
-			return nil, p.unexpected(".param or .reg")
+			return nil, p.errUnexpected(".param or .reg")
 		}
-		p.next()
-		h, err := p.head()
+		p.nextToken()
+		h, err := p.readHead()
 		if err != nil {
 			return nil, err
 		}
-		v, err := p.declarator(space, h)
+		v, err := p.readDeclarator(space, h)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +181,7 @@ func (p *parser) params(s *scope) ([]param, error) {
 		}
 		if v.name != "" {
 			if s.vars[v.name] != nil || s.regs[v.name] != nil {
-				return nil, p.errorf(v.line, "parameter %s is declared twice", v.name)
+				return nil, p.syntaxError(v.line, "parameter %s is declared twice", v.name)
 			}
 			if one.reg != nil {
 				s.regs[v.name] = one.reg
@@ -190,50 +190,50 @@ func (p *parser) params(s *scope) ([]param, error) {
 			}
 		}
 		out = append(out, one)
-		if !p.accept(",") {
+		if !p.acceptPunct(",") {
 			break
 		}
 	}
-	return out, p.expect(")")
+	return out, p.expectPunct(")")
 }
 
-// block reads statements up to and with the closing brace.
-func (p *parser) block(f *function, s *scope) error {
-	if err := p.deeper(); err != nil {
+// readBlock reads statements up to and with the closing brace.
+func (p *parser) readBlock(f *function, s *scope) error {
+	if err := p.enterNesting(); err != nil {
 		return err
 	}
 	defer func() { p.depth-- }()
-	for !p.accept("}") {
-		if err := p.statement(f, s); err != nil {
+	for !p.acceptPunct("}") {
+		if err := p.readStatement(f, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *parser) statement(f *function, s *scope) error {
+func (p *parser) readStatement(f *function, s *scope) error {
 	switch {
 	case p.tok.kind == tokEOF:
-		return p.errorf(p.tok.line, "function %s does not end", f.name)
-	case p.accept(";"):
+		return p.syntaxError(p.tok.line, "function %s does not end", f.name)
+	case p.acceptPunct(";"):
 		return nil
-	case p.accept("{"):
-		return p.block(f, newScope(s))
-	case p.is("@@"):
+	case p.acceptPunct("{"):
+		return p.readBlock(f, newScope(s))
+	case p.isPunct("@@"):
 		p.skipTextLine()
 		return nil
 	case p.tok.kind == tokDot:
-		return p.directive(s)
-	case p.tok.kind == tokWord && p.peek().kind == tokPunct && p.peek().text == ":":
-		t := p.next()
-		p.next()
+		return p.readDirective(s)
+	case p.tok.kind == tokWord && p.peekToken().kind == tokPunct && p.peekToken().text == ":":
+		t := p.nextToken()
+		p.nextToken()
 		if _, ok := s.labels[t.text]; ok {
-			return p.errorf(t.line, "label %s is defined twice", t.text)
+			return p.syntaxError(t.line, "label %s is defined twice", t.text)
 		}
 		s.labels[t.text] = len(f.body)
-		return p.labelled(s, t.text)
+		return p.readLabelled(s, t.text)
 	}
-	in, err := p.instruction(s)
+	in, err := p.readInstruction(s)
 	if err != nil {
 		return err
 	}
@@ -241,82 +241,82 @@ func (p *parser) statement(f *function, s *scope) error {
 	return nil
 }
 
-// labelled reads the directives that a label may name.
-func (p *parser) labelled(s *scope, label string) error {
+// readLabelled reads the directives that a label may name.
+func (p *parser) readLabelled(s *scope, label string) error {
 	switch {
-	case p.dot("branchtargets"), p.dot("calltargets"):
-		p.next()
+	case p.isDirective("branchtargets"), p.isDirective("calltargets"):
+		p.nextToken()
 		var names []string
 		for {
-			name, err := p.ident("a label")
+			name, err := p.expectIdent("a label")
 			if err != nil {
 				return err
 			}
 			names = append(names, name)
-			if !p.accept(",") {
+			if !p.acceptPunct(",") {
 				break
 			}
 		}
 		s.targets[label] = names
-		return p.expect(";")
-	case p.dot("callprototype"):
-		p.next()
+		return p.expectPunct(";")
+	case p.isDirective("callprototype"):
+		p.nextToken()
 		proto := &prototype{}
 		inner := newScope(nil)
 		var err error
-		if p.is("(") {
-			if proto.ret, err = p.params(inner); err != nil {
+		if p.isPunct("(") {
+			if proto.ret, err = p.readParams(inner); err != nil {
 				return err
 			}
 		}
-		if _, err := p.ident("\"_\""); err != nil {
+		if _, err := p.expectIdent("\"_\""); err != nil {
 			return err
 		}
-		if p.is("(") {
-			if proto.params, err = p.params(newScope(nil)); err != nil {
+		if p.isPunct("(") {
+			if proto.params, err = p.readParams(newScope(nil)); err != nil {
 				return err
 			}
 		}
 		f := &function{}
-		if err := p.tuning(f); err != nil {
+		if err := p.readTuning(f); err != nil {
 			return err
 		}
 		proto.noreturn = f.proto.noreturn
 		s.protos[label] = proto
-		return p.expect(";")
+		return p.expectPunct(";")
 	}
 	return nil
 }
 
-// directive reads a declaration or another directive within a function.
-func (p *parser) directive(s *scope) error {
+// readDirective reads a declaration or another directive within a function.
+func (p *parser) readDirective(s *scope) error {
 	switch p.tok.text {
 	case "loc", "file":
 		p.skipTextLine()
 		return nil
 	case "pragma":
-		return p.pragma()
+		return p.readPragma()
 	case "section":
-		return p.section()
+		return p.skipSection()
 	case "reg":
-		return p.registers(s)
+		return p.readRegisters(s)
 	}
 	space, ok := spaceNames[p.tok.text]
-	if p.dot("extern") {
-		p.next()
+	if p.isDirective("extern") {
+		p.nextToken()
 		space, ok = spaceNames[p.tok.text]
 	}
 	if !ok || p.tok.kind != tokDot {
-		return p.unexpected("a statement")
+		return p.errUnexpected("a statement")
 	}
-	p.next()
-	vars, err := p.variables(space)
+	p.nextToken()
+	vars, err := p.readVariables(space)
 	if err != nil {
 		return err
 	}
 	for _, v := range vars {
 		if s.vars[v.name] != nil {
-			return p.errorf(v.line, "%s is declared twice", v.name)
+			return p.syntaxError(v.line, "%s is declared twice", v.name)
 		}
 		s.vars[v.name] = v
 		if space == GlobalSpace || space == ConstSpace {
@@ -326,35 +326,35 @@ func (p *parser) directive(s *scope) error {
 	return nil
 }
 
-// registers reads .reg .b32 %r<10>, %x;
-func (p *parser) registers(s *scope) error {
-	p.next()
-	h, err := p.head()
+// readRegisters reads .reg .b32 %r<10>, %x;
+func (p *parser) readRegisters(s *scope) error {
+	p.nextToken()
+	h, err := p.readHead()
 	if err != nil {
 		return err
 	}
 	for {
 		t := p.tok
-		name, err := p.ident("a register")
+		name, err := p.expectIdent("a register")
 		if err != nil {
 			return err
 		}
-		if p.accept("<") {
+		if p.acceptPunct("<") {
 			if p.tok.kind != tokInt || p.tok.num > maxRegisters {
-				return p.unexpected("a count of registers")
+				return p.errUnexpected("a count of registers")
 			}
-			s.ranges[name] = registerRange{count: p.next().num, typ: h.typ, vec: h.vec}
-			if err := p.expect(">"); err != nil {
+			s.ranges[name] = registerRange{count: p.nextToken().num, typ: h.typ, vec: h.vec}
+			if err := p.expectPunct(">"); err != nil {
 				return err
 			}
 		} else {
 			if s.regs[name] != nil {
-				return p.errorf(t.line, "register %s is declared twice", name)
+				return p.syntaxError(t.line, "register %s is declared twice", name)
 			}
 			s.regs[name] = &register{name: name, typ: h.typ, vec: h.vec, id: -1}
 		}
-		if !p.accept(",") {
-			return p.expect(";")
+		if !p.acceptPunct(",") {
+			return p.expectPunct(";")
 		}
 	}
 }

@@ -3,117 +3,117 @@
 
 package ptx
 
-// instruction reads an instruction with its guard, up to and with the semicolon.
-func (p *parser) instruction(s *scope) (*instruction, error) {
+// readInstruction reads an instruction with its guard, up to and with the semicolon.
+func (p *parser) readInstruction(s *scope) (*instruction, error) {
 	if p.made++; p.made > maxBody {
-		return nil, p.errorf(p.tok.line, "more than %d instructions", maxBody)
+		return nil, p.syntaxError(p.tok.line, "more than %d instructions", maxBody)
 	}
 	in := &instruction{line: p.tok.line, scope: s}
 	var err error
-	if p.accept("@") {
-		in.not = p.accept("!")
-		if in.guard, err = p.ident("a predicate"); err != nil {
+	if p.acceptPunct("@") {
+		in.not = p.acceptPunct("!")
+		if in.guard, err = p.expectIdent("a predicate"); err != nil {
 			return nil, err
 		}
 	}
 	in.line = p.tok.line
-	if in.op, err = p.ident("an instruction"); err != nil {
+	if in.op, err = p.expectIdent("an instruction"); err != nil {
 		return nil, err
 	}
 	for p.tok.kind == tokDot {
-		in.mods = append(in.mods, p.next().text)
+		in.mods = append(in.mods, p.nextToken().text)
 	}
-	for !p.is(";") {
-		arg, err := p.argument()
+	for !p.isPunct(";") {
+		arg, err := p.readArgument()
 		if err != nil {
 			return nil, err
 		}
 		in.args = append(in.args, arg)
-		if !p.accept(",") {
+		if !p.acceptPunct(",") {
 			break
 		}
 	}
-	return in, p.expect(";")
+	return in, p.expectPunct(";")
 }
 
-// argument reads an operand.
-func (p *parser) argument() (operand, error) {
-	if err := p.deeper(); err != nil {
+// readArgument reads an operand.
+func (p *parser) readArgument() (operand, error) {
+	if err := p.enterNesting(); err != nil {
 		return operand{}, err
 	}
 	defer func() { p.depth-- }()
 	switch {
-	case p.is("["):
-		return p.address()
-	case p.is("{"):
+	case p.isPunct("["):
+		return p.readAddress()
+	case p.isPunct("{"):
 		line := p.tok.line
-		list, err := p.list("}")
+		list, err := p.readList("}")
 		switch {
 		case err != nil:
 			return operand{}, err
 		case len(list) == 0:
-			return operand{}, p.errorf(line, "a vector without elements")
+			return operand{}, p.syntaxError(line, "a vector without elements")
 		case len(list) == 1:
 			return list[0], nil // {%fd20} is %fd20
 		}
 		return operand{kind: argVector, list: list}, nil
-	case p.is("("):
+	case p.isPunct("("):
 		// A list of a call, or a constant expression.
-		if t := p.peek(); t.kind != tokInt && (t.kind != tokPunct || t.text == ")" || t.text == "{") {
-			list, err := p.list(")")
+		if t := p.peekToken(); t.kind != tokInt && (t.kind != tokPunct || t.text == ")" || t.text == "{") {
+			list, err := p.readList(")")
 			return operand{kind: argList, list: list}, err
 		}
-		return p.parenthesis()
-	case p.accept("!"):
-		o, err := p.named()
+		return p.readParenthesis()
+	case p.acceptPunct("!"):
+		o, err := p.readNamed()
 		o.not = true
 		return o, err
-	case p.is("-") && p.peek().kind == tokWord:
-		p.next()
-		o, err := p.named()
+	case p.isPunct("-") && p.peekToken().kind == tokWord:
+		p.nextToken()
+		o, err := p.readNamed()
 		o.neg = true
 		return o, err
 	case p.tok.kind == tokWord && p.tok.text != "WARP_SZ":
-		o, err := p.named()
-		if err != nil || !p.is("|") {
+		o, err := p.readNamed()
+		if err != nil || !p.isPunct("|") {
 			return o, err
 		}
-		p.next()
-		second, err := p.named()
+		p.nextToken()
+		second, err := p.readNamed()
 		o.pair = &second
 		return o, err
 	}
-	return p.number()
+	return p.readNumber()
 }
 
-// parenthesis reads a call's list of numbers, or a constant expression in parentheses.
-func (p *parser) parenthesis() (operand, error) {
-	p.next()
-	first, err := p.number()
+// readParenthesis reads a call's list of numbers, or a constant expression in parentheses.
+func (p *parser) readParenthesis() (operand, error) {
+	p.nextToken()
+	first, err := p.readNumber()
 	if err != nil {
 		return operand{}, err
 	}
-	if p.is(",") {
-		p.next()
-		list, err := p.rest([]operand{first}, ")")
+	if p.isPunct(",") {
+		p.nextToken()
+		list, err := p.readRest([]operand{first}, ")")
 		return operand{kind: argList, list: list}, err
 	}
-	if err := p.expect(")"); err != nil {
+	if err := p.expectPunct(")"); err != nil {
 		return operand{}, err
 	}
 	if p.tok.kind == tokPunct && binaryOps[p.tok.text] > 0 && first.kind == argInt {
 		// (1+2)*3: the first factor is known already
 		p.ahead = append([]token{p.tok}, p.ahead...)
 		p.tok = token{kind: tokInt, num: first.num, line: p.tok.line}
-		n, err := p.constant()
+		n, err := p.readConstant()
 		return operand{kind: argInt, num: n}, err
 	}
 	return operand{kind: argList, list: []operand{first}}, nil
 }
 
-// named reads a register, label or symbol, with its component.
-func (p *parser) named() (operand, error) {
-	name, err := p.ident("an operand")
+// readNamed reads a register, label or symbol, with its component.
+func (p *parser) readNamed() (operand, error) {
+	name, err := p.expectIdent("an operand")
 	if err != nil {
 		return operand{}, err
 	}
@@ -122,11 +122,11 @@ func (p *parser) named() (operand, error) {
 	}
 	o := operand{kind: argName, name: name}
 	if p.tok.kind == tokDot {
-		o.sel = p.next().text
-	} else if p.is("+") || p.is("-") {
+		o.sel = p.nextToken().text
+	} else if p.isPunct("+") || p.isPunct("-") {
 		// mov.u64 %rd1, symbol+8
-		minus := p.next().text == "-"
-		n, err := p.unary()
+		minus := p.nextToken().text == "-"
+		n, err := p.readUnary()
 		if err != nil {
 			return o, err
 		}
@@ -138,14 +138,14 @@ func (p *parser) named() (operand, error) {
 	return o, nil
 }
 
-func (p *parser) number() (operand, error) {
+func (p *parser) readNumber() (operand, error) {
 	t := p.tok
-	neg := t.kind == tokPunct && t.text == "-" && p.peek().kind == tokFloat
+	neg := t.kind == tokPunct && t.text == "-" && p.peekToken().kind == tokFloat
 	if neg {
-		p.next()
+		p.nextToken()
 	}
 	if p.tok.kind == tokFloat {
-		t := p.next()
+		t := p.nextToken()
 		o := operand{kind: argFloat, num: t.num, f32: t.f32}
 		if neg && t.f32 {
 			o.num ^= 1 << 31
@@ -154,41 +154,41 @@ func (p *parser) number() (operand, error) {
 		}
 		return o, nil
 	}
-	n, err := p.constant()
+	n, err := p.readConstant()
 	return operand{kind: argInt, num: n}, err
 }
 
-func (p *parser) list(end string) ([]operand, error) {
-	p.next()
-	return p.rest(nil, end)
+func (p *parser) readList(end string) ([]operand, error) {
+	p.nextToken()
+	return p.readRest(nil, end)
 }
 
-func (p *parser) rest(list []operand, end string) ([]operand, error) {
-	for !p.is(end) {
-		o, err := p.argument()
+func (p *parser) readRest(list []operand, end string) ([]operand, error) {
+	for !p.isPunct(end) {
+		o, err := p.readArgument()
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, o)
-		if !p.accept(",") {
+		if !p.acceptPunct(",") {
 			break
 		}
 	}
-	return list, p.expect(end)
+	return list, p.expectPunct(end)
 }
 
-// address reads [base], [base+offset], [1234] and what textures have: [a, {b, c}].
-func (p *parser) address() (operand, error) {
-	p.next()
+// readAddress reads [base], [base+offset], [1234] and what textures have: [a, {b, c}].
+func (p *parser) readAddress() (operand, error) {
+	p.nextToken()
 	o := operand{kind: argAddr}
 	if p.tok.kind == tokWord {
-		o.name = p.next().text
+		o.name = p.nextToken().text
 		if p.tok.kind == tokDot {
-			o.sel = p.next().text
+			o.sel = p.nextToken().text
 		}
-		for p.is("+") || p.is("-") {
-			minus := p.next().text == "-"
-			n, err := p.unary()
+		for p.isPunct("+") || p.isPunct("-") {
+			minus := p.nextToken().text == "-"
+			n, err := p.readUnary()
 			if err != nil {
 				return o, err
 			}
@@ -198,18 +198,18 @@ func (p *parser) address() (operand, error) {
 			o.num += n
 		}
 	} else {
-		n, err := p.constant()
+		n, err := p.readConstant()
 		if err != nil {
 			return o, err
 		}
 		o.num = n
 	}
-	for p.accept(",") {
-		more, err := p.argument()
+	for p.acceptPunct(",") {
+		more, err := p.readArgument()
 		if err != nil {
 			return o, err
 		}
 		o.list = append(o.list, more)
 	}
-	return o, p.expect("]")
+	return o, p.expectPunct("]")
 }

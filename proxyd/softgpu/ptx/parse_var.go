@@ -14,16 +14,16 @@ type varHead struct {
 	opaque  string
 }
 
-// head reads alignment, attributes, vector and type.
-func (p *parser) head() (varHead, error) {
+// readHead reads alignment, attributes, vector and type.
+func (p *parser) readHead() (varHead, error) {
 	h := varHead{vec: 1}
 	for p.tok.kind == tokDot {
 		name := p.tok.text
 		switch name {
 		case "align":
-			p.next()
+			p.nextToken()
 			if p.tok.kind != tokInt || p.tok.num == 0 || p.tok.num > 1<<16 || p.tok.num&(p.tok.num-1) != 0 {
-				return h, p.unexpected("a power of two")
+				return h, p.errUnexpected("a power of two")
 			}
 			h.align = uint32(p.tok.num)
 		case "v2":
@@ -33,28 +33,28 @@ func (p *parser) head() (varHead, error) {
 		case "v8":
 			h.vec = 8
 		case "attribute":
-			p.next()
-			if err := p.expect("("); err != nil {
+			p.nextToken()
+			if err := p.expectPunct("("); err != nil {
 				return h, err
 			}
-			for !p.is(")") {
+			for !p.isPunct(")") {
 				if p.tok.kind == tokEOF {
-					return h, p.unexpected("\")\"")
+					return h, p.errUnexpected("\")\"")
 				}
-				h.managed = h.managed || p.dot("managed")
-				p.next()
+				h.managed = h.managed || p.isDirective("managed")
+				p.nextToken()
 			}
 		case "ptr":
 			// .ptr .global .align 16 says where a parameter points; we need not know.
-			p.next()
+			p.nextToken()
 			if p.tok.kind == tokDot {
 				if _, ok := spaceNames[p.tok.text]; ok {
-					p.next()
+					p.nextToken()
 				}
 			}
-			if p.dot("align") {
-				p.next()
-				p.next()
+			if p.isDirective("align") {
+				p.nextToken()
+				p.nextToken()
 			}
 			continue
 		case "texref", "samplerref", "surfref":
@@ -62,14 +62,14 @@ func (p *parser) head() (varHead, error) {
 		default:
 			t, ok := typeNames[name]
 			if !ok {
-				return h, p.unexpected("a type")
+				return h, p.errUnexpected("a type")
 			}
 			h.typ = t
 		}
-		p.next()
+		p.nextToken()
 	}
 	if h.typ == NoType {
-		return h, p.unexpected("a type")
+		return h, p.errUnexpected("a type")
 	}
 	if h.align == 0 {
 		h.align = h.typ.Size() * h.vec
@@ -77,37 +77,37 @@ func (p *parser) head() (varHead, error) {
 	return h, nil
 }
 
-// variables reads head and names up to and with the semicolon.
-func (p *parser) variables(space Space) ([]*variable, error) {
-	if p.is("[") {
+// readVariables reads head and names up to and with the semicolon.
+func (p *parser) readVariables(space Space) ([]*variable, error) {
+	if p.isPunct("[") {
 		// .const[2]: banks, long gone.
-		p.next()
-		p.next()
-		if err := p.expect("]"); err != nil {
+		p.nextToken()
+		p.nextToken()
+		if err := p.expectPunct("]"); err != nil {
 			return nil, err
 		}
 	}
-	h, err := p.head()
+	h, err := p.readHead()
 	if err != nil {
 		return nil, err
 	}
 	var vars []*variable
 	for {
-		v, err := p.declarator(space, h)
+		v, err := p.readDeclarator(space, h)
 		if err != nil {
 			return nil, err
 		}
-		if p.accept("<") {
+		if p.acceptPunct("<") {
 			// .param .b32 %p<4>
 			n := p.tok.num
 			if p.tok.kind != tokInt || n > maxRegisters {
-				return nil, p.unexpected("a count")
+				return nil, p.errUnexpected("a count")
 			}
 			if p.ranged += n; p.ranged > maxRegisters/4 {
-				return nil, p.errorf(p.tok.line, "more than %d variables by ranges of names", maxRegisters/4)
+				return nil, p.syntaxError(p.tok.line, "more than %d variables by ranges of names", maxRegisters/4)
 			}
-			p.next()
-			if err := p.expect(">"); err != nil {
+			p.nextToken()
+			if err := p.expectPunct(">"); err != nil {
 				return nil, err
 			}
 			for i := range n {
@@ -118,46 +118,46 @@ func (p *parser) variables(space Space) ([]*variable, error) {
 		} else {
 			vars = append(vars, v)
 		}
-		if !p.accept(",") {
-			return vars, p.expect(";")
+		if !p.acceptPunct(",") {
+			return vars, p.expectPunct(";")
 		}
 	}
 }
 
-// declarator reads name[2][3] = {…}.
-func (p *parser) declarator(space Space, h varHead) (*variable, error) {
+// readDeclarator reads name[2][3] = {…}.
+func (p *parser) readDeclarator(space Space, h varHead) (*variable, error) {
 	v := &variable{
 		line: p.tok.line, space: space, typ: h.typ, vec: h.vec, align: h.align, count: 1,
 		managed: h.managed, opaque: h.opaque, mod: p.mod,
 	}
 	var err error
-	if v.name, err = p.ident("a name"); err != nil {
+	if v.name, err = p.expectIdent("a name"); err != nil {
 		return nil, err
 	}
 	var dims []uint64
 	total := uint64(v.typ.Size()) * uint64(v.vec)
-	for p.accept("[") {
-		if p.accept("]") {
+	for p.acceptPunct("[") {
+		if p.acceptPunct("]") {
 			if len(dims) > 0 {
-				return nil, p.errorf(v.line, "%s: only the first dimension may be open", v.name)
+				return nil, p.syntaxError(v.line, "%s: only the first dimension may be open", v.name)
 			}
 			v.open = true
 			dims = append(dims, 0)
 			continue
 		}
-		n, err := p.constant()
+		n, err := p.readConstant()
 		if err != nil {
 			return nil, err
 		}
-		if err := p.expect("]"); err != nil {
+		if err := p.expectPunct("]"); err != nil {
 			return nil, err
 		}
 		if n > maxVariable {
-			return nil, p.errorf(v.line, "%s is too large", v.name)
+			return nil, p.syntaxError(v.line, "%s is too large", v.name)
 		}
 		if n > 0 {
 			if total *= n; total >= maxVariable {
-				return nil, p.errorf(v.line, "%s is too large", v.name)
+				return nil, p.syntaxError(v.line, "%s is too large", v.name)
 			}
 		}
 		dims = append(dims, n)
@@ -165,20 +165,20 @@ func (p *parser) declarator(space Space, h varHead) (*variable, error) {
 	for _, n := range dims {
 		v.count *= uint32(n)
 	}
-	if p.accept("=") {
-		if err := p.initializer(v, dims); err != nil {
+	if p.acceptPunct("=") {
+		if err := p.readInitializer(v, dims); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// initializer reads what follows "=".
-func (p *parser) initializer(v *variable, dims []uint64) error {
+// readInitializer reads what follows "=".
+func (p *parser) readInitializer(v *variable, dims []uint64) error {
 	if v.opaque != "" {
 		// The fields of a texture reference; such kernels are refused where they use the reference.
-		for !p.is(";") && p.tok.kind != tokEOF {
-			p.next()
+		for !p.isPunct(";") && p.tok.kind != tokEOF {
+			p.nextToken()
 		}
 		return nil
 	}
@@ -197,7 +197,7 @@ func (p *parser) initializer(v *variable, dims []uint64) error {
 		v.count = uint32((uint64(end) + inner - 1) / inner * (inner / uint64(v.vec)))
 	}
 	if uint64(end) > uint64(v.count)*uint64(v.vec) {
-		return p.errorf(v.line, "%s: too many values", v.name)
+		return p.syntaxError(v.line, "%s: too many values", v.name)
 	}
 	return nil
 }
@@ -205,11 +205,11 @@ func (p *parser) initializer(v *variable, dims []uint64) error {
 // initList reads a value or a list of them for the elements from at on; dim says how deep
 // in the braces the list stands. initList returns the index after the last element.
 func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint32, error) {
-	if err := p.deeper(); err != nil {
+	if err := p.enterNesting(); err != nil {
 		return 0, err
 	}
 	defer func() { p.depth-- }()
-	if !p.is("{") {
+	if !p.isPunct("{") {
 		iv, err := p.initValue(v)
 		if err != nil {
 			return 0, err
@@ -220,7 +220,7 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 		}
 		return at + 1, nil
 	}
-	p.next()
+	p.nextToken()
 	stride := v.vec
 	for i := dim + 1; i < len(dims); i++ {
 		stride *= uint32(dims[i])
@@ -228,8 +228,8 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 	if dim >= len(dims) {
 		stride = 1
 	}
-	for !p.is("}") {
-		start, braced := at, p.is("{")
+	for !p.isPunct("}") {
+		start, braced := at, p.isPunct("{")
 		end, err := p.initList(v, dims, dim+1, at)
 		if err != nil {
 			return 0, err
@@ -240,58 +240,58 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 			at = max(end, start+stride)
 		}
 		if uint64(at) > maxVariable>>3 {
-			return 0, p.errorf(v.line, "%s is too large", v.name)
+			return 0, p.syntaxError(v.line, "%s is too large", v.name)
 		}
-		if !p.accept(",") {
+		if !p.acceptPunct(",") {
 			break
 		}
 	}
-	return at, p.expect("}")
+	return at, p.expectPunct("}")
 }
 
 func (p *parser) initValue(v *variable) (initValue, error) {
 	iv := initValue{line: p.tok.line}
-	if v.typ.float() {
+	if v.typ.isFloat() {
 		n, err := p.floatConstant(v.typ)
 		iv.num = n
 		return iv, err
 	}
-	if p.tok.kind == tokInt && p.peek().kind == tokPunct && p.peek().text == "(" {
+	if p.tok.kind == tokInt && p.peekToken().kind == tokPunct && p.peekToken().text == "(" {
 		// 0xFF00(symbol): bytes of an address
-		iv.mask = p.next().num
-		p.next()
+		iv.mask = p.nextToken().num
+		p.nextToken()
 		if err := p.initSymbol(&iv); err != nil {
 			return iv, err
 		}
-		return iv, p.expect(")")
+		return iv, p.expectPunct(")")
 	}
 	if p.tok.kind == tokWord {
 		return iv, p.initSymbol(&iv)
 	}
-	n, err := p.constant()
+	n, err := p.readConstant()
 	iv.num = n & sizeMask(v.typ.Size())
 	return iv, err
 }
 
 // initSymbol reads name, name+4, generic(name) or generic(name)+4.
 func (p *parser) initSymbol(iv *initValue) error {
-	name, err := p.ident("a name")
+	name, err := p.expectIdent("a name")
 	if err != nil {
 		return err
 	}
-	if name == "generic" && p.accept("(") {
+	if name == "generic" && p.acceptPunct("(") {
 		iv.generic = true
-		if name, err = p.ident("a name"); err != nil {
+		if name, err = p.expectIdent("a name"); err != nil {
 			return err
 		}
-		if err := p.expect(")"); err != nil {
+		if err := p.expectPunct(")"); err != nil {
 			return err
 		}
 	}
 	iv.symbol = name
-	for p.is("+") || p.is("-") {
-		minus := p.next().text == "-"
-		n, err := p.unary()
+	for p.isPunct("+") || p.isPunct("-") {
+		minus := p.nextToken().text == "-"
+		n, err := p.readUnary()
 		if err != nil {
 			return err
 		}
@@ -306,14 +306,14 @@ func (p *parser) initSymbol(iv *initValue) error {
 // floatConstant reads a number and returns the bits of type t.
 func (p *parser) floatConstant(t Type) (uint64, error) {
 	neg := false
-	for p.is("-") || p.is("+") {
-		neg = neg != (p.next().text == "-")
+	for p.isPunct("-") || p.isPunct("+") {
+		neg = neg != (p.nextToken().text == "-")
 	}
 	var f float64
 	switch {
 	case p.tok.kind == tokFloat && p.tok.f32:
 		if t == F32 {
-			n := p.next().num
+			n := p.nextToken().num
 			if neg {
 				n ^= 1 << 31
 			}
@@ -324,13 +324,13 @@ func (p *parser) floatConstant(t Type) (uint64, error) {
 		f = math.Float64frombits(p.tok.num)
 	case p.tok.kind == tokInt && t.Size() < 4:
 		// The bits of an f16 are written as an integer.
-		return p.next().num, nil
+		return p.nextToken().num, nil
 	case p.tok.kind == tokInt:
 		f = float64(p.tok.num)
 	default:
-		return 0, p.unexpected("a number")
+		return 0, p.errUnexpected("a number")
 	}
-	p.next()
+	p.nextToken()
 	if neg {
 		f = -f
 	}

@@ -74,13 +74,13 @@ func parseFormat(format string) []verb {
 	return out
 }
 
-// read takes the arguments from the buffer at addr: 32-bit arguments at multiples of 4, other
+// readArgs takes the arguments from the buffer at addr: 32-bit arguments at multiples of 4, other
 // arguments at multiples of 8.
-func (p *Printf) read(w *warp, addr uint64, verbs []verb, lane int) {
+func (p *Printf) readArgs(w *warp, addr uint64, verbs []verb, lane int) {
 	at := uint64(0)
 	next := func(n uint64) uint64 {
 		at = (at + n - 1) &^ (n - 1)
-		b := w.generic(addr+at, n, lane)
+		b := w.genericBytes(addr+at, n, lane)
 		at += n
 		return readBytes(b)
 	}
@@ -95,7 +95,7 @@ func (p *Printf) read(w *warp, addr uint64, verbs []verb, lane int) {
 		switch v.conv {
 		case 's':
 			a := next(8)
-			p.args = append(p.args, printfArg{bits: a, text: w.text(a, lane)})
+			p.args = append(p.args, printfArg{bits: a, text: w.readText(a, lane)})
 		case 'p', 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
 			p.args = append(p.args, printfArg{bits: next(8)})
 		default:
@@ -129,13 +129,13 @@ func (p *Printf) Text() string {
 		for range v.stars {
 			spec = strings.Replace(spec, "*", fmt.Sprint(int32(next().bits)), 1)
 		}
-		b.WriteString(v.format(spec, next()))
+		b.WriteString(v.formatArg(spec, next()))
 	}
 	return b.String()
 }
 
-// format formats an argument.
-func (v verb) format(spec string, a printfArg) string {
+// formatArg formats an argument.
+func (v verb) formatArg(spec string, a printfArg) string {
 	signed := int64(int32(a.bits))
 	unsigned := uint64(uint32(a.bits))
 	switch {

@@ -89,10 +89,10 @@ func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 	}
 }
 
-// enter makes refs mean a frame's registers, and makes room for them; and for another register, so
+// enterFrame makes refs mean a frame's registers, and makes room for them; and for another register, so
 // that a frame without registers does not begin behind the end of a file: a pointer there would
 // belong to whatever the allocator put next.
-func (w *warp) enter(f *frame, c *code) {
+func (w *warp) enterFrame(f *frame, c *code) {
 	if need := (f.base32 + c.n32 + 1) * warpSize; need > len(w.file32) {
 		w.file32 = append(w.file32, make([]uint32, need-len(w.file32)+len(w.file32)/2)...)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// special finds a special register and reads its value into a fresh register.
-func (l *lowerer) special(o operand) (ref, Type, bool) {
+// specialRegister finds a special register and reads its value into a fresh register.
+func (l *lowerer) specialRegister(o operand) (ref, Type, bool) {
 	name := o.name
 	if o.sel != "" {
 		name += "." + o.sel
@@ -22,13 +22,13 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 			n = n*10 + int(c-'0')
 		}
 		if n < 0 || n > 31 {
-			l.fail("%s is not declared", name)
+			l.failSyntax("%s is not declared", name)
 		}
-		s, ok = uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.Env[n]) }), true
+		s, ok = uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.cfg.Env[n]) }), true
 	}
 	if !ok {
 		if strings.HasPrefix(name, "%pm") {
-			l.refuse("performance counters are not supported")
+			l.refuseInstruction("performance counters are not supported")
 		}
 		return 0, NoType, false
 	}
@@ -39,7 +39,7 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 		l.b.spins = true
 		l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
 	}
-	c := s.typ.class()
+	c := s.typ.classOf()
 	d := l.newReg(c)
 	// The register is read in all active lanes, whatever the guard.
 	was := l.guard
@@ -68,7 +68,7 @@ func opSpecial(w *warp, in *inst, m uint32) {
 		}
 	case s.typ == Pred:
 		w.setBits(in.d, m, uint32(s.value(w)))
-	case s.typ.class() == class64:
+	case s.typ.classOf() == class64:
 		d, v := w.u64(in.d), s.value(w)
 		for ; m != 0; m &= m - 1 {
 			d[bits.TrailingZeros32(m)&31] = v
@@ -81,7 +81,7 @@ func opSpecial(w *warp, in *inst, m uint32) {
 	}
 }
 
-func uniform(f func(w *warp) uint64) special { return special{typ: U32, value: f} }
+func uniformSpecial(f func(w *warp) uint64) special { return special{typ: U32, value: f} }
 
 func uniform64(f func(w *warp) uint64) special { return special{typ: U64, value: f} }
 
@@ -91,10 +91,10 @@ func perLane(f func(w *warp, lane int) uint64) special { return special{typ: U32
 var specials = func() map[string]special {
 	m := map[string]special{
 		"%laneid":  perLane(func(_ *warp, i int) uint64 { return uint64(i) }),
-		"%warpid":  uniform(func(w *warp) uint64 { return uint64(w.id) }),
-		"%nwarpid": uniform(func(*warp) uint64 { return 64 }),
-		"%smid":    uniform(func(w *warp) uint64 { return w.block.index % uint64(w.block.run.cfg.SMs) }),
-		"%nsmid":   uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.SMs) }),
+		"%warpid":  uniformSpecial(func(w *warp) uint64 { return uint64(w.id) }),
+		"%nwarpid": uniformSpecial(func(*warp) uint64 { return 64 }),
+		"%smid":    uniformSpecial(func(w *warp) uint64 { return w.block.index % uint64(w.block.run.cfg.SMs) }),
+		"%nsmid":   uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.cfg.SMs) }),
 
 		"%lanemask_eq": perLane(func(_ *warp, i int) uint64 { return 1 << i }),
 		"%lanemask_lt": perLane(func(_ *warp, i int) uint64 { return 1<<i - 1 }),
@@ -102,39 +102,39 @@ var specials = func() map[string]special {
 		"%lanemask_gt": perLane(func(_ *warp, i int) uint64 { return uint64(uint32(math.MaxUint32 << (i + 1))) }),
 		"%lanemask_ge": perLane(func(_ *warp, i int) uint64 { return uint64(uint32(math.MaxUint32 << i)) }),
 
-		"%clock":             uniform(func(w *warp) uint64 { return uint64(uint32(w.clock())) }),
-		"%clock_hi":          uniform(func(w *warp) uint64 { return w.clock() >> 32 }),
-		"%clock64":           uniform64((*warp).clock),
-		"%globaltimer":       uniform64((*warp).clock),
-		"%globaltimer_lo":    uniform(func(w *warp) uint64 { return uint64(uint32(w.clock())) }),
-		"%globaltimer_hi":    uniform(func(w *warp) uint64 { return w.clock() >> 32 }),
+		"%clock":             uniformSpecial(func(w *warp) uint64 { return uint64(uint32(w.warpTime())) }),
+		"%clock_hi":          uniformSpecial(func(w *warp) uint64 { return w.warpTime() >> 32 }),
+		"%clock64":           uniform64((*warp).warpTime),
+		"%globaltimer":       uniform64((*warp).warpTime),
+		"%globaltimer_lo":    uniformSpecial(func(w *warp) uint64 { return uint64(uint32(w.warpTime())) }),
+		"%globaltimer_hi":    uniformSpecial(func(w *warp) uint64 { return w.warpTime() >> 32 }),
 		"%gridid":            uniform64(func(w *warp) uint64 { return w.block.run.cfg.GridID }),
-		"%total_smem_size":   uniform(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
-		"%aggr_smem_size":    uniform(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
-		"%dynamic_smem_size": uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.Shared) }),
+		"%total_smem_size":   uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
+		"%aggr_smem_size":    uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
+		"%dynamic_smem_size": uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.cfg.Shared) }),
 
-		"%reserved_smem_offset_begin": uniform(reservedShared),
-		"%reserved_smem_offset_cap":   uniform(reservedShared),
-		"%reserved_smem_offset_0":     uniform(reservedShared),
-		"%reserved_smem_offset_1":     uniform(reservedShared),
-		"%reserved_smem_offset_end":   uniform(func(w *warp) uint64 { return reservedShared(w) + reservedSize }),
+		"%reserved_smem_offset_begin": uniformSpecial(reservedShared),
+		"%reserved_smem_offset_cap":   uniformSpecial(reservedShared),
+		"%reserved_smem_offset_0":     uniformSpecial(reservedShared),
+		"%reserved_smem_offset_1":     uniformSpecial(reservedShared),
+		"%reserved_smem_offset_end":   uniformSpecial(func(w *warp) uint64 { return reservedShared(w) + reservedSize }),
 
 		// A block is a cluster of its own.
-		"%cluster_ctarank":     uniform(func(*warp) uint64 { return 0 }),
-		"%cluster_nctarank":    uniform(func(*warp) uint64 { return 1 }),
+		"%cluster_ctarank":     uniformSpecial(func(*warp) uint64 { return 0 }),
+		"%cluster_nctarank":    uniformSpecial(func(*warp) uint64 { return 1 }),
 		"%current_graph_exec":  uniform64(func(*warp) uint64 { return 0 }),
 		"%is_explicit_cluster": {typ: Pred, value: func(*warp) uint64 { return 0 }},
 	}
 	axis := func(d Dim3, k int) uint64 { return uint64([...]uint32{d.X, d.Y, d.Z, 0}[k]) }
 	for k, c := range []string{"x", "y", "z", "w"} {
 		m["%tid."+c] = perLane(func(w *warp, i int) uint64 { return uint64(w.tid[k][i]) })
-		m["%ntid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.run.cfg.Block, k) })
-		m["%ctaid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.pos, k) })
-		m["%nctaid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.run.cfg.Grid, k) })
+		m["%ntid."+c] = uniformSpecial(func(w *warp) uint64 { return axis(w.block.run.cfg.Block, k) })
+		m["%ctaid."+c] = uniformSpecial(func(w *warp) uint64 { return axis(w.block.pos, k) })
+		m["%nctaid."+c] = uniformSpecial(func(w *warp) uint64 { return axis(w.block.run.cfg.Grid, k) })
 		m["%clusterid."+c] = m["%ctaid."+c]
 		m["%nclusterid."+c] = m["%nctaid."+c]
-		m["%cluster_ctaid."+c] = uniform(func(*warp) uint64 { return 0 })
-		m["%cluster_nctaid."+c] = uniform(func(*warp) uint64 { return 1 })
+		m["%cluster_ctaid."+c] = uniformSpecial(func(*warp) uint64 { return 0 })
+		m["%cluster_nctaid."+c] = uniformSpecial(func(*warp) uint64 { return 1 })
 	}
 	return m
 }()
@@ -146,9 +146,9 @@ const reservedSize = 1024
 
 func reservedShared(w *warp) uint64 { return uint64(w.block.run.reservedAt()) }
 
-// clock is the warp's own time: the time passes with what the warp executes, so that a program
+// warpTime is the warp's own time: the time passes with what the warp executes, so that a program
 // which looks at the clock gives the same result everywhere.
-func (w *warp) clock() uint64 {
+func (w *warp) warpTime() uint64 {
 	w.ticks += 4
 	return w.ticks
 }

@@ -27,10 +27,10 @@ type syncGroup struct {
 	gather
 }
 
-// sync executes a flowSync. Lanes of a fragment may carry different member masks, as the tiles of a
+// runSync executes a flowSync. Lanes of a fragment may carry different member masks, as the tiles of a
 // warp do: lanes with the same mask are a group. The lanes of a group whose members are all in the
-// fragment go on, other lanes wait here. sync reports false when lanes wait.
-func (w *warp) sync(in *inst) bool {
+// fragment go on, other lanes wait here. runSync reports false when lanes wait.
+func (w *warp) runSync(in *inst) bool {
 	f, s := w.cur, in.ext.sync
 	masks := w.u32(in.ext.refs[0])
 	waiting, gathered := uint32(0), false
@@ -57,7 +57,7 @@ func (w *warp) sync(in *inst) bool {
 	}
 	// With .sync the lanes of a group may be anywhere in the warp, and meet here.
 	if f.mask != waiting {
-		w.split(in, f.mask&^waiting, f.pc+1)
+		w.splitFragment(in, f.mask&^waiting, f.pc+1)
 	}
 	for waiting != 0 {
 		need := masks[trailing(waiting)]
@@ -65,10 +65,10 @@ func (w *warp) sync(in *inst) bool {
 		waiting &^= lanes
 		part := f
 		if waiting != 0 {
-			w.split(in, lanes, f.pc)
+			w.splitFragment(in, lanes, f.pc)
 			part = w.frags[len(w.frags)-1]
 		}
-		w.wait(in, part, need)
+		w.waitForGroup(in, part, need)
 	}
 	w.checkSyncs()
 	return false
@@ -85,9 +85,9 @@ func lanesWith(values *[warpSize]uint32, m, value uint32) uint32 {
 	return same
 }
 
-// wait puts a fragment, with lanes that all have the member mask need, into the list of fragments
+// waitForGroup puts a fragment, with lanes that all have the member mask need, into the list of fragments
 // that wait for the rest of their group.
-func (w *warp) wait(in *inst, f *frag, need uint32) {
+func (w *warp) waitForGroup(in *inst, f *frag, need uint32) {
 	s := in.ext.sync
 	var g *syncGroup
 	for _, h := range w.syncs {
@@ -117,25 +117,25 @@ func (w *warp) checkSyncs() {
 		cur := w.cur
 		for _, f := range g.frags {
 			in := &f.frame.code.insts[f.pc]
-			w.enter(f.frame, f.frame.code)
+			w.enterFrame(f.frame, f.frame.code)
 			in.ext.sync.finish(w, in, f.mask, &g.gather)
 			f.state = fragReady
 			f.pc++
-			w.merge(f)
+			w.mergeFragment(f)
 		}
 		if cur != nil {
-			w.enter(cur.frame, cur.frame.code)
+			w.enterFrame(cur.frame, cur.frame.code)
 		}
 	}
 }
 
-// merge joins a fragment with another that is ready at the same place, as the groups of a
+// mergeFragment joins a fragment with another that is ready at the same place, as the groups of a
 // warp are that parted at a synchronising instruction.
-func (w *warp) merge(f *frag) {
+func (w *warp) mergeFragment(f *frag) {
 	for _, g := range w.frags {
 		if g != f && g != w.cur && g.state == fragReady && g.pc == f.pc && g.frame == f.frame && g.join == f.join {
 			g.mask |= f.mask
-			w.drop(f)
+			w.dropFragment(f)
 			return
 		}
 	}

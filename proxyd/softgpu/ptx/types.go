@@ -78,9 +78,9 @@ func (t Type) String() string { return typeTable[t].name }
 // Size is the number of bytes that a value takes in memory.
 func (t Type) Size() uint32 { return typeTable[t].size }
 
-func (t Type) signed() bool   { return typeTable[t].kind == signedKind }
-func (t Type) float() bool    { return typeTable[t].kind == floatKind }
-func (t Type) integral() bool { return typeTable[t].kind <= signedKind }
+func (t Type) isSigned() bool   { return typeTable[t].kind == signedKind }
+func (t Type) isFloat() bool    { return typeTable[t].kind == floatKind }
+func (t Type) isIntegral() bool { return typeTable[t].kind <= signedKind }
 
 // class is the register file that holds values of a type.
 type class uint8
@@ -92,7 +92,7 @@ const (
 	class128
 )
 
-func (t Type) class() class {
+func (t Type) classOf() class {
 	switch {
 	case t == Pred:
 		return classPred
@@ -144,7 +144,7 @@ type Dim3 struct{ X, Y, Z uint32 }
 // Count is the number of positions within the extent.
 func (d Dim3) Count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
 
-// at returns the position with the given index, x running fastest.
-func (d Dim3) at(i uint64) Dim3 {
+// positionAt returns the position with the given index, x running fastest.
+func (d Dim3) positionAt(i uint64) Dim3 {
 	return Dim3{X: uint32(i % uint64(d.X)), Y: uint32(i / uint64(d.X) % uint64(d.Y)), Z: uint32(i / uint64(d.X) / uint64(d.Y))}
 }

@@ -75,15 +75,15 @@ type warp struct {
 	mma    mmaBuffers
 }
 
-// start makes the warp ready to run its block's kernel in the lanes of mask.
-func (w *warp) start(b *block, id int, mask uint32) {
+// startWarp makes the warp ready to run its block's kernel in the lanes of mask.
+func (w *warp) startWarp(b *block, id int, mask uint32) {
 	k := b.run.kernel
 	w.block, w.id, w.live = b, id, mask
 	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
 	w.spinning, w.rests, w.ticks, w.counting = false, 0, 0, b.run.counting
 	w.setConstants(k.const32, k.const64)
 	f := &frame{code: k.main}
-	w.enter(f, k.main)
+	w.enterFrame(f, k.main)
 	// What a program reads before writing must not depend on earlier blocks.
 	clear(w.file32)
 	clear(w.file64)
@@ -104,8 +104,8 @@ func (w *warp) newFrag(f frag) *frag {
 	return p
 }
 
-// drop takes a fragment out of the warp.
-func (w *warp) drop(f *frag) {
+// dropFragment takes a fragment out of the warp.
+func (w *warp) dropFragment(f *frag) {
 	for i, g := range w.frags {
 		if g == f {
 			w.frags = append(w.frags[:i], w.frags[i+1:]...)
@@ -118,13 +118,13 @@ func (w *warp) drop(f *frag) {
 	w.spare = append(w.spare, f)
 }
 
-// pick makes a fragment that can run the current fragment: the youngest, so that what parted last
-// meets first. pick reports false when there is none.
-func (w *warp) pick() bool {
+// pickFragment makes a fragment that can run the current fragment: the youngest, so that what parted last
+// meets first. pickFragment reports false when there is none.
+func (w *warp) pickFragment() bool {
 	for i := len(w.frags) - 1; i >= 0; i-- {
 		if w.frags[i].state == fragReady {
 			w.cur = w.frags[i]
-			w.enter(w.cur.frame, w.cur.frame.code)
+			w.enterFrame(w.cur.frame, w.cur.frame.code)
 			return true
 		}
 	}
@@ -132,25 +132,25 @@ func (w *warp) pick() bool {
 	return false
 }
 
-// park lets the current fragment wait at its join. When the fragment is the last to come, the
+// parkAtJoin lets the current fragment wait at its join. When the fragment is the last to come, the
 // fragment goes on with all lanes and park reports true.
-func (w *warp) park() bool {
+func (w *warp) parkAtJoin() bool {
 	f, j := w.cur, w.cur.join
 	if j.arrived == 0 && f.mask != j.expected {
 		w.joins = append(w.joins, j)
 	}
 	j.arrived |= f.mask
 	if j.arrived == j.expected {
-		w.forget(j)
+		w.forgetJoin(j)
 		f.mask, f.join = j.arrived, j.parent
 		j.arrived = 0
 		return true
 	}
-	w.drop(f)
+	w.dropFragment(f)
 	return false
 }
 
-func (w *warp) forget(j *join) {
+func (w *warp) forgetJoin(j *join) {
 	for i := len(w.joins) - 1; i >= 0; i-- {
 		if w.joins[i] == j {
 			w.joins = append(w.joins[:i], w.joins[i+1:]...)
@@ -159,9 +159,9 @@ func (w *warp) forget(j *join) {
 	}
 }
 
-// release lets all lanes that stand at joins go on without the lanes that they wait for. release
+// releaseJoins lets all lanes that stand at joins go on without the lanes that they wait for. release
 // reports whether there were any.
-func (w *warp) release() bool {
+func (w *warp) releaseJoins() bool {
 	any := false
 	for _, j := range w.joins {
 		if j.arrived == 0 {
@@ -176,8 +176,8 @@ func (w *warp) release() bool {
 	return any
 }
 
-// exit ends the lanes m of the current fragment. When none is left, the fragment is gone.
-func (w *warp) exit(m uint32) {
+// exitLanes ends the lanes m of the current fragment. When none is left, the fragment is gone.
+func (w *warp) exitLanes(m uint32) {
 	f := w.cur
 	w.live &^= m
 	w.block.live -= bits.OnesCount32(m)
@@ -185,20 +185,20 @@ func (w *warp) exit(m uint32) {
 	for j := f.join; j != nil; j = j.parent {
 		j.expected &^= m
 		if j.arrived != 0 && j.arrived == j.expected {
-			w.forget(j)
+			w.forgetJoin(j)
 			w.frags = append(w.frags, w.newFrag(frag{mask: j.arrived, pc: j.pc, frame: j.frame, join: j.parent}))
 			j.arrived = 0
 		}
 	}
 	f.mask &^= m
 	if f.mask == 0 {
-		w.drop(f)
+		w.dropFragment(f)
 	}
 	w.checkSyncs()
 }
 
-// split parts the current fragment: taken goes to target, the rest is left to the caller.
-func (w *warp) split(in *inst, taken uint32, target int32) {
+// splitFragment parts the current fragment: taken goes to target, the rest is left to the caller.
+func (w *warp) splitFragment(in *inst, taken uint32, target int32) {
 	f := w.cur
 	j := f.join
 	if in.join >= 0 && (j == nil || j.pc != in.join || j.frame != f.frame) {
@@ -225,38 +225,38 @@ const (
 	spinTurn = 32
 )
 
-// run executes until the warp has exited, is blocked, or its turn is over.
-func (w *warp) run() status {
+// runUntilBlocked executes until the warp has exited, is blocked, or its turn is over.
+func (w *warp) runUntilBlocked() status {
 	budget := turn
 	w.rests = 0
 	for {
 		if w.cur == nil || w.cur.state != fragReady {
-			if !w.pick() {
+			if !w.pickFragment() {
 				if len(w.frags) == 0 && len(w.joins) == 0 {
 					return statusDone
 				}
 				// Lanes may wait here for lanes that stand at a join; a barrier of the block may
 				// yet open by itself.
-				if len(w.syncs) > 0 && w.release() {
+				if len(w.syncs) > 0 && w.releaseJoins() {
 					continue
 				}
 				return statusBlocked
 			}
 		} else {
-			w.enter(w.cur.frame, w.cur.frame.code)
+			w.enterFrame(w.cur.frame, w.cur.frame.code)
 		}
-		if w.step(&budget) {
-			w.rotate()
+		if w.runFragment(&budget) {
+			w.rotateFragments()
 			return statusYielded
 		}
 	}
 }
 
-// rotate gives the other fragments of a warp their turn.
-func (w *warp) rotate() {
+// rotateFragments gives the other fragments of a warp their turn.
+func (w *warp) rotateFragments() {
 	if w.rests > spinTurn {
 		w.block.spun = true
-		w.release()
+		w.releaseJoins()
 	}
 	if w.cur == nil || len(w.frags) < 2 {
 		return
@@ -271,9 +271,9 @@ func (w *warp) rotate() {
 	w.cur = nil
 }
 
-// step runs the current fragment until that is no longer the current fragment, or must be entered
-// anew. step reports whether the warp's turn is over.
-func (w *warp) step(budget *int) bool {
+// runFragment runs the current fragment until that is no longer the current fragment, or must be entered
+// anew. runFragment reports whether the warp's turn is over.
+func (w *warp) runFragment(budget *int) bool {
 	f := w.cur
 	code := f.frame.code.insts
 	from := f.pc // what is before was counted
@@ -305,7 +305,7 @@ func (w *warp) step(budget *int) bool {
 			case f.mask:
 				f.pc = in.target
 			default:
-				w.split(in, m, in.target)
+				w.splitFragment(in, m, in.target)
 				f.pc++
 			}
 			if back && m != 0 {
@@ -319,11 +319,11 @@ func (w *warp) step(budget *int) bool {
 			}
 		case flowIndex:
 			*budget--
-			w.index(in)
+			w.runIndexedBranch(in)
 			return *budget <= 0
 		case flowJoin:
 			if f.join != nil && f.join.pc == f.pc && f.join.frame == f.frame {
-				if !w.park() {
+				if !w.parkAtJoin() {
 					return false
 				}
 				from = f.pc
@@ -332,24 +332,24 @@ func (w *warp) step(budget *int) bool {
 			f.pc++
 		case flowCall:
 			*budget--
-			w.call(in)
+			w.runCall(in)
 			return *budget <= 0
 		case flowReturn:
-			w.ret()
+			w.runReturn()
 			return false
 		case flowExit:
 			f.pc++
 			if m != 0 {
-				w.exit(m)
+				w.exitLanes(m)
 				if w.cur == nil {
 					return false
 				}
 			}
 		case flowBarrier:
 			// A warp that opens a barrier lets the other warps go first: in ascending order again.
-			return w.barrier(in)
+			return w.runBarrier(in)
 		case flowSync:
-			if !w.sync(in) {
+			if !w.runSync(in) {
 				return false
 			}
 		case flowYield:
@@ -361,14 +361,14 @@ func (w *warp) step(budget *int) bool {
 	}
 }
 
-// index executes brx.idx: lanes with the same index stay together.
-func (w *warp) index(in *inst) {
+// runIndexedBranch executes brx.idx: lanes with the same index stay together.
+func (w *warp) runIndexedBranch(in *inst) {
 	f := w.cur
 	idx := w.u32(in.a)
 	for left := f.mask; left != 0; {
 		i := bits.TrailingZeros32(left)
 		if int64(idx[i]) >= int64(len(in.ext.targets)) {
-			w.fault(IllegalInstruction, in, i, 0, "brx.idx: index beyond the list of labels")
+			w.raiseFault(IllegalInstruction, in, i, 0, "brx.idx: index beyond the list of labels")
 		}
 		same := uint32(0)
 		for m := left; m != 0; m &= m - 1 {
@@ -383,6 +383,6 @@ func (w *warp) index(in *inst) {
 			f.pc = target
 			return
 		}
-		w.split(in, same, target)
+		w.splitFragment(in, same, target)
 	}
 }

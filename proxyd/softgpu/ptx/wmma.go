@@ -19,9 +19,9 @@ func fragmentRegs(elements, per int, t Type, _ int) int {
 	return max(n, 1)
 }
 
-// fragment gathers a matrix of n elements.
-func (w *warp) fragment(out []uint64, refs []ref, t Type, per, n int) []uint64 {
-	out = sized(out, n)
+// gatherMatrix gathers a matrix of n elements.
+func (w *warp) gatherMatrix(out []uint64, refs []ref, t Type, per, n int) []uint64 {
+	out = sizedBuffer(out, n)
 	width := 32 / per
 	for i := range n {
 		lane := i / (len(refs) * per)
@@ -66,46 +66,46 @@ type wmmaSite struct {
 func lowerWmma(l *lowerer) {
 	ts, sub := matrixTypes(l)
 	if sub != 0 {
-		l.refuse("wmma of 4-bit and 1-bit elements is not supported")
+		l.refuseInstruction("wmma of 4-bit and 1-bit elements is not supported")
 	}
 	m, n, k := shapeOf(l)
 	switch {
-	case l.has("mma"):
-		l.argc(4)
-		p := &mmaPlan{m: m, n: n, k: k, wmma: true, sat: l.has("satfinite")}
+	case l.hasModifier("mma"):
+		l.checkArgs(4)
+		p := &mmaPlan{m: m, n: n, k: k, wmma: true, sat: l.hasModifier("satfinite")}
 		switch len(ts) {
 		case 2: // .dtype.ctype: f16 operands
 			p.at, p.bt, p.ct = F16, F16, ts[0]
 			if ts[0] != ts[1] {
-				l.refuse("accumulators of two types are not supported")
+				l.refuseInstruction("accumulators of two types are not supported")
 			}
 		case 4:
 			p.at, p.bt, p.ct = ts[1], ts[2], ts[0]
 		default:
-			l.fail("the types are missing")
+			l.failSyntax("the types are missing")
 		}
-		if l.has("row") != l.has("col") && !l.has("row") && !l.has("col") {
-			l.fail("the layouts are missing")
+		if l.hasModifier("row") != l.hasModifier("col") && !l.hasModifier("row") && !l.hasModifier("col") {
+			l.failSyntax("the layouts are missing")
 		}
-		p.signedA, p.signedB = p.at.signed(), p.bt.signed()
+		p.signedA, p.signedB = p.at.isSigned(), p.bt.isSigned()
 		l.emitMma(p)
-	case l.has("load"), l.has("store"):
+	case l.hasModifier("load"), l.hasModifier("store"):
 		l.wmmaMove(ts, m, n, k)
 	default:
-		l.fail("no such form")
+		l.failSyntax("no such form")
 	}
 }
 
 func (l *lowerer) wmmaMove(ts []Type, m, n, k int) {
-	store := l.has("store")
+	store := l.hasModifier("store")
 	t := ts[len(ts)-1]
 	s := &wmmaSite{t: t, store: store}
 	elements, vec, addr := 0, 0, 1
-	col := l.has("col")
+	col := l.hasModifier("col")
 	switch {
-	case l.has("a"):
+	case l.hasModifier("a"):
 		s.rows, s.cols, s.byColumn = m, k, col
-	case l.has("b"):
+	case l.hasModifier("b"):
 		s.rows, s.cols, s.byColumn = n, k, !col
 	default:
 		s.rows, s.cols, s.byColumn = m, n, col
@@ -116,22 +116,22 @@ func (l *lowerer) wmmaMove(ts []Type, m, n, k int) {
 	}
 	per := (&mmaPlan{}).perRegister(t, 0)
 	regs := elements / (warpSize * per)
-	if l.has("a") || l.has("b") {
+	if l.hasModifier("a") || l.hasModifier("b") {
 		regs = fragmentRegs(elements, per, t, m)
 	}
 	rt := B32
 	if t == F64 {
 		rt = B64
 	}
-	refs, os, _ := l.elements(vec, rt, regs, !store)
+	refs, os, _ := l.listElements(vec, rt, regs, !store)
 	l.loose = true
 	a := l.addr(addr, l.space())
-	stride := l.constant(class32, uint64(s.cols))
+	stride := l.constantRef(class32, uint64(s.cols))
 	if s.byColumn {
-		stride = l.constant(class32, uint64(s.rows))
+		stride = l.constantRef(class32, uint64(s.rows))
 	}
 	if len(l.in.args) == 3 {
-		stride = l.src(2, U32)
+		stride = l.sourceRef(2, U32)
 	}
 	mic := l.site(l.emit(opWmmaMove, shape{a: a.opnd(), c: use32}, 0, 0, a.base, ref(a.space), stride))
 	mic.imm, mic.ext = a.off, &ext{refs: refs, opnds: os, wmma: s}
@@ -154,7 +154,7 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 	}
 	n := s.rows * s.cols
 	if s.store {
-		d := w.fragment(nil, in.ext.refs, s.t, per, n)
+		d := w.gatherMatrix(nil, in.ext.refs, s.t, per, n)
 		for i, v := range d {
 			writeBytes(at(i), v)
 		}
