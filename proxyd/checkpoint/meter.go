@@ -44,7 +44,7 @@ func (c *Conductor) reportStored(id store.ID) {
 func Events() []string {
 	return []string{
 		records.EventStarted, records.EventCheckpoint, records.EventFailed, records.EventFilesUnknown, records.EventStored, records.EventLost, records.EventReleased, records.EventEnded,
-		records.EventRestored, records.EventReset, records.EventHeld, records.EventRequeued, records.EventRestart,
+		records.EventRestored, records.EventReset, records.EventHeld, records.EventRequeued, records.EventRestart, records.EventGPUs,
 	}
 }
 
