@@ -346,7 +346,9 @@ func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
 
 // showBlock has a block show common bytes, unless work may use the space. The caller holds the device's mu.
 func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
-	if s == d.mapped || s.yard.isShut() || !s.yard.shutIfIdle() {
+	// A restored space may be mapped, and its job is stopped. What is under way in spite of that loses no more than to
+	// WriteBlock, since all of the block is written.
+	if s.yard.isShut() || !s.yard.shutIfIdle() {
 		return false
 	}
 	defer s.yard.openAgain()

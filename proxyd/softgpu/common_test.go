@@ -57,10 +57,16 @@ func wantCommon(t *testing.T, d *device, when string, shared, saved, unshared ui
 func TestWriteBlocks(t *testing.T) {
 	d, all := tenants(t, 3)
 	want := noise(1)
+	if err := all[0].Map(); err != nil { // as the first space of a restored device is
+		t.Fatal(err)
+	}
 	for n := range 2 {
 		if err := d.WriteBlocks(sameBlock(all, n), want); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := all[0].Unmap(); err != nil {
+		t.Fatal(err)
 	}
 	wantCommon(t, d, "at first", 2, 4, 0)
 	all[1].turn(t, func() {
