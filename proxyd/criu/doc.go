@@ -61,8 +61,9 @@
 //	the context     the same, by closing the pipes. What does not end then is killed
 //	criu            at a dump, the kernel lets the tasks go, and most go on as if nothing had
 //	                been; a task that had CRIU's code in it at that moment may die (2 of
-//	                some 300 kills). Dump freezes the cgroup again if it was frozen. At a
-//	                restore, Restore kills the half-made tree
+//	                some 300 kills). Dump freezes the cgroup again if it was frozen, and
+//	                kills what criu has left in the capsule. At a restore, Restore kills the
+//	                half-made tree
 //
 // # Processes without a parent
 //

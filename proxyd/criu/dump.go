@@ -72,7 +72,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	}
 	defer s.closeSession()
 	d := &dumper{sink: sink, cores: map[string][]byte{}}
-	s.carry = d.carryStream
+	s.carry, s.endStrays = d.carryStream, true
 	noted := &Image{}
 	if wasFrozen {
 		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), p.Observed)

@@ -44,10 +44,13 @@ type session struct {
 	pidfd   int // of nsenter
 	criu    int // pidfd of criu itself; -1 before the connection
 	criuPID int
-	nsenter int // PID
-	hear    hearing
-	pending *stream // named, without its pipe yet
-	passed  bool    // the gate
+	// endStrays has run kill what criu leaves in the capsule. A criu that was killed while it tried what
+	// the kernel can do leaves a child that sleeps for ever (criu/util.c, fork_and_ptrace_attach).
+	endStrays bool
+	nsenter   int // PID
+	hear      hearing
+	pending   *stream // named, without its pipe yet
+	passed    bool    // the gate
 
 	streams sync.WaitGroup
 	broken  chan struct{} // closed when err is set
@@ -145,6 +148,9 @@ func (s *session) runCriu(ctx context.Context, c command) error {
 	s.nsenter = cmd.Process.Pid
 	s.serveCriu()
 	stop()
+	if s.endStrays {
+		killSession(c.init, s.nsenter) // before Wait: until then no other session has this number
+	}
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil

@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -122,6 +123,32 @@ func killProcesses(ctx context.Context, init int, pids []int) error {
 			return fmt.Errorf("process %d (%s) does not end: %w", doomed[0].pid, doomed[0].name, ctx.Err())
 		}
 	}
+}
+
+// killSession kills the processes of a session, numbered as the caller counts, in a capsule. The
+// caller knows that no other session has that number.
+func killSession(init, session int) {
+	members, _ := membersOf(init) // without the capsule there is none
+	for _, m := range members {
+		if !m.zombie && sessionOf(m.host) == session {
+			m.killMember()
+		}
+	}
+}
+
+// sessionOf returns the session of a process, 0 if the process is gone.
+func sessionOf(host int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", host))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ") // behind the name
+	words := strings.Fields(rest)
+	if len(words) < 4 {
+		return 0
+	}
+	session, _ := strconv.Atoi(words[3]) // state, parent, group, session
+	return session
 }
 
 // killMember kills m, unless its PID is another's by now.
