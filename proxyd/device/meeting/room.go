@@ -27,33 +27,34 @@ const maxRanks = 1 << 16
 type Rendezvous interface {
 	// NewID makes a communicator's identity.
 	NewID() (ID, error)
-	// Meet says that rank of the communicator id, of size ranks, is here, and waits for all others: once for each
-	// rank, at the same time. All get the same roster. If ctx is done first, or a rank leaves, or they do not agree,
-	// all get an error. An identity serves for one communicator.
+	// Meet announces a rank of the communicator id, which has size ranks, and waits for the other ranks. Each rank
+	// calls Meet once. All ranks get the same roster. If ctx is done first, or a rank leaves, or ranks disagree,
+	// all get an error. An identity serves for a single communicator.
 	Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error)
 
-	// Assume has it be the server of that number among the job's, and unless id is nil, who made the identities that another
-	// server has made: those are met here. It is called before all others.
+	// Assume gives the Rendezvous the number of its server among the job's servers. Unless id is nil, ranks with an
+	// identity that the earlier server made are met here. Assume is called before all other methods.
 	Assume(number int, id *Identity)
-	// Identity is what another one assumes to be in the place of this one.
+	// Identity is what a later server passes to Assume to take the place of this server.
 	Identity() Identity
 	// Hold keeps communicators from coming to be: members come, and wait, even when all are there. Release lets them.
 	Hold()
 	Release()
-	// Waits tells whether who meets by an identity is still waiting for others. Of one that is met elsewhere it says yes.
+	// Waits tells whether ranks with an identity still wait for other ranks. If they are met at another server, Waits
+	// returns true.
 	Waits(id ID) bool
 
-	// Address says where it and the process's collective.Node are reached: what Move and others' Move take. It is another one
-	// for each life of a server.
+	// Address is where the Rendezvous and the process's collective.Node are reached, in the form that Move takes. Each
+	// life of a server has another address.
 	Address() string
 	// Move says where all of the job's servers are today, by their numbers: identities that they have made are met there.
 	Move(peers map[int]string) error
 	// Again brings the servers of a communicator together that is to be made again. It fails when ctx is done, with the names
-	// of those that did not come.
+	// of the servers that did not come.
 	Again(ctx context.Context, r Reunion) (collective.Roster, error)
 }
 
-// gathering is the ranks of one communicator that have come.
+// gathering has the ranks of a communicator that have come.
 type gathering struct {
 	addresses []string // by rank
 	servers   []int    // likewise
@@ -64,13 +65,13 @@ type gathering struct {
 	err       error
 }
 
-// room holds the gatherings of one process.
+// room holds the gatherings of a process.
 type room struct {
 	mu   sync.Mutex
 	open map[string]*gathering // by the identity's nonce
-	past map[string]error      // how the latest ended: who comes late must not wait
+	past map[string]error      // how the latest gatherings ended: a rank that comes late must not wait
 	old  []string              // its keys, oldest first
-	held bool                  // those that are full stay open
+	held bool                  // full gatherings stay open
 }
 
 // remembered is how many ends a room remembers.
@@ -151,7 +152,7 @@ func (r *room) rememberEnding(nonce string, err error) {
 	}
 }
 
-// leaveRank takes a rank back; if not all were there, nobody gets what he waits for.
+// leaveRank takes a rank back; if ranks were missing, the gathering fails.
 func (r *room) leaveRank(nonce []byte, g *gathering, rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +180,7 @@ func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Rost
 	return makeRoster(id.secretBytes(), ending{g.nonce[:], g.addresses, g.servers}), nil
 }
 
-// makeRoster makes one of where each rank is: ranks with one address are of one process.
+// makeRoster makes a roster of where each rank is: ranks with the same address are of the same process.
 func makeRoster(secret []byte, e ending) collective.Roster {
 	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
@@ -195,7 +196,7 @@ func makeRoster(secret []byte, e ending) collective.Roster {
 	return r
 }
 
-// Local is a Rendezvous of one process: it opens no connection. NewLocal makes one.
+// Local is a Rendezvous within a process: Local opens no connection. NewLocal makes one.
 type Local struct{ maker }
 
 // NewLocal makes a Local.
@@ -219,7 +220,7 @@ func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Ros
 	return l.room.awaitRoster(ctx, &id, here{size, rank, l.number, ""})
 }
 
-// Address implements Rendezvous: nobody reaches it.
+// Address implements Rendezvous: no other process reaches a Local.
 func (l *Local) Address() string { return "" }
 
 // Move implements Rendezvous.
