@@ -52,7 +52,7 @@ type mark struct {
 }
 
 func main() {
-	same, err := plot(os.Args[1:])
+	same, err := drawPlot(os.Args[1:])
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "plot:", err)
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-func plot(args []string) (same bool, err error) {
+func drawPlot(args []string) (same bool, err error) {
 	if len(args) != 5 {
 		return false, errors.New("want UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png")
 	}
@@ -89,7 +89,7 @@ func plot(args []string) (same bool, err error) {
 	if err != nil {
 		return same, err
 	}
-	return same, errors.Join(png.Encode(out, picture(calm, moved, runs, marks, same)), out.Close())
+	return same, errors.Join(png.Encode(out, drawPicture(calm, moved, runs, marks, same)), out.Close())
 }
 
 // equalSteps reports whether moved is what calm begins with. Calm may have made more steps.
@@ -107,7 +107,7 @@ func equalSteps(calm, moved []point) bool {
 
 func readLosses(path string) ([]point, error) {
 	var all []point
-	err := lines(path, func(f []string) error {
+	err := eachLine(path, func(f []string) error {
 		if len(f) != 4 {
 			return errors.New("want: step loss time hash")
 		}
@@ -131,7 +131,7 @@ func readLosses(path string) ([]point, error) {
 
 func readRuns(path string) ([]run, error) {
 	var all []run
-	err := lines(path, func(words []string) error {
+	err := eachLine(path, func(words []string) error {
 		f := strings.Split(strings.Join(words, " "), "|")
 		if len(f) != 5 {
 			return errors.New("want: job|start|end|nodes|TRES")
@@ -161,7 +161,7 @@ func readRuns(path string) ([]run, error) {
 
 func readMarks(path string) ([]mark, error) {
 	var all []mark
-	err := lines(path, func(f []string) error {
+	err := eachLine(path, func(f []string) error {
 		at, err := strconv.ParseFloat(f[0], 64)
 		all = append(all, mark{at, strings.Join(f[1:], " ")})
 		return err
@@ -169,7 +169,7 @@ func readMarks(path string) ([]mark, error) {
 	return all, err
 }
 
-func lines(path string, f func([]string) error) error {
+func eachLine(path string, f func([]string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -202,14 +202,14 @@ var (
 	green = color.RGBA{60, 150, 80, 255}
 )
 
-func picture(calm, moved []point, runs []run, marks []mark, same bool) image.Image {
+func drawPicture(calm, moved []point, runs []run, marks []mark, same bool) image.Image {
 	img := image.NewRGBA(image.Rect(0, 0, width, height))
 	draw.Draw(img, img.Bounds(), image.NewUniform(white), image.Point{}, draw.Src)
 	verdict := "equal in every bit"
 	if !same {
 		verdict = "THEY DIFFER"
 	}
-	label(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and disturbed (red): %s", len(calm), verdict))
+	drawLabel(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and disturbed (red): %s", len(calm), verdict))
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range append(append([]point{}, calm...), moved...) {
 		low, high = math.Min(low, p.loss), math.Max(high, p.loss)
@@ -220,25 +220,25 @@ func picture(calm, moved []point, runs []run, marks []mark, same bool) image.Ima
 	}
 	for i := range 5 {
 		v := low + (high-low)*float64(i)/4
-		line(img, left, y(v), width-right, y(v), 0, grey)
-		label(img, 8, y(v)+4, black, fmt.Sprintf("%.4f", v))
+		drawLine(img, left, y(v), width-right, y(v), 0, grey)
+		drawLabel(img, 8, y(v)+4, black, fmt.Sprintf("%.4f", v))
 	}
-	curve(img, calm, x, y, 3, blue)
-	curve(img, moved, x, y, 0, red)
-	timeline(img, runs, marks)
+	drawCurve(img, calm, x, y, 3, blue)
+	drawCurve(img, moved, x, y, 0, red)
+	drawTimeline(img, runs, marks)
 	return img
 }
 
-func curve(img *image.RGBA, points []point, x func(int) int, y func(float64) int, thick int, c color.RGBA) {
+func drawCurve(img *image.RGBA, points []point, x func(int) int, y func(float64) int, thick int, c color.RGBA) {
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
-		line(img, x(a.step), y(a.loss), x(b.step), y(b.loss), thick, c)
+		drawLine(img, x(a.step), y(a.loss), x(b.step), y(b.loss), thick, c)
 	}
 }
 
-// timeline draws a band for each job: its runs, as high as its share of the most GPUs that the job
+// drawTimeline draws a band for each job: its runs, as high as its share of the most GPUs that the job
 // had.
-func timeline(img *image.RGBA, runs []run, marks []mark) {
+func drawTimeline(img *image.RGBA, runs []run, marks []mark) {
 	first, last := runs[0].start, runs[0].end
 	most := map[string]int{}
 	var jobs []string
@@ -252,31 +252,31 @@ func timeline(img *image.RGBA, runs []run, marks []mark) {
 	x := func(t float64) int {
 		return left + int((math.Max(t, first)-first)/math.Max(last-first, 1)*float64(width-left-right))
 	}
-	label(img, left, bandTop-12, black, fmt.Sprintf("GPUs of each job, over %.0f seconds, as Slurm accounts for them", last-first))
+	drawLabel(img, left, bandTop-12, black, fmt.Sprintf("GPUs of each job, over %.0f seconds, as Slurm accounts for them", last-first))
 	row := map[string]int{}
 	for i, job := range jobs {
 		row[job] = bandTop + i*(bandHeight+gap)
-		label(img, 8, row[job]+bandHeight/2+4, black, job)
+		drawLabel(img, 8, row[job]+bandHeight/2+4, black, job)
 		draw.Draw(img, image.Rect(left, row[job], width-right, row[job]+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
 	}
 	for _, r := range runs {
 		bottom := row[r.job] + bandHeight
 		draw.Draw(img, image.Rect(x(r.start), bottom-bandHeight*r.gpus/most[r.job], x(r.end), bottom), image.NewUniform(green), image.Point{}, draw.Src)
 		if text := fmt.Sprintf("%d on %s", r.gpus, r.nodes); x(r.end)-x(r.start) > 7*len(text)+6 {
-			label(img, x(r.start)+4, bottom-4, white, text)
+			drawLabel(img, x(r.start)+4, bottom-4, white, text)
 		}
 	}
 	under := bandTop + len(jobs)*(bandHeight+gap)
 	for i, m := range marks {
 		at := min(max(x(m.time), left), width-right)
-		line(img, at, bandTop, at, under+18*i+8, 0, red)
+		drawLine(img, at, bandTop, at, under+18*i+8, 0, red)
 		text := fmt.Sprintf("%.0f s  %s", m.time-first, m.text)
-		label(img, max(left, min(at+4, width-right-7*len(text))), under+18*i+12, black, text)
+		drawLabel(img, max(left, min(at+4, width-right-7*len(text))), under+18*i+12, black, text)
 	}
 }
 
-// line draws with Bresenham's algorithm, thick pixels to each side.
-func line(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
+// drawLine draws with Bresenham's algorithm, thick pixels to each side.
+func drawLine(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
 	dx, dy := abs(x1-x0), -abs(y1-y0)
 	sx, sy := sign(x1-x0), sign(y1-y0)
 	for e := dx + dy; ; {
@@ -300,7 +300,7 @@ func line(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
 	}
 }
 
-func label(img *image.RGBA, x, y int, c color.RGBA, text string) {
+func drawLabel(img *image.RGBA, x, y int, c color.RGBA, text string) {
 	d := font.Drawer{Dst: img, Src: image.NewUniform(c), Face: basicfont.Face7x13, Dot: fixed.P(x, y)}
 	d.DrawString(text)
 }

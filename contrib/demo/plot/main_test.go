@@ -34,7 +34,7 @@ func TestPlot(t *testing.T) {
 				return path
 			}
 			out := filepath.Join(dir, "out.png")
-			same, err := plot([]string{
+			same, err := drawPlot([]string{
 				write("calm", undisturbed), write("moved", c.disturbed),
 				write("runs", "training|100|130|n[1-2]|cpu=4,gres/gpu=4\ntraining|140|160|n[3-4]|cpu=4,gres/gpu=2\nnever|Unknown|Unknown||\n"),
 				write("marks", "135 it moves\n"), out,
@@ -60,7 +60,7 @@ func TestPlotBadInput(t *testing.T) {
 	if err := os.WriteFile(path, []byte("1 4.5 100.1 aa\n2 what\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plot([]string{path, path, path, path, path}); err == nil || !strings.Contains(err.Error(), path+":2:") {
+	if _, err := drawPlot([]string{path, path, path, path, path}); err == nil || !strings.Contains(err.Error(), path+":2:") {
 		t.Errorf("plot: %v, want the path and line 2", err)
 	}
 }

@@ -38,13 +38,13 @@ const (
 //	815    alice's, without --singularity
 //	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
 //	819    alice's; ended, and left nothing
-//	811    the owner is not known; as 816
+//	811    has no known owner; is like 816
 //	817    alice's; led by n2 now
 //
-// and remembers what it was asked to do.
+// The fake notes each call: Asked returns the notes.
 type Conductor struct {
-	Release chan struct{} // 812_3 waits for it
-	First   string        // phase in which it does
+	Release chan struct{} // the checkpoint of 812_3 ends when a test closes this channel
+	First   string        // the phase in which the checkpoint of 812_3 waits for Release
 
 	mu    sync.Mutex
 	asked []string
@@ -52,26 +52,26 @@ type Conductor struct {
 
 var _ api.Conductor = (*Conductor)(nil)
 
-// New returns one.
+// New returns a Conductor whose job 812_3 waits in the phase freeze.
 func New() *Conductor { return &Conductor{Release: make(chan struct{}), First: "freeze"} }
 
-// Asked returns what was asked so far, one line each, in order.
+// Asked returns the calls so far in their order, a line for each.
 func (c *Conductor) Asked() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.asked...)
 }
 
-func (c *Conductor) note(format string, args ...any) {
+func (c *Conductor) noteCall(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, fmt.Sprintf(format, args...))
 }
 
-// Then is when all happens.
+// Then is the time of all events of the fake.
 var Then = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func at(minutes int) *timestamppb.Timestamp {
+func atMinute(minutes int) *timestamppb.Timestamp {
 	return timestamppb.New(Then.Add(time.Duration(minutes) * time.Minute))
 }
 
@@ -90,7 +90,7 @@ func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
 
 // Show tells of jobs.
 func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
-	c.note("show %s", job)
+	c.noteCall("show %s", job)
 	checkpoints, err := c.Checkpoints(ctx, job)
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 			Options: map[string]string{"interval": "600", "gpus": "2-8"},
 			Capsules: []*rpc.Capsule{
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
-					{Name: "batch", Pid: 301, State: "running", Started: at(0), Rss: 3 << 20, Command: "bash"},
-					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}},
+					{Name: "batch", Pid: 301, State: "running", Started: atMinute(0), Rss: 3 << 20, Command: "bash"},
+					{Name: "s0.0", Pid: 340, State: "running", Started: atMinute(1), Rss: 5 << 30, Command: "python3 train.py"}},
 					Leases: []*rpc.Lease{{Job: 815, Gpus: 1}},
 					Devices: &rpc.Devices{
 						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
@@ -117,15 +117,15 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 						}},
 					}},
 				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{
-					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},
+					{Name: "s0.1", Pid: 310, State: "ended", Started: atMinute(1), Ended: atMinute(50), Status: 9, Command: "python3 train.py"}}},
 			},
 			Checkpoints: checkpoints,
-			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: at(20)}},
+			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "has a terminal", Cure: "start it without", Since: atMinute(20)}},
 			Outside:     []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 353, Command: "python3", What: "is connected to 192.0.2.7:443, which is outside of the job", Cure: "a restore resets it"}},
 			Timeline: []*rpc.Event{
-				{Time: at(0), Event: "started", Where: "n1,n2"},
-				{Time: at(30), Event: "requeued", Text: "node n2 failed"},
-				{Time: at(35), Event: "restored", Where: "n1,n3", Text: "from checkpoint 2"}},
+				{Time: atMinute(0), Event: "started", Where: "n1,n2"},
+				{Time: atMinute(30), Event: "requeued", Text: "node n2 failed"},
+				{Time: atMinute(35), Event: "restored", Where: "n1,n3", Text: "from checkpoint 2"}},
 			Comment: "singularity: restored from checkpoint 2",
 		}, nil
 	case "817":
@@ -140,10 +140,10 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	return &rpc.Job{Id: job, Uid: Alice, User: "alice", Name: "wait", State: "PENDING", Checkpoints: checkpoints}, nil
 }
 
-// Checkpoint makes none, but tells how it would go.
+// Checkpoint reports the progress of a checkpoint, and makes no checkpoint.
 func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
 	job, reason := req.GetJob(), req.GetReason()
-	c.note("checkpoint %s %q", job, reason)
+	c.noteCall("checkpoint %s %q", job, reason)
 	progress(&rpc.Progress{Phase: c.First})
 	switch job {
 	case "813":
@@ -159,33 +159,33 @@ func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, 
 		select {
 		case <-c.Release:
 		case <-ctx.Done():
-			c.note("checkpoint %s given up", job)
+			c.noteCall("checkpoint %s given up", job)
 			return nil, ctx.Err()
 		}
 	}
 	progress(&rpc.Progress{Phase: "dump", Done: 1 << 30, Total: 4 << 30, Unit: "bytes"})
-	return &rpc.Checkpoint{Id: "mini/" + job + "/3", Job: job, Uid: Alice, User: "alice", Number: 3, Created: at(60),
+	return &rpc.Checkpoint{Id: "mini/" + job + "/3", Job: job, Uid: Alice, User: "alice", Number: 3, Created: atMinute(60),
 		Logical: 4 << 30, Stored: 700 << 20, Reason: reason, Nodes: []string{"n1", "n2"}}, nil
 }
 
 // Call answers a dump with the ticket of the request, and fails a drain.
 func (c *Conductor) Call(_ context.Context, from string, req *rpc.CallRequest) (*rpc.CallReply, error) {
-	c.note("call %s %d, from %s", req.GetJob(), req.GetAttempt(), from)
+	c.noteCall("call %s %d, from %s", req.GetJob(), req.GetAttempt(), from)
 	if req.GetDrain() != nil {
 		return nil, fmt.Errorf("%w: 3 GiB free, 9 GiB needed", rpc.ErrSpace)
 	}
 	return &rpc.CallReply{Reply: &rpc.CallReply_Dump{Dump: &rpc.DumpReply{Part: []byte(req.GetDump().GetTicket())}}}, nil
 }
 
-// Checkpoints lists those of the jobs above.
+// Checkpoints lists the checkpoints of the jobs above.
 func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoint, error) {
 	phases := []*rpc.PhaseTime{{Phase: "freeze", Took: durationpb.New(40 * time.Millisecond)}, {Phase: "dump", Took: durationpb.New(1260 * time.Millisecond)}}
 	all := []*rpc.Checkpoint{
-		{Id: "mini/812/1", Job: "812", Uid: Alice, User: "alice", Number: 1, Created: at(10), Logical: 5 << 30, Stored: 2 << 30, Phases: phases, Reason: "interval", Nodes: []string{"n1", "n2"}},
-		{Id: "mini/812/2", Job: "812", Uid: Alice, User: "alice", Number: 2, Created: at(30), Logical: 5 << 30, Stored: 90 << 20, Phases: phases, Reason: "requeue", Nodes: []string{"n1", "n2"}},
-		{Id: "mini/813/1", Job: "813", Uid: Bob, User: "bob", Number: 1, Created: at(5), Logical: 100 << 20, Stored: 10 << 20, Phases: phases, Reason: "asked", Nodes: []string{"n2"}},
-		{Id: "mini/814/1", Job: "814", Uid: Alice, User: "alice", Number: 1, Created: at(7), Logical: 1 << 20, Stored: 1 << 10, Phases: phases, Reason: "time limit", Nodes: []string{"n1"}},
-		{Id: "mini/814/2", Job: "814", Uid: Alice, User: "alice", Number: 2, Created: at(9), Reason: "requeue", Nodes: []string{"n1"}, State: "uploading"},
+		{Id: "mini/812/1", Job: "812", Uid: Alice, User: "alice", Number: 1, Created: atMinute(10), Logical: 5 << 30, Stored: 2 << 30, Phases: phases, Reason: "interval", Nodes: []string{"n1", "n2"}},
+		{Id: "mini/812/2", Job: "812", Uid: Alice, User: "alice", Number: 2, Created: atMinute(30), Logical: 5 << 30, Stored: 90 << 20, Phases: phases, Reason: "requeue", Nodes: []string{"n1", "n2"}},
+		{Id: "mini/813/1", Job: "813", Uid: Bob, User: "bob", Number: 1, Created: atMinute(5), Logical: 100 << 20, Stored: 10 << 20, Phases: phases, Reason: "asked", Nodes: []string{"n2"}},
+		{Id: "mini/814/1", Job: "814", Uid: Alice, User: "alice", Number: 1, Created: atMinute(7), Logical: 1 << 20, Stored: 1 << 10, Phases: phases, Reason: "time limit", Nodes: []string{"n1"}},
+		{Id: "mini/814/2", Job: "814", Uid: Alice, User: "alice", Number: 2, Created: atMinute(9), Reason: "requeue", Nodes: []string{"n1"}, State: "uploading"},
 		{Id: "mini/811/1", Job: "811", Number: 1, Problem: "manifest mini/811/1: not a manifest"},
 		{Id: "mini/816/4", Job: "816", Uid: Bob, User: "bob", Number: 4, Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"},
 	}
@@ -200,7 +200,7 @@ func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoin
 
 // Verify finds 816/4 damaged.
 func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
-	c.note("verify %s", strings.Join(ids, " "))
+	c.noteCall("verify %s", strings.Join(ids, " "))
 	progress(&rpc.Progress{Phase: "read", Done: 1 << 20, Total: 2 << 20, Unit: "bytes"})
 	r := &rpc.VerifyReport{Checkpoints: int64(len(ids)), Chunks: 2, Bytes: 2 << 20}
 	for _, id := range ids {
@@ -211,26 +211,26 @@ func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.P
 	return r, nil
 }
 
-// RunOn notes that it was asked.
+// RunOn notes the call.
 func (c *Conductor) RunOn(_ context.Context, job string) error {
-	c.note("run on %s", job)
+	c.noteCall("run on %s", job)
 	return nil
 }
 
-// Lend notes what was asked for.
+// Lend notes the call.
 func (c *Conductor) Lend(_ context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
-	c.note("lend to %s until it has %d", req.GetJob(), req.GetGpus())
+	c.noteCall("lend to %s until it has %d", req.GetJob(), req.GetGpus())
 	return &rpc.LendReply{Leases: []uint32{901}}, nil
 }
 
 // Delete deletes nothing.
 func (c *Conductor) Delete(_ context.Context, ids []string) error {
-	c.note("delete %s", strings.Join(ids, " "))
+	c.noteCall("delete %s", strings.Join(ids, " "))
 	return nil
 }
 
-// GC deletes nothing; with 7 to be kept it finds 816/4 damaged, with 5 it finds what it has
-// to leave for later.
+// GC deletes nothing. If a request keeps 7 checkpoints, GC reports that 816/4 is damaged; if a request keeps 5, GC
+// reports chunks that must stay for a while.
 func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
 	keep := "as configured"
 	if req.Keep != nil {
@@ -240,7 +240,7 @@ func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc
 	if req.GetOlderThan() != nil {
 		age = req.GetOlderThan().AsDuration().String()
 	}
-	c.note("gc older than %s, keep %s, dry run %v", age, keep, req.GetDryRun())
+	c.noteCall("gc older than %s, keep %s, dry run %v", age, keep, req.GetDryRun())
 	progress(&rpc.Progress{Phase: "sweep", Done: 128, Total: 256})
 	if keep == "5" {
 		return &rpc.GCReport{DryRun: req.GetDryRun(), Spared: 12, SparedBytes: 3 << 20, SparedUntil: timestamppb.New(Then.Add(59500 * time.Millisecond)), Open: 1}, nil
@@ -252,10 +252,10 @@ func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc
 	return &rpc.GCReport{Expired: []string{"mini/812/1"}, Chunks: 31, Bytes: 2 << 30, Waiting: 1, DryRun: req.GetDryRun()}, nil
 }
 
-// Export gives two files, of which one has a hole; that of 814 is cut short, and those of
-// 813 lead out of their folder.
+// Export gives two files; the second file has a hole. A file of job 814 is cut short, and the names of job 813's files
+// lead out of the folder.
 func (c *Conductor) Export(_ context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
-	c.note("export %s", id)
+	c.noteCall("export %s", id)
 	if id == "mini/813/1" {
 		return put("../../escaped", 1, strings.NewReader("x"))
 	}

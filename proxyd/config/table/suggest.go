@@ -5,8 +5,8 @@ package table
 
 import "strings"
 
-// suggest names the key that is nearest to an unknown name, or the command that lists all keys if none is near.
-func (t *Table[C]) suggest(name string) string {
+// suggestKey names the key that is nearest to an unknown name, or the command that lists all keys if none is near.
+func (t *Table[C]) suggestKey(name string) string {
 	const tooFar = 3
 	nearest, least := "", tooFar
 	for _, k := range t.Keys {

@@ -89,7 +89,7 @@ func (t *Table[C]) Parse(c *C, file string, text []byte, environ []string, flags
 	errs := t.unknownKeys(v, file)
 	values := make(Values, len(t.Keys))
 	for _, k := range t.Keys {
-		value, err := t.find(&k, v, file, environ, flags)
+		value, err := t.findValue(&k, v, file, environ, flags)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", file, k.Name, err))
 			continue
@@ -106,8 +106,8 @@ func (t *Table[C]) Parse(c *C, file string, text []byte, environ []string, flags
 	return values, errs
 }
 
-// find returns the value of a key: of a flag, else of the environment, else of the file, else the default.
-func (t *Table[C]) find(k *Key[C], v *viper.Viper, file string, environ []string, flags map[string]string) (Value, error) {
+// findValue returns the value of a key: of a flag, else of the environment, else of the file, else the default.
+func (t *Table[C]) findValue(k *Key[C], v *viper.Viper, file string, environ []string, flags map[string]string) (Value, error) {
 	value := Value{k.Default, FromDefault}
 	names := []string{k.Name}
 	if k.Old != "" {
@@ -124,7 +124,7 @@ func (t *Table[C]) find(k *Key[C], v *viper.Viper, file string, environ []string
 		value = Value{text, file}
 	}
 	for _, name := range names {
-		if text, ok := lookup(environ, t.Variable(name)); ok {
+		if text, ok := lookUpVariable(environ, t.Variable(name)); ok {
 			value = Value{text, FromEnvironment}
 		}
 	}
@@ -182,7 +182,7 @@ func (t *Table[C]) describeUnknown(name string, value any) string {
 	}
 	switch {
 	case keysInside == nil:
-		return "no such key" + t.suggest(name)
+		return "no such key" + t.suggestKey(name)
 	case value != nil:
 		return "want a section, with keys " + strings.Join(keysInside, ", ")
 	}
@@ -214,8 +214,8 @@ func textOf(v any, list bool) (string, error) {
 	}
 }
 
-// lookup returns the last value of a variable in environ.
-func lookup(environ []string, name string) (string, bool) {
+// lookUpVariable returns the last value of a variable in environ.
+func lookUpVariable(environ []string, name string) (string, bool) {
 	for _, e := range slices.Backward(environ) {
 		if n, value, ok := strings.Cut(e, "="); ok && n == name {
 			return value, true

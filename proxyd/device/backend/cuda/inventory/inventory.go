@@ -48,33 +48,33 @@ type Process struct {
 var ErrNone = errors.New("no NVIDIA driver")
 
 // Read asks the library.
-func Read() (*Node, error) { return read(nvml.New()) }
+func Read() (*Node, error) { return readNode(nvml.New()) }
 
-// problem is a call's result as an error.
-func problem(call string, r nvml.Return) error {
+// callError is a call's result as an error.
+func callError(call string, r nvml.Return) error {
 	if r == nvml.SUCCESS {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", call, r)
 }
 
-func read(lib nvml.Interface) (n *Node, err error) {
+func readNode(lib nvml.Interface) (n *Node, err error) {
 	switch r := lib.Init(); r {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
 		return nil, fmt.Errorf("%w: %w", ErrNone, r)
 	default:
-		return nil, problem("nvmlInit", r)
+		return nil, callError("nvmlInit", r)
 	}
-	defer func() { err = errors.Join(err, problem("nvmlShutdown", lib.Shutdown())) }()
+	defer func() { err = errors.Join(err, callError("nvmlShutdown", lib.Shutdown())) }()
 	n = &Node{}
 	var r nvml.Return
 	if n.Driver, r = lib.SystemGetDriverVersion(); r != nvml.SUCCESS {
-		return nil, problem("nvmlSystemGetDriverVersion", r)
+		return nil, callError("nvmlSystemGetDriverVersion", r)
 	}
 	count, r := lib.DeviceGetCount()
 	if r != nvml.SUCCESS {
-		return nil, problem("nvmlDeviceGetCount", r)
+		return nil, callError("nvmlDeviceGetCount", r)
 	}
 	for i := range count {
 		h, r := lib.DeviceGetHandleByIndex(i)
@@ -96,29 +96,29 @@ func readDevice(i int, h nvml.Device) (*Device, error) {
 	d := &Device{Index: i, Processes: []Process{}, Faults: []string{}}
 	var r nvml.Return
 	if d.Name, r = h.GetName(); r != nvml.SUCCESS {
-		return nil, problem("nvmlDeviceGetName", r)
+		return nil, callError("nvmlDeviceGetName", r)
 	}
 	if d.UUID, r = h.GetUUID(); r != nvml.SUCCESS {
-		return nil, problem("nvmlDeviceGetUUID", r)
+		return nil, callError("nvmlDeviceGetUUID", r)
 	}
 	pci, r := h.GetPciInfo()
 	if r != nvml.SUCCESS {
-		return nil, problem("nvmlDeviceGetPciInfo", r)
+		return nil, callError("nvmlDeviceGetPciInfo", r)
 	}
 	d.BusID = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 	m, r := h.GetMemoryInfo()
 	if r != nvml.SUCCESS {
-		return nil, problem("nvmlDeviceGetMemoryInfo", r)
+		return nil, callError("nvmlDeviceGetMemoryInfo", r)
 	}
 	d.Memory, d.Used = m.Total, m.Used
 	if v, r := h.GetTemperature(nvml.TEMPERATURE_GPU); r == nvml.SUCCESS {
 		d.Celsius = &v
 	}
 	if v, r := h.GetPowerUsage(); r == nvml.SUCCESS {
-		d.Watts = watts(v)
+		d.Watts = inWatts(v)
 	}
 	if v, r := h.GetEnforcedPowerLimit(); r == nvml.SUCCESS {
-		d.WattLimit = watts(v)
+		d.WattLimit = inWatts(v)
 	}
 	if v, r := h.GetClockInfo(nvml.CLOCK_SM); r == nvml.SUCCESS {
 		d.Clock = &v
@@ -132,18 +132,18 @@ func readDevice(i int, h nvml.Device) (*Device, error) {
 			d.Processes = append(d.Processes, Process{p.Pid, p.UsedGpuMemory})
 		}
 	}
-	d.Faults = append(d.Faults, faults(h)...)
+	d.Faults = append(d.Faults, listFaults(h)...)
 	return d, nil
 }
 
-// watts is a power in milliwatts.
-func watts(mw uint32) *float64 {
+// inWatts is a power in milliwatts.
+func inWatts(mw uint32) *float64 {
 	w := float64(mw) / 1000
 	return &w
 }
 
-// faults are what is wrong with a device's memory and cooling.
-func faults(h nvml.Device) []string {
+// listFaults are what is wrong with a device's memory and cooling.
+func listFaults(h nvml.Device) []string {
 	var out []string
 	if n, r := h.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r == nvml.SUCCESS && n > 0 {
 		out = append(out, fmt.Sprintf("%d memory errors that could not be corrected since the driver was loaded", n))

@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 	sick.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
 		return nvml.ClocksThrottleReasonHwThermalSlowdown, nvml.SUCCESS
 	}
-	n, err := read(library(healthy(), silent, sick, nil))
+	n, err := readNode(library(healthy(), silent, sick, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +76,12 @@ func TestRead(t *testing.T) {
 func TestReadRefused(t *testing.T) {
 	none := library()
 	none.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-	if _, err := read(none); !errors.Is(err, ErrNone) {
+	if _, err := readNode(none); !errors.Is(err, ErrNone) {
 		t.Errorf("without a library: %v", err)
 	}
 	odd := library()
 	odd.SystemGetDriverVersionFunc = func() (string, nvml.Return) { return "", nvml.ERROR_UNKNOWN }
-	if _, err := read(odd); !errors.Is(err, nvml.ERROR_UNKNOWN) || errors.Is(err, ErrNone) {
+	if _, err := readNode(odd); !errors.Is(err, nvml.ERROR_UNKNOWN) || errors.Is(err, ErrNone) {
 		t.Errorf("a library that fails: %v", err)
 	}
 	if len(odd.ShutdownCalls()) != 1 {
