@@ -250,8 +250,8 @@ func TestReadSacct(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Job{
-		{ID: 11, Duration: time.Minute, GPUs: 1, Nodes: 1, MinGPUs: 1, QOS: "basic", User: "bob", Account: "lab"},
-		{ID: 12, Submit: 30 * time.Second, Duration: time.Hour, GPUs: 8, Nodes: 2, MinGPUs: 8, QOS: "premium", User: "ann", Account: "lab", Limit: 2 * time.Hour},
+		{ID: 11, Duration: time.Minute, GPUs: 1, Nodes: 1, MinGPUs: 1, MaxGPUs: 1, QOS: "basic", User: "bob", Account: "lab"},
+		{ID: 12, Submit: 30 * time.Second, Duration: time.Hour, GPUs: 8, Nodes: 2, MinGPUs: 8, MaxGPUs: 8, QOS: "premium", User: "ann", Account: "lab", Limit: 2 * time.Hour},
 	}
 	if fmt.Sprint(jobs) != fmt.Sprint(want) || skipped != 2 {
 		t.Errorf("got  %+v, skipped %d\nwant %+v", jobs, skipped, want)
