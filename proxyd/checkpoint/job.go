@@ -78,6 +78,8 @@ type localCapsule struct {
 	lending sync.Mutex // held while the number of leases changes, before placing
 	placing sync.Mutex // held while a lease begins or ends
 
+	restoring restoreTurns // taken before job.mu
+
 	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 
 	sruns steps.Sruns

@@ -113,6 +113,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if len(stdio) != 3 {
 		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
+	defer lc.restoring.takeTurn(p.Image)()
 	// The program stays frozen until the capsule's init knows its PID, because the program may
 	// end at once.
 	if err := freezeCgroup(group); err != nil {
@@ -151,6 +152,21 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == program })
 	lc.saveNote()
 	return nil
+}
+
+// restoreTurns has the programs of a capsule restored side by side, except while root restores a
+// program: a program that runs already could lead root elsewhere by a link, and package criu
+// refuses a restore by root only where such a program is there when the restore begins.
+type restoreTurns struct{ programs sync.RWMutex }
+
+// takeTurn waits until a program may be restored, and returns what ends the turn.
+func (r *restoreTurns) takeTurn(img *criu.Image) (end func()) {
+	if img.RestoredByRoot() {
+		r.programs.Lock()
+		return r.programs.Unlock
+	}
+	r.programs.RLock()
+	return r.programs.RUnlock
 }
 
 // unlinkAfterLast deletes the names of removed files when CRIU has restored the last program of

@@ -50,6 +50,11 @@ func (i *Image) hasSysV() bool {
 	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
 }
 
+// RestoredByRoot says whether criu is root when i is restored, for a program of another user. No
+// other program of the capsule may begin to run meanwhile: that program could change the paths
+// at which criu opens and makes files.
+func (i *Image) RestoredByRoot() bool { return i.Program.UID != 0 && i.hasSysV() }
+
 // anySysV looks into an IPC namespace.
 func anySysV(path string) (found bool, err error) {
 	ns, err := os.Open(path)
