@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestArguments: a server with real devices is told which of the machine's it has, and nobody else's variables.
+// TestArguments: a server with real devices gets the devices that it may use as an argument, and its
+// environment has no variable of the starter.
 func TestArguments(t *testing.T) {
 	for _, tc := range []struct {
 		spec      Spec

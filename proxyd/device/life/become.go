@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity is what a process that waits at its gate is told to become.
+// identity is the user that a process becomes when its gate opens.
 type identity struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
@@ -27,14 +27,18 @@ type identity struct {
 	OOM    int      `json:"oom"`
 }
 
-// ErrUnwanted is what Become returns when whoever has started the process is gone before it was let go: it is to end.
+// ErrUnwanted is returned by Become if the daemon ended before it opened the gate. The process must exit
+// then.
 var ErrUnwanted = errors.New("whoever has started it is gone")
 
-// Become waits at the gate, a descriptor, and then makes this process the user's, without a way back. A process that Start has
-// started calls it before all else; only the descriptors up to last are kept. It can be called once.
+// Become waits at the gate, a descriptor, and then makes this process the user's. There is no way back. A
+// process that
+// Start has started calls Become first of all; only the descriptors up to last stay open. Become can be
+// called once.
 //
-// The process changes its user and does not execute anything then: so at no moment may that user look into it. Programs that he
-// executes he could trace.
+// The process changes its user and never executes a program after that, so the user can look into the process
+// at no
+// moment. The user could trace a program that the process executed as the user.
 func Become(gate, last int) error {
 	closeInherited(last)
 	f := os.NewFile(uintptr(gate), "gate")
@@ -71,7 +75,8 @@ func (who *identity) takeIdentity() error {
 		{"setgroups", func() error { return syscall.Setgroups(groups) }},
 		{"setgid", func() error { return syscall.Setresgid(gid, gid, gid) }},
 		{"setuid", func() error { return syscall.Setresuid(uid, uid, uid) }},
-		// That depends on fs.suid_dumpable, after setuid.
+		// The kernel sets the dumpable flag from fs.suid_dumpable when setuid is called, so the flag is
+		// cleared after that.
 		{"dumpable", undumpable},
 	} {
 		if err := step.do(); err != nil {
@@ -82,7 +87,9 @@ func (who *identity) takeIdentity() error {
 	return nil
 }
 
-// noNewPrivileges is for all threads. A program with C in it cannot say so itself: whoever executed it has, by Renounce.
+// noNewPrivileges sets the flag for all threads. A program that uses cgo cannot do that: its starter must
+// have set the flag by Renounce before it executed the program, which noNewPrivileges then checks of each
+// thread.
 func noNewPrivileges() error {
 	_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	if errno == 0 {
@@ -101,14 +108,15 @@ func noNewPrivileges() error {
 	return nil
 }
 
-// Renounce takes from the calling thread, and whatever it executes, the way to more rights. The thread is the caller's for good.
+// Renounce takes the way to more privileges from the calling thread and from all programs that the thread
+// executes. The caller must never give the thread back to the Go scheduler.
 func Renounce() error {
 	runtime.LockOSThread()
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// closeInherited closes what whoever started us has let through by mistake. What Go has opened already for itself stays: its
-// poller, and the files that tell of CPU limits.
+// closeInherited closes descriptors that the starter let through by mistake. The descriptors that the Go
+// runtime has opened stay open: its poller, and the files with the CPU limits.
 func closeInherited(last int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -126,17 +134,17 @@ func closeInherited(last int) {
 	}
 }
 
-// MaxLog is how long a log is at most.
+// MaxLog is the largest size of a log, in bytes.
 const MaxLog = 1 << 20
 
-// Log is a file that begins anew when it is full, so that it has the last words and not the first. What the Go runtime says of its
-// own end comes behind that.
+// Log is a log file that begins anew when it is full, so that it has the latest lines and not the first. What
+// the Go runtime writes when the process crashes comes behind these lines.
 type Log struct {
 	mu sync.Mutex
 	f  *os.File
 }
 
-// NewLog makes a Log of a file that is appended to, which stays the caller's.
+// NewLog makes a Log of a file that was opened for appending. The caller closes the file.
 func NewLog(f *os.File) *Log { return &Log{f: f} }
 
 func (l *Log) Write(b []byte) (int, error) {

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a cgroup v2 folder of a server's own; "" is none.
+// group is the path of a cgroup v2 folder for a single server; "" means no cgroup.
 type group string
 
-// makeGroup makes the group if it is not there, and opens it for clone3.
+// makeGroup makes the group unless the group exists, and opens its folder for clone3.
 func (g group) makeGroup() (*os.File, error) {
 	if err := os.Mkdir(string(g), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -34,7 +34,7 @@ func (g group) makeGroup() (*os.File, error) {
 	return os.Open(string(g))
 }
 
-// addProcess makes the group if it is not there, and moves a process into it.
+// addProcess makes the group unless the group exists, and moves a process into the group.
 func (g group) addProcess(pid int) error {
 	f, err := g.makeGroup()
 	if err != nil {
@@ -44,15 +44,16 @@ func (g group) addProcess(pid int) error {
 	return os.WriteFile(filepath.Join(string(g), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// wasKilledForMemory tells whether something in the group was killed because its job has no more memory. The kernel
-// counts who is killed where he is, also if it was the node that had no more; and that a limit was reached where that
-// limit is, which is the job's.
+// wasKilledForMemory tells whether the kernel killed a process of the group because the job reached its
+// memory limit. The kernel counts a kill in the cgroup of the killed process, even if the node was out of
+// memory. It counts a reached limit in the cgroup that has the limit, which is the job's. So both counters
+// are read.
 func (g group) wasKilledForMemory() bool {
 	job := group(filepath.Dir(string(g)))
 	return g.eventHappened("memory.events", "oom_kill") && job.eventHappened("memory.events.local", "oom")
 }
 
-// eventHappened tells whether an event is counted in one of the group's files.
+// eventHappened tells whether the counter of an event in a file of the group is above zero.
 func (g group) eventHappened(file, event string) bool {
 	b, err := os.ReadFile(filepath.Join(string(g), file))
 	if err != nil {
@@ -66,8 +67,8 @@ func (g group) eventHappened(file, event string) bool {
 	return false
 }
 
-// endGroup kills what is in the group, waits until it is dead, and removes the group. One that is not there is no
-// error.
+// endGroup kills all processes of the group, waits until they have ended, and removes the group. A missing
+// group is no error.
 func (g group) endGroup(ctx context.Context) error {
 	if g == "" {
 		return nil
@@ -85,7 +86,7 @@ func (g group) endGroup(ctx context.Context) error {
 	return err
 }
 
-// waitEmpty returns when nothing is in the group.
+// waitEmpty returns when the group has no processes.
 func (g group) waitEmpty(ctx context.Context) error {
 	path := filepath.Join(string(g), "cgroup.events")
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -93,7 +94,7 @@ func (g group) waitEmpty(ctx context.Context) error {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	// The end of ctx is an end of file, for poll to see.
+	// poll cannot wait for ctx, so the end of ctx closes a pipe: poll returns at the end of file.
 	wake, sleep, err := os.Pipe()
 	if err != nil {
 		return err
@@ -103,7 +104,8 @@ func (g group) waitEmpty(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { sleep.Close() })()
 	b := make([]byte, 256)
 	for {
-		// Reading it also tells the kernel which events have been seen.
+		// Reading the file also tells the kernel which events have been seen. Without it, poll would return
+		// at once.
 		n, err := unix.Pread(fd, b, 0)
 		if err != nil {
 			return &fs.PathError{Op: "read", Path: path, Err: err}

@@ -27,14 +27,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
-// The user of these tests, and another one.
+// The user of these tests, and another user.
 const (
 	user   = 12345
 	group0 = 12346
 	other  = 12347
 )
 
-// First arguments that have this program be another one.
+// First arguments that make this test program play another program.
 const (
 	daemonArg  = "life-daemon"
 	capsuleArg = "life-capsule"
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	soft.Main(m)
 }
 
-// world is what processes of other users run with.
+// world makes the programs and folders that processes of other users can run with.
 func world(t *testing.T) *soft.World {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -75,7 +75,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// public is a folder that other users can read.
+// public makes a folder that other users can read.
 func public(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "life")
@@ -89,7 +89,7 @@ func public(t *testing.T) string {
 	return dir
 }
 
-// specOf is a server with two devices.
+// specOf returns the Spec of a server with two devices.
 func specOf(t *testing.T, w *soft.World) Spec {
 	t.Helper()
 	return Spec{
@@ -118,7 +118,7 @@ func end(t *testing.T, s *Server) {
 	}
 }
 
-// cgroup is one that a server may have; "" where there are none to make.
+// cgroup returns the path of a cgroup that a server may have; "" where the host lets tests make none.
 func cgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -136,13 +136,14 @@ func cgroup(t *testing.T) string {
 	return ""
 }
 
-// logOf is what a server has said.
+// logOf returns the text of a server's log.
 func logOf(s *Server) string {
 	b, _ := os.ReadFile(filepath.Join(s.dir, logName))
 	return string(b)
 }
 
-// beDaemon starts a server, says so, and waits to be killed; or it kills itself after a step.
+// beDaemon starts a server, reports that on its standard output, and waits to be killed; with last, it kills
+// itself after the step of that name.
 func beDaemon(spec, last string) int {
 	var s Spec
 	if err := json.Unmarshal([]byte(spec), &s); err != nil {
@@ -163,7 +164,8 @@ func beDaemon(spec, last string) int {
 	select {}
 }
 
-// daemon has another process start a server. It returns when that has said so, or has died.
+// daemon has another process start a server. It returns when that process has reported the server, or has
+// died.
 func daemon(t *testing.T, spec Spec, last string) *exec.Cmd {
 	t.Helper()
 	b, err := json.Marshal(spec)
@@ -191,7 +193,8 @@ func daemon(t *testing.T, spec Spec, last string) *exec.Cmd {
 	return c
 }
 
-// beCapsule is PID 1 of a namespace with the folder of a server's socket at a place of its own, and becomes a program of the user's.
+// beCapsule is PID 1 of a namespace in which the folder of a server's socket is mounted at another path, and
+// then executes a program as the user.
 func beCapsule(from, at string, argv []string) int {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
@@ -207,7 +210,7 @@ func beCapsule(from, at string, argv []string) int {
 	return 1
 }
 
-// program is one that runs in a capsule.
+// program is a running program in a capsule.
 type program struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -215,7 +218,7 @@ type program struct {
 	stderr bytes.Buffer
 }
 
-// inCapsule runs a C file's program as the user, over a server.
+// inCapsule compiles a C file and runs it as the user, with the devices of a server.
 func inCapsule(t *testing.T, w *soft.World, s *Server, file string) *program {
 	t.Helper()
 	dir := public(t)
@@ -270,7 +273,7 @@ func (p *program) line(t *testing.T) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// next has the program do its next step, and returns what it prints.
+// next lets the program do its next step, and returns the line that it prints.
 func (p *program) next(t *testing.T) string {
 	t.Helper()
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
@@ -279,7 +282,7 @@ func (p *program) next(t *testing.T) string {
 	return p.line(t)
 }
 
-// serversLeft are the processes that execute a program.
+// serversLeft returns the PIDs of the processes that execute a program.
 func serversLeft(t *testing.T, path string) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -299,7 +302,7 @@ func serversLeft(t *testing.T, path string) []int {
 	return all
 }
 
-// isNotThere tells whether there is nothing at a path.
+// isNotThere tells whether the path does not exist.
 func isNotThere(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)

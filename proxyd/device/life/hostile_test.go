@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts are what another process tries, with the folder of a server as descriptor 3 and its socket's folder as 4.
+// attempts are the attacks of another process, which has the server's folder as descriptor 3 and the folder
+// of the server's socket as descriptor 4.
 var attempts = map[string]func(pid int) error{
 	"enter": func(int) error {
 		_, err := os.ReadDir("/proc/self/fd/3")
@@ -59,7 +60,7 @@ var attempts = map[string]func(pid int) error{
 	"signal": func(pid int) error { return unix.Kill(pid, 0) },
 }
 
-// connect connects and waits for what happens to the connection.
+// connect connects and reports how the connection ends.
 func connect(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -79,7 +80,7 @@ func connect(path string) error {
 	return err
 }
 
-// beHostile prints what comes of attempts.
+// beHostile prints the outcome of each attempt.
 func beHostile(args []string) int {
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -91,7 +92,7 @@ func beHostile(args []string) int {
 	return 0
 }
 
-// attempt has a user try something.
+// attempt has a user carry out an attempt, and returns the outcome.
 func attempt(t *testing.T, s *Server, uid uint32, what string) string {
 	t.Helper()
 	c := exec.Command("/proc/self/exe", hostileArg, fmt.Sprint(s.PID()), what)
@@ -114,18 +115,18 @@ func attempt(t *testing.T, s *Server, uid uint32, what string) string {
 	return got
 }
 
-// TestHostile: what the server's own user, and another one, can do to it. That which he can do shows that the others are not refused
-// for some other reason.
+// TestHostile: which attempts succeed for the server's own user, and which for another user. The attempts
+// that succeed show that the refused attempts do not fail for an unrelated reason.
 func TestHostile(t *testing.T) {
 	w := world(t)
 	s := start(t, specOf(t, w))
 	for _, tt := range []struct {
 		what       string
-		own, other string // the end of what each is told
+		own, other string // the end of the message that each user gets
 	}{
 		{"enter", "permission denied", "permission denied"},
 		{"control", "permission denied", "permission denied"},
-		{"devices", "EOF", "permission denied"}, // it is not what a shim says
+		{"devices", "EOF", "permission denied"}, // the server drops bytes that are not a shim's message
 		{"replace", "permission denied", "permission denied"},
 		{"beside", "permission denied", "permission denied"},
 		{"trace", "operation not permitted", "operation not permitted"},
@@ -136,13 +137,14 @@ func TestHostile(t *testing.T) {
 		{"signal", "<nil>", "operation not permitted"},
 	} {
 		if got := attempt(t, s, user, tt.what); !strings.HasSuffix(got, tt.own) {
-			t.Errorf("%s: its user is told %q, not %q", tt.what, got, tt.own)
+			t.Errorf("%s: the server's user got %q, want an error that ends in %q", tt.what, got, tt.own)
 		}
 		if got := attempt(t, s, other, tt.what); !strings.HasSuffix(got, tt.other) {
-			t.Errorf("%s: another user is told %q, not %q", tt.what, got, tt.other)
+			t.Errorf("%s: another user got %q, want an error that ends in %q", tt.what, got, tt.other)
 		}
 	}
-	// The folders' and sockets' modes are the first lock; who has connected is the second.
+	// The modes of the folders and sockets are the first lock, and the server's check of the peer is the
+	// second. Open modes show that the second lock holds alone.
 	for path, mode := range map[string]os.FileMode{"": 0o777, controlName: 0o666, filepath.Join(socketDir, socketName): 0o666} {
 		if err := os.Chmod(filepath.Join(s.Dir(), path), mode); err != nil {
 			t.Fatal(err)
@@ -151,9 +153,9 @@ func TestHostile(t *testing.T) {
 	for uid, what := range map[uint32][]string{user: {"control"}, other: {"control", "devices"}} {
 		for _, name := range what {
 			got := attempt(t, s, uid, name)
-			// Whether he is refused before he has said something or after that, is a matter of time.
+			// Whether the server refuses the connection before or after the first bytes is a matter of time.
 			if !slices.ContainsFunc([]string{"EOF", "connection reset by peer", "broken pipe"}, func(end string) bool { return strings.HasSuffix(got, end) }) {
-				t.Errorf("%s: user %d is told %q", name, uid, got)
+				t.Errorf("%s: user %d got %q, want a closed connection", name, uid, got)
 			}
 		}
 	}
@@ -165,8 +167,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestTraceable: a process of the user's that is like any other can be traced by him: what TestHostile sees refused is refused for
-// what the server is.
+// TestTraceable: the user can trace an ordinary process of his own, so TestHostile sees refusals because the
+// server is protected, and not because the host forbids tracing.
 func TestTraceable(t *testing.T) {
 	world(t)
 	c := exec.Command("sleep", "1000")

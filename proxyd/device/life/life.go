@@ -20,11 +20,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// Server is a device server, or what is left of one. It is safe for concurrent use: orders wait for each other.
+// Server is a handle of a device server, or of the remains of a device server that has ended. It is safe for
+// concurrent use: orders wait for each other.
 type Server struct {
 	dir   string
 	rec   record
-	pidfd *os.File // nil if it had ended when the handle was made
+	pidfd *os.File // nil if the server had ended before the handle was made
 	died  chan struct{}
 
 	ending sync.Mutex
@@ -34,8 +35,9 @@ type Server struct {
 // ErrDied is wrapped by the errors of orders to a server that has ended.
 var ErrDied = errors.New("the device server has ended")
 
-// Find returns the device server of a folder, whoever has started it; also one that has ended or was never finished, of which Died
-// tells: it is to be ended, too. It returns nil if there is no such folder.
+// Find returns the device server of a folder, whichever process has started the server. It also returns a
+// server that has ended or was never finished: Died is closed then, and the caller must call End. Find
+// returns nil if the folder does not exist.
 func Find(_ context.Context, dir string) (*Server, error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -51,7 +53,7 @@ func Find(_ context.Context, dir string) (*Server, error) {
 	return s, nil
 }
 
-// openRecorded makes the handle of a record.
+// openRecorded makes the handle of the server in a record.
 func openRecorded(dir string, rec record) (*Server, error) {
 	s := endedServer(dir, rec)
 	var err error
@@ -67,7 +69,7 @@ func openRecorded(dir string, rec record) (*Server, error) {
 	return s, nil
 }
 
-// endedServer makes the handle of a server that has no process.
+// endedServer makes the handle of a server that has no process any more.
 func endedServer(dir string, rec record) *Server {
 	s := &Server{dir: dir, rec: rec, died: make(chan struct{})}
 	close(s.died)
@@ -87,25 +89,27 @@ func waitPidfd(f *os.File) error {
 	})
 }
 
-// Dir is the server's folder.
+// Dir returns the server's folder.
 func (s *Server) Dir() string { return s.dir }
 
-// SocketDir is the folder with the socket "device" to which processes connect, to be shown to the capsule. Only the server's user
-// may connect; nobody but root may write there.
+// SocketDir returns the folder with the socket "device", for the capsule to mount. Only the server's user may
+// connect to the socket; only root may write to the folder.
 func (s *Server) SocketDir() string { return filepath.Join(s.dir, socketDir) }
 
-// PID is the server's, to be used while it is known to run; 0 if it was never started.
+// PID returns the server's PID, or 0 if the server was never started. Use the PID only while the server is
+// known to run: the kernel reuses PIDs.
 func (s *Server) PID() int { return s.rec.PID }
 
-// Cgroup is the server's own, or "".
+// Cgroup returns the server's own cgroup, or "".
 func (s *Server) Cgroup() string {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	return s.rec.Cgroup
 }
 
-// Enter moves a server that has no cgroup into one of its own, which is made if it is missing; End removes it. What memory it has
-// by then is not counted there. Of one that has died it is ErrDied: its number may be another process's by now.
+// Enter moves a server that has no cgroup into a cgroup of its own, which Enter makes if it is missing and
+// End removes. Memory that the server has already allocated is not counted in the new cgroup. Enter returns
+// ErrDied for a server that has ended, because its PID may be another process's by then.
 func (s *Server) Enter(cgroup string) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -116,7 +120,7 @@ func (s *Server) Enter(cgroup string) error {
 	}
 	rec := s.rec
 	rec.Cgroup = cgroup
-	err := rec.writeRecord(s.dir) // what is to be removed, before it is there
+	err := rec.writeRecord(s.dir) // recorded first, so that End can remove the cgroup
 	if err == nil {
 		s.rec.Cgroup = cgroup
 		err = group(cgroup).addProcess(rec.PID)
@@ -127,14 +131,15 @@ func (s *Server) Enter(cgroup string) error {
 	return nil
 }
 
-// OutOfMemory tells of a server that has died whether the kernel has killed it because its job, in whose cgroup its own is, had no more
-// memory. It is false if it was the node that had none.
+// OutOfMemory tells whether the kernel killed the server because the server's job, in whose cgroup the
+// server's cgroup is, reached its memory limit. It is false if the whole node was out of memory. Call
+// OutOfMemory for a server that has ended.
 func (s *Server) OutOfMemory() bool { return group(s.Cgroup()).wasKilledForMemory() }
 
 // Died is closed when the server has ended.
 func (s *Server) Died() <-chan struct{} { return s.died }
 
-// giveOrder has f give an order over a connection of its own.
+// giveOrder opens a connection, and has f give an order over the connection.
 func (s *Server) giveOrder(ctx context.Context, what string, f func(*server.Controller) error) error {
 	select {
 	case <-s.died:
@@ -156,7 +161,8 @@ func (s *Server) giveOrder(ctx context.Context, what string, f func(*server.Cont
 	return fmt.Errorf("device server in %s: %s: %w", s.dir, what, err)
 }
 
-// hasDied tells whether the server has ended or is about to: its sockets are closed a moment before its end can be seen.
+// hasDied tells whether the server has ended or is about to end: the kernel closes the server's sockets a
+// moment before it reports the end of the process.
 func (s *Server) hasDied() bool {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
@@ -180,8 +186,9 @@ func (s *Server) connectToServer(ctx context.Context) (*server.Controller, error
 	return server.NewController(conn.(*net.UnixConn)), nil
 }
 
-// Save has the server stop the job and save it to a sink. See server.Controller and server.Server; on success the job is stopped
-// until Resume, or End. If it fails the job runs on, unless it stands at a cut: that is its leader's.
+// Save makes the server stop the job and save the job's state to a sink. See server.Controller and
+// server.Server. After success the job is stopped until Resume or End. After a failure the job runs on,
+// unless the job is at a cut: then the leader of the cut lets the job run on.
 func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOptions) (*server.Report, error) {
 	var r *server.Report
 	err := s.giveOrder(ctx, "save", func(c *server.Controller) (err error) {
@@ -195,7 +202,8 @@ func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOption
 	if errors.As(err, &said) || errors.Is(err, ErrDied) || o.Attempt != 0 {
 		return nil, err
 	}
-	// It may have been done before it could be told that nobody wants it any more.
+	// ctx may have ended after the server had carried the order out. The job is let go under a context that
+	// has not ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if bad := s.Resume(ctx); bad != nil && !errors.As(bad, &said) {
@@ -208,8 +216,10 @@ func (s *Server) orderRestore(ctx context.Context, src server.Source) error {
 	return s.giveOrder(ctx, "restore", func(c *server.Controller) error { return c.Restore(ctx, src) })
 }
 
-// Adopt brings a process back to a server that was restored: pid is what it is now, in the server's PID namespace. with is what it
-// has brought (server.Belongings) and stays the caller's; only a server of root's can find that by itself, if there is nothing.
+// Adopt connects a process with the state that a restored server has for it: pid is the process's present
+// number in the server's PID namespace. with has the descriptors that the process has brought
+// (server.Belongings), which the caller closes; if with is empty, only a server that runs as root can find
+// them.
 func (s *Server) Adopt(ctx context.Context, id uint64, pid int, with []*os.File) error {
 	return s.giveOrder(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, with) })
 }
@@ -223,7 +233,7 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (e *cut.Events, er
 	return e, err
 }
 
-// Address is where device servers of others reach it.
+// Address returns the address at which device servers of other nodes reach this server.
 func (s *Server) Address(ctx context.Context) (at string, err error) {
 	err = s.giveOrder(ctx, "address", func(c *server.Controller) (err error) {
 		at, err = c.Address(ctx)
@@ -232,7 +242,8 @@ func (s *Server) Address(ctx context.Context) (at string, err error) {
 	return at, err
 }
 
-// Reconnect tells a server that was restored where all of its job's are, by their numbers. See server.Server.
+// Reconnect gives a restored server the addresses of all device servers of its job, by their numbers. See
+// server.Server.
 func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
 	return s.giveOrder(ctx, "reconnect", func(c *server.Controller) error { return c.Reconnect(ctx, peers) })
 }
@@ -242,12 +253,12 @@ func (s *Server) Resume(ctx context.Context) error {
 	return s.giveOrder(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })
 }
 
-// Place has the job's devices be on other devices of the machine while the job runs. See server.Server.
+// Place moves the job's devices to other devices of the machine while the job runs. See server.Server.
 func (s *Server) Place(ctx context.Context, places []int) error {
 	return s.giveOrder(ctx, "place", func(c *server.Controller) error { return c.Place(ctx, places) })
 }
 
-// Status asks what the server has, and has seen. It waits for an order that is under way.
+// Status returns the server's present state and its counters. It waits for an order that is under way.
 func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 	err = s.giveOrder(ctx, "status", func(c *server.Controller) (err error) {
 		st, err = c.Status(ctx)
@@ -256,8 +267,8 @@ func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 	return st, err
 }
 
-// End kills the server, waits until it has ended, removes its cgroup and its folder, and closes the handle. It may be called
-// again, also after it has failed, and for what was never finished.
+// End kills the server, waits until the process has ended, removes the server's cgroup and folder, and closes
+// the handle. End may be called again, also after a failure, and for a server that was never finished.
 func (s *Server) End(ctx context.Context) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -266,7 +277,7 @@ func (s *Server) End(ctx context.Context) error {
 	}
 	err := group(s.rec.Cgroup).endGroup(ctx)
 	if err == nil {
-		err = os.RemoveAll(s.dir) // last: it says what there is to remove
+		err = os.RemoveAll(s.dir) // last, because the folder's record names what there is to remove
 	}
 	if err != nil {
 		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
@@ -293,7 +304,7 @@ func (s *Server) killProcess(ctx context.Context) error {
 	}
 }
 
-// Close gives up the handle; the server runs on. Died is not closed any more then.
+// Close closes the handle; the server runs on. Died is never closed after that.
 func (s *Server) Close() {
 	s.closed.Do(func() {
 		if s.pidfd != nil {

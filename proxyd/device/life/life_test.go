@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// TestStart: what the process is, and that the job's processes can use it.
+// TestStart: the process has the identity and limits of doc.go, and the job's processes can use the server.
 func TestStart(t *testing.T) {
 	w := world(t)
 	spec := specOf(t, w)
@@ -73,15 +73,16 @@ func TestStart(t *testing.T) {
 	if len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid || st.Processes[0].Capsule != 1 {
 		t.Errorf("%+v, not %d", st.Processes, p.cmd.Process.Pid)
 	}
-	if log := logOf(s); strings.Contains(log, "cannot be read") { // not by a server that is not dumpable, say
-		t.Errorf("it says\n%s", log)
+	if log := logOf(s); strings.Contains(log, "cannot be read") { // the server must be able to read their memory
+		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
 	}
 	if _, err := Start(deadline(t), spec); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
 }
 
-// TestDaemonKilled: a server goes on when its daemon is killed; the next one finds it, saves the job and has another server take over.
+// TestDaemonKilled: a server goes on when its daemon is killed. The next daemon finds the server, saves the
+// job and has another server take over.
 func TestDaemonKilled(t *testing.T) {
 	w := world(t)
 	ctx, spec := deadline(t), specOf(t, w)
@@ -137,7 +138,8 @@ func TestDaemonKilled(t *testing.T) {
 		t.Error(err)
 	}
 
-	// In the same place: the capsule has the folder of the first one mounted, but the process has its ring.
+	// The new server uses the same folder: the capsule has the folder mounted, and the process has the ring
+	// of the first server.
 	next, err := Restore(ctx, spec, folder)
 	if err != nil {
 		t.Fatal(err)
@@ -156,12 +158,12 @@ func TestDaemonKilled(t *testing.T) {
 		t.Error(got)
 	}
 	if log := logOf(next); strings.Contains(log, "cannot be read") {
-		t.Errorf("it says\n%s", log)
+		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
 	}
 }
 
-// TestKilledAtEachStep: wherever a daemon is killed while it starts a server, what it leaves is found, and ended without a trace;
-// where there are no cgroups, too.
+// TestKilledAtEachStep: at whichever step of a start a daemon is killed, Find finds what is left, and End
+// removes all of it. The same holds where there are no cgroups.
 func TestKilledAtEachStep(t *testing.T) {
 	w := world(t)
 	groups := []string{""}
@@ -181,7 +183,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// killedAt has a daemon die after a step. letGo: there is a server by then.
+// killedAt kills a daemon after a step of Start. letGo says that the gate is open by then, so that a server
+// runs.
 func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 	t.Helper()
 	ctx := deadline(t)
@@ -207,7 +210,7 @@ func killedAt(t *testing.T, spec Spec, step string, letGo bool) {
 	if s, err := Find(ctx, spec.Dir); s != nil || err != nil {
 		t.Error(s, err)
 	}
-	// One that has lost its daemon before it was recorded ends by itself.
+	// A server whose daemon died before it recorded the server exits without help.
 	for _, pid := range serversLeft(t, spec.Program) {
 		waitFor(t, ctx, pid)
 	}
@@ -218,7 +221,7 @@ func waitFor(t *testing.T, ctx context.Context, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
-		return // it has
+		return // the process has ended
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
@@ -228,7 +231,8 @@ func waitFor(t *testing.T, ctx context.Context, pid int) {
 	}
 }
 
-// TestEnter: a server can be put into a cgroup later, which goes with it, whoever ends it.
+// TestEnter: a running server can be put into a cgroup, and End removes that cgroup, whichever daemon calls
+// End.
 func TestEnter(t *testing.T) {
 	w := world(t)
 	g := cgroup(t)
@@ -255,7 +259,8 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// TestEnterDead: the number of a server that has died is not put into a cgroup, where it would be killed with it, whosever it is.
+// TestEnterDead: Enter does not put the PID of a server that has ended into a cgroup. End would kill the
+// process that has the PID by then.
 func TestEnterDead(t *testing.T) {
 	s := start(t, specOf(t, world(t)))
 	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
@@ -269,7 +274,8 @@ func TestEnterDead(t *testing.T) {
 	end(t, s)
 }
 
-// TestWasKilled: a job is out of memory if it was at its limit when its server was killed for want of memory, not if its node was.
+// TestWasKilled: OutOfMemory is true if the job was at its limit when the kernel killed the server for lack
+// of memory, and false if the node was out of memory.
 func TestWasKilled(t *testing.T) {
 	const (
 		none   = "low 0\nhigh 0\nmax 12\noom 0\noom_kill 0\noom_group_kill 0\n"
@@ -278,7 +284,7 @@ func TestWasKilled(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name             string
-		server, job, sum string // of the job: its own events, and with those of all below
+		server, job, sum string // of the job: its own events, and the sum with those of its descendants
 		want             bool
 	}{
 		{"nothing is known", "", "", "", false},
@@ -306,7 +312,8 @@ func TestWasKilled(t *testing.T) {
 	}
 }
 
-// TestDies: the death of a server is told, and a PID that is another's by then is not taken for it.
+// TestDies: Died is closed when a server ends, and a process that gets the same PID later is not taken for
+// the server.
 func TestDies(t *testing.T) {
 	w := world(t)
 	ctx, spec := deadline(t), specOf(t, w)
@@ -330,7 +337,7 @@ func TestDies(t *testing.T) {
 		innocent.Process.Kill()
 		innocent.Wait()
 	}()
-	rec.PID = innocent.Process.Pid // as if it had been given to that
+	rec.PID = innocent.Process.Pid // as if the kernel had given the server's PID to that process
 	if err := rec.writeRecord(spec.Dir); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +356,7 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// TestDoesNotStart: the reason is told, and nothing is left.
+// TestDoesNotStart: the error has the reason, and no process, folder or cgroup is left.
 func TestDoesNotStart(t *testing.T) {
 	w := world(t)
 	for _, tt := range []struct {
@@ -377,7 +384,7 @@ func TestDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestNotRestored: a server that cannot be what was saved is not there at all.
+// TestNotRestored: a restore that cannot build what was saved leaves no server.
 func TestNotRestored(t *testing.T) {
 	w := world(t)
 	ctx, spec := deadline(t), specOf(t, w)
@@ -397,7 +404,7 @@ func TestNotRestored(t *testing.T) {
 	}
 }
 
-// TestLog: a log has the last words, and not more than it may.
+// TestLog: a full log has the latest lines, and stays within its limit.
 func TestLog(t *testing.T) {
 	f, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {

@@ -28,13 +28,13 @@ const (
 	socketName  = "device"
 )
 
-// record is what a folder knows of its device server. It is written before anything of what it names is there, and again when
-// there is a process.
+// record is the content of server.json. It is written before anything that it names exists, and again when
+// the process exists.
 type record struct {
-	Boot   string `json:"boot"`             // of the kernel's run
-	Cgroup string `json:"cgroup,omitempty"` // that is to be removed
+	Boot   string `json:"boot"`             // the kernel's boot ID
+	Cgroup string `json:"cgroup,omitempty"` // the cgroup that End removes
 	PID    int    `json:"pid,omitempty"`
-	Start  uint64 `json:"start,omitempty"` // ticks since boot: with the PID, an identity
+	Start  uint64 `json:"start,omitempty"` // in ticks since boot; identifies the process together with PID
 }
 
 // writeRecord replaces the record. It does not sync, because the record is useless after a reboot.
@@ -46,7 +46,8 @@ func (r record) writeRecord(dir string) error {
 	return durable.ReplaceUnsynced(filepath.Join(dir, recordName), b)
 }
 
-// readRecord returns an empty record for a folder that has none: nothing was made then.
+// readRecord returns an empty record for a folder without a record: Start stopped before it made anything
+// else.
 func readRecord(dir string) (r record, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, recordName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,22 +67,23 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// startOf returns when a process was started, in ticks since boot.
+// startOf returns the start time of a process, in ticks since boot.
 func startOf(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The command name may hold anything; what follows its last parenthesis is the kernel's.
+	// The command name may contain any byte, parentheses too. The kernel's fields follow the last
+	// parenthesis.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const startTime = 22 - 3 // of those after the name
+	const startTime = 22 - 3 // index among the fields that follow the name
 	if len(fields) <= startTime {
 		return 0, fmt.Errorf("/proc/%d/stat: too short", pid)
 	}
 	return strconv.ParseUint(string(fields[startTime]), 10, 64)
 }
 
-// openProcess opens the process of a record, or returns nil if it has ended.
+// openProcess opens the process of a record, or returns nil if the process has ended.
 func (r record) openProcess() (*os.File, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -97,7 +99,8 @@ func (r record) openProcess() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
-	// What the pidfd holds cannot change; what it holds must be the server.
+	// A pidfd never refers to another process, so the process that the pidfd refers to is compared with the
+	// record.
 	if start, err := startOf(r.PID); err != nil || start != r.Start {
 		unix.Close(fd)
 		return nil, nil //nolint:nilerr // it has ended since

@@ -21,71 +21,76 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// Spec says what device server to start.
+// Spec describes the device server to start.
 type Spec struct {
-	Dir     string // its folder, absolute, made and root's alone; it must not be there
-	Program string // proxyd; "" is this one
+	Dir     string // the server's folder, an absolute path; Start makes it for root alone, and it must not exist
+	Program string // the path of proxyd; "" is the running program
 
 	// UID, GID and Groups are those of the job's user.
 	UID, GID uint32
 	Groups   []uint32
-	// OOM is the server's oom_score_adj. All else that limits a process it has from its starter; of memory and time, use Cgroup.
+	// OOM is the server's oom_score_adj. The server inherits all other limits of a process from its starter;
+	// use Cgroup to limit memory and CPU time.
 	OOM int
-	// Cgroup, if set, is a cgroup v2 folder of its own, made if it is missing, that it is started into. End removes it.
+	// Cgroup, if set, is the path of a cgroup v2 folder for this server alone. Start makes the cgroup if it
+	// is missing and starts the server in it. End removes it.
 	Cgroup string
 
 	Kind   string   // of devices; "" is the program's default, software GPUs
-	GPUs   []string // of kind cuda: which of the machine's, by their UUIDs: whatever its cgroup lets it see, these are the same
-	Exact  bool     // reductions do not depend on where ranks are
-	Count  int      // software GPUs
-	Spare  int      // more of them, for Place
-	Memory string   // of each, as in "4G"; "" is the program's default
+	GPUs   []string // kind cuda: UUIDs of the GPUs to use; UUIDs stay the same whatever the cgroup of devices hides
+	Exact  bool     // makes the result of reductions independent of where ranks are
+	Count  int      // number of software GPUs
+	Spare  int      // number of additional software GPUs, for Place
+	Memory string   // of each software GPU, as in "4G"; "" is the program's default
 	// Capability is the compute capability of software GPUs, as in "8.0"; "" is the program's default.
 	Capability string
-	Address    string // of this host, for device servers of others; "" is the program's default
-	Self       int    // its number among the job's device servers, from 0
-	Order      []int  // on which of them each of the job's devices is; nil: each is one
-	Verbose    bool   // the log says which processes come and go
+	Address    string // of this host, for device servers of other nodes; "" is the program's default
+	Self       int    // number of this server among the job's device servers, from 0
+	Order      []int  // for each device of the job, the number of the machine's device; nil: the same numbers
+	Verbose    bool   // logs each process that attaches or ends
 }
 
-// ErrExists is wrapped by the error of Start and Restore for a folder that is there already: Find it and End it.
+// ErrExists is wrapped by the error of Start and Restore if the folder exists already. Call Find and End for
+// that folder first.
 var ErrExists = errors.New("the folder is there already")
 
-// making is a device server that is being made.
+// making is the state of a device server during Start.
 type making struct {
 	Spec
-	await   bool // for a restore
+	await   bool // set for a restore: wait for Adopt
 	rec     record
 	control *os.File
 	devices *os.File
 	log     *os.File
 	group   *os.File
-	gate    *os.File // the end that lets it go
+	gate    *os.File // our end of the gate's pipe
 	s       *Server
 }
 
-// steps are how a device server is made, from top to bottom. Wherever they stop, with their process too, Find and End have what it
-// takes to clean up; and no process goes on that has not been recorded.
+// steps make a device server, from top to bottom. Whichever step the daemon dies after, Find and End find all
+// that the steps have made, and no process passes its gate before its record is written.
 var steps = []struct {
 	name string
 	do   func(*making, context.Context) error
 }{
 	{"folder", (*making).makeFolder},
-	{"record", (*making).recordGroup}, // what is to be removed, before it is there
+	{"record", (*making).recordGroup}, // the cgroup is recorded before it exists, so that End can remove it
 	{"cgroup", (*making).makeGroup},
 	{"sockets", (*making).makeSockets},
 	{"log", (*making).makeLog},
-	{"process", (*making).makeProcess}, // it waits at its gate, and ends if we do
+	{"process", (*making).makeProcess}, // the process waits at its gate, and exits if the daemon dies
 	{"identity", (*making).recordProcess},
-	{"gate", (*making).openGate}, // it becomes the user's
+	{"gate", (*making).openGate}, // the process becomes the user's
 	{"ready", (*making).awaitReady},
 }
 
-// passed is told of each step that is done. Tests die there.
+// passed is called after each step. Tests end the process there.
 var passed = func(string) {}
 
-// Start starts a device server and returns when processes can attach. It goes on when the process that has started it ends: Find
-// gives it back. If Start fails, nothing is left. It needs root. Under systemd it takes KillMode=process.
+// Start starts a device server and returns when processes can attach to it. The server goes on when the
+// process that called Start ends: Find returns the server again. If Start fails, nothing is left. Start needs
+// root. A systemd unit that calls Start needs KillMode=process, or systemd would kill the server with the
+// unit.
 func Start(ctx context.Context, spec Spec) (*Server, error) {
 	return (&making{Spec: spec}).makeAll(ctx)
 }
@@ -105,8 +110,8 @@ func (m *making) makeAll(ctx context.Context) (*Server, error) {
 	return m.s, nil
 }
 
-// Restore starts a device server and has it build what was saved. The job is stopped then: processes come back by Adopt, and Resume
-// lets them go on. What Start says holds here, too.
+// Restore starts a device server that builds the saved state. The job is stopped then: processes come back by
+// Adopt, and Resume lets them go on. The rest of Start's contract holds for Restore, too.
 func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error) {
 	s, err := (&making{Spec: spec, await: true}).makeAll(ctx)
 	if err != nil {
@@ -120,12 +125,12 @@ func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error)
 	return s, nil
 }
 
-// cleanTime is what the cleaning up after a failure may take.
+// cleanTime bounds the cleaning up after a failure.
 const cleanTime = 30 * time.Second
 
-// undoMaking removes what was made.
+// undoMaking removes all that the steps have made.
 func (m *making) undoMaking(ctx context.Context) error {
-	m.closeMaking() // a process at its gate ends
+	m.closeMaking() // a process that still waits at its gate exits when the gate is closed
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if m.s == nil {
@@ -134,7 +139,7 @@ func (m *making) undoMaking(ctx context.Context) error {
 	return m.s.End(ctx)
 }
 
-// closeMaking closes what only the making needs. It may be called more than once.
+// closeMaking closes the descriptors that only Start needs. It may be called more than once.
 func (m *making) closeMaking() {
 	for _, f := range []*os.File{m.control, m.devices, m.log, m.group, m.gate} {
 		if f != nil {
@@ -167,8 +172,9 @@ func (m *making) makeGroup(context.Context) (err error) {
 	return err
 }
 
-// makeSockets makes the one that the daemon uses, which listens, and the one that processes use. On that the server itself listens:
-// a shim asks the kernel who has, to let him read its memory.
+// makeSockets binds the control socket and listens on it, and binds the socket for processes. The server
+// itself calls listen on the second socket: a shim asks the kernel which process called listen, and lets that
+// process read the shim's memory.
 func (m *making) makeSockets(context.Context) error {
 	var err error
 	if m.control, err = bindSocket(m.Dir, controlName); err != nil {
@@ -181,7 +187,7 @@ func (m *making) makeSockets(context.Context) error {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
-	if err := os.Chmod(folder, 0o755); err != nil { // whatever the umask is
+	if err := os.Chmod(folder, 0o755); err != nil { // the umask must not remove bits
 		return err
 	}
 	if m.devices, err = bindSocket(folder, socketName); err != nil {
@@ -190,7 +196,7 @@ func (m *making) makeSockets(context.Context) error {
 	return os.Chown(filepath.Join(folder, socketName), int(m.UID), int(m.GID))
 }
 
-// bindSocket makes a socket of a name in a folder, for its owner only.
+// bindSocket binds a socket of a name in a folder. Only the socket's owner may connect.
 func bindSocket(dir, name string) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -199,7 +205,7 @@ func bindSocket(dir, name string) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), name)
 	err = throughFolder(dir, name, func(path string) error { return unix.Bind(fd, &unix.SockaddrUnix{Name: path}) })
 	if err == nil {
-		err = os.Chmod(filepath.Join(dir, name), 0o600) // nobody listens yet
+		err = os.Chmod(filepath.Join(dir, name), 0o600) // no connection is accepted before listen is called
 	}
 	if err != nil {
 		f.Close()
@@ -208,7 +214,8 @@ func bindSocket(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// throughFolder calls f with a path of the socket that is short enough, however long dir is. It is valid until f returns.
+// throughFolder calls f with a path of the socket that fits into a socket address, however long dir is. The
+// path is valid until f returns.
 func throughFolder(dir, name string, f func(path string) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -230,7 +237,7 @@ const (
 	controlFD = 5
 )
 
-// processArguments are the process's.
+// processArguments returns the arguments of the server's process.
 func (m *making) processArguments() []string {
 	args := []string{
 		"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--listen", strconv.Itoa(socketFD), "--control", strconv.Itoa(controlFD),
@@ -269,7 +276,8 @@ func (m *making) processArguments() []string {
 	return args
 }
 
-// processEnvironment is the process's: which devices the driver shows it.
+// processEnvironment returns the environment of the server's process: it has only the variable that selects
+// the devices which the driver shows.
 func (m *making) processEnvironment() []string {
 	if m.GPUs == nil {
 		return []string{}
@@ -307,13 +315,13 @@ func (m *making) makeProcess(context.Context) error {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
 	if pidfd >= 0 {
-		unix.Close(pidfd) // it is opened as Find does
+		unix.Close(pidfd) // recordProcess opens the pidfd again, as Find does
 	}
 	m.rec.PID = pid
 	return nil
 }
 
-// reapChild waits for a child of ours.
+// reapChild waits for a child of this process.
 func reapChild(pid int) {
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
@@ -322,7 +330,8 @@ func reapChild(pid int) {
 	}
 }
 
-// recordProcess has the process reaped only when it is known which one it is: until then no other one has its PID.
+// recordProcess writes the process's identity to the record. The process is reaped only after that: until
+// then no other process can get the same PID.
 func (m *making) recordProcess(context.Context) (err error) {
 	defer func() { go reapChild(m.rec.PID) }()
 	if m.rec.Start, err = startOf(m.rec.PID); err != nil {
@@ -345,8 +354,9 @@ func (m *making) openGate(context.Context) error {
 	return m.gate.Close()
 }
 
-// awaitReady asks it for its state, which it tells when it has become what it is to be. Our ends of its sockets are closed before:
-// if it ends, nobody listens.
+// awaitReady asks the server for its status, which the server returns when it serves or has been restored.
+// The daemon's ends of the sockets are closed before: otherwise a connection to a dead server would wait for
+// ever.
 func (m *making) awaitReady(ctx context.Context) error {
 	m.closeMaking()
 	if _, err := m.s.Status(ctx); err != nil {
@@ -355,7 +365,7 @@ func (m *making) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// lastWords is the end of a log, as a part of an error.
+// lastWords returns the last lines of a log, as a part of an error message.
 func lastWords(dir string) string {
 	const most = 2000
 	b, err := os.ReadFile(filepath.Join(dir, logName))
