@@ -14,7 +14,7 @@ var little = binary.LittleEndian
 // absent is the count of an array that is NULL.
 const absent = math.MaxUint64
 
-// decoder takes a message apart. After its first error everything is zero.
+// decoder decodes a message. After the first error all values are zero.
 type decoder struct {
 	rest []byte
 	err  error
@@ -27,7 +27,7 @@ func (d *decoder) fail(format string, args ...any) {
 	d.rest = nil
 }
 
-// bytes returns the next n bytes, nil after an error.
+// bytes returns the next n bytes, or nil after an error.
 func (d *decoder) bytes(n int) []byte {
 	if n > len(d.rest) {
 		d.fail("%d bytes where %d belong", len(d.rest), n)
@@ -68,7 +68,7 @@ func (d *decoder) u64() uint64 {
 
 func (d *decoder) i32() int32 { return int32(d.u32()) }
 
-// there reads the byte before what may be NULL.
+// there decodes the byte before a value that may be NULL, and tells whether the value follows.
 func (d *decoder) there() bool {
 	switch b := d.u8(); b {
 	case 0:
@@ -81,7 +81,8 @@ func (d *decoder) there() bool {
 	}
 }
 
-// array returns the bytes of an array of elements of that size, nil if it is NULL, and how many there are.
+// array returns the bytes of an array with elements of that size, nil if the array is NULL, and the number of
+// elements.
 func (d *decoder) array(size int, mayBeAbsent bool) ([]byte, int) {
 	n := d.u64()
 	if n == absent && mayBeAbsent {
@@ -98,7 +99,7 @@ func (d *decoder) array(size int, mayBeAbsent bool) ([]byte, int) {
 	return b, int(n)
 }
 
-// text reads a string, "" if it is NULL.
+// text decodes a string. NULL becomes "".
 func (d *decoder) text(mayBeAbsent bool) string {
 	b, _ := d.array(1, mayBeAbsent)
 	for _, c := range b {
@@ -110,7 +111,7 @@ func (d *decoder) text(mayBeAbsent bool) string {
 	return string(b)
 }
 
-// slice decodes an array. An empty one is not nil.
+// slice decodes an array. An empty array is not nil; NULL is.
 func slice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []T {
 	b, n := d.array(size, mayBeAbsent)
 	if b == nil {
@@ -123,14 +124,15 @@ func slice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []
 	return all
 }
 
-// counted checks an array against the argument that says how long it is.
+// counted checks the length of an array against the argument that states the length.
 func (d *decoder) counted(name string, length int, there bool, n int64) {
 	if there && int64(length) != n {
 		d.fail("%s has %d elements, not %d", name, length, n)
 	}
 }
 
-// room checks how many elements of that size are asked for. total is what was asked for before.
+// room checks the number of elements of that size that the caller wants back. total is the sum of the bytes
+// for earlier arguments.
 func (d *decoder) room(name string, n int64, size int, total *int64) {
 	if d.err != nil {
 		return
@@ -142,7 +144,7 @@ func (d *decoder) room(name string, n int64, size int, total *int64) {
 	*total += n * int64(size)
 }
 
-// end fails if something is left, and tells whether all is well.
+// end fails if bytes are left, and tells whether the whole message was valid.
 func (d *decoder) end() bool {
 	if len(d.rest) > 0 {
 		d.fail("%d bytes too many", len(d.rest))
@@ -150,7 +152,7 @@ func (d *decoder) end() bool {
 	return d.err == nil
 }
 
-// encoder puts an answer together.
+// encoder builds an answer.
 type encoder struct {
 	out []byte
 	err error
@@ -163,7 +165,7 @@ func (e *encoder) u64(v uint64)  { e.out = little.AppendUint64(e.out, v) }
 func (e *encoder) i32(v int32)   { e.u32(uint32(v)) }
 func (e *encoder) f32(v float32) { e.u32(math.Float32bits(v)) }
 
-// count begins an array of n elements where room was asked for.
+// count begins an array of n elements. n may not be above room, the number that the caller wants back.
 func (e *encoder) count(name string, n int, room int64) {
 	if int64(n) > room && e.err == nil {
 		e.err = fmt.Errorf("%w: %d elements in %s, %d fit", ErrAnswer, n, name, room)
@@ -171,7 +173,7 @@ func (e *encoder) count(name string, n int, room int64) {
 	e.u64(uint64(n))
 }
 
-// text writes a text for a buffer of that size, which must hold its NUL too: what does not fit is left out.
+// text writes a string for a buffer of room bytes, the NUL included. Bytes that do not fit are left out.
 func (e *encoder) text(s string, room int64) {
 	s = s[:max(0, min(int64(len(s)), room-1))]
 	e.u64(uint64(len(s)))

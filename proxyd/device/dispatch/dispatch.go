@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dispatch turns the messages of a shim into typed calls of a Backend, and what those
-// return into answers. The messages, the interface and the code between are made from the
-// table of calls; libsingshim/shim/device/transport.h describes the bytes.
+// Package dispatch decodes the messages of a shim into typed calls of a Backend, and encodes the results into
+// answers.
+// The messages, the interface and the code between the two are generated from the table of calls;
+// libsingshim/shim/device/transport.h describes the bytes.
 //
-// A message is what somebody wrote who may be broken or hostile: every length is checked against what is
-// there before anything is allocated, and no message makes Serve panic. Whether a handle exists, and
-// whose it is, the Backend decides: here a handle is a number.
+// The sender of a message may be broken or hostile: each length is compared with the bytes that are present
+// before
+// anything is allocated, and no message makes Serve panic. The Backend checks whether a handle exists and
+// which process
+// owns the handle: in this package a handle is a number.
 package dispatch
 
 import (
@@ -18,7 +21,7 @@ import (
 // MaxAnswer is the longest answer, in bytes. A message that asks for more is malformed.
 const MaxAnswer = 64 << 20
 
-// PerThread is set in an op by callers whose default stream is their thread's.
+// PerThread is a bit of an op. Callers set the bit if their default stream is per thread.
 const PerThread = 1 << 31
 
 var (
@@ -26,53 +29,54 @@ var (
 	ErrUnknown = errors.New("no call has this number")
 	// ErrMalformed is returned for a message that no shim would send.
 	ErrMalformed = errors.New("malformed message")
-	// ErrAnswer is returned when the backend answered more than it was asked for: its fault, not the caller's.
+	// ErrAnswer is returned when the backend answered more than the message asked for. The sender is not to
+	// blame.
 	ErrAnswer = errors.New("the backend answered more than was asked for")
 )
 
-// Result is what a call returns, in the numbering of its library; 0 is success.
+// Result is the error number of a call, in the numbering of the call's library; 0 is success.
 type Result int32
 
-// Call is who calls, beside the arguments. Serve's caller fills it in, apart from PerThread.
+// Call says which thread makes a call, and how. Serve's caller fills it in, apart from PerThread.
 type Call struct {
-	PerThread bool    // the default stream is the thread's
-	Process   uint64  // as Serve's caller counts processes
-	Thread    uint32  // as that process counts its threads
-	Context   Context // what is current there
-	// Waits is called by the backend before it waits for work: whoever calls Serve may go on with other messages. Nil:
-	// nobody waits for the answer, so the backend does not wait either.
+	PerThread bool    // the default stream is per thread
+	Process   uint64  // number of the process, given by Serve's caller
+	Thread    uint32  // number of the thread, given by the process
+	Context   Context // current context of the thread
+	// Waits is called by the backend before the backend waits for work: Serve's caller may handle other
+	// messages from then on. If Waits is nil, the caller needs no answer, so the backend does not wait.
 	Waits func()
-	// Into is the Backend's: what a call goes into that is captured, instead of being carried out.
+	// Into belongs to the Backend: the graph to which a captured call is added instead of being carried out.
 	Into any
-	// Queued is the Backend's: what finds out which work the call queues, or nil.
+	// Queued belongs to the Backend: an observer of the work that the call queues, or nil.
 	Queued any
-	// First is what a kernel has done that is launched again to do the rest.
+	// First is the part of a kernel that is already done, if the kernel is launched again to do the rest.
 	First Partial
-	// Again is set for a call of a restored process that is made again to queue the same work.
+	// Again is set for a call of a restored process that is repeated to queue the same work.
 	Again bool
 }
 
-// Partial is how much of a kernel is done.
+// Partial says how much of a kernel is done.
 type Partial struct{ Blocks, Printed uint64 }
 
 // Info describes an op.
 type Info struct {
 	Symbol    string
-	Posted    bool // the caller does not wait: only a lasting failure reaches it
-	Counted   bool // the barrier counts it
+	Posted    bool // the caller does not wait for an answer: only a lasting failure is reported to the caller
+	Counted   bool // the barrier counts the call
 	PerThread bool // there is a variant for per-thread default streams
 	serve     func(Backend, *Call, *decoder, *encoder) Result
 }
 
-// Look returns what is known of an op. PerThread in it does not matter.
+// Look returns the description of an op. The bit PerThread in the op is ignored.
 func Look(op uint32) (Info, bool) {
 	info, ok := ops[op&^PerThread]
 	return info, ok
 }
 
-// Serve decodes a message, has the backend carry the call out, and appends its answer to out. An error
-// wraps ErrUnknown, ErrMalformed or ErrAnswer, and means that the sender is not to be served on, the
-// backend's fault apart; out is then as it was. Serve is safe for concurrent use if the backend is.
+// Serve decodes a message, has the backend carry the call out, and appends the answer to out. An error wraps
+// ErrUnknown, ErrMalformed or ErrAnswer; out is then unchanged. After ErrUnknown and ErrMalformed the caller
+// must serve the sender no more. Serve is safe for concurrent use if the backend is.
 func Serve(b Backend, c Call, op uint32, in, out []byte) ([]byte, Result, error) {
 	info, ok := Look(op)
 	if !ok {

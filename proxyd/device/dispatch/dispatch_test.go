@@ -31,7 +31,7 @@ func op(t testing.TB, symbol string) uint32 {
 
 func message(put func(*encoder)) []byte { return encoded(put) }
 
-// few is a backend that answers with too much, or nothing.
+// few is a backend that answers with too many values, or with none.
 type few struct {
 	Unsupported
 	nodes []Node
@@ -117,7 +117,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzServe: no message makes it panic, and none makes it answer more than it may.
+// FuzzServe: no message makes Serve panic, and no message makes Serve answer more than MaxAnswer.
 func FuzzServe(f *testing.F) {
 	all := slices.Sorted(maps.Keys(ops))
 	for i := range all {
@@ -128,7 +128,7 @@ func FuzzServe(f *testing.F) {
 		if perThread {
 			op |= PerThread
 		}
-		// No room is so large that an echo takes long to fill it.
+		// Longer messages could ask for so many values that the echo backend takes too long to make them.
 		if len(in) > 1<<12 {
 			return
 		}
@@ -147,7 +147,7 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// asksForMuch tells whether any number in a message could be a large room.
+// asksForMuch tells whether any number in a message could ask for a large number of values.
 func asksForMuch(in []byte) bool {
 	for i := range in {
 		if b := in[i:]; len(b) >= 4 && little.Uint32(b) > 1<<12 && little.Uint32(b) <= MaxAnswer {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// echo is a Backend that writes down what reaches it, answers at random, and writes down that too, in the
-// words of libsingshim/shim/device/test/roundtrip.c.
+// echo is a Backend that writes down the calls, answers at random, and writes the answers down, too, in the
+// format of libsingshim/shim/device/test/roundtrip.c.
 type echo struct {
 	random *rand.Rand
 	line   strings.Builder
@@ -73,7 +73,7 @@ func (x *echo) bytes(n int) []byte {
 	return b
 }
 
-// u64 is a number that fits into so many bytes.
+// u64 returns a random number that fits into size bytes.
 func (x *echo) u64(size int) uint64 { return x.random.Uint64() >> (64 - 8*size) }
 
 func (x *echo) text(room int64) string {

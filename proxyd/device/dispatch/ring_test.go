@@ -16,7 +16,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// serveOne gives the next process that asks at a socket a ring, and serves it until the process ends.
+// serveOne gives a ring to the next process that connects to a socket, and serves the ring until the process
+// ends.
 func serveOne(listener *net.UnixListener, reach func(*wire.Newcomer) wire.Process, handle func(*wire.Letter)) error {
 	conn, err := listener.AcceptUnix()
 	if err != nil {
@@ -35,7 +36,7 @@ func serveOne(listener *net.UnixListener, reach func(*wire.Newcomer) wire.Proces
 	if err := n.Welcome(ring, process != 0); err != nil {
 		return err
 	}
-	// The process keeps the other end until it ends.
+	// The process keeps the other end of the pipe open until it ends.
 	exec := n.Exec
 	n.Exec = nil
 	n.Close()
@@ -72,7 +73,7 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	return listener, path
 }
 
-// TestOverTheRing: the same round trip by the real transport, over the ring that carries it.
+// TestOverTheRing is TestRoundTrip over the real transport, the ring.
 func TestOverTheRing(t *testing.T) {
 	listener, path := listen(t)
 	x := &echo{random: rand.New(rand.NewPCG(1, 2)), fails: true}

@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// build is the C half over a pipe, made once: a library as it will be, a program under sanitizers.
+// build compiles the C half of the tests once: the library as it is shipped, or a program under sanitizers.
 type build struct {
 	once sync.Once
 	dir  string
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// file returns the path of a file of it.
+// file returns the path of a compiled file.
 func (b *build) file(t *testing.T, name string) string {
 	t.Helper()
 	b.once.Do(func() {
@@ -66,7 +66,7 @@ func (b *build) file(t *testing.T, name string) string {
 	return filepath.Join(b.dir, name)
 }
 
-// start runs the program with its end of a pipe as descriptor 3.
+// start runs the program, with an end of a socket pair as descriptor 3.
 func start(t *testing.T, program string, stdin string, args ...string) (conn net.Conn, wait func() string) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -97,10 +97,10 @@ func start(t *testing.T, program string, stdin string, args ...string) (conn net
 	}
 }
 
-// noLeaks keeps the sanitizer from looking for leaks, which not every host lets it do.
+// noLeaks keeps the sanitizer from looking for leaks, which some hosts do not allow.
 const noLeaks = "ASAN_OPTIONS=detect_leaks=0"
 
-// The frame of test/loop.c.
+// frame is the header of a message in test/loop.c.
 type frame struct {
 	Op, Kind uint32
 	Comm     uint64
@@ -108,7 +108,7 @@ type frame struct {
 	N        uint64
 }
 
-// answer serves a program until it ends.
+// answer serves a program until the program ends.
 func answer(conn net.Conn, b Backend) error {
 	for {
 		var head [28]byte
@@ -148,8 +148,8 @@ func answer(conn net.Conn, b Backend) error {
 	}
 }
 
-// TestRoundTrip: every call, from the C function through bytes to the backend and back, with
-// random arguments: both ends saw the same.
+// TestRoundTrip makes every call with random arguments, from the C function through bytes to the backend and
+// back, and compares what the two ends have written down.
 func TestRoundTrip(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		conn, wait := start(t, sanitized.file(t, "roundtrip"), "", "calls", "7", "8")
@@ -178,7 +178,7 @@ func TestMissed(t *testing.T) {
 		"missed cuStreamGetCtx_v2_ptsz: not yet\ncuStreamGetCtx_v2_ptsz 801\n" +
 		"missed ncclCommResume: the job is suspended from outside; ask singctl\nncclCommResume 5\n" +
 		"missed nvmlDeviceSetEccMode: settings of a device are the administrator's\nnvmlDeviceSetEccMode 3\n" +
-		// The second time they say nothing.
+		// Each function that is not supported prints its message once only.
 		"cuArrayCreate_v2 801\ncuStreamGetCtx_v2_ptsz 801\nncclCommResume 5\nnvmlDeviceSetEccMode 3\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -205,7 +205,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestFind: the look-up in C finds what the table says, for every name around every version.
+// TestFind: the look-up in C finds the entry of the table, for every name and for the versions below, at and
+// above each entry's version.
 func TestFind(t *testing.T) {
 	table, err := api.Load()
 	if err != nil {
@@ -236,7 +237,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestLibrary: it exports the table's symbols and nothing else, and does nothing when it is loaded.
+// TestLibrary: the library exports the symbols of the table and no other symbols, and runs no code when it is
+// loaded.
 func TestLibrary(t *testing.T) {
 	f, err := elf.Open(plain.file(t, "libsingshim-device.so"))
 	if err != nil {
@@ -271,7 +273,8 @@ func TestLibrary(t *testing.T) {
 			}
 		}
 	}
-	// What the C runtime brings into any library, and one for each piece of memory that threads have.
+	// The C runtime brings these into any library: a constructor, and a relocation for each thread-local
+	// variable.
 	for _, name := range []string{".init_array", ".rela.dyn"} {
 		if s := f.Section(name); s != nil && s.Size > map[string]uint64{".init_array": 8, ".rela.dyn": 24 * 14}[name] {
 			t.Errorf("%s has %d bytes: loading it costs", name, s.Size)

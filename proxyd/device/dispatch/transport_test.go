@@ -21,19 +21,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// opEcho is the call of libsingshim/shim/device/test/trial.c that is answered with its message, backwards.
+// opEcho is a call of libsingshim/shim/device/test/trial.c. The answer is the message, backwards.
 const opEcho = 0x1234
 
-// desk is a device server for trial.c: every call succeeds. It serves each process that asks.
+// desk is a device server for trial.c: every call succeeds. It serves each process that connects.
 type desk struct {
 	listener *net.UnixListener
 	reaches  bool
-	react    func(*wire.Ring, *wire.Letter) // sees each letter first
+	react    func(*wire.Ring, *wire.Letter) // is called with each letter before the desk handles the letter
 
 	wait    sync.WaitGroup
 	mu      sync.Mutex
-	letters []string                // what came, of all processes
-	each    map[*wire.Ring][]string // likewise, of each
+	letters []string                // received letters, of all processes
+	each    map[*wire.Ring][]string // received letters, by process
 	counts  map[uint64]uint64
 	wrong   error
 }
@@ -102,7 +102,7 @@ func (d *desk) serve(conn *net.UnixConn) error {
 		}
 		if err != nil && bad == nil {
 			bad = err
-			go ring.Close() // who waits for an answer waits no longer
+			go ring.Close() // ends the wait of the processes for answers
 		}
 	})
 	if err == nil {
@@ -136,7 +136,7 @@ func (d *desk) handle(ring *wire.Ring, l *wire.Letter) error {
 	info, known := Look(l.Op)
 	var answer []byte
 	switch {
-	case l.Op == opEcho && l.Room() < len(l.Args): // posted, but for its length
+	case l.Op == opEcho && l.Room() < len(l.Args): // too long for a post: wants no bytes back
 	case l.Op == opEcho:
 		answer = slices.Clone(l.Args)
 		slices.Reverse(answer)
@@ -182,7 +182,7 @@ func (d *desk) note(ring *wire.Ring, l *wire.Letter) {
 	}
 }
 
-// trial runs trial.c on the desk and returns what it prints, and what it says on its standard error.
+// trial runs trial.c on the desk and returns the program's standard output and standard error.
 func (d *desk) trial(t *testing.T, path, what string) (out, said string) {
 	t.Helper()
 	d.open()
@@ -251,7 +251,8 @@ func TestTransportForkEarly(t *testing.T) {
 	d, path := newDesk(t)
 	out, _ := d.trial(t, path, "forked-early")
 	sameText(t, out, "nvml 0\nchild: attached 1\necho 3: 0, 3 bytes, 0 wrong\npost 3: 0\necho 4: 0, 4 bytes, 0 wrong\npost 4: 0\n")
-	// A ring has an order, two have none: what the child posted last may be handled after the parent's next call.
+	// Letters of the same ring have an order, letters of two rings have none: the last letter that the child
+	// posted may be handled after the parent's next call.
 	got := slices.SortedFunc(maps.Values(d.each), slices.Compare)
 	want := [][]string{
 		{"attach", "cuCtxCreate_v2", "echo 3 in 0x10000000001", "echo 3 in 0x10000000001", "exit in 0x10000000001"},
@@ -361,7 +362,7 @@ func TestTransportMissed(t *testing.T) {
 func TestContexts(t *testing.T) {
 	d, path := newDesk(t)
 	out, _ := d.trial(t, path, "contexts")
-	const a, b, c = "0x10000000002", "0x10000000003", "0x10000000004" // the first was not made
+	const a, b, c = "0x10000000002", "0x10000000003", "0x10000000004" // the first context was not made
 	sameText(t, out, "before cuInit: current 3 0\nbefore cuInit: create 3 0\nbefore cuInit: post 3\n"+
 		"init with flags 1, without 0, again 0\nnone current 0 0\npop of nothing 201 0\ndevice of nothing 201, set to nothing 0\n"+
 		"post to nothing 201, of NCCL 0\npush of nothing 201 0\npush of nonsense 201 0\n"+

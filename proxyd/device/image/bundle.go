@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// A bundle is the image that a linker hands out: u32 magic, u32 number of parts, u64 size of all, and for each part
-// u64 its size and its bytes.
+// A bundle is the image that a linker returns: u32 magic, u32 number of parts, u64 size of the bundle, and
+// for each part u64 its size and its bytes.
 const sizeBundle = 16
 
-// Bundle makes one image of several, which are linked with each other when it is loaded. A part that
-// is itself a bundle is taken apart. The error wraps ErrInvalid.
+// Bundle joins images into a single image. The device links them with each other when it loads the bundle. A
+// part that is itself a bundle is replaced by its parts. The error wraps ErrInvalid.
 func Bundle(parts [][]byte) ([]byte, error) {
 	var flat [][]byte
 	total := sizeBundle
@@ -45,8 +45,8 @@ func Bundle(parts [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// Parts lists the images that a bundle is made of, or the one that data is. Each is whole: nobody who follows the sizes in it
-// reads beyond its end.
+// Parts lists the images in a bundle. For any other image it returns the image itself. Each returned image is
+// complete: the sizes in the image do not lead beyond its end.
 func Parts(data []byte) ([][]byte, error) {
 	parts := [][]byte{data}
 	if magicNumber(data) == magicBundle {
@@ -76,7 +76,7 @@ func Parts(data []byte) ([][]byte, error) {
 	return parts, nil
 }
 
-// held is an image that is here already.
+// held is an image that is in this process's memory already.
 type held []byte
 
 // Read implements Memory.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 )
 
-// Memory is that of the program which loads an image. Read fills p with the bytes at addr or fails.
+// Memory is the memory of the program that loads an image. Read fills p with the bytes at addr, or fails.
 type Memory interface {
 	Read(addr uint64, p []byte) error
 }
 
-// Fetch reads the image at addr. What it returns is not yet checked, only bounded: give it to Choose. The
-// error wraps ErrInvalid, or is that of m.
+// Fetch reads the image at addr. The size of the result is bounded, and its content is not checked: give the
+// result to Choose. The error wraps ErrInvalid, or is the error of m.
 func Fetch(m Memory, addr uint64) ([]byte, error) { return fetchAny(m, addr, false) }
 
 func fetchAny(m Memory, addr uint64, wrapped bool) ([]byte, error) {
@@ -52,7 +52,7 @@ func fetchWrapped(m Memory, addr uint64) ([]byte, error) {
 	if version < 2 || list == 0 || hasPTX(main) {
 		return main, nil
 	}
-	// What nvcc has linked is machine code; its parts may still have PTX.
+	// nvcc's linked output is machine code, and its parts may still have PTX.
 	var parts [][]byte
 	total := 0
 	for p := make([]byte, 8); len(parts) < maxParts; list += 8 {
@@ -102,7 +102,8 @@ func fetchFatbin(m Memory, addr uint64) ([]byte, error) {
 	return fetchImage(m, addr, uint64(binary.LittleEndian.Uint16(h[6:])), binary.LittleEndian.Uint64(h[8:]))
 }
 
-// fetchELF finds the end of a cubin: of its tables of sections and segments, and of what these hold.
+// fetchELF reads a cubin up to its end: the end of its tables of sections and segments, and of the bytes that
+// these refer to.
 func fetchELF(m Memory, addr uint64) ([]byte, error) {
 	h := make([]byte, 64)
 	if err := m.Read(addr, h); err != nil {
@@ -148,7 +149,7 @@ func fetchELF(m Memory, addr uint64) ([]byte, error) {
 	return fetchImage(m, addr, end, 0)
 }
 
-// fetchText reads up to the NUL, never beyond the page that holds it.
+// fetchText reads up to the NUL, and never beyond the page that has the NUL.
 func fetchText(m Memory, addr uint64) ([]byte, error) {
 	const page = 4096
 	var text []byte
@@ -171,7 +172,8 @@ func fetchImage(m Memory, addr, header, body uint64) ([]byte, error) {
 	if header > MaxSize || body > MaxSize || header+body > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrInvalid, body, MaxSize)
 	}
-	// Piece by piece: a size that is not true must not cost its memory.
+	// The image is read piece by piece, so that a false size does not allocate memory for bytes that are not
+	// there.
 	const piece = 1 << 20
 	var data []byte
 	for left := header + body; left > 0; {

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image takes apart what programs hand to cuModuleLoadData, cuLibraryLoadData and
-// cuLinkAddData: PTX text, a cubin (ELF), a fatbin, or the wrapper that nvcc puts around one.
+// Package image parses the images that programs pass to cuModuleLoadData, cuLibraryLoadData and
+// cuLinkAddData: PTX text,
+// a cubin (ELF), a fatbin, or the wrapper that nvcc puts around a fatbin.
 //
 //	wrapper     u32 0x466243B1, u32 version, u64 address of a fatbin,
 //	            u64 in version 2: address of a list of fatbins to be linked, ended by 0
@@ -10,12 +11,15 @@
 //	  entry     u16 kind (1 PTX, 2 ELF), u16, u32 size of this header, u32 bytes to the next entry, u32,
 //	            u32 bytes of the payload (0: all), u32, u16 minor, u16 major, u32 architecture, u32, u32,
 //	            u64 flags (bit 13 LZ4, bit 15 zstd), u64, u64 bytes of the payload when decompressed
-//	bundle      ours: several of the above that are linked when they are loaded, see Bundle
+//	bundle      our own format: several of the above that are linked when they are loaded, see Bundle
 //
-// All numbers are little-endian. Whoever calls does not say how long an image is, so Fetch follows it
-// through the program's memory; from then on it is one piece of bytes. Everything in it was written by the
-// program: every number is checked before it is used, and no image makes this package use more memory
-// than MaxSize a few times over.
+// All numbers are little-endian. A program passes an image without its length, so Fetch reads the sizes in
+// the image
+// while it copies the image from the program's memory; all other functions work on the copy. The program may
+// have
+// written any bytes: every number is checked before use, and no image makes this package use more memory than
+// a small
+// multiple of MaxSize.
 package image
 
 import (
@@ -24,17 +28,17 @@ import (
 	"fmt"
 )
 
-// MaxSize bounds an image, and each text in it when decompressed.
+// MaxSize bounds an image, and each text in an image when decompressed.
 const MaxSize = 256 << 20
 
 // maxParts bounds the fatbins of a wrapper and the parts of a bundle.
 const maxParts = 1 << 16
 
-// What is wrong with an image. Errors wrap one of them, or that of the Memory read.
+// The errors of this package wrap these, or the error of Memory.Read.
 var (
-	// ErrInvalid: these bytes are none of the known forms, or contradict themselves.
+	// ErrInvalid: the bytes have none of the known formats, or contradict themselves.
 	ErrInvalid = errors.New("image is not valid")
-	// ErrNoPTX: there is machine code only, or PTX only for newer devices.
+	// ErrNoPTX: the image has machine code only, or PTX only for newer devices.
 	ErrNoPTX = errors.New("image has no PTX for this device")
 )
 
@@ -58,17 +62,18 @@ const (
 	ELF Kind = 2
 )
 
-// Entry is one piece of code of a fatbin.
+// Entry is a piece of code of a fatbin.
 type Entry struct {
 	Kind         Kind
-	Arch         uint32 // 80 is compute capability 8.0; 0 of what is not in a fatbin
+	Arch         uint32 // 80 is compute capability 8.0; 0 outside of a fatbin
 	Major, Minor uint16 // of the PTX ISA or the cubin's format
 	payload      []byte
 	flags        uint64
 	size         uint64 // decompressed
 }
 
-// Entries lists the code in a fatbin, or the one piece that a text or a cubin is. It does not take bundles.
+// Entries lists the code in a fatbin. For a text or a cubin it returns a single entry. It does not accept
+// bundles.
 func Entries(data []byte) ([]Entry, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrInvalid, len(data), MaxSize)
@@ -105,7 +110,7 @@ func readEntries(data []byte) ([]Entry, error) {
 	return list, nil
 }
 
-// readEntry reads the entry at the start of data and returns how far the next one is.
+// readEntry parses the entry at the start of data and returns the distance to the next entry.
 func readEntry(data []byte) (Entry, uint64, error) {
 	le := binary.LittleEndian
 	header, padded, size := uint64(le.Uint32(data[4:])), uint64(le.Uint32(data[8:])), uint64(le.Uint32(data[16:]))
@@ -126,8 +131,9 @@ func readEntry(data []byte) (Entry, uint64, error) {
 	return e, header + padded, nil
 }
 
-// Choose returns the texts of PTX in an image that a device of the given architecture runs, in the order in which they
-// are to be linked: of each fatbin the newest that is not newer than the device. The error wraps ErrInvalid or ErrNoPTX.
+// Choose returns the PTX texts of an image for a device of the given architecture, in the order in which they
+// are to be linked: of each fatbin, the newest text that is not newer than the device. The error wraps
+// ErrInvalid or ErrNoPTX.
 func Choose(data []byte, arch uint32) ([]string, error) {
 	if magicNumber(data) == magicBundle {
 		parts, err := splitBundle(data)

@@ -16,7 +16,7 @@ import (
 
 const text = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
-// code is an entry of a fatbin to be made.
+// code describes an entry of a fatbin that a test makes.
 type code struct {
 	kind   Kind
 	arch   uint32
@@ -61,7 +61,8 @@ func zstded(arch uint32, s string) code {
 	return code{kind: PTX, arch: arch, flags: flagZstd, data: w.EncodeAll([]byte(s), nil), size: uint64(len(s))}
 }
 
-// lz4ed writes each run of equal bytes as a literal and a match with itself: the simplest block with all lengths.
+// lz4ed writes each run of equal bytes as a literal and a match with itself: the simplest block that has all
+// kinds of lengths.
 func lz4ed(arch uint32, s string) code {
 	var b []byte
 	length := func(n int) {
@@ -101,7 +102,8 @@ func lz4ed(arch uint32, s string) code {
 
 func cubin(arch uint32) code { return code{kind: ELF, arch: arch, data: elf()} }
 
-// elf is a cubin of two sections, one without bytes in the file, whose table is not at the end.
+// elf makes a cubin of two sections. The second section has no bytes in the file, and the section table is
+// not at the end.
 func elf() []byte {
 	b := make([]byte, 64+2*64+100)
 	copy(b, "\x7fELF\x02\x01\x01")
@@ -177,7 +179,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// program is a program's memory: pieces of it at addresses.
+// program is a program's memory: pieces of memory by their addresses.
 type program map[uint64][]byte
 
 var errNotMapped = errors.New("not mapped")
@@ -281,7 +283,7 @@ func FuzzFetch(f *testing.F) {
 	})
 }
 
-// FuzzLZ4 checks that what the simple encoder makes is read back.
+// FuzzLZ4: decodeLZ4 returns the text that the simple encoder has encoded.
 func FuzzLZ4(f *testing.F) {
 	f.Add(long)
 	f.Add(strings.Repeat("a", 4096) + "b")

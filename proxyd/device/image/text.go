@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// What flags of a fatbin's entry say of its payload.
+// Flags of a fatbin's entry that describe its payload.
 const (
 	flagLZ4  = 1 << 13
 	flagZstd = 1 << 15
@@ -18,7 +18,7 @@ const (
 
 var magicZstd = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
-// Bytes decompresses an entry. What it returns is the image's own bytes if they are not compressed.
+// Bytes decompresses an entry. If the entry is not compressed, the result shares the memory of the image.
 func (e *Entry) Bytes() ([]byte, error) {
 	switch {
 	case e.flags&(flagLZ4|flagZstd) == 0:
@@ -49,10 +49,10 @@ func decodeZstd(src []byte, size uint64) ([]byte, error) {
 }
 
 // decodeLZ4 decodes an LZ4 block. Each sequence is a token with two lengths of four bits, literals, and a
-// match: an offset of two bytes back into what was decoded. A length of 15 goes on in the bytes that follow. The last
-// sequence has no match; what the block is padded with behind it is ignored.
+// match: a two-byte offset back into the decoded bytes. A length of 15 continues in the bytes that follow.
+// The last sequence has no match; padding behind the last sequence is ignored.
 func decodeLZ4(src []byte, size uint64) ([]byte, error) {
-	// A block cannot grow by more than this, so the size that it states need not be believed.
+	// A block cannot grow by a larger factor, so a false size is found before memory is allocated.
 	if size > 255*uint64(len(src))+64 {
 		return nil, fmt.Errorf("%w: lz4: %d bytes cannot become %d", ErrInvalid, len(src), size)
 	}
@@ -93,7 +93,7 @@ func decodeLZ4(src []byte, size uint64) ([]byte, error) {
 		if !ok || back == 0 || back > len(dst) || uint64(len(dst)+n) > size {
 			return nil, bad
 		}
-		for range n { // it may overlap with what it makes
+		for range n { // source and destination may overlap
 			dst = append(dst, dst[len(dst)-back])
 		}
 	}
