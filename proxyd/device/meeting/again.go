@@ -16,33 +16,35 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
-// ErrOver means that one of the servers says that the communicator is no more.
+// ErrOver means that one of the servers reports the communicator as failed.
 var ErrOver = errors.New("the communicator has failed")
 
-// Reunion is a communicator that was, as one of its servers knows it.
+// Reunion describes a communicator that is to be made again, from the view of one of its servers.
 type Reunion struct {
-	Key   []byte // that it had
+	Key   []byte // key of the earlier communicator
 	Homes []int  // rank → the number of its server
 	Is    Standing
 }
 
-// Standing is what a communicator is to one of its servers.
+// Standing is the state of a communicator on one of its servers.
 type Standing uint8
 
-// The standings: the server takes part; all ranks that it had have left, and nobody is to wait for them; it failed.
+// Present: the server takes part. Left: all ranks of the server have left, and the other servers must not
+// wait for them. Over: the communicator has failed on the server.
 const (
 	Present Standing = iota
 	Left
 	Over
 )
 
-// What a server says in the place of its address if it does not take part. No address is without a colon.
+// A server that does not take part sends a word in the place of its address. Every address has a colon, so
+// the words cannot be taken for addresses.
 const (
 	saysLeft = "left"
 	saysOver = "over"
 )
 
-// place is where a server is, in one of its lives.
+// place is the address of a server, in one life of the server.
 type place struct {
 	meeting, node string
 	maker, life   [16]byte
@@ -68,13 +70,13 @@ func parsePlace(s string) (p place, err error) {
 	return p, nil
 }
 
-// reunions is what a Host has for communicators that are made again.
+// reunions holds a Host's communicators that are being made again.
 type reunions struct {
 	life [16]byte
 
 	mu    sync.Mutex
 	peers map[int]place
-	here  map[string]*reunion // that this host keeps, by the nonce that the others name
+	here  map[string]*reunion // gatherings at this host, by the nonce that the visitors send
 }
 
 // reunion is a gathering of servers, in the order of their numbers.
@@ -83,14 +85,15 @@ type reunion struct {
 	room   room
 }
 
-// findReunion finds a reunion, nil if there is none.
+// findReunion returns the reunion of a nonce, or nil.
 func (r *reunions) findReunion(nonce []byte) *reunion {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.here[string(nonce)]
 }
 
-// placeOf is where an identity is met: where its maker is today, if that is known.
+// placeOf returns the address at which ranks with an identity meet: the present address of the identity's
+// maker, if Move has told it, and otherwise the address in the identity.
 func (r *reunions) placeOf(maker [16]byte, address string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,13 +105,13 @@ func (r *reunions) placeOf(maker [16]byte, address string) string {
 	return address
 }
 
-// Address implements Rendezvous, as all below.
+// Address implements Rendezvous, as do the methods below.
 func (h *Host) Address() string {
 	p := place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}
 	return p.String()
 }
 
-// Move may be called again. Of this server it says nothing new.
+// Move may be called again. An entry for this server itself is not used.
 func (h *Host) Move(peers map[int]string) error {
 	all := map[int]place{}
 	for n, s := range peers {
@@ -124,8 +127,9 @@ func (h *Host) Move(peers map[int]string) error {
 	return nil
 }
 
-// Again has the servers meet at that of the lowest number. What they call the meeting, and the secret by which they know each other,
-// follow from the communicator's key and from that server's life: nobody who means another life of it is let in.
+// Again has the servers of a communicator meet at the server with the lowest number. The nonce of the
+// meeting, and the secret by which the servers authenticate each other, are derived from the communicator's
+// key and the life of that server. So a server that knows only another life of it is refused.
 func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) {
 	parties := slices.Compact(slices.Sorted(slices.Values(r.Homes)))
 	rank := slices.Index(parties, h.number)
@@ -180,8 +184,8 @@ func (h *Host) placesOf(parties []int) ([]place, error) {
 	return all, nil
 }
 
-// hostReunion is the way of the server where they meet. It gives up a little earlier than the others, whom it tells who
-// is missing.
+// hostReunion waits for the other servers, on the server with the lowest number. It gives up a little earlier
+// than the visitors do, so that they still get its error, which names the servers that are missing.
 func (h *Host) hostReunion(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
 	w := &reunion{secret: secret}
 	h.mu.Lock()
@@ -214,7 +218,7 @@ func (h *Host) hostReunion(ctx context.Context, parties []int, nonce, secret []b
 	return ending{g.nonce[:], g.addresses, g.servers}, g.err
 }
 
-// giveUp ends a gathering with the names of those who did not come.
+// giveUp ends a gathering with an error that names the servers that did not come.
 func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,8 +231,8 @@ func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
 	r.endGathering(nonce, g, fmt.Errorf("server %s has not come: %w", strings.Join(missing, ", "), why))
 }
 
-// visitReunion is the way of the others. That the host does not know of the communicator may only mean that it is
-// slower.
+// visitReunion joins the gathering at the host. It tries again if the host does not know the communicator
+// yet: the host may only be slower.
 func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		e, err := h.visitHost(ctx, at, nonce, secret, me)
@@ -243,7 +247,7 @@ func (h *Host) visitReunion(ctx context.Context, at string, nonce, secret []byte
 	}
 }
 
-// reunitedRoster is the roster: every server must be where we were told that it is.
+// reunitedRoster makes the roster. It fails if a server is at another address than Move told.
 func reunitedRoster(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
 	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
 	for i, n := range parties {

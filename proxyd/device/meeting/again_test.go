@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
-// job is servers of a job, each a life of it.
+// job holds the servers of a job, each in one life.
 type job []*Host
 
 func newJob(t *testing.T, n int, life string) job {
@@ -30,7 +30,7 @@ func newJob(t *testing.T, n int, life string) job {
 	return all
 }
 
-// move tells each where all are.
+// move tells each server the addresses of all servers.
 func (j job) move(t *testing.T) {
 	t.Helper()
 	peers := map[int]string{}
@@ -44,7 +44,7 @@ func (j job) move(t *testing.T) {
 	}
 }
 
-// again has servers meet again, as what they say.
+// again calls Again on servers of the job, each with its Standing.
 func (j job) again(ctx context.Context, key []byte, homes []int, as map[int]Standing) map[int]outcome {
 	type one struct {
 		n int
@@ -104,7 +104,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// Who does not come is named, by whoever did. Then they may try again.
+// TestAgainMissing: the error that each present server gets names the server that did not come. A second
+// attempt can succeed.
 func TestAgainMissing(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
 	homes := []int{0, 1, 2, 3}
@@ -135,12 +136,13 @@ func TestAgainMissing(t *testing.T) {
 	}
 }
 
-// A server of an earlier life knows the key, and where somebody listens: it is let in nowhere.
+// TestAgainStale: a server of an earlier life knows the key and the address of a listening server, and is
+// refused everywhere.
 func TestAgainStale(t *testing.T) {
 	key, homes := bytes.Repeat([]byte{3}, 32), []int{0, 1}
 	old, j := newJob(t, 2, "old"), newJob(t, 2, "new")
 	j.move(t)
-	// It means today's address of server 0, in the life in which it knew it.
+	// The stale server uses the present address of server 0 together with the earlier life of server 0.
 	p := place{j[0].listener.Addr().String(), "new0:1", j[0].token, old[0].life}
 	if err := old[1].Move(map[int]string{0: p.String()}); err != nil {
 		t.Fatal(err)
@@ -160,7 +162,7 @@ func TestAgainStale(t *testing.T) {
 	if err := <-stale; err == nil {
 		t.Error("it was let in")
 	}
-	// One that knows today's life, and is not where we were told that it is.
+	// A server that knows the present life is refused, too, if its address is not the address that Move told.
 	if err := old[1].Move(map[int]string{0: j[0].Address()}); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,7 @@ func TestAgainStale(t *testing.T) {
 	}
 }
 
-// An identity that was not met is met where its maker is today.
+// TestAssume: ranks with an identity that was not used yet meet at the present address of its maker.
 func TestAssume(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	ids := []ID{must(a.NewID()), must(a.NewID())}
@@ -211,7 +213,8 @@ func TestAssume(t *testing.T) {
 	}
 }
 
-// While it is held nobody meets, though all are there; who waits may leave, and come again.
+// TestHold: while a Host is held no roster is sent, even if all ranks are there. A rank that waits may leave
+// and come again.
 func TestHold(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	id, other := must(a.NewID()), must(a.NewID())

@@ -16,23 +16,23 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
-// Config is how a Host works. Zero durations mean the defaults.
+// Config configures a Host. Zero durations mean the defaults.
 type Config struct {
-	// Listen is host:port; port 0 takes any.
+	// Listen is host:port; port 0 takes any free port.
 	Listen string
-	// Node is where the process's collective.Node listens: what others get to know of it.
+	// Node is the address of the process's collective.Node, which the roster tells the other ranks.
 	Node string
-	// Dial bounds the time in which the maker of an identity must be reached; 30 s.
+	// Dial bounds the attempts to reach the maker of an identity; 30 s.
 	Dial time.Duration
-	// Handshake bounds the time that somebody who connects has to show that he knows a secret; 10 s.
+	// Handshake bounds the time in which a peer that has connected must show that it knows a secret; 10 s.
 	Handshake time.Duration
 }
 
-// strangers is how many connections may be in their handshake; one more is closed.
+// strangers bounds the connections that may be in their handshake. A Host closes each further connection.
 const strangers = 1024
 
-// Host is a Rendezvous between processes. The identities that it makes are met at its own address, so nobody else is
-// needed. Its ranks may meet at other Hosts.
+// Host is a Rendezvous between processes. Ranks with an identity that the Host has made meet at the Host's
+// own address, so no further service is needed. The Host's own ranks may meet at other Hosts.
 type Host struct {
 	maker
 	reunions
@@ -44,7 +44,7 @@ type Host struct {
 	slots    chan struct{}
 }
 
-// Listen makes a Host. It works until ctx is done or Close is called.
+// Listen makes a Host. The Host works until ctx is done or Close is called.
 func Listen(ctx context.Context, cfg Config) (*Host, error) {
 	if cfg.Dial == 0 {
 		cfg.Dial = 30 * time.Second
@@ -68,7 +68,8 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Close ends all that waits, with an error, and returns when nothing of it is left. It may be called twice.
+// Close ends all calls that wait, with an error, and returns when the Host has no connection and no goroutine
+// left. It may be called twice.
 func (h *Host) Close() {
 	h.cancel()
 	h.wg.Wait()
@@ -77,7 +78,7 @@ func (h *Host) Close() {
 // NewID implements Rendezvous.
 func (h *Host) NewID() (ID, error) { return newID(h.token, &h.key, h.listener.Addr().String()) }
 
-// Meet implements Rendezvous. It also ends with the Host.
+// Meet implements Rendezvous. It also ends when the Host is closed.
 func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
 	if err := id.checkID(); err != nil {
 		return collective.Roster{}, err
@@ -103,7 +104,7 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	return makeRoster(id.secretBytes(), e), nil
 }
 
-// visitHost is the way of a rank to another Host.
+// visitHost announces a rank at another Host and waits for the ending.
 func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
 	conn, err := h.dialHost(ctx, at)
 	if err != nil {
@@ -123,7 +124,8 @@ func (h *Host) visitHost(ctx context.Context, at string, nonce, secret []byte, m
 	return t.hearReply(me.size)
 }
 
-// dialHost tries again for a while: the network may be slower than what carried the identity.
+// dialHost tries again for a while, because the other Host may be reachable later than the identity has
+// arrived.
 func (h *Host) dialHost(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Dial)
 	defer cancel()
@@ -149,7 +151,7 @@ func (h *Host) acceptRanks() {
 			if h.ctx.Err() != nil {
 				return
 			}
-			// Out of descriptors, most likely: wait for one.
+			// Most likely the process has no free descriptors: wait until it has some.
 			select {
 			case <-h.ctx.Done():
 				return
@@ -166,7 +168,8 @@ func (h *Host) acceptRanks() {
 	}
 }
 
-// receiveRank is the host's side of a rank elsewhere. Who does not know a secret is not told why.
+// receiveRank serves the connection of a rank of another process. A peer that does not know the secret gets
+// no reason.
 func (h *Host) receiveRank(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()

@@ -11,10 +11,11 @@ import (
 	"fmt"
 )
 
-// ErrID means that the bytes are no identity, or that of a place that cannot be reached from here.
+// ErrID means that the bytes are no identity, or that the address in the identity cannot be reached from this
+// process.
 var ErrID = errors.New("bad unique id")
 
-// ID is a communicator's identity, of the size of NCCL's. Who knows it may take part.
+// ID is a communicator's identity, of the size of NCCL's. Every process that has the identity may take part.
 //
 //	magic 8, maker 16, nonce 16, secret 32, length of the address u8, address, zeros
 type ID [128]byte
@@ -28,10 +29,10 @@ const (
 	maxAddress = len(ID{}) - addressAt - 1
 )
 
-// key is what a maker makes secrets of.
+// key is the key from which a maker derives the secrets of its identities.
 type key [32]byte
 
-// newID makes an identity: nonce is new, the secret follows from it and the key.
+// newID makes an identity with a fresh nonce. The secret is derived from the nonce and the key.
 func newID(maker [16]byte, k *key, address string) (id ID, err error) {
 	if len(address) > maxAddress {
 		return id, fmt.Errorf("%w: the address %q is too long", ErrID, address)
@@ -47,7 +48,7 @@ func newID(maker [16]byte, k *key, address string) (id ID, err error) {
 
 func (k *key) deriveSecret(nonce []byte) []byte { return authCode(k[:], []byte("secret"), nonce) }
 
-// checkID tells whether the bytes are an identity.
+// checkID returns an error if the bytes are no identity.
 func (id *ID) checkID() error {
 	if string(id[:makerAt]) != idMagic || int(id[addressAt]) > maxAddress {
 		return ErrID
@@ -60,7 +61,7 @@ func (id *ID) nonceBytes() []byte   { return id[nonceAt:secretAt] }
 func (id *ID) secretBytes() []byte  { return id[secretAt:addressAt] }
 func (id *ID) makerAddress() string { return string(id[addressAt+1:][:id[addressAt]]) }
 
-// Name is a name of the communicator that tells nothing of its secret.
+// Name returns a name of the communicator from which the secret cannot be derived.
 func (id *ID) Name() string { return fmt.Sprintf("%x", authCode(id[:], []byte("name"))[:8]) }
 
 func authCode(key []byte, parts ...[]byte) []byte {

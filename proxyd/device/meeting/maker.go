@@ -5,13 +5,14 @@ package meeting
 
 import "crypto/rand"
 
-// Identity is what a maker of unique ids is: they are met where somebody has it, whatever address they say. It is a secret.
+// Identity is the identity of a maker of unique ids: ranks meet at the server that has the Identity, whatever
+// address is in the unique id. It is secret.
 type Identity struct {
 	Maker [16]byte
 	Key   [32]byte
 }
 
-// maker makes identities and knows who has come to them.
+// maker makes identities and keeps the gatherings of the ranks that have come.
 type maker struct {
 	token  [16]byte
 	key    key
@@ -24,7 +25,7 @@ func (m *maker) drawKeys() {
 	rand.Read(m.key[:])   //nolint:errcheck // crypto/rand's Read never fails
 }
 
-// Assume implements Rendezvous, as all below.
+// Assume implements Rendezvous, as do the methods below.
 func (m *maker) Assume(number int, id *Identity) {
 	m.number = number
 	if id != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 )
 
-// patience is how long a test waits for something that must happen. It is no measure of anything.
+// patience bounds how long a test waits for something that must happen. No test depends on its length.
 const patience = 2 * time.Minute
 
 func newHost(t *testing.T, node string) *Host {
@@ -151,12 +151,12 @@ func must(id ID, err error) ID {
 	return id
 }
 
-// Whoever leaves, disagrees or comes twice, nobody waits for ever.
+// TestOneSpoilsAll: if a rank leaves, disagrees or comes twice, no rank waits for ever.
 func TestOneSpoilsAll(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	for _, tc := range []struct {
 		name  string
-		at    Rendezvous // where the spoiler is
+		at    Rendezvous // where the rank that causes the failure is
 		spoil func(t *testing.T, maker *Host, at Rendezvous, id ID) error
 	}{
 		{"leaves at the maker", a, leave},
@@ -170,11 +170,11 @@ func TestOneSpoilsAll(t *testing.T) {
 			all := attend(t, t.Context(), id, 4, map[int]Rendezvous{0: a, 1: b})
 			waitFor(t, a, id, 2)
 			if err := tc.spoil(t, a, tc.at, id); err == nil {
-				t.Error("the spoiler met somebody")
+				t.Error("the rank that spoils the gathering got a roster, want an error")
 			}
 			for range 2 {
 				if o := next(t, all); o.err == nil {
-					t.Errorf("%v", o.roster)
+					t.Errorf("a rank got the roster %v, want an error", o.roster)
 				}
 			}
 		})
@@ -196,7 +196,7 @@ func leave(t *testing.T, maker *Host, at Rendezvous, id ID) error {
 	return <-done
 }
 
-// waitFor returns when so many ranks have come.
+// waitFor returns when n ranks have come.
 func waitFor(t *testing.T, h *Host, id ID, n int) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -216,7 +216,7 @@ func waitFor(t *testing.T, h *Host, id ID, n int) {
 	}
 }
 
-// Who comes when it is over, well or not, is told so.
+// TestLate: a rank that comes after the end of a gathering, good or bad, gets an error that says so.
 func TestLate(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	good, bad := must(a.NewID()), must(a.NewID())
@@ -256,12 +256,12 @@ func TestHostClosed(t *testing.T) {
 	a.Close()
 	for range 2 {
 		if o := next(t, all); o.err == nil {
-			t.Errorf("%v", o.roster)
+			t.Errorf("a rank got the roster %v, want an error", o.roster)
 		}
 	}
 }
 
-// Who does not know the secret learns nothing and changes nothing.
+// TestStranger: a peer that does not know the secret learns nothing and changes nothing.
 func TestStranger(t *testing.T) {
 	a, b := newHost(t, "a:1"), newHost(t, "b:1")
 	id := must(a.NewID())
@@ -277,7 +277,7 @@ func TestStranger(t *testing.T) {
 		}
 		io.WriteString(conn, said)       //nolint:errcheck // the host may have closed it already
 		conn.(*net.TCPConn).CloseWrite() //nolint:errcheck,forcetypeassert // likewise
-		got, _ := io.ReadAll(conn)       // until the host closes it
+		got, _ := io.ReadAll(conn)       // returns when the host closes the connection
 		if n := len(got); n > answerSize {
 			t.Errorf("after %q it said %d bytes", said, n)
 		}
@@ -329,7 +329,7 @@ func FuzzEnd(f *testing.F) {
 	})
 }
 
-// FuzzGreet sends what somebody could, who knows the secret even.
+// FuzzGreet sends bytes that a peer could send, also a peer that knows the secret.
 func FuzzGreet(f *testing.F) {
 	var k key
 	f.Add([]byte(helloMagic), []byte{})

@@ -16,7 +16,8 @@ import (
 var (
 	// ErrLeft means that a rank that had come went away before all were there.
 	ErrLeft = errors.New("a rank left before all had come")
-	// ErrDisagree means that ranks do not mean the same communicator: another size, or a rank twice.
+	// ErrDisagree means that ranks do not mean the same communicator: they state different sizes, or a rank
+	// came twice.
 	ErrDisagree = errors.New("ranks do not agree on the communicator")
 )
 
@@ -37,7 +38,8 @@ type Rendezvous interface {
 	Assume(number int, id *Identity)
 	// Identity is what a later server passes to Assume to take the place of this server.
 	Identity() Identity
-	// Hold keeps communicators from coming to be: members come, and wait, even when all are there. Release lets them.
+	// Hold keeps communicators from being made: ranks come, and wait, even when all are there. Release ends
+	// that.
 	Hold()
 	Release()
 	// Waits tells whether ranks with an identity still wait for other ranks. If they are met at another server, Waits
@@ -47,17 +49,18 @@ type Rendezvous interface {
 	// Address is where the Rendezvous and the process's collective.Node are reached, in the form that Move takes. Each
 	// life of a server has another address.
 	Address() string
-	// Move says where all of the job's servers are today, by their numbers: identities that they have made are met there.
+	// Move gives the present addresses of all of the job's servers, by their numbers. Ranks with an identity
+	// that one of these servers has made meet at these addresses.
 	Move(peers map[int]string) error
-	// Again brings the servers of a communicator together that is to be made again. It fails when ctx is done, with the names
-	// of the servers that did not come.
+	// Again brings the servers together of a communicator that is to be made again. It fails when ctx is
+	// done, with the names of the servers that did not come.
 	Again(ctx context.Context, r Reunion) (collective.Roster, error)
 }
 
-// gathering has the ranks of a communicator that have come.
+// gathering holds the ranks of a communicator that have come.
 type gathering struct {
 	addresses []string // by rank
-	servers   []int    // likewise
+	servers   []int    // by rank
 	there     []bool
 	missing   int
 	over      chan struct{} // closed when all are there, or err is set
@@ -74,10 +77,10 @@ type room struct {
 	held bool                  // full gatherings stay open
 }
 
-// remembered is how many ends a room remembers.
+// remembered bounds how many endings a room remembers.
 const remembered = 4096
 
-// enterRank lets a rank come.
+// enterRank adds a rank to the gathering of a nonce.
 func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 	size, rank := h.size, h.rank
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
@@ -115,7 +118,7 @@ func (r *room) enterRank(nonce []byte, h here) (*gathering, error) {
 	return g, nil
 }
 
-// holdGatherings has the gatherings that are full wait, or end.
+// holdGatherings makes full gatherings wait (held), or ends them.
 func (r *room) holdGatherings(held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +130,7 @@ func (r *room) holdGatherings(held bool) {
 	}
 }
 
-// endGathering is the end of a gathering, good or bad. The caller holds mu.
+// endGathering ends a gathering, with success if err is nil. The caller holds mu.
 func (r *room) endGathering(nonce []byte, g *gathering, err error) {
 	if r.open[string(nonce)] == g {
 		delete(r.open, string(nonce))
@@ -152,14 +155,14 @@ func (r *room) rememberEnding(nonce string, err error) {
 	}
 }
 
-// leaveRank takes a rank back; if ranks were missing, the gathering fails.
+// leaveRank removes a rank. The gathering fails if ranks were still missing.
 func (r *room) leaveRank(nonce []byte, g *gathering, rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endGathering(nonce, g, fmt.Errorf("%w: rank %d", ErrLeft, rank))
 }
 
-// awaitRoster is the way of a rank in this process.
+// awaitRoster announces a rank of this process, waits, and returns the roster.
 func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Roster, error) {
 	g, err := r.enterRank(id.nonceBytes(), h)
 	if err != nil {
@@ -180,7 +183,8 @@ func (r *room) awaitRoster(ctx context.Context, id *ID, h here) (collective.Rost
 	return makeRoster(id.secretBytes(), ending{g.nonce[:], g.addresses, g.servers}), nil
 }
 
-// makeRoster makes a roster of where each rank is: ranks with the same address are of the same process.
+// makeRoster makes the roster from the address of each rank: ranks with the same address are in the same
+// process.
 func makeRoster(secret []byte, e ending) collective.Roster {
 	r := collective.Roster{Key: authCode(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
@@ -209,7 +213,7 @@ func NewLocal() *Local {
 // NewID implements Rendezvous.
 func (l *Local) NewID() (ID, error) { return newID(l.token, &l.key, "") }
 
-// Meet implements Rendezvous. An identity that was made elsewhere is ErrID.
+// Meet implements Rendezvous. For an identity of another maker it returns ErrID.
 func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
 	if err := id.checkID(); err != nil {
 		return collective.Roster{}, err

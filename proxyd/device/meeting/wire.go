@@ -14,7 +14,7 @@ import (
 	"net"
 )
 
-// ErrProtocol means that whoever is at the other end does not speak as we do, or does not know the secret.
+// ErrProtocol means that the peer does not speak this protocol, or does not know the secret.
 var ErrProtocol = errors.New("not a member")
 
 const (
@@ -24,25 +24,25 @@ const (
 	maxReply   = 16 << 20 // bytes; a roster of the largest size has no more
 )
 
-// talk is a connection whose ends have both shown their challenges.
+// talk is a connection whose ends have exchanged their challenges.
 type talk struct {
 	conn       net.Conn
 	secret     []byte
-	challenges []byte // hello, then the host's
+	challenges []byte // the rank's, then the host's
 }
 
 func (t *talk) authCodeFor(who string, said []byte) []byte {
 	return authCode(t.secret, []byte(who), t.challenges, said)
 }
 
-// here is what a rank says of itself.
+// here is the announcement of a rank.
 type here struct {
 	size, rank int
 	server     int // the number of its server
 	address    string
 }
 
-// callHost is the beginning of a rank's side.
+// callHost begins the handshake on the rank's side.
 func callHost(conn net.Conn, nonce, secret []byte) (*talk, error) {
 	hello := append([]byte(helloMagic), nonce...)
 	hello = append(hello, make([]byte, 32)...)
@@ -70,7 +70,8 @@ func (t *talk) announceRank(h here) error {
 	return err
 }
 
-// greetRank is the beginning of the host's side: it returns which identity is meant, and what the rank says.
+// greetRank begins the handshake on the host's side. It returns the nonce of the identity, and the rank's
+// announcement.
 func greetRank(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *talk, h here, err error) {
 	hello := make([]byte, helloSize, helloSize+32)
 	if _, err := io.ReadFull(conn, hello); err != nil {
@@ -120,11 +121,11 @@ func (t *talk) replyEnding(g *gathering) error {
 	return err
 }
 
-// ending is what a gathering has come to.
+// ending is the result of a gathering.
 type ending struct {
 	nonce     []byte
 	addresses []string // by rank
-	servers   []int    // likewise
+	servers   []int    // by rank
 }
 
 // hearReply waits for the reply.
@@ -148,7 +149,7 @@ func (t *talk) hearReply(size int) (ending, error) {
 	return parseEnd(said, size)
 }
 
-// parseEnd takes apart how it ended.
+// parseEnd parses a reply.
 func parseEnd(b []byte, size int) (e ending, err error) {
 	switch {
 	case len(b) < 1 || b[0] > 1 || b[0] == 1 && len(b) < 33:
@@ -175,7 +176,7 @@ func parseEnd(b []byte, size int) (e ending, err error) {
 	return e, nil
 }
 
-// ErrFailed means that the host says why there will be no communicator.
+// ErrFailed means that the gathering failed; the host's reason follows.
 var ErrFailed = errors.New("the meeting failed")
 
 func appendAddress(b []byte, a string) []byte {

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Row says how a kind of error travels.
+// Row gives a kind of error its name on the wire and its gRPC code.
 type Row struct {
 	Name string // on the wire; never changed
 	Kind error
@@ -31,17 +31,17 @@ type Problem interface {
 	GetHint() string
 }
 
-// Contract is how the errors of a gRPC service travel.
+// Contract says how the errors of a gRPC service travel.
 type Contract struct {
-	// Rows are its kinds. An error that wraps several travels as the first of them; an error
-	// that wraps none travels as the last row.
+	// Rows lists the kinds. An error that wraps several kinds travels as the first of them; an error that
+	// wraps none travels as the last row.
 	Rows []Row
-	// Unreachable and Unsupported are the kinds of a call that no daemon answered, and of one
-	// that the daemon does not know.
+	// Unreachable is the kind of a call that no daemon answered, Unsupported the kind of a call that the
+	// daemon does not know.
 	Unreachable, Unsupported error
 }
 
-// Status returns err as a server sends it; nil stays nil, and a status passes unchanged.
+// Status returns the status that a server sends for err; nil stays nil, and a status passes unchanged.
 // describe makes the contract's message from the name of the kind and the text of the error.
 func (c Contract) Status(err error, describe func(err error, kind, text string) Problem) error {
 	if err == nil {
@@ -74,10 +74,10 @@ func (c Contract) rowOf(err error) Row {
 	return c.Rows[len(c.Rows)-1]
 }
 
-// maxText bounds a text: a status travels in headers, which have a limit.
+// maxText bounds a text, in bytes: a status travels in headers, and gRPC drops headers that are too long.
 const maxText = 2 << 10
 
-// ClipText returns s as a status can carry it: short, and UTF-8.
+// ClipText returns s cut to maxText and as valid UTF-8, as a status needs its text.
 func ClipText(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + " …"
@@ -85,19 +85,19 @@ func ClipText(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// Peer names the daemon that was called, for messages: Name is "node n1" or "preemptd at
-// ctl:6831", Daemon the subject of a sentence about the daemon itself.
+// Peer names the daemon that was called, for messages. Name is "node n1" or "preemptd at ctl:6831"; Daemon is
+// the subject of a sentence about the daemon itself.
 type Peer struct{ Name, Daemon string }
 
-// Failure is an error of a call, as the client sees it.
+// Failure is the error of a call, as the client gets it.
 type Failure struct {
 	Kind    error
 	Text    string
-	Problem Problem // what the server sent; nil where the text is the client's own
+	Problem Problem // the server's description; nil if the client made the text
 }
 
-// ReadStatus returns the failure that err, returned by a call of the peer, stands for. It
-// returns nil and ctx's error where ctx ended the call; err must not be nil.
+// ReadStatus returns the failure for err, an error that a call of the peer has returned. If ctx ended the
+// call, ReadStatus returns nil and ctx's error. err must not be nil.
 func (c Contract) ReadStatus(ctx context.Context, peer Peer, err error) (*Failure, error) {
 	if errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrUnsealed) {
 		return &Failure{Kind: ErrRefused, Text: err.Error()}, nil
@@ -133,7 +133,8 @@ func (c Contract) readDetails(st *status.Status) *Failure {
 	return nil
 }
 
-// readCode returns the failure that the code of a status stands for: gRPC made it, or a gate.
+// readCode returns the failure for the code of a status without details, which gRPC itself made, or the
+// server's check of the credential.
 func (c Contract) readCode(peer Peer, st *status.Status) *Failure {
 	switch st.Code() {
 	case codes.Unavailable:
@@ -150,7 +151,7 @@ func (c Contract) readCode(peer Peer, st *status.Status) *Failure {
 	return &Failure{Kind: ErrInternal, Text: peer.Name + ": " + st.Message()}
 }
 
-// plainCause takes gRPC's own words off the reason why there is no connection.
+// plainCause removes gRPC's wording from the reason of a failed connection.
 func plainCause(s string) string {
 	if _, cause, ok := strings.Cut(s, "transport: Error while dialing: "); ok {
 		return strings.TrimSuffix(cause, `"`)

@@ -13,14 +13,14 @@ var (
 	ErrNoJob = errors.New("no such job")
 	// ErrDenied says that the caller may not do this.
 	ErrDenied = errors.New("not permitted")
-	// ErrBusy says that the same is already under way, or that the caller asks too much at a
-	// time.
+	// ErrBusy says that the same request is already under way, or that the caller has too many requests under
+	// way.
 	ErrBusy = errors.New("already under way")
 	// ErrTimeout says that a deadline passed.
 	ErrTimeout = errors.New("timed out")
-	// ErrRefused says that a credential was not accepted, or that a reply had no right seal.
-	// Only clients make it.
+	// ErrRefused says that a credential was not accepted, or that the seal of a reply was wrong. Only clients
+	// return it.
 	ErrRefused = errors.New("not trusted")
-	// ErrInternal is every other error of a server.
+	// ErrInternal is the kind of all other errors of a server.
 	ErrInternal = errors.New("internal error")
 )

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mungetest has what tests of credentials need: a realm in memory, a real munged
-// of the test's own, and the suite that both pass.
+// Package mungetest has what tests of credentials need: an imitation of munge in memory, a real munged for a
+// single test, and the suite of tests that both pass.
 package mungetest
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Realm is a cluster's munge in memory. Make it with NewRealm.
+// Realm imitates the munge daemons of a cluster, in memory. Make a Realm with NewRealm.
 type Realm struct {
 	key []byte
 	// Now is the clock of all nodes.
@@ -45,14 +45,14 @@ func NewRealm() *Realm {
 	return &Realm{key: key, Now: time.Now, seen: make(map[string]bool)}
 }
 
-// Restart makes munged forget what it has decoded.
+// Restart makes the realm forget all decoded credentials, as a restart of munged does.
 func (r *Realm) Restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = make(map[string]bool)
 }
 
-// As returns what a user's processes can do; only that of uid 0 can decode.
+// As returns the Coder of a user's processes. Only the Coder of uid 0 can decode.
 func (r *Realm) As(uid, gid uint32) munge.Coder { return coder{r, uid, gid} }
 
 type coder struct {
@@ -74,10 +74,10 @@ func (c coder) Encode(_ context.Context, payload []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "MUNGE:" + base64.StdEncoding.EncodeToString(append(c.realm.mac(b), b...)) + ":", nil
+	return "MUNGE:" + base64.StdEncoding.EncodeToString(append(c.realm.computeMAC(b), b...)) + ":", nil
 }
 
-func (r *Realm) mac(b []byte) []byte {
+func (r *Realm) computeMAC(b []byte) []byte {
 	m := hmac.New(sha256.New, r.key)
 	m.Write(b)
 	return m.Sum(nil)
@@ -90,7 +90,7 @@ func (c coder) Decode(_ context.Context, credential string) (*munge.Credential, 
 	if !ok || !ended || err != nil {
 		return nil, fmt.Errorf("%w: not a munge credential", munge.ErrRefused)
 	}
-	if len(b) < sha256.Size || !hmac.Equal(b[:sha256.Size], c.realm.mac(b[sha256.Size:])) {
+	if len(b) < sha256.Size || !hmac.Equal(b[:sha256.Size], c.realm.computeMAC(b[sha256.Size:])) {
 		return nil, fmt.Errorf("%w: invalid", munge.ErrRefused)
 	}
 	var s sealed
@@ -112,14 +112,14 @@ func (c coder) Decode(_ context.Context, credential string) (*munge.Credential, 
 	return &munge.Credential{UID: s.UID, GID: s.GID, TTL: munge.Lifetime, Payload: s.Payload}, nil
 }
 
-// Munged is a real munged that runs for one test.
+// Munged is a munged process that runs for a single test.
 type Munged struct {
 	Socket string
 	dir    string
 }
 
-// Start starts one, or skips the test where there is none or the test is not root. It ends
-// with the test.
+// Start starts a munged that ends with the test. It skips the test if munge is not installed or the test does
+// not run as root.
 func Start(t testing.TB) *Munged {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -130,7 +130,7 @@ func Start(t testing.TB) *Munged {
 			t.Skipf("needs munge (apt install munge): %v", err)
 		}
 	}
-	// Users must be able to reach the socket, which they cannot in t.TempDir.
+	// Users must be able to reach the socket. They cannot reach files in t.TempDir.
 	dir, err := os.MkdirTemp("", "munged-")
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func Start(t testing.TB) *Munged {
 	}
 }
 
-// As returns what a user's processes can do. Decoding is root's for all.
+// As returns the Coder of a user's processes. The test runs as root, so each Coder decodes as root.
 func (m *Munged) As(uid, gid uint32) munge.Coder {
 	if uid == 0 && gid == 0 {
 		return munge.Programs{Socket: m.Socket}
@@ -186,8 +186,8 @@ func (m *Munged) As(uid, gid uint32) munge.Coder {
 	return munge.Programs{Munge: script, Socket: m.Socket}
 }
 
-// Run is what every munge.Coder does. as returns that of a user of one realm; root's
-// decodes.
+// Run tests the contract of munge.Coder. as returns the Coder of a user, all in the same realm; the Coder of
+// root decodes.
 func Run(t *testing.T, as func(uid, gid uint32) munge.Coder) {
 	ctx := t.Context()
 	root := as(0, 0)
