@@ -37,6 +37,7 @@ var examples = map[string][]string{
 	"singctl resume":      {"singctl resume 812"},
 	"singctl show":        {"singctl show 812", "singctl show 812_3"},
 	"singctl status":      {"singctl status"},
+	"singctl summary":     {"singctl summary 812", "singctl summary 812 --json"},
 	"singctl token":       {"singctl token"},
 	"singctl top":         {"singctl top"},
 	"singctl verify":      {"singctl verify", "singctl verify 812/3"},

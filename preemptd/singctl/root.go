@@ -97,7 +97,7 @@ func (a *app) rootCommand() *cobra.Command {
 		resumeCommand{a}.build(), migrateCommand{a}.build(), resizeCommand{a}.build(),
 		holdCommand{a}.build(), releaseCommand{a}.build(), requeueCommand{a}.build(),
 		drainCommand{a}.build(), jobsCommand{a}.build(), topCommand{a}.build(),
-		historyCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
+		historyCommand{a}.build(), summaryCommand{a}.build(), statusCommand{a}.build(), policyCommand{a}.build(),
 		sessionCommand{a}.build(), tokenCommand{a}.build(), versionCommand{a}.build(), manCommand{a}.build(),
 	)
 	a.completeNodesIn(root, "node")

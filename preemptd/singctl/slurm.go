@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -57,6 +58,11 @@ func runCommand(ctx context.Context, program string, args ...string) (string, er
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
+	if program == "sacct" {
+		// Times as seconds, whatever format and time zone the user has chosen. Not for sbatch, which
+		// hands its environment to the job.
+		cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
+	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

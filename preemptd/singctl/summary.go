@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/singctl/summary"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// summaryCommand is singctl summary.
+type summaryCommand struct{ *app }
+
+func (a summaryCommand) build() *cobra.Command {
+	return &cobra.Command{
+		Use: "summary JOB", Short: "Sum up a job, also one that is over: runs, moves, time lost and saved",
+		Long: `summary tells where a job ran and how often it moved, how long it ran and waited, what its checkpoints took
+and saved, and what was lost. The runs are slurmdbd's, for as long as it keeps them; what was done to the job is
+preemptd's; the work is counted from the time line, which the nodes keep until the job is over. What is not kept any
+more, and what does not answer, is left out and named.`,
+		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.collectSummary(cmd.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				a.printJSON(s.jsonObject())
+			default:
+				a.printSummary(s)
+			}
+			return nil
+		},
+	}
+}
+
+// jobSummary is what singctl summary found out about a job.
+type jobSummary struct {
+	name        string
+	runs        []summary.Run
+	totals      summary.Totals
+	work        *summary.Work // nil: there is no time line
+	lent        []*rpc.Event  // GPUs that came and went while the job ran
+	checkpoints []*rpc.Checkpoint
+	history     *control.HistoryReply
+	missing     []string // what is left out, and why
+}
+
+// collectSummary asks slurmdbd, the nodes and preemptd. Only slurmdbd has to answer.
+func (a summaryCommand) collectSummary(ctx context.Context, typed string) (*jobSummary, error) {
+	j, err := a.slurm.findJob(ctx, typed)
+	if err != nil {
+		return nil, err
+	}
+	printed, err := a.slurm.run(ctx, "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2",
+		"--jobs="+j.name, "--format="+summary.Columns)
+	if err != nil {
+		return nil, err
+	}
+	s := &jobSummary{name: j.name, runs: summary.ParseRuns(printed)}
+	if len(s.runs) == 0 {
+		return nil, &rpc.Error{
+			Kind: rpc.ErrNoJob, Text: "job " + j.name + ": slurmdbd has no run of it that you may see",
+			Hint: "sacct --jobs=" + j.name + " asks the same",
+		}
+	}
+	s.totals = summary.AddRuns(s.runs, a.now())
+	if err := a.addTimeline(ctx, s, typed); err != nil {
+		return nil, err
+	}
+	return s, a.addHistory(ctx, s)
+}
+
+// addTimeline adds what the nodes know of a job.
+func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed string) error {
+	err := a.askJob(ctx, typed, func(c *rpc.Client, name string) error {
+		j, err := c.Show(ctx, name)
+		if err != nil {
+			return err
+		}
+		s.checkpoints = j.GetCheckpoints()
+		s.addEvents(j.GetTimeline())
+		return nil
+	})
+	switch {
+	case errors.Is(err, rpc.ErrUnreachable):
+		s.missing = append(s.missing, "checkpoints and work: "+err.Error())
+	case errors.Is(err, rpc.ErrNoJob), err == nil && s.work == nil:
+		s.missing = append(s.missing, "work saved and lost: the nodes have no time line of the job (they keep it from its first run until it is over)")
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+func (s *jobSummary) addEvents(timeline []*rpc.Event) {
+	if len(timeline) == 0 {
+		return
+	}
+	events := make([]summary.Event, len(timeline))
+	for i, e := range timeline {
+		events[i] = summary.Event{At: e.GetTime().AsTime(), What: e.GetEvent(), Text: e.GetText()}
+		if e.GetEvent() == "GPUs" {
+			s.lent = append(s.lent, e)
+		}
+	}
+	work := summary.CountWork(events, s.runs)
+	s.work = &work
+}
+
+// addHistory adds what preemptd did to a job, and why; a site need not have a preemptd.
+func (a summaryCommand) addHistory(ctx context.Context, s *jobSummary) error {
+	err := a.askController(ctx, func(c *control.Client) (err error) {
+		s.history, err = c.History(ctx, s.name, 0)
+		return err
+	})
+	if errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrNoJob) {
+		s.missing = append(s.missing, "what was done to the job: "+err.Error())
+		return nil
+	}
+	return err
+}
+
+func (a summaryCommand) printSummary(s *jobSummary) {
+	w := a.stdout
+	last := s.runs[len(s.runs)-1]
+	fmt.Fprintf(w, "job %s of %s: %s\n\n", safeLine(s.name), safeLine(last.User), safeLine(last.State))
+	rows := [][]string{{"RUN", "NODES", "FROM", "TO", "RAN", "GPUS", "STATE", "COMMENT"}}
+	for i, r := range s.runs {
+		rows = append(rows, []string{
+			strconv.Itoa(i + 1), orDefault(r.Nodes, "-"), dateText(r.Began), dateText(r.Ended), durationText(r.Elapsed),
+			strconv.Itoa(r.GPUs), r.State, orDefault(r.Comment, "-"),
+		})
+	}
+	printTable(w, rows)
+	t := s.totals
+	fmt.Fprintf(w, "\nran %s in %s, on other nodes than before %s; waited %s; %.1f GPU hours\n", durationText(t.Ran),
+		pluralOf(int64(t.Runs), "run"), pluralOf(int64(t.Moves), "time"), durationText(t.Waited), t.GPUTime.Hours())
+	for _, e := range s.lent {
+		fmt.Fprintf(w, "GPUs in place: %s: %s\n", timeText(e.GetTime()), safeLine(e.GetText()))
+	}
+	if s.work != nil {
+		a.printWork(s.work)
+	}
+	if usable, captured, stored := s.sumCheckpoints(); usable > 0 {
+		fmt.Fprintf(w, "in the store: %s, %s captured, %s stored\n", pluralOf(int64(usable), "checkpoint"),
+			bytesText(captured), bytesText(stored))
+	}
+	if all := s.history; len(all.GetActions())+len(all.GetEvents()) > 0 {
+		fmt.Fprintln(w)
+		printTable(w, append([][]string{actionHead}, lifeRows(all)...))
+	}
+	for _, what := range s.missing {
+		fmt.Fprintf(w, "not known: %s\n", safeLine(what))
+	}
+}
+
+func (a summaryCommand) printWork(k *summary.Work) {
+	fmt.Fprintf(a.stdout, "checkpoints: %d made in %s, the longest in %s; %d failed; restores took %s\n", k.Made,
+		durationText(k.Capturing), durationText(k.Longest), k.Failed, durationText(k.Restoring))
+	fmt.Fprintf(a.stdout, "work: %s saved by checkpoints, %s lost after them, %s in runs after which it began anew\n",
+		durationText(k.Saved), durationText(k.Lost), durationText(k.Anew))
+}
+
+// sumCheckpoints adds up the checkpoints that can be used.
+func (s *jobSummary) sumCheckpoints() (usable int, captured, stored int64) {
+	for _, c := range s.checkpoints {
+		if c.GetProblem() == "" && c.GetState() == "" {
+			usable++
+			captured += c.GetLogical()
+			stored += c.GetStored()
+		}
+	}
+	return usable, captured, stored
+}
+
+func dateText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// jsonObject is the summary for encoding/json: times as RFC 3339, durations in seconds, null for
+// what is not known.
+func (s *jobSummary) jsonObject() map[string]any {
+	runs := make([]any, len(s.runs))
+	for i, r := range s.runs {
+		runs[i] = map[string]any{
+			"nodes": r.Nodes, "submitted": jsonTime(r.Submitted), "began": jsonTime(r.Began), "ended": jsonTime(r.Ended),
+			"ran": r.Elapsed.Seconds(), "gpus": r.GPUs, "state": r.State, "comment": r.Comment,
+		}
+	}
+	last := s.runs[len(s.runs)-1]
+	o := map[string]any{
+		"job": s.name, "user": last.User, "state": last.State, "runs": runs, "moves": s.totals.Moves,
+		"ran": s.totals.Ran.Seconds(), "waited": s.totals.Waited.Seconds(), "gpu_seconds": s.totals.GPUTime.Seconds(),
+		"missing": append([]string{}, s.missing...), "work": nil, "history": nil,
+	}
+	usable, captured, stored := s.sumCheckpoints()
+	o["store"] = map[string]any{"checkpoints": usable, "captured": captured, "stored": stored}
+	if k := s.work; k != nil {
+		o["work"] = map[string]any{
+			"checkpoints": k.Made, "failed": k.Failed, "longest": k.Longest.Seconds(), "capturing": k.Capturing.Seconds(),
+			"restoring": k.Restoring.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),
+		}
+	}
+	if s.history != nil {
+		o["history"] = jsonObject(s.history.ProtoReflect())
+	}
+	return o
+}
+
+// jsonTime returns nil for no time.
+func jsonTime(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.Format(time.RFC3339)
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package summary adds up what a job's runs came to: how long the job ran and waited, what its
+// checkpoints took, what they saved and what was lost.
+//
+//	runs := summary.ParseRuns(what sacct printed)
+//	totals := summary.AddRuns(runs, time.Now())
+//	work := summary.CountWork(time line of the nodes, runs)
+//
+// The package has no clock, no network and no files.
+package summary
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Event is a line of the time line that nodes write of a job.
+type Event struct {
+	At   time.Time
+	What string
+	Text string
+}
+
+// The kinds of events that are counted. proxyd writes these texts, and never changes them.
+const (
+	eventStarted    = "started"
+	eventCheckpoint = "checkpoint"
+	eventFailed     = "no checkpoint"
+	eventLeft       = "left"
+	eventEnded      = "ended"
+	eventRequeued   = "to be run again"
+	eventRestored   = "restored"
+)
+
+// Work is what the checkpoints of a job came to.
+type Work struct {
+	Made      int           // checkpoints
+	Failed    int           // attempts that made none
+	Longest   time.Duration // the longest checkpoint
+	Capturing time.Duration // all of them together
+	Restoring time.Duration // from the starts of runs until their programs went on
+	Saved     time.Duration // work that restored runs did not have to do again
+	Lost      time.Duration // work after the checkpoint from which the next run went on
+	Anew      time.Duration // work of runs after which the job began anew
+}
+
+// CountWork adds up a time line, which is in order. A run that ended without an event, as with its
+// node, ends when Slurm says.
+func CountWork(events []Event, runs []Run) Work {
+	c := workCounter{kept: map[int]time.Duration{}, runs: runs}
+	for _, e := range events {
+		c.countEvent(e)
+	}
+	return c.work
+}
+
+// workCounter is a job in the middle of its time line.
+type workCounter struct {
+	work Work
+	runs []Run
+	kept map[int]time.Duration // progress in each checkpoint
+
+	progress time.Duration // until since
+	working  bool
+	since    time.Time
+	starting time.Time // of the run that is being restored
+}
+
+func (c *workCounter) countEvent(e Event) {
+	switch e.What {
+	case eventStarted:
+		c.startRun(e)
+	case eventCheckpoint:
+		c.keepProgress(e)
+	case eventFailed:
+		c.work.Failed++
+	case eventRestored:
+		c.resumeRun(e)
+	case eventLeft: // nothing was done after the checkpoint
+		c.working = false
+	case eventEnded, eventRequeued:
+		c.stopWork(e.At)
+	}
+}
+
+func (c *workCounter) startRun(e Event) {
+	c.stopWork(c.runEnd(e.At))
+	if strings.Contains(e.Text, "to resume from checkpoint") {
+		c.starting = e.At
+		return
+	}
+	c.work.Anew += c.progress
+	c.progress, c.working, c.since = 0, true, e.At
+}
+
+// runEnd returns when the run ended that worked before a time.
+func (c *workCounter) runEnd(before time.Time) time.Time {
+	end := c.since
+	for _, r := range c.runs {
+		// The clocks of slurmctld and of the nodes may differ by a second.
+		if r.Ended.After(end) && !r.Ended.After(before.Add(time.Second)) {
+			end = r.Ended
+		}
+	}
+	return end
+}
+
+func (c *workCounter) stopWork(at time.Time) {
+	if c.working {
+		c.progress += max(at.Sub(c.since), 0)
+	}
+	c.working = false
+}
+
+// keepProgress counts a checkpoint: "3 (interval), in 1.3s".
+func (c *workCounter) keepProgress(e Event) {
+	var number int
+	if _, err := fmt.Sscanf(e.Text, "%d (", &number); err != nil {
+		return
+	}
+	took := time.Duration(0)
+	if i := strings.LastIndex(e.Text, ", in "); i >= 0 {
+		if d, err := time.ParseDuration(e.Text[i+len(", in "):]); err == nil {
+			took = max(d, 0)
+		}
+	}
+	c.work.Made++
+	c.work.Capturing += took
+	c.work.Longest = max(c.work.Longest, took)
+	if c.working {
+		c.progress += max(e.At.Add(-took).Sub(c.since), 0)
+		c.since = e.At
+	}
+	c.kept[number] = c.progress
+}
+
+// resumeRun counts a restore: "from checkpoint 3".
+func (c *workCounter) resumeRun(e Event) {
+	if !c.starting.IsZero() {
+		c.work.Restoring += max(e.At.Sub(c.starting), 0)
+	}
+	var number int
+	if _, err := fmt.Sscanf(e.Text, "from checkpoint %d", &number); err == nil {
+		if kept, known := c.kept[number]; known {
+			c.work.Saved += kept
+			c.work.Lost += max(c.progress-kept, 0)
+			c.progress = kept
+		}
+	}
+	c.starting, c.working, c.since = time.Time{}, true, e.At
+}
