@@ -8,23 +8,26 @@ import (
 	"slices"
 )
 
-// Call is a call that was carried out, with success.
+// Call is a call that succeeded.
 type Call struct {
 	Op      uint32
-	Context uint64 // what was current, 0 if nothing was
-	In, Out []byte // its message and its answer
+	Context uint64 // the current context, 0 if there was none
+	In, Out []byte // the message and the answer
 }
 
-// Graph keeps the calls that are needed to build again what is alive. It holds on to the slices that it is
-// given. It is not safe for concurrent use. The zero value is not usable; see New.
+// Graph keeps the calls that are needed to rebuild the objects that are alive. A Graph keeps the slices that are
+// passed to
+// it. It is not safe for concurrent use. The zero value is not usable; see New.
 //
-// What is dead stays for as long as something alive was made with it: a graph that was destroyed, for what was
-// instantiated from it. Calls come out in the order in which they were made, so whatever they found at the
-// time they find again; those that destroy are among them.
+// A dead object stays while an object that is alive was made with it: a destroyed graph stays for an
+// executable graph
+// that was instantiated from it. Calls come out in the order in which they were made, and calls that destroy
+// objects are
+// among them, so each call finds the same objects as the first time.
 type Graph struct {
 	entries []*entry
-	objects map[name]*object  // alive
-	last    map[string]*entry // of calls that replace
+	objects map[name]*object  // that are alive
+	last    map[string]*entry // the latest call of each kind that replaces an earlier call
 	number  int
 	kept    int // entries after the last sweep
 }
@@ -34,11 +37,11 @@ type name struct {
 	value uint64
 }
 
-// object is something that a handle names, or named.
+// object is an object that a handle names, or has named.
 type object struct {
 	class Class
 	owner *object
-	calls []*entry // that made and changed it, and the one that broke it
+	calls []*entry // that made, changed and broke the object
 	owned []*object
 	dead  bool
 }
@@ -46,20 +49,22 @@ type object struct {
 type entry struct {
 	call    Call
 	number  int
-	needs   []*object // must be as they were
+	needs   []*object // must be rebuilt as the call found them
 	effects []*object // are made, changed or broken
-	next    *entry    // the one that came in its place
+	next    *entry    // the entry that replaces this entry
 }
 
-// New returns a Graph of a program that has not called anything.
+// New returns a Graph of a program that has made no call.
 func New() *Graph {
 	return &Graph{objects: map[name]*object{}, last: map[string]*entry{}}
 }
 
-// memory is of those who keep allocations: where they are is no question of what was called.
+// memory has the classes of memory. The allocations are saved elsewhere, so a Graph does not keep their
+// calls.
 var memory = map[Class]bool{"devptr": true, "range": true, "alloc": true, "hostmem": true}
 
-// Add notes a call. An error means that the bytes are no call's, and nothing was noted.
+// Add adds a call. It returns an error, and adds nothing, if the bytes are no message and answer of such a
+// call.
 func (g *Graph) Add(c Call) error {
 	rule, ok := Look(c.Op)
 	if !ok {
@@ -70,14 +75,15 @@ func (g *Graph) Add(c Call) error {
 		return err
 	}
 	refs = slices.DeleteFunc(refs, func(r Ref) bool { return memory[r.Class] })
-	// Who hands out what nobody knew yet, has made it: a default pool, a graph inside of a node.
+	// A call that returns a handle which is not known yet has made the object: a default pool, a graph inside
+	// of a node.
 	for i, r := range refs {
 		o := g.objects[name{r.Class, r.Value}]
 		switch {
 		case r.Verb == "" && o == nil:
 			refs[i].Verb = Make
 		case r.Verb == Make && o != nil && !o.dead && r.Class != "context":
-			refs[i].Verb = "" // asked for again, a function by its name: it is what has become of it
+			refs[i].Verb = "" // returned again, such as a function by name
 		}
 	}
 	if !hasEffect(rule, refs) {
@@ -101,7 +107,7 @@ func (g *Graph) Add(c Call) error {
 	return nil
 }
 
-// hasEffect tells whether the call leaves something behind that is not memory.
+// hasEffect tells whether the call has an effect other than on memory.
 func hasEffect(rule Rule, refs []Ref) bool {
 	if rule.Stateful && rule.Changes != "" {
 		return true
@@ -111,7 +117,8 @@ func hasEffect(rule Rule, refs []Ref) bool {
 	})
 }
 
-// noteCurrent notes the context that is current, and what the call changes without naming it.
+// noteCurrent adds the current context, and the object that the call changes without naming it, to the entry.
+// It returns the current context if the call depends on it.
 func (g *Graph) noteCurrent(rule Rule, c Call, e *entry) *object {
 	var current *object
 	if c.Context != 0 && (rule.Context || rule.Changes == "context") {
@@ -129,7 +136,8 @@ func (g *Graph) noteCurrent(rule Rule, c Call, e *entry) *object {
 	return current
 }
 
-// objectOf returns what a handle names. What was never made was always there.
+// objectOf returns the object of a handle. A handle that no call has made names an object that has always
+// existed.
 func (g *Graph) objectOf(n name) *object {
 	o := g.objects[n]
 	if o == nil {
@@ -139,7 +147,7 @@ func (g *Graph) objectOf(n name) *object {
 	return o
 }
 
-// resolveRefs notes what the call needs and what it does, and makes what it makes.
+// resolveRefs adds the objects that the call needs and has an effect on to the entry, and makes new objects.
 func (g *Graph) resolveRefs(rule Rule, refs []Ref, current *object, e *entry) {
 	for _, r := range refs {
 		n := name{r.Class, r.Value}
@@ -164,7 +172,7 @@ func (g *Graph) resolveRefs(rule Rule, refs []Ref, current *object, e *entry) {
 	}
 }
 
-// findOwner finds what something new will end with.
+// findOwner returns the object together with which a new object will end, or nil.
 func (g *Graph) findOwner(class Class, refs []Ref, current *object) *object {
 	of := Owner(class)
 	if of == "" {
@@ -181,7 +189,7 @@ func (g *Graph) findOwner(class Class, refs []Ref, current *object) *object {
 	return nil
 }
 
-// noteReplaced notes the call that this one makes needless, unless something was made in between with what it left.
+// noteReplaced links the earlier call of the same kind and arguments to this call, which replaces it.
 func (g *Graph) noteReplaced(rule Rule, refs []Ref, enums []byte, e *entry) {
 	key := fmt.Sprint(rule.Symbol, e.call.Context, refs, string(enums))
 	if old := g.last[key]; old != nil {
@@ -190,7 +198,7 @@ func (g *Graph) noteReplaced(rule Rule, refs []Ref, enums []byte, e *entry) {
 	g.last[key] = e
 }
 
-// markDead makes what was broken, and what ends with it, dead.
+// markDead marks broken objects, and the objects that they own, as dead.
 func (g *Graph) markDead(refs []Ref) {
 	for _, r := range refs {
 		if r.Verb != Break {
@@ -212,7 +220,7 @@ func (o *object) markDead() {
 	o.owned = nil
 }
 
-// Calls returns what has to be called, in this order, to build again what is alive.
+// Calls returns the calls that rebuild the objects that are alive, in order.
 func (g *Graph) Calls() []Call {
 	g.sweepUnneeded()
 	var all []Call
@@ -222,7 +230,7 @@ func (g *Graph) Calls() []Call {
 	return all
 }
 
-// Alive tells whether there is something of a class.
+// Alive tells whether an object of a class is alive.
 func (g *Graph) Alive(c Class) bool {
 	for n, o := range g.objects {
 		if n.class == c && !o.dead {
@@ -232,7 +240,7 @@ func (g *Graph) Alive(c Class) bool {
 	return false
 }
 
-// sweepUnneeded forgets what nothing alive needs.
+// sweepUnneeded drops the calls that no object that is alive needs.
 func (g *Graph) sweepUnneeded() {
 	m := marker{entries: map[*entry]bool{}, objects: map[*object]bool{}}
 	for n, o := range g.objects {
@@ -256,10 +264,11 @@ func (g *Graph) sweepUnneeded() {
 	g.kept = len(g.entries)
 }
 
-// dropSuperseded drops the calls that others came in the place of. It goes backwards: what keeps a call is later,
-// and kept itself.
+// dropSuperseded drops replaced calls, unless a kept call in between needs an object as the replaced call
+// left it. The loop goes backwards, because a call is only kept for the sake of a later call that is kept,
+// too.
 func (g *Graph) dropSuperseded(marked map[*entry]bool) {
-	needed := map[*object]int{} // the first kept call, so far, that needs it
+	needed := map[*object]int{} // by object: the first kept call, so far, that needs it
 	dropped := map[*entry]bool{}
 	for _, e := range slices.Backward(g.entries) {
 		if e.next != nil && !slices.ContainsFunc(e.effects, func(o *object) bool { return isSeen(o, needed, e.next.number) }) {
@@ -274,7 +283,8 @@ func (g *Graph) dropSuperseded(marked map[*entry]bool) {
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return dropped[e] })
 }
 
-// isSeen tells whether a call up to that number needs the object. Who looks at a graph looks at its nodes.
+// isSeen tells whether a call with a number up to last needs the object. A call that needs a graph sees the
+// graph's nodes, too.
 func isSeen(o *object, needed map[*object]int, last int) bool {
 	for ; o != nil; o = o.owner {
 		if n, ok := needed[o]; ok && n <= last {
@@ -287,7 +297,8 @@ func isSeen(o *object, needed map[*object]int, last int) bool {
 	return false
 }
 
-// marker finds what is needed. It goes as deep as things were made of each other.
+// marker marks the needed calls and objects. It recurses to the depth in which objects were made from each
+// other.
 type marker struct {
 	entries map[*entry]bool
 	objects map[*object]bool
@@ -299,7 +310,7 @@ func (m *marker) markObject(o *object) {
 	}
 	m.objects[o] = true
 	if o.owner != nil {
-		// Something dead must die again, with its owner if that is how it died.
+		// A dead object must be made and end again. If it ended with its owner, its owner must, too.
 		m.markObject(o.owner)
 	}
 	for _, e := range o.calls {

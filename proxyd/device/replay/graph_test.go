@@ -26,7 +26,7 @@ func op(t testing.TB, symbol string) uint32 {
 	return table.Call(symbol).Op()
 }
 
-// b puts a message together: numbers by their Go types.
+// b encodes a message: numbers by their Go types.
 func b(parts ...any) []byte {
 	var all []byte
 	for _, p := range parts {
@@ -82,7 +82,7 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// transcript adds calls, and says which are still needed.
+// transcript adds calls, and returns those that are still needed.
 func transcript(t *testing.T, calls ...Call) string {
 	t.Helper()
 	g := New()
@@ -161,7 +161,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestAgainstMachine: what is kept builds the same as all calls did, for random programs of all calls.
+// TestAgainstMachine: for random programs of all calls, the kept calls build the same objects as all calls
+// did.
 func TestAgainstMachine(t *testing.T) {
 	kept, called := 0, 0
 	for seed := range uint64(25) {
@@ -183,7 +184,7 @@ func TestAgainstMachine(t *testing.T) {
 		}
 		want, got := p.m.alive(), again.alive()
 		if len(want) == 0 {
-			t.Errorf("seed %d: nothing lives", seed)
+			t.Errorf("seed %d: no object is alive after the random calls", seed)
 		}
 		if !maps.Equal(want, got) {
 			for n, v := range want {
@@ -199,7 +200,7 @@ func TestAgainstMachine(t *testing.T) {
 	}
 }
 
-// TestItDoesNotGrow: what comes and goes leaves nothing.
+// TestItDoesNotGrow: objects that are made and destroyed leave no entries.
 func TestItDoesNotGrow(t *testing.T) {
 	g := New()
 	for i := range 20_000 {

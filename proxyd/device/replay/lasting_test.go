@@ -5,7 +5,7 @@ package replay
 
 import "testing"
 
-// TestLasting: what leaves something behind, and what does not.
+// TestLasting: which calls have an effect that a restore needs, and which have none.
 func TestLasting(t *testing.T) {
 	want := map[string]bool{
 		"cuStreamCreate": true, "cuStreamDestroy_v2": true, "cuCtxCreate_v2": true, "module_load": true, "cuCtxSetLimit": true,
@@ -15,11 +15,11 @@ func TestLasting(t *testing.T) {
 	}
 	for op, rule := range rules {
 		if w, ok := want[rule.Symbol]; ok && Lasting(op) != w {
-			t.Errorf("%s: %v", rule.Symbol, !w)
+			t.Errorf("%s: Lasting is %v, want %v", rule.Symbol, !w, w)
 		}
 		delete(want, rule.Symbol)
 		if rule.isLasting() != Lasting(op|1<<31) {
-			t.Errorf("%s: the default stream matters", rule.Symbol)
+			t.Errorf("%s: Lasting is different with the bit for per-thread default streams", rule.Symbol)
 		}
 	}
 	for symbol := range want {
@@ -27,7 +27,7 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// TestReplacedByDevice: what is set for one device does not take the place of what is set for another.
+// TestReplacedByDevice: a setting of a device does not replace the setting of another device.
 func TestReplacedByDevice(t *testing.T) {
 	op, ok := Find("cuDevicePrimaryCtxSetFlags_v2")
 	if !ok {
@@ -48,7 +48,7 @@ func TestReplacedByDevice(t *testing.T) {
 	}
 }
 
-// TestAskedForAgain: what was changed stays so when its handle is asked for again.
+// TestAskedForAgain: a changed object keeps its changes when a call returns its handle again.
 func TestAskedForAgain(t *testing.T) {
 	op := func(symbol string) uint32 {
 		op, ok := Find(symbol)

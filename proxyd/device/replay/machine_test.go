@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// machine is a dumb device: it carries out every call, and what an object is, is a number that depends on all
-// that was done to it and on what everything was that was needed for it.
+// machine is the simplest device: it carries out every call. The state of an object is a number that depends
+// on all calls that changed the object and on the state of all objects that these calls needed.
 type machine struct {
 	objects map[name]*thing
 }
@@ -24,8 +24,8 @@ type thing struct {
 	settings map[string]uint64
 	owner    *thing
 	owned    []*thing
-	part     bool // its owner was changed by making it
-	implicit bool // nobody made it
+	part     bool // making it has changed its owner
+	implicit bool // no call has made it
 	dead     bool
 }
 
@@ -37,7 +37,7 @@ func mix(parts ...any) uint64 {
 	return h.Sum64()
 }
 
-// value is what somebody sees who looks at it. A graph's nodes are seen with the graph.
+// value returns what a program sees of an object. The nodes of a graph are part of the graph's value.
 func (t *thing) value() uint64 {
 	all := []any{t.state}
 	for _, key := range slices.Sorted(maps.Keys(t.settings)) {
@@ -141,7 +141,7 @@ func (m *machine) end(t *thing) {
 	maps.DeleteFunc(m.objects, func(_ name, t *thing) bool { return t.dead })
 }
 
-// alive is every object that was made, and what it is.
+// alive returns the values of all objects that calls have made.
 func (m *machine) alive() map[name]uint64 {
 	all := map[name]uint64{}
 	for n, t := range m.objects {
@@ -152,7 +152,7 @@ func (m *machine) alive() map[name]uint64 {
 	return all
 }
 
-// program makes up calls of any kind, with handles that the machine knows.
+// program makes random calls with handles that the machine knows.
 type program struct {
 	random *rand.Rand
 	m      *machine
@@ -160,7 +160,7 @@ type program struct {
 	last   uint64
 }
 
-// often is what would come too rarely among all calls.
+// often lists calls that would be too rare if all calls were equally likely.
 var often = []string{
 	"cuStreamCreate", "cuEventCreate", "cuGraphCreate", "captured", "captured", "graph_instantiate", "cuGraphDestroy", "cuStreamDestroy_v2",
 }
@@ -175,7 +175,7 @@ func newProgram(seed uint64) *program {
 	return &program{rand.New(rand.NewPCG(seed, 1)), newMachine(), ops, 100}
 }
 
-// handle picks one that is alive, or 0.
+// handle returns a random handle of an object that is alive, or 0.
 func (p *program) handle(class Class) uint64 {
 	var all []uint64
 	for n := range p.m.objects {
@@ -190,11 +190,12 @@ func (p *program) handle(class Class) uint64 {
 	return all[p.random.IntN(len(all))]
 }
 
-// step makes a call that the machine has carried out, ok false if there was nothing to do it with.
+// step makes a call and has the machine carry it out. ok is false if there was no object to make the call
+// with.
 func (p *program) step() (c Call, ok bool) {
 	c.Op = p.ops[p.random.IntN(len(p.ops))]
 	rule := rules[c.Op]
-	// Few things end, or nothing would live.
+	// Calls that break objects are rare, or hardly any object would be alive.
 	ends := slices.ContainsFunc(rule.Args, func(a Arg) bool { return a.Verb == Break })
 	if ends && p.random.IntN(4) > 0 || rule.Symbol == "cuCtxDestroy_v2" && p.random.IntN(8) > 0 {
 		return c, false
@@ -207,10 +208,10 @@ func (p *program) step() (c Call, ok bool) {
 	return c, true
 }
 
-// work is what streams capture.
+// work lists calls that streams capture.
 var work = []string{"launch", "cuMemsetD8Async", "cuEventRecordWithFlags", "graph_launch", "nccl_group", "cuMemAllocFromPoolAsync"}
 
-// message makes up the message and the answer.
+// message makes the message and the answer of a call.
 func (p *program) message(c *Call, rule Rule) bool {
 	var inner Call
 	if rule.Symbol == captured {
@@ -256,7 +257,7 @@ func (p *program) message(c *Call, rule Rule) bool {
 	return true
 }
 
-// counted is an array of bytes in a message.
+// counted encodes an array of bytes for a message.
 func counted(b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(b))), b...)
 }

@@ -12,14 +12,14 @@ import (
 // ErrMalformed is returned for bytes that are no message of that op.
 var ErrMalformed = errors.New("not a message of that call")
 
-// Ref is a handle that a call names.
+// Ref is a handle in a call, with the effect of the call on the handle's object.
 type Ref struct {
 	Verb  Verb
 	Class Class
 	Value uint64
 }
 
-// reader goes through a message or an answer.
+// reader decodes a message or an answer.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -43,7 +43,7 @@ func (r *reader) takeNumber(size int) uint64 {
 	return n
 }
 
-// takeElements takes what an argument has: none if it is absent.
+// takeElements returns the bytes of an argument's elements, none if the argument is absent.
 func (r *reader) takeElements(a *Arg, opt bool) []byte {
 	if !a.Array {
 		if opt && r.takeNumber(1) == 0 {
@@ -63,14 +63,15 @@ func (r *reader) takeElements(a *Arg, opt bool) []byte {
 	return r.takeBytes(int(n) * a.Size)
 }
 
-// Refs returns the handles of a call that was carried out: of its message in, and of its answer out. Those that
-// name nothing (0, and the streams 1 and 2 that every context has) are left out.
+// Refs returns the handles in the message in and the answer out of a call that succeeded. It leaves out
+// handles that name no object of their own: 0, and the streams 1 and 2, which every context has.
 func Refs(op uint32, in, out []byte) ([]Ref, error) {
 	refs, _, err := readRefs(op, in, out)
 	return refs, err
 }
 
-// device is what the table calls an argument that says which device is set: not what is set for another one.
+// device is the table's name for an argument that says which device a call sets. Calls that set different
+// devices do not replace each other.
 const device = "dev"
 
 // readRefs also returns the enumerations, and the device.
@@ -121,10 +122,11 @@ func readRefs(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 	return refs, enums, nil
 }
 
-// captured is the message with the message of another call in it: of one that became a node of a graph.
+// captured is the symbol of the message for a captured call, which has become a node of a graph. The message
+// of the captured call is inside of it.
 const captured = "captured"
 
-// noteInner takes one of its arguments for the call within.
+// noteInner sets a field of the captured call from an argument of the message.
 func (c *Call) noteInner(arg string, b []byte) {
 	switch arg {
 	case "op":
@@ -137,7 +139,8 @@ func (c *Call) noteInner(arg string, b []byte) {
 	}
 }
 
-// addInnerRefs adds what the call within names: the node needs it. Which stream was capturing is of no importance.
+// addInnerRefs adds the handles in the captured call, because the node needs their objects. The stream is
+// left out: the node does not depend on the stream that captured it.
 func (c *Call) addInnerRefs(refs []Ref) ([]Ref, error) {
 	if rule, ok := Look(c.Op); !ok || rule.Symbol == captured {
 		return nil, ErrMalformed

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay knows which calls rebuild what a program's calls have built: which handle a call makes,
-// changes or breaks, and what it depends on. Rules says it for each message, Refs reads the handles out of
-// one, and Graph keeps, of everything that was called, what is needed for the handles that are still alive.
+// Package replay finds the calls that rebuild what a program's calls have built. Rules says which handles a
+// message makes,
+// changes or breaks, and which it depends on. Refs reads the handles out of a message. Graph keeps, of all
+// calls, those
+// that are needed for the handles that are still alive.
 //
-// It carries nothing out, and the memory behind addresses is not its business: values in, values out.
+// The package carries no call out and does not save memory behind addresses: values go in, values come out.
 package replay
 
 import (
@@ -13,10 +15,11 @@ import (
 	"slices"
 )
 
-// Class is a kind of handle, by the table's word: "stream", "module", …
+// Class is a kind of handle, by the table's name for it: "stream", "module", …
 type Class string
 
-// Verb is what a call does to the object behind a handle. The zero Verb hands one out that exists.
+// Verb is the effect of a call on the object of a handle. With the zero Verb, the call returns a handle of an
+// existing object.
 type Verb string
 
 // The verbs.
@@ -27,29 +30,30 @@ const (
 	Break  Verb = "break"
 )
 
-// Rule says what a message leaves behind.
+// Rule describes the lasting effects of a message.
 type Rule struct {
 	Symbol   string
-	Stateful bool  // its effect must be there again after a restore
-	Replaces bool  // a later one with the same Refs and enumerations makes it needless
-	Always   bool  // its answer comes with failures too
-	Context  bool  // it depends on the context that is current
-	Changes  Class // what it changes without naming it: process, device, context
+	Stateful bool  // a restore must repeat the effect
+	Replaces bool  // a later call with the same Refs and enumerations makes this call needless
+	Always   bool  // the answer comes with failures, too
+	Context  bool  // the effect depends on the current context
+	Changes  Class // the object that is changed without being named: process, device, context
 	Args     []Arg
 }
 
-// Arg is where an argument stands in a message and its answer. Elements of an array have a count before
-// them, 8 bytes; what may be NULL has a byte. Arrays come first in an answer.
+// Arg says where an argument is in a message and its answer. The elements of an array follow their count of 8
+// bytes; a byte before a value that may be NULL says whether the value is there. Arrays come first in an
+// answer.
 type Arg struct {
 	Name    string
-	In, Out bool // it is in the message, in the answer
+	In, Out bool // in the message, in the answer
 	Opt     bool
 	Array   bool
-	Enum    bool // an enumeration that tells apart what a call that Replaces sets
+	Enum    bool // an enumeration that names the setting which a call that Replaces sets
 	Size    int  // of an element, in bytes
 	Verb    Verb
-	Class   Class   // "" if it is no handle
-	Within  []Field // the handles in a struct, which are used
+	Class   Class   // "" if the argument is no handle
+	Within  []Field // the handles in a struct, which the call uses
 }
 
 // Field is a handle in a struct.
@@ -58,27 +62,29 @@ type Field struct {
 	Class  Class
 }
 
-// Look returns the rule of an op; the bit for per-thread default streams does not matter.
+// Look returns the rule of an op. The bit for per-thread default streams is ignored.
 func Look(op uint32) (Rule, bool) {
 	rule, ok := rules[op&^(1<<31)]
 	return rule, ok
 }
 
-// Ops are all that have rules.
+// Ops returns all ops that have rules.
 func Ops() []uint32 { return slices.Collect(maps.Keys(rules)) }
 
-// Owner is the class whose objects take those of this class with them, "" if there is none.
+// Owner returns the class of the objects that own objects of this class, "" if there is none. Owned objects
+// end with their owner.
 func Owner(c Class) Class { return owners[c] }
 
-// Lasting tells whether a successful call of this op may be needed to build something again: whether Add is to be told of it. What
-// only works on streams is not, nor what allocates memory. Captures are not looked at: where the shim makes graphs of
-// them, no call of this kind is part of one.
-// It is asked for every message: for nearly all of them one bit tells.
+// Lasting tells whether a successful call of this op may be needed for a rebuild, so that Add must get the
+// call. Calls that only queue work on streams are not needed, nor are calls that allocate memory. Lasting
+// does not know about captures: the shim sends captured calls in messages of their own. The server calls
+// Lasting for every message, so a single bit decides for nearly all ops.
 func Lasting(op uint32) bool {
 	return perhaps[op%perhapsBits/64]&(1<<(op%64)) != 0 && lasting[op&^(1<<31)]
 }
 
-// perhaps has a bit for each op that is lasting, and for others that are the same modulo perhapsBits.
+// perhaps has a bit for each lasting op. The bit is also set for ops that are equal to a lasting op modulo
+// perhapsBits.
 const perhapsBits = 1 << 16
 
 var perhaps = func() (bits [perhapsBits / 64]uint64) {
