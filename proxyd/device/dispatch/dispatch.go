@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dispatch decodes the messages of a shim into typed calls of a Backend, and encodes the results into
-// answers.
-// The messages, the interface and the code between the two are generated from the table of calls;
+// answers. The messages, the interface and the code between the two are generated from the table of calls;
 // libsingshim/shim/device/transport.h describes the bytes.
 //
 // The sender of a message may be broken or hostile: each length is compared with the bytes that are present
-// before
-// anything is allocated, and no message makes Serve panic. The Backend checks whether a handle exists and
-// which process
-// owns the handle: in this package a handle is a number.
+// before anything is allocated, and no message makes Serve panic. The Backend checks whether a handle exists
+// and which process owns the handle: in this package a handle is a number.
 package dispatch
 
 import (

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image parses the images that programs pass to cuModuleLoadData, cuLibraryLoadData and
-// cuLinkAddData: PTX text,
-// a cubin (ELF), a fatbin, or the wrapper that nvcc puts around a fatbin.
+// cuLinkAddData: PTX text, a cubin (ELF), a fatbin, or the wrapper that nvcc puts around a fatbin.
 //
 //	wrapper     u32 0x466243B1, u32 version, u64 address of a fatbin,
 //	            u64 in version 2: address of a list of fatbins to be linked, ended by 0
@@ -14,12 +13,9 @@
 //	bundle      our own format: several of the above that are linked when they are loaded, see Bundle
 //
 // All numbers are little-endian. A program passes an image without its length, so Fetch reads the sizes in
-// the image
-// while it copies the image from the program's memory; all other functions work on the copy. The program may
-// have
-// written any bytes: every number is checked before use, and no image makes this package use more memory than
-// a small
-// multiple of MaxSize.
+// the image while it copies the image from the program's memory; all other functions work on the copy. The
+// program may have written any bytes: every number is checked before use, and no image makes this package use
+// more memory than a small multiple of MaxSize.
 package image
 
 import (

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package life starts, finds, commands and ends the device server of a capsule: a process, "proxyd device",
-// that the
-// node's daemon starts as the job's user and finds again after a restart of the daemon.
+// that the node's daemon starts as the job's user and finds again after a restart of the daemon.
 //
 //	daemon, root ── Start ──► proxyd device
 //	   │                         waits at its gate: if the daemon dies, the server exits
@@ -29,22 +28,15 @@
 // # What the process is
 //
 // The server is root until the gate opens. Then it is the user, with the user's groups, no capability and no
-// way to new
-// privileges; it has a session of its own, the working directory /, an empty environment and no descriptors
-// but those
-// above. The server executes no program after it has become the user's, and is not dumpable: other processes
-// of the user
-// can send signals to the server, but can neither trace it nor open its files, so they cannot answer orders
-// in its place.
-// The daemon does not trust the server's answers in any case.
+// way to new privileges; it has a session of its own, the working directory /, an empty environment and no
+// descriptors but those above. The server executes no program after it has become the user's, and is not
+// dumpable: other processes of the user can send signals to the server, but can neither trace it nor open its
+// files, so they cannot answer orders in its place. The daemon does not trust the server's answers in any
+// case.
 //
 // The server can read the memory of the job's processes all the same: the kernel's check depends on the
-// credentials of
-// the reader and on whether the process that is read is dumpable. The server is outside of the capsule's PID
-// namespace: a
-// shim sees the server as process 0, and allows every process of the user to trace the shim's process where
-// the kernel
-// (Yama) asks for that. A shim learns the server's user from the process that called listen, so the daemon
-// binds the
-// socket and the server calls listen.
+// credentials of the reader and on whether the process that is read is dumpable. The server is outside of the
+// capsule's PID namespace: a shim sees the server as process 0, and allows every process of the user to trace
+// the shim's process where the kernel (Yama) asks for that. A shim learns the server's user from the process
+// that called listen, so the daemon binds the socket and the server calls listen.
 package life

@@ -15,15 +15,12 @@ type Call struct {
 	In, Out []byte // the message and the answer
 }
 
-// Graph keeps the calls that are needed to rebuild the objects that are alive. A Graph keeps the slices that are
-// passed to
-// it. It is not safe for concurrent use. The zero value is not usable; see New.
+// Graph keeps the calls that are needed to rebuild the objects that are alive. A Graph keeps the slices that
+// are passed to it. It is not safe for concurrent use. The zero value is not usable; see New.
 //
 // A dead object stays while an object that is alive was made with it: a destroyed graph stays for an
-// executable graph
-// that was instantiated from it. Calls come out in the order in which they were made, and calls that destroy
-// objects are
-// among them, so each call finds the same objects as the first time.
+// executable graph that was instantiated from it. Calls come out in the order in which they were made, and
+// calls that destroy objects are among them, so each call finds the same objects as the first time.
 type Graph struct {
 	entries []*entry
 	objects map[name]*object  // that are alive

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package replay finds the calls that rebuild what a program's calls have built. Rules says which handles a
-// message makes,
-// changes or breaks, and which it depends on. Refs reads the handles out of a message. Graph keeps, of all
-// calls, those
-// that are needed for the handles that are still alive.
+// message makes, changes or breaks, and which it depends on. Refs reads the handles out of a message. Graph
+// keeps, of all calls, those that are needed for the handles that are still alive.
 //
 // The package carries no call out and does not save memory behind addresses: values go in, values come out.
 package replay
