@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// stepGroup makes a cgroup as Slurm makes one for a task, and takes it away as Slurm
-// does: it fails the test if something is in it.
+// stepGroup makes a cgroup as Slurm makes a cgroup for a task. The returned function removes the cgroup as
+// Slurm does, and fails the test if the cgroup is not empty.
 func stepGroup(t *testing.T) (group, func()) {
 	t.Helper()
 	parent := group(filepath.Join(cgroupRoot(t), fmt.Sprintf("capsule-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))))
@@ -45,7 +45,7 @@ func (k task) startIn(t *testing.T, g group) *running {
 	return k.start(t)
 }
 
-// groupsOf returns what capsules have left in the hierarchy, below a folder.
+// groupsOf returns the cgroups that capsules have left in the hierarchy, below a folder.
 func groupsOf(t *testing.T, root string, c *Capsule) []string {
 	t.Helper()
 	var found []string
@@ -103,8 +103,7 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestCgroupGoes: whatever becomes of a program, its cgroup is gone when Slurm removes
-// the one above.
+// TestCgroupGoes: however a program ends, its cgroup is gone when Slurm removes the cgroup above.
 func TestCgroupGoes(t *testing.T) {
 	ended := func(t *testing.T, c *Capsule, r *running) {
 		e := watch(t, c)
@@ -138,7 +137,7 @@ func TestCgroupGoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.next(Captured)
-			r.signal(syscall.SIGTERM) // its warden ends by itself
+			r.signal(syscall.SIGTERM) // the warden ends by itself
 			r.wait()
 		}},
 		{"init killed", func(t *testing.T, c *Capsule, r *running) {
@@ -173,7 +172,7 @@ func TestCgroupGoes(t *testing.T) {
 	}
 }
 
-// TestCgroupOfRoot: a program of root's can make cgroups in its own.
+// TestCgroupOfRoot: a program of root's can make cgroups in its own cgroup.
 func TestCgroupOfRoot(t *testing.T) {
 	c := newCapsule(t)
 	above, remove := stepGroup(t)
@@ -186,8 +185,8 @@ func TestCgroupOfRoot(t *testing.T) {
 	becomesEmpty(t, c)
 }
 
-// TestWaitingCgroup: it is there when a warden waits, for who restores its program, and
-// goes with the warden and with who is in it.
+// TestWaitingCgroup: the cgroup of a program exists while a warden waits for the program's restore, so that
+// the restorer can use it. When the warden leaves, init kills the processes in the cgroup and removes it.
 func TestWaitingCgroup(t *testing.T) {
 	c := newCapsule(t)
 	above, _ := stepGroup(t)
@@ -200,7 +199,7 @@ func TestWaitingCgroup(t *testing.T) {
 	if !strings.HasPrefix(p.Stdio[0], "pipe:[") || !strings.HasPrefix(p.Stdio[1], "pipe:[") || p.Stdio[2] != "/dev/null" {
 		t.Errorf("stdio %q", p.Stdio)
 	}
-	if q := with(t, c, "s1.0"); q != p { // as a maker sees it that was restarted
+	if q := with(t, c, "s1.0"); q != p { // as a restarted maker sees the program
 		t.Errorf("program %+v, was %+v", q, p)
 	}
 	if err := c.MarkCaptured(deadline(t), "s1.0"); !errors.Is(err, syscall.ENOENT) {
@@ -224,7 +223,7 @@ func TestWaitingCgroup(t *testing.T) {
 	}
 }
 
-// TestRestoredElsewhere: a restored program must be in its cgroup, where its limits are.
+// TestRestoredElsewhere: init refuses a restored program that is outside of its cgroup, where its limits are.
 func TestRestoredElsewhere(t *testing.T) {
 	c := newCapsule(t)
 	e := watch(t, c)
@@ -240,7 +239,7 @@ func TestRestoredElsewhere(t *testing.T) {
 	running.echoes("still here")
 }
 
-// TestNoCgroups: a node without v2 can do all but freeze.
+// TestNoCgroups: on a node without cgroup v2 everything works except freezing.
 func TestNoCgroups(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Cgroups = "" })
 	r := task{c: c, argv: shell(family)}.start(t)

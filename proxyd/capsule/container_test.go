@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// given are the mounts that each container has.
+// given has the mounts that each container has.
 const given = "/proc=/proc /sys=/sys /dev=/dev "
 
 func (p ContainerPlan) String() string {
@@ -107,7 +107,7 @@ func TestRealPath(t *testing.T) {
 	}
 }
 
-// bundle is a user's bundle on the node, outside of what a capsule has of its own.
+// bundle is a user's bundle on the node, outside of the folders that a capsule has of its own.
 type bundle struct{ dir, root string }
 
 func newBundle(t *testing.T, mounts ...ociMount) bundle {
@@ -139,7 +139,7 @@ func newBundle(t *testing.T, mounts ...ociMount) bundle {
 	return b
 }
 
-// containersAt is where the capsules of these tests show containers.
+// containersAt sets where the capsules of these tests show containers.
 func containersAt(s *Spec) { s.Containers = "/run/singularity-test-containers" }
 
 func (b bundle) open(t *testing.T, c *Capsule) (Container, error) {
@@ -147,7 +147,7 @@ func (b bundle) open(t *testing.T, c *Capsule) (Container, error) {
 	return c.OpenContainer(deadline(t), ContainerRequest{Bundle: b.dir}, User{UID: user, GID: user})
 }
 
-// TestContainerShown: a capsule shows a bundle, once, and what is mounted in it.
+// TestContainerShown: a capsule shows a bundle once, with the file systems that are mounted in it.
 func TestContainerShown(t *testing.T) {
 	src := filepath.Join(tools.dir, "shown-in-container")
 	if err := os.MkdirAll(filepath.Join(src, "inner"), 0o755); err != nil {
@@ -196,8 +196,8 @@ func TestContainersAreBounded(t *testing.T) {
 	}
 }
 
-// TestContainerOfAttacker: what a user writes into a bundle gives the user nothing that the user
-// does not have, and leads out of the container's root nowhere.
+// TestContainerOfAttacker: whatever a user writes into a bundle, the user gets no new rights, and no path
+// leads out of the container's root.
 func TestContainerOfAttacker(t *testing.T) {
 	secret := filepath.Join(tools.dir, "secret-of-root")
 	if err := os.MkdirAll(filepath.Join(secret, "inner"), 0o700); err != nil {
@@ -210,7 +210,7 @@ func TestContainerOfAttacker(t *testing.T) {
 	for name, test := range map[string]struct {
 		mount   ociMount
 		prepare func(t *testing.T, b bundle)
-		want    string // of the error; "": it is shown
+		want    string // of the error; "": the container is shown
 	}{
 		"folder of root":    {mount: bind(secret+"/inner", "/x"), want: "permission denied"},
 		"descriptor":        {mount: bind("/proc/self/fd/6", "/x"), want: "too many levels of symbolic links"},

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// counting counts in two processes, one of them a daemon that has lost its parent.
+// counting is a program that counts in two processes. The second process is a daemon whose parent has ended.
 const counting = `
 mkfifo /tmp/in /tmp/out
 (setsid bash -c 'exec 3<>/tmp/in 4<>/tmp/out; m=100; while read -r line <&3; do echo "$line $((++m))" >&4; done' &)
@@ -24,8 +24,8 @@ exec 3<>/tmp/in 4<>/tmp/out; n=0; echo ready
 while read -r line; do echo "$line" >&3; read -r d <&4; echo "$((++n)) $d"; done
 exit 3`
 
-// needCRIU skips a test on a machine where CRIU does not work. There, it can be run in a
-// cluster's host; tests/cluster does that.
+// needCRIU skips a test on a machine where CRIU does not work. tests/cluster runs these tests on a host of a
+// cluster.
 func needCRIU(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -37,12 +37,12 @@ func needCRIU(t *testing.T) {
 	if _, err := fmt.Sscanf(string(version), "Version: %d.%d", &major, &minor); err != nil || major*100+minor < 402 {
 		t.Skipf("SKIP: needs criu 4.2, found %q", version)
 	}
-	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // leaves what it found in /run/criu.kdat
+	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // writes /run/criu.kdat
 		t.Fatalf("criu check: %s", out)
 	}
 }
 
-// makeImages makes a folder for images that capsules see too.
+// makeImages makes a folder for images that capsules can see, too.
 func makeImages(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(tools.dir, "images-")
@@ -53,16 +53,15 @@ func makeImages(t *testing.T) string {
 	return dir
 }
 
-// dump dumps a program. Without CAP_SYS_RESOURCE criu must have its real user, for its
-// limits are readable in no other way.
+// dump dumps a program. Without CAP_SYS_RESOURCE, criu must have the program's real user: no other user can
+// read the program's limits.
 func dump(t *testing.T, c *Capsule, p Program, images string, options ...string) {
 	t.Helper()
 	criu(t, c, "", nil, append([]string{"setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups",
 		"criu", "dump", "-t", fmt.Sprint(p.PID), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established", "--manage-cgroups=ignore"}, options...)...)
 }
 
-// restore restores a program for the warden that waits for it in c. was is how it was
-// dumped.
+// restore restores a program for the warden that waits in c. was describes the program at the dump.
 func restore(t *testing.T, c *Capsule, was Program, images string) {
 	t.Helper()
 	ctx := deadline(t)
@@ -159,9 +158,9 @@ func TestCRIU(t *testing.T) {
 	becomesEmpty(t, two)
 }
 
-// TestCRIUFrozen: a program that is frozen is dumped, stays frozen and goes on, as often
-// as one likes; and the same images, of a batch script that only the capsule has, bring
-// it back on a node where slurmd has another script at that place.
+// TestCRIUFrozen: a frozen program is dumped, stays frozen and goes on, any number of times. The same images
+// of a batch script that only the capsule has are restored on a node where slurmd has another script at that
+// path.
 func TestCRIUFrozen(t *testing.T) {
 	needCRIU(t)
 	ctx := deadline(t)
@@ -184,7 +183,7 @@ func TestCRIUFrozen(t *testing.T) {
 		r.echoesAs("x", fmt.Sprintf("%d x %d", n, 100+n))
 	}
 	counts()
-	s.remove(t) // and this is not noticed
+	s.remove(t) // the capsule does not notice
 	for range 3 {
 		if err := one.Freeze(ctx); err != nil {
 			t.Fatal(err)
@@ -252,7 +251,7 @@ func TestCRIUFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := with(t, two, "batch")
-	dump(t, two, q, makeImages(t), "--freeze-cgroup", q.Cgroup, "--leave-running") // it can be captured again
+	dump(t, two, q, makeImages(t), "--freeze-cgroup", q.Cgroup, "--leave-running") // a restored program can be captured again
 	if err := two.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +263,8 @@ func TestCRIUFrozen(t *testing.T) {
 	becomesEmpty(t, two)
 }
 
-// criu runs a command in c's namespaces, where it finds ordinary processes and nothing
-// that is external; and in a cgroup, if it is not "".
+// criu runs a criu command in c's namespaces, where the program's processes are ordinary processes and
+// nothing is external. cgroup is the cgroup to run criu in, or "".
 func criu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...string) {
 	t.Helper()
 	init := fmt.Sprintf("/proc/%d/ns/", c.PID())

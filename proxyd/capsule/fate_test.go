@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// family leaves a daemon of each kind behind and then answers lines.
+// family is a program that starts a daemon of each kind and then answers lines.
 const family = `
 (setsid bash -c 'trap "" TERM HUP INT; sleep 1001; :' &)
 ( ( (setsid setsid sleep 1002 &) & ) & )
@@ -24,7 +24,7 @@ nohup sleep 1003 >/dev/null 2>&1 &
 env -i setsid --fork sleep 1004
 echo ready; while read -r line; do echo "$line"; done; exit 3`
 
-// bothWays runs a test in a capsule whose programs have cgroups, and in one without.
+// bothWays runs a test twice: in a capsule whose programs have cgroups, and in a capsule without cgroups.
 func bothWays(t *testing.T, f func(*testing.T, *Capsule)) {
 	needRoot(t)
 	t.Run("cgroup", func(t *testing.T) { f(t, newCapsule(t)) })
@@ -50,7 +50,7 @@ func wardenKilled(t *testing.T, c *Capsule) {
 	if status := doomed.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x", int(status))
 	}
-	if rest := doomed.out.end(); len(rest) != 0 { // nobody holds its output any more
+	if rest := doomed.out.end(); len(rest) != 0 { // no process holds the program's output open any more
 		t.Errorf("more output: %q", rest)
 	}
 	e.next(Ended)
@@ -66,7 +66,7 @@ func wardenKilled(t *testing.T, c *Capsule) {
 	}
 }
 
-// TestLeftovers: nothing of a program outlives it, or the step would not end.
+// TestLeftovers: no process of a program outlives the program. Otherwise the step would not end.
 func TestLeftovers(t *testing.T) { bothWays(t, leftovers) }
 
 func leftovers(t *testing.T, c *Capsule) {
@@ -84,7 +84,7 @@ func leftovers(t *testing.T, c *Capsule) {
 	}
 }
 
-// TestStewardKilled: a user may do that to himself; Slurm sees a task that was killed.
+// TestStewardKilled: a user may kill the steward of his own program. Slurm sees a task that was killed.
 func TestStewardKilled(t *testing.T) { bothWays(t, stewardKilled) }
 
 func stewardKilled(t *testing.T, c *Capsule) {
@@ -162,7 +162,7 @@ func captured(t *testing.T, c *Capsule) {
 			t.Errorf("status %#x", int(status))
 		}
 	})
-	becomesEmpty(t, c) // the dead may not have been reaped yet
+	becomesEmpty(t, c) // init may not have reaped the dead processes yet
 }
 
 func TestInitKilled(t *testing.T) {
@@ -186,7 +186,7 @@ func TestInitKilled(t *testing.T) {
 	}
 }
 
-// makeAndWait is a maker that is going to be killed: DIR, or DIR hang.
+// makeAndWait is a maker that the test kills: its arguments are DIR, or DIR hang.
 func makeAndWait(args []string) int {
 	s := Spec{Dir: args[0], Hostname: "orphan", Owner: user}
 	if len(args) > 1 {
@@ -293,7 +293,7 @@ func TestMakerKilledWhileMaking(t *testing.T) {
 	}
 }
 
-// TestMakeFails: what cannot be made leaves nothing, and says why.
+// TestMakeFails: a capsule that cannot be made leaves nothing behind, and the error has the reason.
 func TestMakeFails(t *testing.T) {
 	needRoot(t)
 	refused := errors.New("no network")
@@ -344,7 +344,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	if len(ns) < 5 {
 		t.Fatalf("namespaces %v", ns)
 	}
-	if len(members(t, ns)) < 4 { // init, warden, steward, shell; the daemons come when they come
+	if len(members(t, ns)) < 4 { // init, warden, steward, shell; the daemons start at any time
 		t.Errorf("members %v", members(t, ns))
 	}
 	if err := c.Remove(deadline(t)); err != nil {
@@ -419,7 +419,8 @@ func benchmarkTask(b *testing.B, k task) {
 	}
 }
 
-// TestWardenKilledAnytime: at whatever instruction a warden dies, nothing of it stays.
+// TestWardenKilledAnytime: a warden may be killed at any instruction. No process of the warden's program is
+// left.
 func TestWardenKilledAnytime(t *testing.T) { bothWays(t, wardenKilledAnytime) }
 
 func wardenKilledAnytime(t *testing.T, c *Capsule) {
@@ -428,7 +429,7 @@ func wardenKilledAnytime(t *testing.T, c *Capsule) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // the moment is the test
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // the test tries different moments
 		cmd.Process.Kill()
 		cmd.Wait()
 	}

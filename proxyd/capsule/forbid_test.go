@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidsVariable makes TestForbids the process that has mounts of its own.
+// forbidsVariable tells a child process that it is to run TestForbids, with mounts of its own.
 const forbidsVariable = "CAPSULE_TEST_FORBIDS"
 
-// TestForbids: a user cannot execute from a capsule's /tmp, or have setuid there, if he
-// cannot on the node; in a fresh capsule and in one that is restored. It changes mounts, in
-// a mount namespace of its own.
+// TestForbids: a user cannot execute files in a capsule's /tmp, or have set-user-ID files there, if the node
+// forbids that. The same holds in a fresh capsule and in a restored capsule. The test changes mounts, in a
+// mount namespace of its own.
 func TestForbids(t *testing.T) {
 	needRoot(t)
 	if os.Getenv(forbidsVariable) == "" { //nolint:forbidigo // a test's process has no other argument
@@ -50,7 +50,7 @@ func TestForbids(t *testing.T) {
 			got := map[string]string{}
 			for line := range strings.Lines(string(mounts)) {
 				f := strings.Fields(line)
-				got[f[1]] = "," + f[3] + "," // the last is on top
+				got[f[1]] = "," + f[3] + "," // the last mount is on top
 			}
 			for path, want := range map[string][]string{"/tmp": {"nosuid", "nodev", "noexec"}, "/dev/shm": {"nosuid", "nodev", "noexec"}, "/var/tmp": {"nosuid"}} {
 				for _, option := range want {

@@ -24,7 +24,7 @@ import (
 // busy counts as fast as it can, in two processes, and answers lines.
 const busy = `(while :; do :; done) & echo ready; while read -r line; do echo "$line"; done; kill %1; exit 3`
 
-// ticks returns the processor time that was spent in a cgroup, in microseconds.
+// ticks returns the processor time that a cgroup has used, in microseconds.
 func ticks(t *testing.T, cgroup string) (n int64) {
 	t.Helper()
 	b, err := os.ReadFile(group(cgroup).filePath("cpu.stat"))
@@ -60,10 +60,10 @@ func TestFreeze(t *testing.T) {
 		t.Helper()
 		cgroup := with(t, c, name).Cgroup
 		before := ticks(t, cgroup)
-		time.Sleep(50 * time.Millisecond) // in which a running one would use some
-		// Its last way into the kernel may be accounted for late.
+		time.Sleep(50 * time.Millisecond) // a running program would use processor time meanwhile
+		// The kernel may count the program's last system call late.
 		if after := ticks(t, cgroup); after > before+1000 {
-			t.Errorf("%s runs: %d µs", name, after-before)
+			t.Errorf("%s is frozen and used %d µs of processor time, want none", name, after-before)
 		}
 	}
 	runs := func(name string) {
@@ -101,7 +101,7 @@ func TestFreeze(t *testing.T) {
 	}
 	stands("a")
 	stands("b")
-	// Signals wait.
+	// A frozen program does not handle the signal.
 	a.signal(syscall.SIGTERM)
 	var refused *RefusedError
 	if err := c.Freeze(ctx, "a", "nosuch"); !errors.As(err, &refused) || refused.Program != "nosuch" {
@@ -125,11 +125,11 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("status %#x", int(status))
 	}
 	if err := errors.Join(c.Freeze(ctx), c.Thaw(ctx)); err != nil {
-		t.Errorf("with nobody there: %v", err)
+		t.Errorf("Freeze in a capsule without programs: %v", err)
 	}
 }
 
-// TestFreezeAdopted: a maker dies between Freeze and Thaw.
+// TestFreezeAdopted: a maker dies between Freeze and Thaw. The next maker can thaw.
 func TestFreezeAdopted(t *testing.T) {
 	c := newCapsule(t)
 	r := task{c: c, argv: shell(busy)}.start(t)
@@ -151,7 +151,8 @@ func TestFreezeAdopted(t *testing.T) {
 	r.echoes("alive")
 }
 
-// TestFreezeFails: what cannot be frozen in time runs on, and the others with it.
+// TestFreezeFails: a program that cannot be frozen in time runs on, and so do the other programs of the same
+// Freeze.
 func TestFreezeFails(t *testing.T) {
 	needRoot(t)
 	dead, revive := deadFileServer(t)
@@ -174,7 +175,7 @@ func TestFreezeFails(t *testing.T) {
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatal("nobody waits for the file server")
+			t.Fatal("no process waits for the file server")
 		}
 		time.Sleep(time.Millisecond) // a state has no event
 	}
@@ -196,8 +197,8 @@ func TestFreezeFails(t *testing.T) {
 	}
 }
 
-// deadFileServer mounts a file system whose server does not answer: who looks at it
-// cannot be frozen, until the server is gone.
+// deadFileServer mounts a file system whose server does not answer. A process that looks at the file system
+// cannot be frozen until the server is gone.
 func deadFileServer(t *testing.T) (dir string, revive func()) {
 	t.Helper()
 	dir = filepath.Join(tools.dir, "dead")
@@ -258,7 +259,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestManyEnded: as many as are remembered are told, and the oldest are forgotten.
+// TestManyEnded: init remembers the newest ends up to its limit, and forgets the oldest.
 func TestManyEnded(t *testing.T) {
 	table := newTable(nil)
 	for i := range maxEnded + 10 {
@@ -283,8 +284,7 @@ func TestManyEnded(t *testing.T) {
 	}
 }
 
-// TestFreezeVfork: a program is not frozen in the middle of a vfork, where criu could not
-// look into it.
+// TestFreezeVfork: a program is not frozen in the middle of a vfork, where criu could not dump the program.
 func TestFreezeVfork(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/lib", "freeze-vfork-") // a capsule has a /tmp of its own
 	if err != nil {
@@ -305,7 +305,7 @@ func TestFreezeVfork(t *testing.T) {
 	cgroup := group(with(t, c, "a").Cgroup)
 	hit := 0
 	for range 20 {
-		// As it would be without a second look.
+		// This is what Freeze would do if it did not check for vfork again.
 		if err := freezeGroups(ctx, []group{cgroup}); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
-// user is the uid of programs. The machine needs no account for it.
+// user is the user ID of programs. The machine needs no account for it.
 const (
 	user   = 12345
 	groups = "12345,23456"
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
-	parent := "/var/lib" // not /tmp: a capsule does not see that of the node
+	parent := "/var/lib" // not /tmp: a capsule has a /tmp of its own
 	if os.Geteuid() != 0 {
 		parent = ""
 	}
@@ -67,7 +67,7 @@ func runTests(m *testing.M) int {
 // sanitized: WARDEN_SAN=1 puts the warden under the sanitizers.
 var sanitized = os.Getenv("WARDEN_SAN") != "" //nolint:forbidigo // a test has no other argument
 
-// withoutWarnings drops what the sanitizers say before they have read their options.
+// withoutWarnings removes the sanitizers' warnings from before they have read their options.
 func withoutWarnings(s string) string {
 	if !sanitized {
 		return s
@@ -100,7 +100,7 @@ func buildTools(dir string) {
 	}
 }
 
-// needRoot skips a test that this machine cannot run.
+// needRoot skips a test on a machine that cannot run it.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -118,7 +118,7 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// newCapsule makes a capsule that goes with the test.
+// newCapsule makes a capsule that is removed at the end of the test.
 func newCapsule(t testing.TB, change ...func(*Spec)) *Capsule {
 	t.Helper()
 	needRoot(t)
@@ -142,7 +142,7 @@ func newCapsule(t testing.TB, change ...func(*Spec)) *Capsule {
 	return c
 }
 
-// cgroupRoot is where this machine has its cgroup v2 hierarchy.
+// cgroupRoot returns the mount point of this machine's cgroup v2 hierarchy.
 func cgroupRoot(t testing.TB) string {
 	t.Helper()
 	root, err := CgroupRoot(t.Context())
@@ -152,15 +152,15 @@ func cgroupRoot(t testing.TB) string {
 	return root
 }
 
-// task is a command as slurmstepd would start it: by the warden in c, or, where c is
-// nil, directly.
+// task is a command that the warden starts in c, as slurmstepd would start it. If c is nil, the command is
+// started directly.
 type task struct {
 	c        *Capsule
 	name     string   // of the program
 	options  []string // of the warden
 	enter    []string // of enter
 	wrap     []string // a command that runs enter
-	bare     bool     // the warden's options come otherwise
+	bare     bool     // without the warden's options, which come in another way
 	argv     []string
 	uid      int // 0: user; rootUID: root
 	dir      string
@@ -169,7 +169,7 @@ type task struct {
 	out, err *os.File
 }
 
-// warden is what comes before the program.
+// warden returns the warden's command line, which precedes the program's.
 func (k task) warden() []string {
 	if k.bare {
 		return []string{tools.warden}
@@ -250,7 +250,7 @@ func devNull(t testing.TB) *os.File {
 	return f
 }
 
-// running is a task under way, whose output a test reads line by line.
+// running is a task that runs, whose output a test reads line by line.
 type running struct {
 	t   testing.TB
 	cmd *exec.Cmd
@@ -343,7 +343,7 @@ func (l *lines) next() (string, bool) {
 	}
 }
 
-// expect reads lines until one is want, which must come.
+// expect reads lines up to want. It fails the test if the output ends before that line.
 func (l *lines) expect(want string) {
 	l.t.Helper()
 	for {
@@ -357,7 +357,7 @@ func (l *lines) expect(want string) {
 	}
 }
 
-// end reads to the end of the file: nobody holds the other end any more.
+// end reads to the end of the file, which comes when no process holds the other end.
 func (l *lines) end() []string {
 	l.t.Helper()
 	var all []string
@@ -389,7 +389,7 @@ func watch(t testing.TB, c *Capsule) *events {
 	return e
 }
 
-// next waits for an event of a kind and passes over others.
+// next waits for an event of a kind, and skips events of other kinds.
 func (e *events) next(k Kind) Event {
 	e.t.Helper()
 	for {
@@ -404,7 +404,7 @@ func (e *events) next(k Kind) Event {
 	}
 }
 
-// with returns what a program of the capsule is now, by name.
+// with returns the present description of a program of the capsule, by name.
 func with(t testing.TB, c *Capsule, name string) Program {
 	t.Helper()
 	all, err := c.Programs(deadline(t))
@@ -420,10 +420,11 @@ func with(t testing.TB, c *Capsule, name string) Program {
 	return Program{}
 }
 
-// shell is a program of the user's.
+// shell returns the command line of a shell script.
 func shell(script string) []string { return []string{"/bin/bash", "-c", script} }
 
-// seen waits until the watcher knows of a program; from then on it hears of everything.
+// seen waits until the watcher has an event of the program. All later events of the program reach the
+// watcher.
 func (e *events) seen(name string) Program {
 	e.t.Helper()
 	for {
@@ -438,7 +439,7 @@ func (e *events) seen(name string) Program {
 	}
 }
 
-// namespacesOf returns what /proc/PID/ns says, for the namespaces of a capsule.
+// namespacesOf returns the links of /proc/PID/ns, for the namespaces that capsules have.
 func namespacesOf(pid string) map[string]bool {
 	seen := map[string]bool{}
 	for _, kind := range namespaces {
@@ -449,8 +450,7 @@ func namespacesOf(pid string) map[string]bool {
 	return seen
 }
 
-// members returns the host's PIDs of all processes in a namespace of c that the test is
-// not in, init included.
+// members returns the host's PIDs of all processes in namespaces of c that the test is not in, init included.
 func members(t testing.TB, ns map[string]bool) []string {
 	t.Helper()
 	pids, err := readNames("/proc")

@@ -27,8 +27,8 @@ const (
 	makerArg  = "capsule-maker"
 )
 
-// attack is what a user in the capsule tries against init. It prints what went
-// wrong from init's point of view, and then "done".
+// attack attacks init as a user in the capsule could. It prints each deviation from init's expected
+// behaviour, and then "done".
 func attack(args []string) int {
 	for range 300 {
 		c, err := connectInit()
@@ -36,7 +36,7 @@ func attack(args []string) int {
 			fmt.Println("connect:", err)
 			return 1
 		}
-		// Whatever is said, the answer is the end. It may have come already.
+		// Whatever the peer sends, init closes the connection. It may have closed the connection already.
 		localsock.SendNow(c, bytes.Repeat([]byte{0xff}, 4096))
 		localsock.SendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
 		localsock.SendNow(c, message{kind: kindSignal, value: 9}.encode())
@@ -93,7 +93,7 @@ func TestAttackFromInside(t *testing.T) {
 	victim.out.expect("ready")
 	before := descriptors(t, c)
 	foe := task{c: c, name: "foe", argv: []string{self, attackArg, filepath.Join(c.Dir(), controlName)}}.start(t)
-	// While it lasts, init has an ear for others.
+	// During the attack, init still serves other wardens.
 	if _, stderr, status := (task{c: c, argv: []string{"true"}}).run(t); status != 0 {
 		t.Errorf("status %#x during the attack: %s", int(status), stderr)
 	}
@@ -108,7 +108,7 @@ func TestAttackFromInside(t *testing.T) {
 		t.Error(line)
 	}
 	victim.echoes("still here")
-	if after := descriptors(t, c); after > before+3 { // the foe's own warden, a request, a connection just refused
+	if after := descriptors(t, c); after > before+3 { // a warden, a request, a refused connection
 		t.Errorf("init had %d descriptors, now %d", before, after)
 	}
 	foe.in.Close()
@@ -117,8 +117,8 @@ func TestAttackFromInside(t *testing.T) {
 	}
 }
 
-// inNetworkOf calls f on a thread in c's network namespace: outside its PID namespace,
-// as a warden is, and root.
+// inNetworkOf calls f on a thread in c's network namespace. The thread is outside of c's PID namespace and
+// belongs to root, as a warden.
 func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 	t.Helper()
 	ns, err := c.Namespaces()
@@ -128,7 +128,7 @@ func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 	defer localsock.CloseAll(ns)
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 		err := unix.Setns(int(ns[1].Fd()), unix.CLONE_NEWNET)
 		defer func() { done <- err }() // also when the test fails in f
 		if err == nil {
@@ -140,8 +140,8 @@ func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 	}
 }
 
-// standIn returns a pidfd of a process that is where a warden of root's would be. Init
-// wants to see one; this test itself has not joined the capsule.
+// standIn returns a pidfd of a process in the place of a warden of root's. Init checks the pidfd, and the
+// test itself has not joined the capsule.
 func standIn(t *testing.T, c *Capsule) int {
 	t.Helper()
 	k := task{c: c, uid: rootUID}
@@ -158,7 +158,7 @@ func standIn(t *testing.T, c *Capsule) int {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	out.Read(make([]byte, 1)) // it has joined
+	out.Read(make([]byte, 1)) // the process has joined the capsule
 	return pidfdOf(t, cmd.Process.Pid)
 }
 
@@ -172,10 +172,10 @@ func pidfdOf(t *testing.T, pid int) int {
 	return fd
 }
 
-// TestLyingWarden: a user can make his own warden say anything.
+// TestLyingWarden: a user can make his own warden send any message.
 func TestLyingWarden(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Owner = 0 })
-	// A program of root's, for this test's connections are root's too.
+	// The program belongs to root, because the connections of this test do, too.
 	r := startRoot(t, c, "roots")
 	defer r.in.Close()
 	p := with(t, c, "roots")
@@ -213,12 +213,12 @@ func TestLyingWarden(t *testing.T) {
 		{"no pidfd", start, []int{file, self}, syscall.EBADF},
 		{"a process outside", start, []int{outside, self}, syscall.ESRCH},
 		{"init itself", start, []int{init, self}, syscall.EPERM},
-		{"somebody's first process", start, []int{first, self}, syscall.EPERM},
-		{"somebody's steward", start, []int{steward, self}, syscall.EEXIST},
+		{"first process of another program", start, []int{first, self}, syscall.EPERM},
+		{"steward of another program", start, []int{steward, self}, syscall.EEXIST},
 		{"a first process that is not its child", message{kind: kindStart, name: "foe", first: int32(p.PID)}.encode(), []int{steward, self}, syscall.EPERM},
-		{"somebody's name", message{kind: kindRestore, name: "roots"}.encode(), []int{file, file, file, self}, syscall.EEXIST},
+		{"name of another program", message{kind: kindRestore, name: "roots"}.encode(), []int{file, file, file, self}, syscall.EEXIST},
 		{"itself: no pidfd", restore, []int{file, file, file, file}, syscall.EBADF},
-		{"itself: who has not joined", restore, []int{file, file, file, outside}, syscall.EPERM},
+		{"itself: a process that has not joined", restore, []int{file, file, file, outside}, syscall.EPERM},
 		{"itself: another user's", restore, []int{file, file, file, foreign}, syscall.EPERM},
 		{"itself: a process of the capsule", restore, []int{file, file, file, first}, syscall.EPERM},
 		{"itself: init", restore, []int{file, file, file, init}, syscall.EPERM},
@@ -226,7 +226,7 @@ func TestLyingWarden(t *testing.T) {
 		{"long", append(start, 0), nil, 0},
 		{"bad kind", message{kind: 99}.encode(), nil, syscall.EPROTO},
 		{"bad signal", message{kind: kindSignal, value: 65}.encode(), nil, syscall.EPROTO},
-		{"what init says", message{kind: kindStatus}.encode(), nil, syscall.EPROTO},
+		{"a message that only init sends", message{kind: kindStatus}.encode(), nil, syscall.EPROTO},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			inNetworkOf(t, c, func() {
@@ -241,7 +241,7 @@ func TestLyingWarden(t *testing.T) {
 				}
 				b := make([]byte, messageSize)
 				n, err := s.Read(b)
-				if k.want == 0 { // cut off without a word
+				if k.want == 0 { // the connection is closed without an answer
 					if n == messageSize && syscall.Errno(b[8]) != syscall.EPROTO {
 						t.Errorf("answer %x", b)
 					}
@@ -251,7 +251,7 @@ func TestLyingWarden(t *testing.T) {
 					t.Errorf("answer %x, %v; want refused, %v", b[:n], err, k.want)
 				}
 				if n, _ := s.Read(b); n != 0 {
-					t.Error("the connection goes on")
+					t.Error("the connection is still open after the refusal")
 				}
 			})
 		})
@@ -273,7 +273,7 @@ func TestLyingWarden(t *testing.T) {
 	}
 }
 
-// startOutside starts a process of the user's that has nothing to do with any capsule.
+// startOutside starts a process of the user's that is outside of all capsules.
 func startOutside(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := task{argv: []string{"sleep", "1000"}}.command(t)
@@ -295,8 +295,7 @@ func startRoot(t *testing.T, c *Capsule, name string) *running {
 	return r
 }
 
-// TestForeignWarden: another user's process that is in the capsule's network namespace
-// is not listened to.
+// TestForeignWarden: init ignores a process of another user in the capsule's network namespace.
 func TestForeignWarden(t *testing.T) {
 	c := newCapsule(t)
 	k := task{c: c, uid: user + 1, argv: []string{"true"}}
@@ -310,7 +309,7 @@ func TestForeignWarden(t *testing.T) {
 	becomesEmpty(t, c)
 }
 
-// TestSlowWatcher: a maker that does not read is cut off; init does not wait for it.
+// TestSlowWatcher: init closes the connection of a maker that does not read, and does not wait for the maker.
 func TestSlowWatcher(t *testing.T) {
 	c := newCapsule(t)
 	s, err := localsock.Dial(filepath.Join(c.Dir(), controlName))
@@ -325,7 +324,7 @@ func TestSlowWatcher(t *testing.T) {
 	r.out.expect("ready")
 	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
-		// Each of these is two events, unless init is behind and has no room for it.
+		// Each connection makes two events, unless init has no room for the connection because it is behind.
 		for i := 0; !hungUp(s); i++ {
 			if i == 100_000 {
 				t.Error("a watcher that does not read is not cut off")
@@ -333,7 +332,7 @@ func TestSlowWatcher(t *testing.T) {
 			}
 			w, err := connectInit()
 			if errors.Is(err, syscall.EAGAIN) {
-				continue // its queue is full; the warden's connect would wait
+				continue // init's queue is full; a warden's connect would wait
 			}
 			if err != nil {
 				t.Error(err)
@@ -358,7 +357,7 @@ func TestSlowWatcher(t *testing.T) {
 	r.wait()
 }
 
-// hungUp tells whether the other end has closed, whatever there is still to read.
+// hungUp tells whether the peer has closed the connection, even if there are bytes left to read.
 func hungUp(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -373,7 +372,8 @@ func hungUp(c *net.UnixConn) bool {
 	return hup
 }
 
-// TestControlIsRoots: the mode of the control socket, and what init answers to another user who reached the socket.
+// TestControlIsRoots: the mode of the control socket, and init's answer to another user who has reached the
+// socket.
 func TestControlIsRoots(t *testing.T) {
 	c := newCapsule(t)
 	for path, want := range map[string]os.FileMode{c.Dir(): 0o700, filepath.Join(c.Dir(), controlName): 0o600, filepath.Join(c.Dir(), recordName): 0o600} {
@@ -425,7 +425,8 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// TestFull: as many programs as fit are told, in as many packets as it takes.
+// TestFull: a capsule with the largest number of programs reports all of them, in as many packets as are
+// needed.
 func TestFull(t *testing.T) {
 	c := newCapsule(t)
 	self := standIn(t, c)
@@ -452,7 +453,7 @@ func TestFull(t *testing.T) {
 				t.Errorf("one too many: %x %v", b[:n], err)
 			}
 		}
-		e = watch(t, c) // now all come at once
+		e = watch(t, c) // the first events of the new watcher come all at once
 		for range maxPrograms {
 			e.next(Waiting)
 		}

@@ -15,14 +15,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestAddress: a capsule with an address is reached by it, and reaches the node.
+// TestAddress: a capsule can be reached at its address, and can reach the node.
 func TestAddress(t *testing.T) {
 	needRoot(t)
-	// Not those of a run of this test that was killed, whose interface may still be there.
+	// The addresses depend on the PID: an earlier run of this test that was killed may have left its
+	// interface.
 	link := fmt.Sprintf("169.254.%d.", 1+os.Getpid()%250)
 	address, gateway := link+"2", link+"1"
 	outside := fmt.Sprintf("cap%d", os.Getpid()%100000)
-	t.Cleanup(func() { // the kernel takes its time
+	t.Cleanup(func() { // the kernel removes the interface with a delay
 		if l, err := netlink.LinkByName(outside); err == nil {
 			_ = netlink.LinkDel(l)
 		}

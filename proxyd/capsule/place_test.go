@@ -15,8 +15,7 @@ import (
 	"testing"
 )
 
-// spool is what a node's slurmd has on disk: SlurmdSpoolDir with things of its own, and
-// the folder of a job.
+// spool is the SlurmdSpoolDir of a node's slurmd: files of slurmd's own, and the folder of a job.
 type spool struct{ dir, job, script string }
 
 func newSpool(t *testing.T) spool {
@@ -34,7 +33,7 @@ func newSpool(t *testing.T) spool {
 	return s
 }
 
-// write is slurmd (slurmstepd) with a batch script.
+// write writes a batch script as slurmd (slurmstepd) does.
 func (s spool) write(t *testing.T, text string) {
 	t.Helper()
 	if err := errors.Join(os.Mkdir(s.job, 0o755), os.WriteFile(s.script, []byte(text), 0o755)); err != nil {
@@ -42,7 +41,7 @@ func (s spool) write(t *testing.T, text string) {
 	}
 }
 
-// remove is what it does at the script's end.
+// remove removes the script as slurmd does at its end.
 func (s spool) remove(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(os.Remove(s.script), os.Remove(s.job)); err != nil {
@@ -50,7 +49,7 @@ func (s spool) remove(t *testing.T) {
 	}
 }
 
-// saved is the script as it was kept at the first start.
+// saved returns the script as it was kept at the first start.
 func (s spool) saved(t *testing.T) Bind {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
@@ -60,7 +59,7 @@ func (s spool) saved(t *testing.T) Bind {
 	return Bind{Source: path, Target: s.script, ReadOnly: true, Alone: true}
 }
 
-// looks runs the script in c and says what it saw.
+// looks runs the script in c and returns what the script sees.
 func (s spool) looks(t *testing.T, c *Capsule) *running {
 	t.Helper()
 	r := task{c: c, argv: []string{s.script}}.start(t)
@@ -76,8 +75,8 @@ func (r *running) echoesAs(word, want string) {
 	r.out.expect(want)
 }
 
-// TestScriptOutlivesSlurmd: what slurmd does with its own copy of a script is not seen in
-// a capsule, and nothing of the capsule is in slurmd's way.
+// TestScriptOutlivesSlurmd: a capsule keeps its script whatever slurmd does with slurmd's copy, and the
+// capsule does not hinder slurmd.
 func TestScriptOutlivesSlurmd(t *testing.T) {
 	needRoot(t)
 	s := newSpool(t)
@@ -102,8 +101,8 @@ func TestScriptOutlivesSlurmd(t *testing.T) {
 	s.remove(t)
 }
 
-// TestScriptElsewhere: the node has neither the job's folder nor, perhaps, the spool;
-// two capsules that miss the same are not in each other's way, nor in slurmd's.
+// TestScriptElsewhere: a node may lack the job's folder, and even the spool. Two capsules that show the same
+// missing path do not disturb each other or slurmd.
 func TestScriptElsewhere(t *testing.T) {
 	needRoot(t)
 	for _, k := range []struct {
@@ -139,7 +138,7 @@ func TestScriptElsewhere(t *testing.T) {
 	}
 }
 
-// names returns everything below a folder.
+// names returns the paths of all files below a folder.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
@@ -173,8 +172,8 @@ func TestBindOnLink(t *testing.T) {
 	}
 }
 
-// TestBindWhereOthersLeave: a folder in which others make and remove entries all the time, as
-// slurmd does in its spool, can be covered.
+// TestBindWhereOthersLeave: a capsule can cover a folder in which other processes make and remove entries all
+// the time, as slurmd does in its spool.
 func TestBindWhereOthersLeave(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(tools.dir, "busy")
@@ -214,7 +213,7 @@ func TestBindWhereOthersLeave(t *testing.T) {
 	}
 }
 
-// TestBindInPrivate: what is missing in the capsule's own folders is made there.
+// TestBindInPrivate: missing targets in the capsule's own folders are made.
 func TestBindInPrivate(t *testing.T) {
 	needRoot(t)
 	file := filepath.Join(tools.dir, "file")
@@ -239,7 +238,7 @@ func TestBindInPrivate(t *testing.T) {
 	}
 }
 
-// TestBindRefused: what cannot be shown is said, and nothing is left.
+// TestBindRefused: the error names what cannot be shown, and nothing is left behind.
 func TestBindRefused(t *testing.T) {
 	needRoot(t)
 	crowd := filepath.Join(tools.dir, "crowd")

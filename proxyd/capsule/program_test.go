@@ -19,8 +19,7 @@ var script string
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// TestTable plays testdata/table.txt: each line is a call, what follows "----" are the
-// effects, in order.
+// TestTable plays testdata/table.txt: each line is a call; the effects follow "----", in order.
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	table := newTable(nil)

@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			_, stderr, got := task{c: c, argv: k.argv}.run(t)
-			// A core dump is told as the signal alone.
+			// The status has the signal without the bit for a core dump.
 			if got&^0x80 != k.want || stderr != k.stderr {
 				t.Errorf("status %#x, stderr %q; want %#x, %q", int(got), stderr, int(k.want), k.stderr)
 			}
@@ -64,8 +64,8 @@ func TestStdinPipe(t *testing.T) {
 	}
 }
 
-// TestStdoutFile: the file belongs to the capsule's mount namespace, and who shared an
-// offset still does.
+// TestStdoutFile: a file for the standard output is opened in the capsule's mount namespace, and processes
+// that shared a file offset still share it.
 func TestStdoutFile(t *testing.T) {
 	c := newCapsule(t)
 	for _, k := range []struct {
@@ -103,13 +103,12 @@ func TestStdoutFile(t *testing.T) {
 	}
 }
 
-// TestSameAsOutside: what a program finds is what it would find without a capsule, but for
-// its cgroup v2.
+// TestSameAsOutside: a program finds the same surroundings in a capsule as outside, except for its cgroup v2.
 func TestSameAsOutside(t *testing.T) {
 	if sanitized {
 		t.Skip("SKIP: the sanitizers' own descriptor would be seen")
 	}
-	// What the test's own caller has left open is seen outside only.
+	// Descriptors that the test's caller has left open are visible outside of the capsule only.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ trap
 	if err := os.WriteFile(script, []byte(look), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// As slurmstepd would have set it all up.
+	// slurmstepd would have set all of this up.
 	setUp := func(k task) string {
 		k.enter = []string{"-b", "10", "-b", "40", "-i", "1", "-i", "13", "-i", "17"}
 		k.dir, k.env, k.argv = "/usr/share", []string{"PATH=/bin:" + tools.dir, "A=b c", "EMPTY=", "ODD==\n="}, []string{"lookaround", "-x", "", "a b"}

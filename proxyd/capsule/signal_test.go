@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// listening says each signal that it or its child gets, until a QUIT. It waits in
-// sigsuspend: a shell in read can miss a trap.
+// listening is a program that prints each signal that it or its child gets, until SIGQUIT. It waits in
+// sigsuspend, because a shell that reads can miss a trap.
 const listening = `
 use POSIX; $| = 1; my $who = "child"; my $end = 0;
 my @heard = qw(TERM USR1 USR2 HUP INT CONT);
@@ -38,7 +38,7 @@ func TestSignals(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(k.options), func(t *testing.T) {
 			r := task{c: c, options: k.options, argv: []string{"perl", "-e", listening}}.start(t)
-			for range 2 { // both are up
+			for range 2 { // both processes are up
 				r.out.next()
 			}
 			for range 20 {
@@ -86,14 +86,14 @@ func TestSuspend(t *testing.T) {
 	first := hostPID(t, c, with(t, c, "batch").First)
 	r.signal(syscall.SIGTSTP)
 	for stateOf(t, first) != 'T' {
-		time.Sleep(10 * time.Millisecond) // a state has no event
+		time.Sleep(10 * time.Millisecond) // a change of state has no event
 	}
 	r.signal(syscall.SIGCONT)
 	fmt.Fprintln(r.in, "on")
 	r.out.expect("on")
 }
 
-// hostPID finds a process of c by its PID there.
+// hostPID returns the host's PID of a process of c.
 func hostPID(t *testing.T, c *Capsule, pid int) int {
 	t.Helper()
 	for _, host := range members(t, own(c)) {
@@ -136,7 +136,7 @@ func TestHold(t *testing.T) {
 	r.out.expect("TERM")
 	e.stop()
 	<-e.done
-	// A maker that comes back is asked again.
+	// A maker that comes back has to decide again.
 	r.signal(syscall.SIGTERM)
 	e = watch(t, c)
 	if ev := e.next(Asked); ev.Signal != syscall.SIGTERM {
@@ -144,6 +144,6 @@ func TestHold(t *testing.T) {
 	}
 	e.stop()
 	<-e.done
-	// One that does not come back has decided.
+	// If the maker does not come back, the signal is sent.
 	r.out.expect("TERM")
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// needSlurm skips a test on a machine that is no node of a Slurm with cgroup v2, and
-// waits until the node takes jobs. tests/cluster has a guest that is one.
+// needSlurm skips a test on a machine that is no node of a Slurm with cgroup v2, and waits until the node
+// takes jobs. tests/cluster runs it on such a node.
 func needSlurm(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -37,7 +37,7 @@ func needSlurm(t *testing.T) {
 	}
 }
 
-// srun is k as a task of a step. The job is root's, and enter does what the plugin does.
+// srun runs k as a task of a step. The job belongs to root, and enter does the plugin's part.
 func (k task) srun(t *testing.T, options ...string) *running {
 	t.Helper()
 	cmd := k.command(t)
@@ -53,7 +53,7 @@ func (k task) srun(t *testing.T, options ...string) *running {
 	return start(t, cmd)
 }
 
-// stepGroups returns the cgroups of jobs that Slurm has.
+// stepGroups returns the cgroups of Slurm's jobs.
 func stepGroups(t *testing.T) (found []string) {
 	t.Helper()
 	root := cgroupRoot(t)
@@ -66,7 +66,7 @@ func stepGroups(t *testing.T) (found []string) {
 	return found
 }
 
-// cleanedUp waits until Slurm has no cgroup of a job, and fails if one stays.
+// cleanedUp waits until Slurm has no cgroup of a job, and fails if a cgroup stays.
 func cleanedUp(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -84,11 +84,12 @@ func cleanedUp(t *testing.T) {
 	}
 }
 
-// TestSlurmCgroup: with a capsule's cgroups in them, Slurm's do what they are for.
+// TestSlurmCgroup: Slurm's cgroups do their work with a capsule's cgroups in them: limits, accounting and
+// cleaning up.
 func TestSlurmCgroup(t *testing.T) {
 	needSlurm(t)
 	c := newCapsule(t)
-	// eats takes some megabytes, says so, and waits for a line.
+	// eats is a program that allocates some megabytes, prints a line, and waits for a line.
 	eats := func(mb int) []string {
 		return []string{"perl", "-e", fmt.Sprintf(`$| = 1; my $x = "x" x (%d << 20); print "ate\n"; <STDIN>; exit 3`, mb)}
 	}

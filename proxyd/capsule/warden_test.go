@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWardenOptions: what a warden does without a capsule.
+// TestWardenOptions: the behaviour of a warden without a capsule.
 func TestWardenOptions(t *testing.T) {
 	needRoot(t)
 	const ours = 125 << 8
@@ -21,7 +21,7 @@ func TestWardenOptions(t *testing.T) {
 		args   []string
 		env    []string
 		want   syscall.WaitStatus
-		stderr string // begins with it
+		stderr string // its beginning
 	}{
 		{"no program", []string{"--name=a", "--"}, nil, ours, "singularity: there is no program to start\n"},
 		{"bad name", []string{"--name=a/b", "true"}, nil, ours, "singularity: --name=a/b: want 1 to 47 of [A-Za-z0-9._+-]\n"},
@@ -66,7 +66,7 @@ func TestWardenByEnvironment(t *testing.T) {
 	if status := r.wait(); status != 4<<8 {
 		t.Errorf("status %#x", int(status))
 	}
-	// Without the options, the other variable means nothing and is the program's.
+	// Without the options, the warden ignores the other variable and leaves it to the program.
 	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shell("echo $SINGULARITY_SLURM_ARGV0")}.run(t)
 	if out != "bash\n" {
 		t.Errorf("got %q", out)
