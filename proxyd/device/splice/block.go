@@ -5,14 +5,14 @@ package splice
 
 import "slices"
 
-// view is what a rank has at a block.
+// view is the state of a rank's view of a block.
 type view struct {
 	live   bool   // the rank has the block
 	common bool   // the rank's view is the common memory
 	stamp  uint64 // how often the rank's bytes may have changed
 }
 
-// blocks are all blocks that some rank has, or had.
+// blocks has all blocks that a rank has or had.
 type blocks map[Block][]view
 
 // viewsOf returns the views of a block.
@@ -23,7 +23,7 @@ func (b blocks) viewsOf(at Block, ranks int) []view {
 	return b[at]
 }
 
-// Stamps tell how often the ranks' bytes of a block may have changed: see Compared.
+// Stamps returns, for each rank, how often the rank's bytes of a block may have changed: see Compared.
 func (g *Group) Stamps(at Block) []uint64 {
 	var out []uint64
 	for _, v := range g.blocks.viewsOf(at, len(g.ranks)) {
@@ -32,12 +32,12 @@ func (g *Group) Stamps(at Block) []uint64 {
 	return out
 }
 
-// isCommon tells whether a block is common memory of all ranks that are there.
+// isCommon tells whether a block is common memory of all ranks that are left.
 func (g *Group) isCommon(at Block) bool {
 	return g.allHold(at, func(v view) bool { return v.live && v.common })
 }
 
-// allHold tells whether something holds for each rank's view of a block.
+// allHold tells whether holds is true for the view of each rank that is left.
 func (g *Group) allHold(at Block, holds func(view) bool) bool {
 	for r, v := range g.blocks.viewsOf(at, len(g.ranks)) {
 		if !g.ranks[r].gone && !holds(v) {
@@ -47,7 +47,7 @@ func (g *Group) allHold(at Block, holds func(view) bool) bool {
 	return true
 }
 
-// canRunOnce tells whether an operation would do the same for each rank.
+// canRunOnce tells whether an operation would write the same bytes for each rank.
 func (g *Group) canRunOnce(o *Op) bool {
 	switch {
 	case o.Record == "" || g.isAlone():
@@ -59,7 +59,7 @@ func (g *Group) canRunOnce(o *Op) bool {
 	case slices.ContainsFunc(o.Writes, func(b Block) bool { return !g.allHold(b, func(v view) bool { return v.live }) }):
 		return false
 	case o.Kind == Collective:
-		return true // of what each rank reads the sum is the same
+		return true // the ranks' operands may differ: all ranks get the same result
 	case g.twist == partFills:
 		return !slices.ContainsFunc(o.Reads, func(b Block) bool { return !g.isCommon(b) })
 	case g.twist == noOperands:
@@ -68,7 +68,8 @@ func (g *Group) canRunOnce(o *Op) bool {
 	return !slices.ContainsFunc(o.neededBlocks(), func(b Block) bool { return !g.isCommon(b) })
 }
 
-// writeOnce notes what an operation has written that ran once, and returns what is to be done behind it.
+// writeOnce updates the views for an operation that runs once, and returns the effects that must follow the
+// operation.
 func (g *Group) writeOnce(o *Op) []Effect {
 	var out []Effect
 	for _, b := range o.Writes {
@@ -85,7 +86,8 @@ func (g *Group) writeOnce(o *Op) []Effect {
 	return out
 }
 
-// writeOwn notes what an operation of one rank alone writes, and returns what is to be done before it.
+// writeOwn updates the view of a rank for an operation of that rank alone, and returns the effects that must
+// precede the operation.
 func (g *Group) writeOwn(rank int, o *Op) []Effect {
 	var out []Effect
 	for _, b := range o.Writes {
@@ -104,7 +106,7 @@ func (g *Group) writeOwn(rank int, o *Op) []Effect {
 	return out
 }
 
-// noteCompared lets a block be common memory if nothing has changed since it was compared.
+// noteCompared makes a block common memory if no rank's bytes have changed since the comparison.
 func (g *Group) noteCompared(e Compared) []Effect {
 	if len(e.Stamps) != len(g.ranks) || g.isCommon(e.Block) || g.isAlone() {
 		return nil

@@ -20,26 +20,26 @@ func alloc(b Block) Op { return Op{Kind: Alloc, Record: fmt.Sprint("alloc ", b),
 func free(b Block) Op  { return Op{Kind: Free, Writes: []Block{b}} }
 func read(b Block) Op  { return Op{Kind: Read, Reads: []Block{b}} }
 
-// alike is an operation that is the same for all ranks: it changes a block by others.
+// alike returns an operation that is the same for all ranks: it changes a block, depending on other blocks.
 func alike(name string, to Block, from ...Block) Op {
 	return Op{Record: name, Reads: from, Writes: []Block{to}}
 }
 
-// fill is alike, and writes all of a block.
+// fill returns an operation like alike's, which writes all of a block.
 func fill(name string, to Block, from ...Block) Op {
 	o := alike(name, to, from...)
 	o.Fills = o.Writes
 	return o
 }
 
-// ownWork is an operation whose bytes are the rank's own.
+// ownWork returns an operation that computes different bytes for each rank.
 func ownWork(to Block, from ...Block) Op { return Op{Reads: from, Writes: []Block{to}} }
 
 func reduce(to Block, from Block) Op {
 	return Op{Kind: Collective, Record: "all", Reads: []Block{from}, Writes: []Block{to}, Fills: []Block{to}}
 }
 
-// ranks makes a program of what each rank asks for.
+// ranks makes a program from the operations of each rank.
 func ranks(name string, all ...[]Op) *program {
 	p := &program{name: name}
 	for r, ops := range all {
@@ -53,7 +53,7 @@ func ranks(name string, all ...[]Op) *program {
 	return p
 }
 
-// each has so many ranks ask for the same.
+// each makes a program of n ranks with the same operations.
 func each(name string, n int, ops ...Op) *program {
 	all := make([][]Op, n)
 	for i := range all {
@@ -65,7 +65,7 @@ func each(name string, n int, ops ...Op) *program {
 // with changes a program.
 func (p *program) with(change func(p *program)) *program { change(p); return p }
 
-// training is a mini-batch, as each rank asks for it.
+// training returns a rank's operations in a mini-batch.
 func training() []Op {
 	return []Op{
 		alloc(parameters), alloc(gradients), ownWork(gradients, parameters), reduce(gradients, gradients), alike("adam", parameters, gradients), read(parameters),
@@ -93,7 +93,8 @@ var programs = []*program{
 		[]Op{alloc(parameters), fill("a", parameters), alike("c", parameters), read(parameters)}).with(func(p *program) { p.compares = parameters }),
 }
 
-// TestEveryInterleaving: in each order in which ranks ask, wait and end, each finds what it would find on a device of its own.
+// TestEveryInterleaving: in each order of posts, time-outs and ends of ranks, each rank finds the memory that
+// it would find on a device of its own.
 func TestEveryInterleaving(t *testing.T) {
 	for _, p := range programs {
 		wrong, worlds := explore(p, right)
@@ -123,7 +124,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// randomOps are operations that make sense. Most are those of another rank, of which some are changed.
+// randomOps returns random operations on blocks that exist. If like has the operations of another rank, most
+// of these are taken over and some are changed.
 func randomOps(r *rand.Rand, like []Op) []Op {
 	ops := []Op{alloc(parameters), alloc(gradients)}
 	pick := func() Block { return []Block{parameters, gradients}[r.IntN(2)] }
@@ -175,11 +177,11 @@ func TestOnce(t *testing.T) {
 		t.Errorf("%d operations ran once, %d for one rank", once, own)
 	}
 	if !g.isCommon(parameters) || !g.isCommon(gradients) {
-		t.Error("what all have computed is not common")
+		t.Error("the results of operations that ran once are not common memory, want common memory")
 	}
 }
 
-// TestMistakes: the check that finds nothing wrong finds each of these.
+// TestMistakes: the check of the model finds each of the deliberate mistakes.
 func TestMistakes(t *testing.T) {
 	for twist := right + 1; twist < lastTwist; twist++ {
 		found := false
@@ -190,7 +192,7 @@ func TestMistakes(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("mistake %d is not found", twist)
+			t.Errorf("mistake %d: the model check found no violation", twist)
 		}
 	}
 }

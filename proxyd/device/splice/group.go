@@ -5,32 +5,32 @@ package splice
 
 import "slices"
 
-// rank is what a rank has asked for and what was not carried out.
+// rank has the operations that a rank has asked for and that have not been carried out.
 type rank struct {
 	queue  []Op
-	parked bool // the first of them waits for the other ranks
+	parked bool // the first operation waits for the other ranks
 	gone   bool
 }
 
-// Group is the ranks that share a device. It is not safe for concurrent use.
+// Group has the ranks that share a device. It is not safe for concurrent use.
 type Group struct {
 	ranks  []rank
 	blocks blocks
 	twist  twist
 }
 
-// twist is a mistake. Tests make them, to see that they are found.
+// twist is a deliberate mistake. Tests make these mistakes to see that the model check finds them.
 type twist uint8
 
 const (
 	right       twist = iota
-	noOperands        // what an operation reads need not be common
-	partFills         // what is written in part is taken for written whole
-	anyPlace          // an operation agrees with one that stands behind others
-	earlyReads        // a program reads before what it has asked for before was carried out
-	endlessWait       // a rank waits for others for ever
-	oldStamps         // a block is common although it has changed since it was compared
-	lateCopies        // memory of one's own is made when the common memory was written
+	noOperands        // an operation runs once although its operands are not common
+	partFills         // a partial write is taken for a whole write
+	anyPlace          // an operation agrees with an operation that is not the next of its rank
+	earlyReads        // a read runs before earlier operations of its rank
+	endlessWait       // a rank waits for other ranks for ever
+	oldStamps         // a block becomes common although it has changed since the comparison
+	lateCopies        // a rank gets memory of its own after the common memory was written
 	lastTwist
 )
 
@@ -39,7 +39,7 @@ func New(ranks int) *Group {
 	return &Group{ranks: make([]rank, ranks), blocks: blocks{}}
 }
 
-// isAlone tells whether only one rank is left.
+// isAlone tells whether fewer than two ranks are left.
 func (g *Group) isAlone() bool {
 	n := 0
 	for i := range g.ranks {
@@ -50,8 +50,8 @@ func (g *Group) isAlone() bool {
 	return n < 2
 }
 
-// Step takes an event and returns what is to be done about it. Ranks are those of New; what names others is a mistake of the caller's,
-// and panics.
+// Step takes an event and returns the effects to carry out, in order. A rank that New did not make is a
+// mistake of the caller, and Step panics.
 func (g *Group) Step(e Event) []Effect {
 	var out []Effect
 	switch e := e.(type) {
@@ -77,7 +77,7 @@ func (g *Group) Step(e Event) []Effect {
 	return append(out, g.carryOutReady()...)
 }
 
-// carryOutReady carries out all that can be, until each rank waits.
+// carryOutReady carries out operations until each rank waits or has none.
 func (g *Group) carryOutReady() []Effect {
 	var out []Effect
 	for again := true; again; {
@@ -96,13 +96,12 @@ func (g *Group) carryOutReady() []Effect {
 	return out
 }
 
-// serveFirst does what is to be done about the first operation of a rank. It returns whether the operation was carried
-// out.
+// serveFirst decides about the first operation of a rank. It returns whether the operation was carried out.
 func (g *Group) serveFirst(r int) (bool, []Effect) {
 	o := &g.ranks[r].queue[0]
 	if !g.canRunOnce(o) {
 		if o.Kind == Collective && o.Record != "" && !g.isAlone() && !g.haveCome(o) {
-			return false, nil // the rank waits for the others as on devices of their own
+			return false, nil // the rank waits for the other ranks, as it would without splicing
 		}
 		return true, g.runOwn(r)
 	}
@@ -114,7 +113,7 @@ func (g *Group) serveFirst(r int) (bool, []Effect) {
 			missing = true
 		case g.twist == anyPlace && slices.ContainsFunc(other.queue, func(p Op) bool { return p.isAlike(o) }):
 		case !other.queue[0].isAlike(o):
-			// The other operation waits for others itself, or settle comes to it next.
+			// That operation waits for other ranks itself, or carryOutReady handles it next.
 			if o.Kind == Collective || !g.canRunOnce(&other.queue[0]) {
 				missing = true
 				continue
@@ -153,7 +152,7 @@ func (g *Group) runOwn(r int) []Effect {
 	return append(effects, run)
 }
 
-// runOnce carries out what is every rank's next operation.
+// runOnce carries out an operation that is the next operation of every rank.
 func (g *Group) runOnce(o *Op) []Effect {
 	like := *o
 	run := Effect{Act: RunOnce, IDs: make([]uint64, len(g.ranks))}
@@ -166,7 +165,8 @@ func (g *Group) runOnce(o *Op) []Effect {
 	return append([]Effect{run}, g.writeOnce(run.Op)...)
 }
 
-// takeOperation takes a rank's first operation, or with like one that is like it, out of its queue.
+// takeOperation removes a rank's first operation from its queue and returns the operation. If like is not
+// nil, it takes the rank's first operation that is like it.
 func (g *Group) takeOperation(r int, like *Op) *Op {
 	q := &g.ranks[r]
 	at := 0

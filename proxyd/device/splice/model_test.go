@@ -11,25 +11,26 @@ import (
 	"strings"
 )
 
-// step is an operation of a program in the model. after: it is asked for when rank peer has had so many operations carried out, of which
-// the program hears by a file, or a socket.
+// step is an operation of a program in the model. If after is not 0, the rank asks for the operation only
+// when rank peer has had so many operations carried out, as a program that waits for a file or a socket of
+// the other rank does.
 type step struct {
 	Op
 	peer, after int
 }
 
-// program is what each rank asks for, in its order.
+// program has the operations of each rank, in the rank's order.
 type program struct {
 	name     string
 	ranks    [][]step
-	mayEnd   bool  // one rank may be killed at any moment
+	mayEnd   bool  // rank 0 may be killed at any moment
 	compares Block // a block that is compared once, at any moment; 0: none
 }
 
-// memory is the bytes of blocks, as one number each.
+// memory has the content of blocks, as a number each.
 type memory map[Block]uint64
 
-// world is a group with its memory, and beside it what each rank would have on a device of its own.
+// world is a group with its memory, and the memory that each rank would have on a device of its own.
 type world struct {
 	*program
 	group    *Group
@@ -39,10 +40,10 @@ type world struct {
 	parked   []bool
 	common   memory
 	own      []memory
-	shared   []map[Block]bool // whose view is the common memory
-	alone    []memory         // of devices of their own
+	shared   []map[Block]bool // by rank: the blocks whose view is the common memory
+	alone    []memory         // by rank: the memory of a device of its own
 	stamps   []uint64         // when the block was compared
-	compared int              // 1: it was, 2: the group was told
+	compared int              // 1: the block was compared, 2: the group was told
 	wrong    string
 	story    []string
 }
@@ -57,7 +58,7 @@ func newWorld(p *program, t twist) *world {
 	return w
 }
 
-// clone is a world that goes its own way.
+// clone returns a copy of the world, which does not share state with it.
 func (w *world) clone() *world {
 	c := *w
 	g := *w.group
@@ -79,7 +80,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// key tells worlds apart that may go on differently.
+// key identifies worlds that have the same future.
 func (w *world) key() string {
 	return fmt.Sprint(w.posted, w.done, w.gone, w.parked, w.common, w.own, w.shared, w.alone, w.stamps, w.compared, w.group.ranks, w.group.blocks)
 }
@@ -96,7 +97,7 @@ func sum(words ...any) uint64 {
 	return h.Sum64()
 }
 
-// view is where a rank's bytes of a block are.
+// view returns the memory that has a rank's bytes of a block.
 func (w *world) view(r int, b Block) memory {
 	if w.shared[r][b] {
 		return w.common
@@ -104,7 +105,8 @@ func (w *world) view(r int, b Block) memory {
 	return w.own[r]
 }
 
-// result is what an operation writes to a block, of the bytes that it finds. alike ones know no rank.
+// result returns the number that an operation writes to a block, computed from the numbers that find returns.
+// It depends on the rank only if the operation's Record is "".
 func result(o *Op, b Block, find func(Block) uint64) uint64 {
 	words := []any{o.Record, b}
 	if o.Record == "" {
@@ -119,7 +121,8 @@ func result(o *Op, b Block, find func(Block) uint64) uint64 {
 	return sum(words...)
 }
 
-// write carries an operation out: find has the bytes before it, and put takes those behind it.
+// write carries an operation out: find returns the numbers before the operation, and put stores the numbers
+// after it.
 func write(o *Op, find func(Block) uint64, put func(Block, uint64)) {
 	out := memory{}
 	for _, b := range o.Writes {
@@ -149,7 +152,8 @@ func (w *world) onItsOwn(r int, id uint64) *Op {
 	return o
 }
 
-// collective is what a collective of these ranks comes to, in the memories that from has.
+// collective returns the result of a collective of the ranks that are left. from returns the numbers of a
+// rank's memory.
 func (w *world) collective(o *Op, from func(r int) func(Block) uint64) uint64 {
 	words := []any{o.Record}
 	for r := range w.ranks {
@@ -162,7 +166,7 @@ func (w *world) collective(o *Op, from func(r int) func(Block) uint64) uint64 {
 	return sum(words...)
 }
 
-// carryOut does what the group wants done, and checks the views behind each effect.
+// carryOut carries out the effects of the group, and checks all views after each effect.
 func (w *world) carryOut(effects []Effect) {
 	for _, e := range effects {
 		w.story = append(w.story, fmt.Sprintf("  act %d rank %d block %d %+v", e.Act, e.Rank, e.Block, e.Op))
@@ -187,7 +191,7 @@ func (w *world) carryOut(effects []Effect) {
 			w.runOwn(e.Rank, e.Op)
 		case RunOnce:
 			w.runOnce(e.Op, e.IDs)
-			continue // what it has written becomes common next
+			continue // the next effect makes the written blocks common
 		}
 		w.check()
 	}
@@ -209,7 +213,7 @@ func (w *world) runOwn(r int, o *Op) {
 	case Collective: // only one rank is left
 		w.alone[r][o.Writes[0]] = w.collective(o, func(int) func(Block) uint64 { return func(b Block) uint64 { return w.alone[r][b] } })
 	case Read:
-		return // the check has seen all that is to be read
+		return // the check has compared all blocks that can be read
 	}
 	for _, b := range o.Writes {
 		if w.shared[r][b] {
@@ -247,8 +251,8 @@ func (w *world) runOnce(o *Op, ids []uint64) {
 	write(o, func(b Block) uint64 { return w.common[b] }, func(b Block, v uint64) { w.common[b] = v })
 }
 
-// check compares each rank's view with what the rank would have on a device of its own. A block that was written once and is not common yet
-// is what the next effect is about.
+// check compares each rank's view with the memory of a device of its own. It must not be called between an
+// operation that ran once and the effects that make its blocks common.
 func (w *world) check() {
 	for r := range w.ranks {
 		for b, want := range w.alone[r] {
@@ -259,7 +263,7 @@ func (w *world) check() {
 	}
 }
 
-// moves are all events that can come next.
+// moves returns all events that can come next.
 func (w *world) moves() (moves []string, apply []func(*world)) {
 	add := func(name string, f func(*world)) { moves, apply = append(moves, name), append(apply, f) }
 	for r := range w.ranks {
@@ -290,7 +294,7 @@ func (w *world) moves() (moves []string, apply []func(*world)) {
 	return moves, apply
 }
 
-// equal tells whether all ranks have a block, with the same bytes.
+// equal tells whether all ranks have a block, with the same number.
 func (w *world) equal(b Block) bool {
 	for r := range w.ranks {
 		v, is := w.alone[r][b]
@@ -301,7 +305,8 @@ func (w *world) equal(b Block) bool {
 	return true
 }
 
-// explore tries all interleavings and returns what is wrong with one, and how many worlds there are.
+// explore tries all interleavings. It returns the first violation with the events that led to it, or "", and
+// the number of worlds that it has seen.
 func explore(p *program, t twist) (wrong string, worlds int) {
 	seen := map[string]bool{}
 	var visit func(w *world) string

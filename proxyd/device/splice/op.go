@@ -8,7 +8,7 @@ import "slices"
 // Block names a block of memory by its address, which is the same in all ranks of a group.
 type Block uint64
 
-// Kind is what an operation is.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds of operations.
@@ -17,29 +17,31 @@ const (
 	Read                   // a copy to the program, which sees the bytes
 	Alloc                  // makes the blocks of Writes, which are zero
 	Free                   // ends the blocks of Writes
-	Collective             // reads each rank's Reads; all ranks get the same bytes in Writes. With Record "": among ranks of which one is here
+	Collective             // writes the same bytes for all ranks; Record "": only one of its ranks is in the group
 )
 
 // Op is an operation that a rank asks for.
 type Op struct {
 	Kind Kind
-	// Record says what the operation does: two with equal records and operands write the same bytes if they read the same bytes. "" is
-	// for what is different for each rank, or not known to be equal: it never runs once.
+	// Record identifies the computation: operations with equal records and operands write the same bytes if
+	// they read the same bytes. "" means that the computation is different for each rank, or not known to be
+	// equal; such an operation never runs once.
 	Record string
 	Reads  []Block // all blocks that the operation may read
 	Writes []Block // all blocks that the operation may write
-	// Fills are those of Writes whose every byte is written, and which are not read.
+	// Fills has those of Writes in which the operation writes every byte and reads none.
 	Fills []Block
 	ID    uint64 // the caller's
 }
 
-// isAlike tells whether two operations may be one.
+// isAlike tells whether two operations may run as one.
 func (o *Op) isAlike(p *Op) bool {
 	return o.Kind == p.Kind && o.Record != "" && o.Record == p.Record &&
 		slices.Equal(o.Reads, p.Reads) && slices.Equal(o.Writes, p.Writes) && slices.Equal(o.Fills, p.Fills)
 }
 
-// neededBlocks are the blocks whose bytes have an influence on what the operation writes, or stay in what it writes.
+// neededBlocks returns the blocks whose bytes influence what the operation writes, and the written blocks
+// that keep old bytes.
 func (o *Op) neededBlocks() []Block {
 	out := slices.Clone(o.Reads)
 	for _, b := range o.Writes {
@@ -50,23 +52,24 @@ func (o *Op) neededBlocks() []Block {
 	return out
 }
 
-// Event is something that happened. It is one of Post, TimeOut, End and Compared.
+// Event is an event of a rank or of the caller: Post, TimeOut, End or Compared.
 type Event interface{ isEvent() }
 
-// Post is an operation that a rank asks for, behind all that it has asked for before.
+// Post says that a rank asks for an operation, after all operations that it has asked for before.
 type Post struct {
 	Rank int
 	Op   Op
 }
 
-// TimeOut says that a rank has waited for others as long as it may since it was parked. Where it is not parked any more, nothing
-// happens.
+// TimeOut says that a parked rank has waited for other ranks for as long as it may. It has no effect on a
+// rank that is not parked.
 type TimeOut struct{ Rank int }
 
-// End says that a rank is gone. What it has asked for and what was not carried out is dropped.
+// End says that a rank is gone. Its operations that have not been carried out are dropped.
 type End struct{ Rank int }
 
-// Compared says that all ranks' views of a block held the same bytes when its stamps, by Group.Stamps, were these.
+// Compared says that all ranks' views of a block held the same bytes when its stamps, by Group.Stamps, were
+// these.
 type Compared struct {
 	Block  Block
 	Stamps []uint64
@@ -77,16 +80,16 @@ func (TimeOut) isEvent()  {}
 func (End) isEvent()      {}
 func (Compared) isEvent() {}
 
-// Act is what an effect asks for.
+// Act says what an effect asks for.
 type Act uint8
 
 // The acts.
 const (
-	RunOnce Act = iota // carry out Op on the common memory; IDs are those of all ranks, 0 for a rank that is gone
+	RunOnce Act = iota // carry out Op on the common memory; IDs has each rank's operation, 0 for a rank that is gone
 	RunOwn             // carry out Op in Rank's view
 	Unshare            // give Rank memory of its own for Block, with the bytes of the common memory
-	Share              // let all ranks' views of Block be the common memory, with the bytes of From's view, or with those it has if From is -1
-	Park               // Rank waits for the others: send TimeOut when it has waited for long enough
+	Share              // make Block common memory of all ranks, with the bytes of From's view; -1: of the common memory
+	Park               // Rank waits for the other ranks: send TimeOut when it has waited for long enough
 )
 
 // Effect is something to do. Effects are carried out in their order.
