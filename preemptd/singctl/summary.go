@@ -92,11 +92,11 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 		return nil
 	})
 	switch {
-	case errors.Is(err, rpc.ErrUnreachable):
-		s.missing = append(s.missing, "checkpoints and work: "+err.Error())
-	case errors.Is(err, rpc.ErrNoJob), err == nil && s.work == nil:
+	case err == nil && s.work == nil, errors.Is(err, rpc.ErrNoJob):
 		s.missing = append(s.missing, "work saved and lost: the nodes have no time line of the job (they keep it from its first run until it is over)")
-	case err != nil:
+	case errors.Is(err, rpc.ErrUnreachable), errors.Is(err, rpc.ErrNotRunning), errors.Is(err, rpc.ErrNotProtected):
+		s.missing = append(s.missing, "checkpoints and work: "+err.Error())
+	default:
 		return err
 	}
 	return nil

@@ -132,6 +132,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 				{Time: atMinute(40), Event: "GPUs", Where: "n1", Text: "job 815 lends 1: 5 now"}},
 			Comment: "singularity: restored from checkpoint 2",
 		}, nil
+	case "815":
+		return nil, rpc.Errorf(rpc.ErrNotProtected, "job 815 runs without --singularity")
 	case "817":
 		return nil, &rpc.Error{Kind: rpc.ErrNotLeader, Text: "job 817 is led by n2", Node: "n2"}
 	}
