@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// attachTime is how long a process may take to say what it wants.
+// attachTime bounds the time that a process may take to send its request.
 const attachTime = 10 * time.Second
 
 // attachProgram makes a process of the program that has connected, and watches the process from then on. attachProgram
@@ -26,7 +26,7 @@ func (s *Server) attachProgram(conn *net.UnixConn) error {
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
 		return err
 	}
-	// A connection that says nothing must not hold up the end.
+	// A connection that sends nothing must not hold up the end of the server.
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
@@ -50,8 +50,8 @@ func (s *Server) attachProgram(conn *net.UnixConn) error {
 	return nil
 }
 
-// admitProcess gives a process what it asks for, or tells the process to ask again. end is a pidfd of the process and
-// now belongs to admitProcess.
+// admitProcess serves the request of a process, or tells the process to ask again later. end is a pidfd of
+// the process and now belongs to admitProcess.
 func (s *Server) admitProcess(conn *net.UnixConn, pid int, end *os.File) error {
 	n, err := wire.Receive(conn)
 	if err != nil {

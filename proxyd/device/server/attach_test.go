@@ -23,7 +23,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// childVariable has this test's program attach to a socket and do what another variable says.
+// childVariable has this test's program attach to a socket and play the part that partVariable names.
 const (
 	childVariable = wire.DeviceEnv
 	partVariable  = "DEVICE_SERVER_TEST_PART"
@@ -48,7 +48,7 @@ func listen(t *testing.T, s *Server) string {
 	return path
 }
 
-// askRing is what a shim does to get a ring.
+// askRing asks for a ring as a shim does.
 func askRing(path string) (ring *os.File, keep *os.File, err error) {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
@@ -97,7 +97,7 @@ func ask(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "ring"), keep, nil
 }
 
-// TestChild is the program of the tests below, and nothing by itself.
+// TestChild is the child process of the tests below. Run as a test, it does nothing.
 func TestChild(t *testing.T) {
 	path, part := os.Getenv(childVariable), os.Getenv(partVariable)
 	if part == "" {
@@ -123,7 +123,7 @@ func TestChild(t *testing.T) {
 		if err := unix.Exec("/bin/cat", []string{"cat"}, os.Environ()); err != nil {
 			t.Fatal(err)
 		}
-	case "close": // a program that closes what it does not know goes on
+	case "close": // as a program that closes all descriptors that it does not know
 		keep.Close()
 		fmt.Println("ready")
 		for range 50 {
@@ -178,7 +178,7 @@ func says(t *testing.T, out *bufio.Reader, want string) {
 	}
 }
 
-// only is the one process of a server.
+// only returns the process of a server that has a single process.
 func only(t *testing.T, s *Server) *process {
 	t.Helper()
 	all := s.allProcesses()
@@ -188,7 +188,7 @@ func only(t *testing.T, s *Server) *process {
 	return all[0]
 }
 
-// leavesNothing waits for the end of a process and looks what is left on the devices.
+// leavesNothing waits for the end of a process and checks that nothing of the process is left on the devices.
 func leavesNothing(t *testing.T, s *Server, p *process) {
 	t.Helper()
 	<-p.gone
@@ -240,7 +240,7 @@ func TestClosedPipe(t *testing.T) {
 	leavesNothing(t, s, p)
 }
 
-// TestNonsense: a process that sends what no shim sends is dropped, and others are not.
+// TestNonsense: a process that sends what no shim sends is dropped, and other processes are still served.
 func TestNonsense(t *testing.T) {
 	s := newServer(t, 1)
 	other, cs := attach(t, s, 1)
@@ -257,7 +257,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestStrangers: who connects and is no shim gets nothing and holds up nobody.
+// TestStrangers: a peer that is no shim gets nothing, and other processes do not wait for it.
 func TestStrangers(t *testing.T) {
 	s := newServer(t, 1)
 	path := listen(t, s)
@@ -269,14 +269,14 @@ func TestStrangers(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	dial() // says nothing
+	dial() // sends nothing
 	for _, b := range [][]byte{{}, []byte("hello"), make([]byte, 16), make([]byte, 4096)} {
 		c := dial()
 		if _, err := c.Write(b); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := c.Read(make([]byte, 64)); n != 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
-			t.Errorf("%d bytes are answered to %d (%v)", n, len(b), err)
+			t.Errorf("a stranger sent %d bytes and got %d (%v), want a closed connection", len(b), n, err)
 		}
 	}
 	_, _, out := child(t, path, "close")
@@ -329,7 +329,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// TestMapped: what /proc says of a process that has its ring, and of one that has not.
+// TestMapped: how the server reads from /proc whether a process has its ring.
 func TestMapped(t *testing.T) {
 	const ring = "7f00-7f08 rw-s 00000000 00:01 4711                       /memfd:singularity-ring (deleted)\n"
 	for _, tt := range []struct {

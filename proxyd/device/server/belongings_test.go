@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
-// TestFind: where a process has what it is to bring, by what /proc says.
+// TestFind: where in a process's memory its belongings are, according to /proc.
 func TestFind(t *testing.T) {
 	const line = "7f0123400000-7f012b410000 rw-s 00000000 00:01 77   /memfd:singularity-ring (deleted)\n"
 	const pinned = "7f0200000000-7f0200001000 rw-s 00000000 00:01 78 /memfd:singularity-pinned (deleted)\n" +
@@ -56,7 +56,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFetch: root opens a process's own shared memory for it, and nothing else that the process has mapped.
+// TestFetch: root opens the shared memory of a process for that process, and nothing else that the process
+// has mapped.
 func TestFetch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: the kernel lets nobody else open what a process has mapped")

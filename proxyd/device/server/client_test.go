@@ -19,7 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// client is the program's end of a ring, for a test: one thread with one lane. What it knows of the ring is in wire.h.
+// client is the program's end of a ring: a thread with a single lane. wire.h has the layout of the ring.
 type client struct {
 	t       testing.TB
 	mem     []byte
@@ -28,7 +28,7 @@ type client struct {
 	context uint64
 	tail    uint32 // position
 	closed  bool
-	keys    []uint64 // what the next message is counted for, once each
+	keys    []uint64 // what the next message is counted for
 }
 
 // Of wire.h.
@@ -51,7 +51,7 @@ const (
 	longLane  = firstUnit + 128*laneUnits
 )
 
-// programAt is where clients map their rings, one after the other.
+// programAt is where clients map their rings, each at its own address.
 const programAt = 1 << 36
 
 // programs counts them.
@@ -143,7 +143,7 @@ func (c *client) isClosed() bool {
 	return c.closed
 }
 
-// fault is what every call should return by now.
+// fault returns the error that every call should return from now on.
 func (c *client) fault() uint32 { return atomic.LoadUint32(c.word(faultAt)) }
 
 // ops are the numbers of calls by their symbols.
@@ -184,7 +184,7 @@ func (c *client) message(symbol string, args []any) (uint32, []byte) {
 	return op, b
 }
 
-// post sends a message that nobody waits for.
+// post sends a message without waiting for an answer.
 func (c *client) post(symbol string, args ...any) {
 	op, b := c.message(symbol, args)
 	c.send(op, false, b, 0)
@@ -237,7 +237,7 @@ func (c *client) want(result int32, symbol string, args ...any) []byte {
 	return out
 }
 
-// number makes a call that answers with one number of 8 bytes.
+// number makes a call whose answer is a number of 8 bytes.
 func (c *client) number(symbol string, args ...any) uint64 {
 	c.t.Helper()
 	b := c.must(symbol, args...)

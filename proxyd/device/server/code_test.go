@@ -53,7 +53,7 @@ func (c *client) loadLibrary(text string) uint64 {
 	return binary.LittleEndian.Uint64(out[16:])
 }
 
-// code makes one of each of this file's classes, and returns their handles.
+// code makes an object of each of this file's classes, and returns the handles.
 func (c *client) code() []uint64 {
 	c.t.Helper()
 	m, l := c.load(kernels), c.loadLibrary(kernels)
@@ -63,7 +63,7 @@ func (c *client) code() []uint64 {
 	}
 }
 
-// launch posts a launch of one block of one thread.
+// launch posts a launch of a single block of a single thread.
 func (c *client) launch(f, stream, p uint64, v uint32) {
 	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, p), v)
 	c.shape(f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, stream, params)
@@ -73,7 +73,8 @@ func (c *client) shape(f uint64, shape [7]uint32, stream uint64, params []byte) 
 	c.post("launch", f, shape, stream, params, uint32(len(params)))
 }
 
-// TestModules: what is loaded is found by name, runs, and is gone when it is unloaded or its context ends.
+// TestModules: what a module contains is found by name and runs. It is gone when the module is unloaded or
+// its context ends.
 func TestModules(t *testing.T) {
 	_, cs := attach(t, newServer(t, 1), 1)
 	c := cs[0]
@@ -100,7 +101,7 @@ func TestModules(t *testing.T) {
 	if name := string(c.must("function_name", uint32(100), add)[8:]); name != "add" {
 		t.Errorf("its name is %q", name)
 	}
-	// A module goes with its functions; another one of the same code stays.
+	// A module goes with its functions; a second module of the same code stays.
 	twin := c.load(kernels)
 	c.must("cuModuleUnload", m)
 	c.want(invalidHandle, "cuModuleUnload", m)
@@ -115,7 +116,7 @@ func TestModules(t *testing.T) {
 	c.want(invalidHandle, "cuModuleUnload", twin)
 }
 
-// TestRefusedKernel: a kernel that cannot run spoils nothing but itself, and is not among those that are listed.
+// TestRefusedKernel: a kernel that cannot run does not affect other kernels of its module, and is not listed.
 func TestRefusedKernel(t *testing.T) {
 	p, cs := attach(t, newServer(t, 1), 1)
 	c := cs[0]
@@ -145,7 +146,7 @@ func TestRefusedKernel(t *testing.T) {
 	}
 }
 
-// TestFacts: what the shim checks launches with is what the backend checks them with.
+// TestFacts: the shim and the backend check launches by the same facts.
 func TestFacts(t *testing.T) {
 	_, cs := attach(t, newServer(t, 1), 1)
 	c := cs[0]
@@ -187,7 +188,7 @@ func TestFacts(t *testing.T) {
 			}
 		})
 	}
-	// What the shim lets pass and should not have is found when it is done.
+	// An error that the shim should have found is found when the call is carried out.
 	params := make([]byte, 12)
 	for _, shape := range [][7]uint32{
 		{0, 1, 1, 1, 1, 1, 0}, {1, 1, 1, 129, 1, 1, 0}, {1, 1, 1, 1, 1, 1, 50000},
@@ -207,7 +208,8 @@ func TestFacts(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestLibraries: a library needs no context; it is one module in each that asks, with what was set of its kernels.
+// TestLibraries: a library needs no context. It is a module in each context that asks for it, with the
+// settings of its kernels.
 func TestLibraries(t *testing.T) {
 	const dynamic = 8
 	_, cs := attach(t, newServer(t, 2), 1)
@@ -259,7 +261,7 @@ func TestLibraries(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestCodeNames: nothing is found under what is no handle of its class, and nothing is loaded that is no code.
+// TestCodeNames: a handle of another class finds nothing, and bytes that are no code are not loaded.
 func TestCodeNames(t *testing.T) {
 	s := newServer(t, 1)
 	_, other := attach(t, s, 1)
@@ -325,7 +327,7 @@ func TestCodeNames(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestLinker: parts become one image, which is handed out as often as there is room for it.
+// TestLinker: parts become a single image. The program gets the image as often as it has room for it.
 func TestLinker(t *testing.T) {
 	const ptx = 1
 	_, cs := attach(t, newServer(t, 1), 1)
@@ -352,7 +354,7 @@ func TestLinker(t *testing.T) {
 			t.Errorf("add %d %.10q: %d, want %d", tt.kind, tt.data, r, tt.want)
 		}
 	}
-	// An image of no bytes, how long it is, two empty texts, the time.
+	// The answer: an image of no bytes, its length, two empty texts, the time.
 	out := c.must("link_complete", state, uint64(0), uint32(0), uint32(0))
 	n := binary.LittleEndian.Uint64(out[24:])
 	if binary.LittleEndian.Uint64(out) != 0 || n < uint64(len(kernels)) {

@@ -36,7 +36,7 @@ type heard struct {
 	f *os.File
 }
 
-// readMessages sorts what comes, until the end: nil.
+// readMessages sorts incoming messages until the end of the connection, for which it returns nil.
 func (h *hearing) readMessages() error {
 	defer h.endWaiting()
 	for {
@@ -88,7 +88,7 @@ func (h *hearing) handOver(m heard) {
 	c <- m // c has room for an answer
 }
 
-// errParent is why a file cannot be had any more.
+// errParent is why a file cannot be fetched any more.
 var errParent = errors.New("whoever has ordered it is gone")
 
 // askParent asks the parent about a file.
@@ -174,14 +174,14 @@ func (f *sentFile) Write(b []byte) (int, error) {
 func (f *sentFile) Close() error {
 	err := f.f.Close()
 	if f.err != nil || err != nil {
-		// EPIPE says that the parent wants no more, and knows the reason.
+		// EPIPE: the parent has closed the pipe early, and knows the reason.
 		return errors.New("it was not taken to its end")
 	}
 	_, err = f.h.askParent(f.name, &reply{Close: f.name, Length: f.n})
 	return err
 }
 
-// keepBrought keeps what has come with an order.
+// keepBrought keeps the file that has come with an order.
 func (h *hearing) keepBrought(o *heard) error {
 	if o.f == nil || len(h.brought) >= handles.Max {
 		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
@@ -190,7 +190,7 @@ func (h *hearing) keepBrought(o *heard) error {
 	return nil
 }
 
-// answerOrder tells what an order has come to.
+// answerOrder sends the result of an order.
 func (h *hearing) answerOrder(told any, f *os.File, failed error) error {
 	h.sending.Lock()
 	defer h.sending.Unlock()

@@ -40,7 +40,7 @@ func pair(t *testing.T) (*Controller, *net.UnixConn) {
 	return NewController(ends[0]), ends[1]
 }
 
-// keptFiles is a Sink that remembers what it was given, and how it ended.
+// keptFiles is a Sink that remembers the files that it was given, and how each ended.
 type keptFiles struct {
 	mu    sync.Mutex
 	files map[string]string // of those that are complete
@@ -76,7 +76,7 @@ func (f *keptFile) CloseWithError(err error) error {
 	return nil
 }
 
-// liar is a server that says what it likes.
+// liar is a server that sends whatever the test wants.
 type liar struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -97,7 +97,7 @@ func (l *liar) pipe() *os.File {
 	return f
 }
 
-// file sends a file, and says that it has a length.
+// file sends a file and claims that it has a length.
 func (l *liar) file(name, text string, length int) {
 	l.say(&reply{Create: name})
 	f := l.pipe()
@@ -115,19 +115,19 @@ func (l *liar) file(name, text string, length int) {
 	}
 }
 
-// report tells what a save has come to.
+// report sends the result of a save.
 func (l *liar) report(names ...string) {
 	l.say(&reply{Part: fmt.Appendf(nil, `{"files":["%s"]}`, strings.Join(names, `","`))})
 	l.say(&reply{Done: true})
 }
 
-// TestHostileServer: whatever a server says, its parent's order ends, with an error that says why, and takes nothing for a whole save
-// that is none.
+// TestHostileServer: whatever a server sends, its parent's order ends with an error that has the reason, and
+// the parent takes no incomplete save for a complete save.
 func TestHostileServer(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(l *liar)
-		says string // "": nothing is wrong
+		says string // "": no error
 	}{
 		{"honest", func(l *liar) { l.file("state.json", "{}", 2); l.report("state.json") }, ""},
 		{"ends at once", func(l *liar) { l.conn.Close() }, "EOF"},
@@ -279,7 +279,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return len(b), s.refuse
 }
 
-// TestSinkFails: a parent whose sink fails is told its own error, and the job runs on; as it does when the parent goes away.
+// TestSinkFails: a parent whose sink fails gets its own error, and the job runs on. The job also runs on when
+// the parent goes away.
 func TestSinkFails(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
@@ -339,7 +340,8 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
 
-// TestSourceFails: a parent whose source fails is told its own error; the server knows that it is of no use.
+// TestSourceFails: a parent whose source fails gets its own error, and the server knows that it cannot be
+// used.
 func TestSourceFails(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)

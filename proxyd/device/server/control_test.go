@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
-// controlled has a server listen for orders, and returns what ServeControl comes to.
+// controlled has a server listen for orders. end gets the result of ServeControl.
 func controlled(t *testing.T, s *Server) (path string, end <-chan error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "control")
@@ -42,7 +42,7 @@ func controller(t *testing.T, path string) *Controller {
 	return c
 }
 
-// TestControl: a parent has a server saved, and its process taken over by another one.
+// TestControl: a parent has a server saved, and another server takes over its process.
 func TestControl(t *testing.T) {
 	ctx, folder := t.Context(), Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
@@ -70,7 +70,7 @@ func TestControl(t *testing.T) {
 	if err != nil || !st.Stopped || len(st.Processes) != 1 || st.Processes[0].PID != os.Getpid() || st.Devices[0].Memory != testMemory || st.Devices[0].Used == 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	// The parent is replaced by another one.
+	// A new parent takes the place of the parent.
 	c.Close()
 	c = controller(t, path)
 	with, err := c.Belongings(ctx, p.ID, len(r.Processes[0].Belongings))
@@ -171,7 +171,7 @@ func TestControlNetwork(t *testing.T) {
 	sums(t, all, commA, 3)
 }
 
-// TestNotBack: a process that does not come back is gone, and others are attached again.
+// TestNotBack: a process that does not come back is gone, and new processes can attach.
 func TestNotBack(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
@@ -195,7 +195,8 @@ func TestNotBack(t *testing.T) {
 	cs[0].begin(ctxA, 0)
 }
 
-// TestAttachedLater: who comes while the job is stopped is told to ask again, and attached when it goes on.
+// TestAttachedLater: a process that connects while the job is stopped is told to ask again, and is attached
+// when the job goes on.
 func TestAttachedLater(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	path := listen(t, s)
@@ -215,7 +216,8 @@ func TestAttachedLater(t *testing.T) {
 	connect(t, ring, 0).begin(ctxA, 0)
 }
 
-// TestAwaits: nobody is attached before what was saved is there, for it would be in the way.
+// TestAwaits: no process is attached before the saved state has been restored, because its handles could
+// collide with the saved handles.
 func TestAwaits(t *testing.T) {
 	folder := Folder(t.TempDir())
 	s := serverOf(t, "test", nil, testMemory)
@@ -250,7 +252,7 @@ func TestAwaits(t *testing.T) {
 	ring.Close()
 }
 
-// TestUntilCut: who waits for something to do is told when a cut begins, and waits again after it.
+// TestUntilCut: a process that waits in UntilCut is woken when a cut begins, and waits again after the cut.
 func TestUntilCut(t *testing.T) {
 	s := serverOf(t, "test", nil, testMemory)
 	p, _ := attach(t, s, 1)
@@ -267,7 +269,7 @@ func TestUntilCut(t *testing.T) {
 	second, stop := p.UntilCut()
 	defer stop()
 	if second.Err() != nil {
-		t.Error("the cut is over")
+		t.Error("UntilCut has ended before the next cut")
 	}
 	p.endProcess("enough")
 	<-second.Done()

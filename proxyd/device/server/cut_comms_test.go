@@ -24,7 +24,8 @@ func (c *client) split(comm uint64, color, key int32, part uint64) {
 	c.must("comm_split", comm, color, key, part, uint64(0), uint64(0), uint32(0))
 }
 
-// TestCutHolds: communicators whose members arrive in a cut, or wait there from before, are made when it is over, and not earlier.
+// TestCutHolds: communicators whose members arrive during a cut, or have waited since before, are made when
+// the cut is over, and not earlier.
 func TestCutHolds(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])
@@ -69,13 +70,14 @@ func TestCutHolds(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 }
 
-// TestCutCreates: a rank that is behind and whose way leads over the creation of a communicator gets there, and the cut is behind it.
+// TestCutCreates: a rank that is behind and must first create a communicator does so, and the cut comes after
+// that.
 func TestCutCreates(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1], nodes[1])
 	ats := []uint64{all[0].alloc(64), all[1].alloc(64), all[2].alloc(64)}
 	id := [128]byte(all[0].must("ncclGetUniqueId"))
-	all[0].sumUp(commA, ats[0]) // the others are behind
+	all[0].sumUp(commA, ats[0]) // the other ranks are behind
 	stopped := make(chan struct{})
 	var ranks sync.WaitGroup
 	for i, r := range all {
@@ -180,7 +182,7 @@ func TestCutComings(t *testing.T) {
 		c, err := find(t, cut.Options{Tick: 20 * time.Millisecond}, nodes...)
 		var f *barrier.Failure
 		switch {
-		case errors.As(err, &f) && f.Why == barrier.RankEnded: // it destroys what others still have to use
+		case errors.As(err, &f) && f.Why == barrier.RankEnded: // other ranks still use its communicator
 		case err != nil:
 			t.Fatal(err)
 		default:

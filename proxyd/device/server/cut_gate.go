@@ -25,8 +25,8 @@ type gated struct {
 	handed chan struct{}          // likewise when a permission went out
 }
 
-// lookAfter is how long a permission is out before the ring is asked about its use. The goroutine that takes messages
-// from the ring tells that at once; but a ring whose server waits for room in a stream takes none.
+// lookAfter is how long a permission is out before the ring is asked about its use. The goroutine that takes
+// messages from the ring reports the use at once, but not while it waits for room in a stream.
 const lookAfter = 50 * time.Millisecond
 
 // shutGates shuts the counted gates of all processes. The caller holds cuts.mu, as of all below.
@@ -39,7 +39,7 @@ func (a *attempt) shutGates() {
 		g.p.ForgetLimits() // of the attempt before
 		g.p.Ring.OnCounted(func() { wakeReader(g.news) })
 		if g.p.Ring.Shut(wire.Counted) != nil {
-			continue // its end will be told
+			continue // its end will be reported
 		}
 		g.gate.Shut()
 		g.told = map[barrier.Key]uint64{}
@@ -66,7 +66,7 @@ func wakeReader(c chan struct{}) {
 	}
 }
 
-// watchCounts tells what a process issues.
+// watchCounts reports what a process issues.
 func (a *attempt) watchCounts(g *gated) {
 	for {
 		var again <-chan time.Time

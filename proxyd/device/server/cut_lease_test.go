@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
-// mute is a member whose leader cannot reach it any more, once it is told.
+// mute is a member that its leader cannot reach from a certain moment on.
 type mute struct {
 	cut.Member
 	lost chan struct{}
@@ -35,8 +35,8 @@ func (m *mute) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error)
 	}
 }
 
-// TestCutLeaderLost: a server whose leader is silent opens its gates by itself, in an attempt and in a cut; it is in that attempt no more,
-// and does not save for it.
+// TestCutLeaderLost: a server whose leader is silent opens its gates by itself, in an attempt and in a cut.
+// The server is no longer in that attempt, and refuses to save for it.
 func TestCutLeaderLost(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])
@@ -77,7 +77,7 @@ func TestCutLeaderLost(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 }
 
-// TestCutAgain: who opens a later attempt takes over from an earlier leader.
+// TestCutAgain: the leader of a later attempt takes over from the leader of an earlier attempt.
 func TestCutAgain(t *testing.T) {
 	nodes := servers(t, 2)
 	world(t, nodes[0], nodes[1])
@@ -95,7 +95,8 @@ func TestCutAgain(t *testing.T) {
 	gatesOpen(t, nodes...)
 }
 
-// TestCutSaved: an attempt's cut can be saved, in it and in no other way, and who connects meanwhile is attached afterwards.
+// TestCutSaved: the cut of an attempt can be saved only by naming that attempt. Processes that connect
+// meanwhile are attached afterwards.
 func TestCutSaved(t *testing.T) {
 	s := newServer(t, 1)
 	p, cs := attach(t, s, 1)
@@ -145,7 +146,7 @@ func TestCutSaved(t *testing.T) {
 	if got := cs[0].get(at, 1); got[0] != 7 || p.IsGone() {
 		t.Error(got)
 	}
-	// Whoever resumes or leaves a server ends its attempt.
+	// Resuming or leaving a server ends its attempt.
 	c = mustFind(t, cut.Options{}, s)
 	if err := s.Resume(); err != nil {
 		t.Error(err)
@@ -159,7 +160,8 @@ func TestCutSaved(t *testing.T) {
 	mustOpen(t, c)
 }
 
-// TestCutDeaths: a rank that ends has no say; one that is killed in an attempt makes it fail, and its communicators are compared no more.
+// TestCutDeaths: a rank that ends by itself does not affect the attempt. A rank that is killed makes the
+// attempt fail, and its communicators are not compared any more.
 func TestCutDeaths(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1], nodes[1], nodes[0])
@@ -186,10 +188,10 @@ func TestCutDeaths(t *testing.T) {
 	}
 	<-all[2].p.gone
 	gatesOpen(t, nodes...)
-	all[0].must("ncclCommAbort", uint64(commB)) // it has failed; what waits on its stream goes on
+	all[0].must("ncclCommAbort", uint64(commB)) // the communicator has failed; work that waits on its stream goes on
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
-	// One that ends behind makes the attempt fail, also if its communicator is known to be broken by then and nobody has aborted it; a cut
-	// may have been found before.
+	// A rank that ends while it is behind makes the attempt fail, also if its communicator is known to be
+	// broken by then and no rank has aborted it; a cut may have been found before.
 	unite(t, all[:2], 0x40007)
 	all[0].sumUp(0x40007, at)
 	time.AfterFunc(50*time.Millisecond, func() { all[1].send(wire.OpExit, false, make([]byte, 8), 0) })
@@ -198,7 +200,8 @@ func TestCutDeaths(t *testing.T) {
 	case err == nil:
 		mustOpen(t, c)
 	case strings.Contains(err.Error(), "nobody has aborted the communicator"):
-		// It had ended before the attempt began. Who waits for it, and has not aborted for so long, has a fault.
+		// The rank had ended before the attempt began. A rank that waits for it, and has not aborted for so
+		// long, gets a fault.
 		all[0].want(int32(backend.LaunchFailed), "cuCtxSynchronize")
 	case !errors.As(err, &f) || f.Why != barrier.RankEnded:
 		t.Errorf("%v", err)
@@ -206,8 +209,8 @@ func TestCutDeaths(t *testing.T) {
 	gatesOpen(t, nodes...)
 }
 
-// TestCutExitSeenFirst: a process that ends of its own will has not been killed, and what it had posted is carried out, also if its end is seen
-// before its last messages are handled.
+// TestCutExitSeenFirst: a process that exits by itself does not count as killed, and its posted messages are
+// carried out, also if its end is seen before its last messages are handled.
 func TestCutExitSeenFirst(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])
@@ -236,8 +239,9 @@ func TestCutExitSeenFirst(t *testing.T) {
 	mustOpen(t, f.c)
 }
 
-// TestCutHopeless: a process that cannot be saved is named at once, whether that is so when an attempt is opened or comes of what goes on
-// until the cut; it is no question of time.
+// TestCutHopeless: a process that cannot be saved is named at once, without waiting for the deadline. That
+// holds if it cannot be saved when an attempt is opened, and if that comes of work that goes on until the
+// cut.
 func TestCutHopeless(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])
@@ -276,7 +280,7 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 	return c.Exchange(ctx, o)
 }
 
-// TestCutControl: the orders of a leader go over a control socket, and what is special about their errors, too.
+// TestCutControl: the orders of a leader go over a control socket, and the errors keep their kinds.
 func TestCutControl(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])

@@ -13,7 +13,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// training runs ranks that add up, now and then wait, and send to the next; disturb is called while they do. It returns what each has.
+// training runs ranks that add up, wait now and then, and send to the next rank; disturb is called meanwhile.
+// It returns the results of each rank.
 func training(t *testing.T, all []rank, steps int, disturb func(ended <-chan struct{})) [][]int32 {
 	t.Helper()
 	var ranks sync.WaitGroup
@@ -80,7 +81,7 @@ func TestCutMoved(t *testing.T) {
 			}
 			c := mustFind(t, cut.Options{Tick: long}, job...)
 			folders, rings := leave(t, job, attempts.Load())
-			_ = c.Open(t.Context()) // nobody is there any more
+			_ = c.Open(t.Context()) // the server may have ended
 			job = numbered(t, "other", 2)
 			reconnect(t, job, come(t, job, folders, rings))
 			moves++

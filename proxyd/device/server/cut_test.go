@@ -44,7 +44,7 @@ func (c *client) counted(ops ...dispatch.Ncclop) {
 	c.group(ops...)
 }
 
-// sumUp sums one number over a communicator, in place.
+// sumUp sums a number over a communicator, in place.
 func (c *client) sumUp(comm dispatch.Comm, at uint64) { c.sumUpAs(true, comm, at) }
 
 func (c *client) sumUpAs(counted bool, comm dispatch.Comm, at uint64) {
@@ -99,7 +99,8 @@ func mustOpen(t testing.TB, c *cut.Cut) {
 	}
 }
 
-// checkCut checks that a cut is one: by what the rings say, all numbers of a line are equal, and nothing is under way.
+// checkCut checks a cut by the counts in the rings: all ranks have the same count for each line of the
+// barrier, and nothing is under way.
 func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 	t.Helper()
 	counts := map[barrier.Key]uint64{}
@@ -166,8 +167,8 @@ func gatesOpen(t testing.TB, all ...*Server) {
 	}
 }
 
-// TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank, whoever that is, again and again,
-// and the results are those of a run without.
+// TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank,
+// whichever rank that is, again and again. The results are those of a run without cuts.
 func TestCutLoop(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[0], nodes[1], nodes[1])
@@ -227,7 +228,7 @@ func furthest(all []rank) (n uint64) {
 	return n
 }
 
-// TestCutExact: ranks that are behind catch up with the furthest, and nobody goes further.
+// TestCutExact: ranks that are behind catch up with the furthest rank, and no rank goes further.
 func TestCutExact(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1], nodes[1])
@@ -251,7 +252,7 @@ func TestCutExact(t *testing.T) {
 			}
 		})
 	}
-	// Shut before they go on: the furthest is what it is now.
+	// The gates are shut before the ranks go on, so the furthest rank stays where it is.
 	found := make(chan *cut.Cut)
 	go func() {
 		c, err := find(t, cut.Options{Tick: long}, nodes...)
@@ -291,7 +292,7 @@ func TestCutExact(t *testing.T) {
 	}
 }
 
-// waitFor waits for something that must come to pass.
+// waitFor waits until is returns true.
 func waitFor(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {
@@ -320,7 +321,7 @@ func TestCutDeadline(t *testing.T) {
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 }
 
-// TestCutNudge: a rank that is behind and waits for one that is not gets there by a nudge.
+// TestCutNudge: a rank that is behind, and waits for a rank that is not, catches up by a nudge.
 func TestCutNudge(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])

@@ -66,7 +66,7 @@ func together(lists ...[]any) (all []any) {
 	return all
 }
 
-// shape is a kernel of one thread.
+// shape encodes the launch of a kernel of a single thread.
 func (r *graphRig) shape(at uint64, v uint32) []any {
 	p := r.args(at, v)
 	return []any{r.add, uint64(0), uint64(ctxA), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), p, uint32(len(p))}
@@ -77,7 +77,7 @@ func (r *graphRig) kernel(node uint64, at uint64, v uint32, deps ...uint64) {
 	r.must("graph_add_kernel", together([]any{node, uint64(graphA)}, nodes(deps...), r.shape(at, v))...)
 }
 
-// captured sends a call as one that became a node.
+// captured sends a call that has become a node of a graph.
 func (r *graphRig) captured(want int32, node, graph uint64, deps []uint64, room uint64, symbol string, args ...any) []byte {
 	r.t.Helper()
 	op, b := r.message(symbol, args)
@@ -138,7 +138,7 @@ func TestGraphOfNodes(t *testing.T) {
 	r.launch(x)
 	r.has("two launches", 22, 0, 7, 7)
 
-	// One node of the executable graph, and one of the graph.
+	// A node of the executable graph, and a node of the graph.
 	r.must("graph_exec_kernel", together([]any{x, uint64(nodeA)}, r.shape(r.a, 100))...)
 	r.must("graph_set_kernel", together([]any{uint64(nodeA)}, r.shape(r.a, 1000))...)
 	r.must("cuGraphNodeSetEnabled", x, uint64(nodeA+1), uint32(0))
@@ -172,7 +172,7 @@ func TestGraphOfNodes(t *testing.T) {
 	r.want(invalidHandle, "graph_exec_destroy", x)
 }
 
-// TestGraphTopology: an update of another shape is refused, with what is different.
+// TestGraphTopology: an update of another shape is refused, and the answer has the difference.
 func TestGraphTopology(t *testing.T) {
 	r := newGraphRig(t)
 	r.kernel(nodeA, r.a, 1)
@@ -290,7 +290,7 @@ func TestCapturedCalls(t *testing.T) {
 	r.captured(invalidHandle, nodeA, graphA, nil, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA))                    // the node is there
 }
 
-// TestClones: nodes of clones are found by their originals, and are others.
+// TestClones: the nodes of a clone are found by their originals, and are nodes of their own.
 func TestClones(t *testing.T) {
 	r := newGraphRig(t)
 	r.kernel(nodeA, r.a, 1)
@@ -319,7 +319,7 @@ func (r *graphRig) footprint(when string, want ...uint64) {
 	}
 }
 
-// TestGraphMemory: what nodes allocate has one address, and is allocated once.
+// TestGraphMemory: memory that a node allocates is allocated once, and has the same address in each launch.
 func TestGraphMemory(t *testing.T) {
 	r := newGraphRig(t)
 	out := r.captured(ok, nodeA, graphA, nil, 8, "cuMemAllocAsync", uint64(4<<20), uint64(streamA))
@@ -361,7 +361,7 @@ func TestGraphMemory(t *testing.T) {
 	}
 }
 
-// TestGraphErrors: what CUDA says of what is wrong.
+// TestGraphErrors: the error numbers are CUDA's.
 func TestGraphErrors(t *testing.T) {
 	r := newGraphRig(t)
 	r.want(invalidValue, "cuGraphCreate", uint64(graphB), uint32(1))
@@ -386,7 +386,7 @@ func TestGraphErrors(t *testing.T) {
 	}
 	r.want(notSupported, "graph_instantiate", uint64(graphA), make32(4), uint32(0))
 	r.want(invalidValue, "graph_instantiate", uint64(graphA), make32(64), uint32(0))
-	// What belonged to a context is gone with it.
+	// What belonged to a context is gone with the context.
 	r.must("cuCtxDestroy_v2", uint64(ctxA))
 	r.want(invalidHandle, "cuGraphExecGetFlags", x)
 }

@@ -16,7 +16,8 @@ func (c *client) next() (ticket uint64, status int32, last uint32) {
 	return binary.LittleEndian.Uint64(b), int32(binary.LittleEndian.Uint32(b[8:])), binary.LittleEndian.Uint32(b[12:])
 }
 
-// TestHostFunctions: a stream goes on when the program has called what it owes, and others meanwhile.
+// TestHostFunctions: a stream goes on when the program has called the function that the stream waits for.
+// Other streams go on meanwhile.
 func TestHostFunctions(t *testing.T) {
 	_, cs := attach(t, newServer(t, 1), 2)
 	c, thread := cs[0], cs[1]
@@ -44,7 +45,7 @@ func TestHostFunctions(t *testing.T) {
 		t.Errorf("after the function: %x", got)
 	}
 	c.want(invalidHandle, "host_func", uint64(0x2ffff), uint64(43))
-	c.post("host_func_next") // nobody would be told
+	c.post("host_func_next") // posted: no answer could carry the function
 	c.want(invalidValue, "host_func_done", uint64(42))
 }
 

@@ -22,7 +22,7 @@ type nobody struct{ own }
 
 func (*nobody) Memory() wire.Process { return 1 << 30 }
 
-// shipped are the calls that messages exist of, but for those that wait for what nobody will do.
+// shipped are the calls that have messages, except for calls that would wait for an event that never comes.
 var shipped = func() []*api.Call {
 	table, err := api.Load()
 	if err != nil {
@@ -40,7 +40,7 @@ var shipped = func() []*api.Call {
 // source makes choices out of a fuzzer's bytes; when they are used up it chooses the first.
 type source struct {
 	data  []byte
-	pool  []uint64 // what numbers are made of: sizes at their limits, and handles and addresses that exist
+	pool  []uint64 // numbers to choose from: sizes at their limits, and handles and addresses that exist
 	sizes []uint64
 }
 
@@ -66,7 +66,7 @@ func (s *source) number() uint64 {
 	return v
 }
 
-// value appends what a type looks like.
+// value appends the encoding of a value of a type.
 func (s *source) value(b []byte, t *api.Type) []byte {
 	if !t.Struct {
 		n := t.WireSize()
@@ -87,7 +87,8 @@ func (s *source) value(b []byte, t *api.Type) []byte {
 	return b
 }
 
-// message is one of a call's that dispatch takes: lengths are right, all else may be anything.
+// message makes a message of a call that dispatch accepts: the lengths are right, and all other values are
+// arbitrary.
 func (s *source) message(c *api.Call) []byte {
 	lengths := map[string]uint64{}
 	for _, a := range c.Args {
@@ -137,7 +138,7 @@ func (s *source) message(c *api.Call) []byte {
 	return b
 }
 
-// hostile is a process that has made one of everything, and what a source makes messages of.
+// hostile makes a process that has an object of each class, and a source that makes messages.
 func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) {
 	t.Helper()
 	ring, err := wire.Create(wire.Options{Spin: -1})
@@ -181,7 +182,7 @@ func misbehave(c *client, src *source) {
 		if src.choose(32) == 1 && len(b) > 8 {
 			b = b[:8+src.choose(len(b)-8)] // cut off
 		}
-		// One call waits until there is a function to call, and here nobody has one called.
+		// host_func_next waits until there is a function to call, and no stream here waits for a function.
 		if info, _ := dispatch.Look(op); info.Posted || info.Symbol == "host_func_next" || src.choose(16) == 1 {
 			c.send(op, false, b, 0)
 		} else {
@@ -193,7 +194,8 @@ func misbehave(c *client, src *source) {
 	}
 }
 
-// FuzzCalls: a process says what it likes. The server goes on, serves others, and frees what the process had.
+// FuzzCalls: a process sends arbitrary messages. The server goes on, serves other processes, and frees what
+// the process had.
 func FuzzCalls(f *testing.F) {
 	for i := range 25 {
 		b := make([]byte, 400)

@@ -125,7 +125,7 @@ func TestLateErrors(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestWaiting: while one thread waits for a value, the ring goes on; another thread ends the wait.
+// TestWaiting: while a thread waits for a value, the ring goes on; another thread ends the wait.
 func TestWaiting(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -210,7 +210,7 @@ func TestNames(t *testing.T) {
 		{notSupported, "cuGraphCreate", []any{uint64(0x40001), uint32(0)}},
 	} {
 		if tt.symbol == "cuGraphCreate" {
-			continue // until somebody writes it
+			continue // until the value is written
 		}
 		c.want(tt.want, tt.symbol, tt.args...)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// twin is a program that runs undisturbed on one server and is moved about on others; what it is told must be the same.
+// twin is a program that runs undisturbed on a server and, a second time, on servers between which it is
+// moved. Both runs must get the same answers.
 type twin struct {
 	t     *testing.T
 	r     *rand.Rand
 	c     [2]*client
-	s     *Server // of the one that is moved
+	s     *Server // of the run that is moved
 	to    Folder
 	moves int    // times that it was moved
 	last  string // the save by which it was moved last
@@ -39,7 +40,7 @@ func newTwin(t *testing.T) *twin {
 	return w
 }
 
-// move saves the one that is moved, and has another server replace its own.
+// move saves the run that is moved, and has another server take the place of its server.
 func (w *twin) move() {
 	w.t.Helper()
 	o := SaveOptions{}
@@ -80,7 +81,7 @@ func (w *twin) post(symbol string, args ...any) {
 	}
 }
 
-// settle waits for what was posted to a stream, which may be of another context than the one that is current.
+// settle waits for the work on a stream, which may belong to a context that is not current.
 func (w *twin) settle(stream uint64) {
 	w.t.Helper()
 	w.both("cuStreamSynchronize", stream)
@@ -97,7 +98,7 @@ func pick(r *rand.Rand, all []uint64) uint64 {
 	return all[r.IntN(len(all))]
 }
 
-// use has one of the contexts current.
+// use makes a random context current.
 func (w *twin) use() { w.c[0].context = pick(w.r, w.ctxs) }
 
 func u64(b []byte) uint64 {
@@ -144,7 +145,7 @@ func (w *twin) nodeOf(graph uint64, symbol string, args ...any) []byte {
 	return w.nodeBehind(graph, nil, symbol, args...)
 }
 
-// nodeBehind is nodeOf for one that depends on others.
+// nodeBehind is nodeOf for a node that depends on other nodes.
 func (w *twin) nodeBehind(graph uint64, deps []uint64, symbol string, args ...any) []byte {
 	w.t.Helper()
 	op, b := w.c[0].message(symbol, args)
@@ -209,7 +210,7 @@ func (w *twin) step() {
 	case 14:
 		a, b := pick(r, w.events), pick(r, w.events)
 		w.both("cuEventQuery", a)
-		// The time is another one. That there is one is the same.
+		// The times differ. Both runs must get a time.
 		r1, _ := w.c[0].call("cuEventElapsedTime", a, b)
 		r2, _ := w.c[1].call("cuEventElapsedTime", a, b)
 		if r1 != r2 {
@@ -343,8 +344,8 @@ func (w *twin) step() {
 	}
 }
 
-// TestTwins: a program does the same things on a server that nobody disturbs and on one that is saved, ended and replaced again and
-// again, each time with the devices in another order, and is told the same.
+// TestTwins: a program makes the same calls on an undisturbed server and on a server that is saved, ended and
+// replaced again and again, each time with the devices in another order. Both get the same answers.
 func TestTwins(t *testing.T) {
 	rounds, steps := 8, 80
 	if testing.Short() {

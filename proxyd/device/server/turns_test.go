@@ -30,14 +30,14 @@ func TestTurns(t *testing.T) {
 			for k := range 20 {
 				c.post("cuMemsetD8_v2", a, uint8(10*i+k), uint64(1<<16))
 				if got := c.bytes(a, 1<<12); !bytes.Equal(got, bytes.Repeat([]byte{byte(10*i + k)}, 1<<12)) {
-					t.Errorf("process %d has the memory of another one", i)
+					t.Errorf("process %d has read bytes of another process", i)
 					return
 				}
 			}
 		})
 	}
 	wg.Wait()
-	// Who leaves gives way to those who stay.
+	// A process that leaves makes room for the processes that stay.
 	for _, p := range all {
 		p.endProcess("the test is over")
 		<-p.gone
@@ -99,11 +99,11 @@ func TestWaitingNeighbour(t *testing.T) {
 	c.must("cuCtxSynchronize")
 }
 
-// TestMeeting: two processes on one device meet in collectives, which neither can finish alone.
+// TestMeeting: two processes on the same device meet in collectives, which neither of them can finish alone.
 func TestMeeting(t *testing.T) {
 	s := newServer(t, 1)
 	const rounds = 10
-	meet := make(chan func(error)) // from the one who comes first in a round
+	meet := make(chan func(error)) // from the process that comes first in a round
 	var wg sync.WaitGroup
 	for i := range 2 {
 		p, cs := attach(t, s, 1)
