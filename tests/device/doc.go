@@ -3,19 +3,20 @@
 
 // Package device holds programs that use CUDA's driver, NCCL and NVML, and runs them on the software GPU.
 //
-// Each testdata/AREA_*.c is compiled with the headers in include/, which are like the vendor's, linked against stubs of
-// libcuda.so.1, libnccl.so.2 and libnvidia-ml.so.1 and run by `proxyd run --soft N -- PROGRAM`, without root and without
-// Slurm. It must end by itself, with exit code 0. Lines at its top say more:
+// Each testdata/AREA_*.c is compiled with the headers in include/, which are like the vendor's, and linked
+// against stubs of libcuda.so.1, libnccl.so.2 and libnvidia-ml.so.1. The test runs `proxyd run --soft N --
+// PROGRAM`, without root and without Slurm. The program must end with exit code 0. Lines at the top of the
+// file change that:
 //
-//	// devices: 2          how many it gets; 1
-//	// expect: TEXT        a line that it prints; all such lines together are what it prints, where there are any
-//	// says: TEXT          a text within what it writes to its standard error
-//	// exit: 3             its exit code
-//	// args: A B           its arguments
-//	// env: A=B            one more variable of its environment
-//	// stdin: TEXT         a line that it reads
-//	// limit: 20s          how long it may take; 20s
-//	// cflags: -DX         more for the compiler
-//	// slow: WHY           not with -short
+//	// devices: 2          number of devices; 1
+//	// expect: TEXT        a line of the standard output; all these lines together are the whole output, unless there are none
+//	// says: TEXT          a text within the standard error
+//	// exit: 3             the exit code
+//	// args: A B           the arguments
+//	// env: A=B            an additional variable of the environment
+//	// stdin: TEXT         a line of the standard input
+//	// limit: 20s          time limit; 20s
+//	// cflags: -DX         additional flags of the compiler
+//	// slow: WHY           skipped with -short
 //	// broken: WHY         known to fail: skipped, with the reason
 package device

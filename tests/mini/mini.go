@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mini drives a minicluster as a person would, for the tests that raise one.
+// Package mini runs the commands of minicluster, for tests that raise a cluster.
 package mini
 
 import (
@@ -13,14 +13,13 @@ import (
 	"strings"
 )
 
-// Cluster is one cluster, whether it is up or not.
+// Cluster is a cluster of minicluster, up or down.
 type Cluster struct {
-	Program string // minicluster
+	Program string // path of minicluster
 	Name    string
 }
 
-// Run has minicluster do something with the cluster and returns what it wrote to its
-// standard output.
+// Run runs a verb of minicluster on the cluster and returns the standard output.
 func (c Cluster) Run(ctx context.Context, verb string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.Program, append([]string{verb, "--name", c.Name}, args...)...)
@@ -37,18 +36,18 @@ func (c Cluster) Exec(ctx context.Context, host, user string, command ...string)
 	return c.Run(ctx, "exec", append([]string{host, "--user", user, "--"}, command...)...)
 }
 
-// Scontrol is an administrator's command on ctl.
+// Scontrol runs scontrol as root on ctl.
 func (c Cluster) Scontrol(ctx context.Context, args ...string) error {
 	_, err := c.Exec(ctx, "ctl", "root", append([]string{"scontrol"}, args...)...)
 	return err
 }
 
-// Shared is a path below the cluster's /shared, as this machine sees it.
+// Shared returns the path on this machine of a file below the cluster's /shared.
 func (c Cluster) Shared(path ...string) string {
 	return filepath.Join(append([]string{"/var/lib/minicluster", c.Name, "shared"}, path...)...)
 }
 
-// Log is the log of a host's daemon.
+// Log returns the path of the log of a host's daemon.
 func (c Cluster) Log(host, daemon string) string {
 	return filepath.Join("/var/lib/minicluster", c.Name, "logs", host, daemon+".log")
 }

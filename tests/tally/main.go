@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tally runs the parts of a test run one after the other and ends with the
-// count of all that passed and failed. Each argument is "name: shell command". A
-// part that prints the events of `go test -json` is counted test by test; any other
-// is one test, which passes if its command does. What passed is told in a line a
-// package, what failed and what was skipped with all that it said. At the end there are tables of
-// where the time went.
+// Command tally runs the parts of a test run, in order, and ends with the count of all tests that passed and
+// failed. Each argument is "name: shell command". If a part prints the events of `go test -json`, tally
+// counts its tests; any other part counts as a single test, which passes if the command succeeds. For each
+// package tally prints a line with the tests that passed. For each test that failed or was skipped it prints
+// the test's output. At the end there are tables of the time that parts, packages and tests took.
 //
-// With -record FILE, the count is added to a file as a line. "tally -sum N FILE" prints the sum of N such lines;
-// one that is missing, because a run did not come to its end, counts as a failure.
+// With -record FILE, tally adds the count to a file, as a line. "tally -sum N FILE" prints the sum of N such
+// lines. A missing line counts as a failure, because its run did not come to an end.
 package main
 
 import (
@@ -83,8 +82,8 @@ func (c *count) addCount(d count) {
 	c.skipped += d.skipped
 }
 
-// runCommand runs one part, and returns what failed in it too, the first time. Its command's failure
-// counts even if every test in it passed.
+// runCommand runs a part, and returns the count and the failures of the first try. A command that fails
+// counts as a failure even if all its tests passed.
 func runCommand(name, command string, times *timing) (count, []failure) {
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", command)
@@ -116,22 +115,22 @@ func runCommand(name, command string, times *timing) (count, []failure) {
 	return t.count, leafTests(t.failures)
 }
 
-// event is the part of test2json's output that counts.
+// event has the fields of test2json's output that tally uses.
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64
 }
 
-// tally reads events. It keeps what a test says until it knows whether anybody
-// wants to hear it. mu protects all of it between read and heartbeat.
+// tally reads events. It keeps the output of a test until the test has ended, and prints the output only if
+// the test failed or was skipped. mu guards all fields between read and heartbeat.
 type tally struct {
 	mu sync.Mutex
 	count
 	tests    int
-	latest   string // the test that was begun last
+	latest   string // the test that was started last
 	said     map[string][]string
 	failures []failure
-	hopeless bool // one of them is no chance
+	hopeless bool // a failure that is no chance: no test is run again
 	times    *timing
 	w        io.Writer
 }
@@ -140,7 +139,8 @@ func newTally(w io.Writer) *tally {
 	return &tally{said: map[string][]string{}, times: &timing{}, w: w}
 }
 
-// startHeartbeat tells a person who waits that something goes on, until stop is called.
+// startHeartbeat prints a line at each interval, so that a person who waits sees progress, until stop is
+// called.
 func (t *tally) startHeartbeat(every time.Duration) (stop func()) {
 	ticker := time.NewTicker(every)
 	done := make(chan struct{})
@@ -206,7 +206,7 @@ func (t *tally) noteEnd(e event, key string) {
 	case e.Action == "pass":
 		fmt.Fprintf(t.w, "ok   %s %.1f s\n", e.Package, e.Elapsed)
 	case e.Action == "fail":
-		// A package that did not build or panicked has no failed test of its own.
+		// A package that did not build, or panicked, has no failed test, so the package itself is counted.
 		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(t.said[key], ""))
 		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			t.failed++

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// appendTo adds the count to a file of records, as a line. Without a path it does nothing.
+// appendTo adds the count to a file of records, as a line. If path is "", appendTo does nothing.
 func (c count) appendTo(path string) error {
 	if path == "" {
 		return nil
@@ -24,7 +24,8 @@ func (c count) appendTo(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// sumRecords adds up what a number of runs have recorded. A run without a record did not come to its end: it failed.
+// sumRecords adds up the records of a number of runs. A run without a record did not come to its end: it
+// counts as failed.
 func sumRecords(path string, runs int) count {
 	var total count
 	text, err := os.ReadFile(path)

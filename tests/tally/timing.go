@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// slowest is how many packages, and how many tests, the tables at the end have.
+// slowest bounds the rows of the tables of packages and of tests.
 const slowest = 12
 
-// timed is something that took a while.
+// timed is a part, package or test, with the time that it took.
 type timed struct {
 	name string
 	took time.Duration
 }
 
-// timing collects what took how long. The time of a test is in that of its package, which is in that of its part.
+// timing collects times. The time of a test is part of its package's time, which is part of its part's time.
 type timing struct{ parts, packages, tests []timed }
 
-// addEvent notes the end of a package, or of a test that is in no other.
+// addEvent adds the time of a package that has ended, or of a test that has ended and is no subtest.
 func (t *timing) addEvent(e event) {
 	took := time.Duration(e.Elapsed * float64(time.Second))
 	name := strings.TrimPrefix(e.Package, module)
@@ -38,7 +38,7 @@ func (t *timing) addEvent(e event) {
 	}
 }
 
-// module is what the names of all packages begin with.
+// module begins the names of all packages.
 const module = "github.com/singularity-slurm/singularity-slurm/"
 
 // printTimes prints the parts in their order, and the slowest packages and tests. Tests of a package that run side by side

@@ -12,34 +12,34 @@ import (
 	"strings"
 )
 
-// Real clusters on a machine that is shared with others have tests that fail once in some
-// hundred runs. A test that fails is therefore run once more, alone; if it passes then it is
-// counted as unsteady, which is said at the end and is no failure. It is a bug of the test or of
-// the product all the same: its first output is there to be read. There is no second chance
-// for what cannot be chance: a data race, a panic, a test that hangs, more than a few at once.
+// Tests with real clusters on a shared machine fail by chance in some of a hundred runs. So a test that fails
+// is run again, alone. If the test passes then, it counts as unsteady, which is printed at the end and is no
+// failure. An unsteady test is still a bug of the test or of the product, and its first output is printed for
+// that reason. No test is run again after a failure that cannot be chance: a data race, a panic, a test that
+// hangs, or more failures than maxUnsteady.
 
-// maxUnsteady is how many tests of a part may be run once more.
+// maxUnsteady bounds the tests of a part that are run again.
 const maxUnsteady = 2
 
-// failure is a test that failed, with the lines that it said.
+// failure is a test that failed, with its output.
 type failure struct {
 	pkg, test string
 	said      []string
-	unsteady  bool // it passed the second time
+	unsteady  bool // the test passed the second time
 }
 
-// certain are words of a failure that no second run would take back.
+// certain matches output of failures that cannot be chance.
 var certain = regexp.MustCompile(`WARNING: DATA RACE|race detected|(?m)^panic: |^fatal error: |panic: test timed out`)
 
-// leafTests are the failures that are not of a test only because one in it failed.
+// leafTests leaves out failures of tests that failed only because a subtest failed.
 func leafTests(all []failure) []failure {
 	return slices.DeleteFunc(slices.Clone(all), func(f failure) bool {
 		return slices.ContainsFunc(all, func(g failure) bool { return g.pkg == f.pkg && strings.HasPrefix(g.test, f.test+"/") })
 	})
 }
 
-// commandOfTest is the command that runs one test of a part's command alone, or false if that is no
-// command of go test on folders of this tree.
+// commandOfTest returns the command that runs a single test of a part's command. It returns false if the
+// part's command is not go test on folders of this tree.
 func commandOfTest(command string, f failure) (string, bool) {
 	folders := regexp.MustCompile(` \./\S+`)
 	if !strings.Contains(command, " test -json") || len(folders.FindAllString(command, -1)) != 1 {
@@ -50,12 +50,12 @@ func commandOfTest(command string, f failure) (string, bool) {
 		steps = append(steps, "^"+regexp.QuoteMeta(s)+"$")
 	}
 	quoted := "'" + strings.ReplaceAll(strings.Join(steps, "/"), "'", `'\''`) + "'"
-	// What flags go test itself has may stand behind the package; of two the last counts.
+	// The new flags stand behind the package. If a flag appears twice, go test uses the second.
 	return folders.ReplaceAllLiteralString(command, " "+f.pkg) + " -count=1 -run " + quoted, true
 }
 
-// tryFailedAgain runs the tests that failed once more, unless that would prove nothing, and takes
-// those that pass from the failures.
+// tryFailedAgain runs failed tests again, unless a failure cannot be chance, and marks the tests that pass as
+// unsteady.
 func (t *tally) tryFailedAgain(name, command string) {
 	failed := leafTests(t.failures)
 	if len(failed) == 0 || len(failed) > maxUnsteady || t.hopeless {
@@ -81,10 +81,10 @@ func (t *tally) tryFailedAgain(name, command string) {
 	}
 }
 
-// lastLines is how much of what a test said is told again at the end.
+// lastLines bounds the lines of a failed test's output that are printed again at the end.
 const lastLines = 40
 
-// printFailures says at the end of all once more what failed, where nobody has to look for it.
+// printFailures prints all failures again at the end of the run, so that a reader need not search the output.
 func printFailures(w io.Writer, failures []failure) {
 	for _, f := range failures {
 		how := "FAILED"

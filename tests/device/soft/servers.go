@@ -22,16 +22,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
-// Servers are the device servers of one job, in processes of their own, as on several hosts.
+// Servers are the device servers of a job, in processes of their own, as on several hosts.
 type Servers struct {
 	Members []cut.Member
-	Stderr  Output // of all of them
+	Stderr  Output // of all servers
 
 	sockets []string
 	libs    string
 }
 
-// Output is what processes write.
+// Output collects what processes write.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -44,7 +44,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// String is what was written so far.
+// String returns everything that was written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 	return s
 }
 
-// caller is a member at a control socket.
+// caller is the path of a control socket, and a cut.Member: the device server behind the socket.
 type caller string
 
 // Exchange implements cut.Member.
@@ -85,13 +85,13 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 	return c.Exchange(ctx, o)
 }
 
-// start starts one and waits until it listens.
+// start starts a device server and waits until it listens.
 func (s *Servers) start(t testing.TB, w *World, number int, socket string, devices int) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return err
 	}
-	defer l.Close() // it goes on in the server
+	defer l.Close() // the server has a copy of the descriptor
 	l.SetUnlinkOnClose(false)
 	theirs, err := l.File()
 	if err != nil {
@@ -122,7 +122,8 @@ func (s *Servers) start(t testing.TB, w *World, number int, socket string, devic
 	return nil
 }
 
-// Command is a program under one of the servers. Its process group is killed when the test ends.
+// Command returns a command that runs a program under a server. The program's process group is killed when
+// the test ends.
 func (s *Servers) Command(t testing.TB, number int, path string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), path, args...)
 	c.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(s.libs, "libsingshim-device.so"), "LD_LIBRARY_PATH="+s.libs, "SINGULARITY_SLURM_DEVICE="+s.sockets[number])

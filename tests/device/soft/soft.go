@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soft builds what a program needs to run on the software GPU, and runs it there: for tests.
+// Package soft builds what a program needs to run on the software GPU, and runs the program there, for tests.
 package soft
 
 import (
@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// World is a folder with proxyd, libsingshim-device.so, and stubs of the vendor's libraries to link programs with.
+// World is a folder with proxyd, libsingshim-device.so, and stubs of the vendor's libraries to link programs
+// with.
 type World struct {
 	Dir  string
 	CC   string
@@ -30,7 +31,7 @@ type World struct {
 // ErrTool says that the machine lacks a compiler.
 var ErrTool = errors.New("there is no C compiler, or no make")
 
-// build is done once in a process: the folder is made by the first test that asks.
+// build builds the folder once in a process, for the first test that calls Need.
 var build = sync.OnceValues(func() (*World, error) {
 	root, err := treeRoot()
 	if err != nil {
@@ -45,10 +46,10 @@ var build = sync.OnceValues(func() (*World, error) {
 	return w, w.build()
 })
 
-// made is the folder, once a test has asked.
+// made is the folder; "" until a test has called Need.
 var made string
 
-// Main runs a package's tests and removes what Need made: call it in TestMain.
+// Main runs a package's tests and removes the folder that Need made: call Main in TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := os.RemoveAll(made); err != nil {
@@ -57,7 +58,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Need returns what programs run with. It skips the test where nothing can run, and fails it where it should.
+// Need returns the folder with which programs run. Need skips the test on a machine that cannot build the
+// folder, and fails the test on a machine that should be able to.
 func Need(t testing.TB) *World {
 	t.Helper()
 	w, err := build()
@@ -70,7 +72,7 @@ func Need(t testing.TB) *World {
 	return w
 }
 
-// treeRoot is the folder of go.mod, above that of the test.
+// treeRoot returns the folder of go.mod, above the folder of the test.
 func treeRoot() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil && dir != "/" {
@@ -103,7 +105,7 @@ func (w *World) build() error {
 	return nil
 }
 
-// Command runs a command in the tree's root; its output is in the error.
+// Command runs a command in the tree's root. The error has the command's output.
 func (w *World) Command(name string, args ...string) error {
 	c := exec.Command(name, args...)
 	c.Dir = w.root
@@ -113,7 +115,7 @@ func (w *World) Command(name string, args ...string) error {
 	return nil
 }
 
-// Compile makes a program of a C file, with the headers of tests/device/include, and returns its path.
+// Compile compiles a C file with the headers of tests/device/include, and returns the path of the program.
 func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)
@@ -129,24 +131,25 @@ func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 	return out
 }
 
-// Program is a run of a program.
+// Program describes a run of a program.
 type Program struct {
 	Devices int
-	On      []string // more flags of "proxyd run": how they share others
+	On      []string // more flags of "proxyd run": the server or folder to share
 	Path    string
 	Args    []string
-	Env     []string // beside the test's own
+	Env     []string // in addition to the test's own
 	Stdin   io.Reader
-	Limit   time.Duration // it fails when it takes longer
+	Limit   time.Duration // a longer run fails
 }
 
-// Result is how a program ended.
+// Result says how a program ended.
 type Result struct {
 	Stdout, Stderr string
 	Exit           int
 }
 
-// Run runs a program on the software GPU. The whole process group is gone when it returns.
+// Run runs a program on the software GPU. When Run returns, no process of the program's process group is
+// left.
 func (w *World) Run(t testing.TB, p Program) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), p.Limit)
