@@ -30,7 +30,7 @@ enum { DIGITS = 6, MAX_BODY = 999999 };
 
 /* --- finding a command --- */
 
-/* The end of the lines of mcmd=spawn. */
+/* The line that ends the lines of mcmd=spawn. */
 static ssize_t find_spawn(char *bytes, size_t n, char **text, size_t *length)
 {
 	static const char last[] = "\nendcmd\n";
@@ -99,7 +99,7 @@ static int take_field(struct command *c, char *text)
 	return (0);
 }
 
-/* Fields that end at any of the bytes of separators. text ends with a NUL. */
+/* Parse fields that end at any of the bytes of separators. text ends with a NUL. */
 static int take_words(struct command *c, char *text, const char *separators)
 {
 	char *rest = NULL;
@@ -113,8 +113,8 @@ static int take_words(struct command *c, char *text, const char *separators)
 }
 
 /*
- * Fields of PMI-2. Their texts move to the front of the buffer, since two semicolons become a
- * single one. text ends with a NUL.
+ * Parse fields of PMI-2. Their texts move towards the front of the buffer, because two semicolons become
+ * a single semicolon. text ends with a NUL.
  */
 static int take_semicolons(struct command *c, char *text)
 {
@@ -135,7 +135,7 @@ static int take_semicolons(struct command *c, char *text)
 		}
 	}
 
-	return (to == begin ? 0 : -1); /* what follows the last semicolon is no field */
+	return (to == begin ? 0 : -1); /* bytes behind the last semicolon are no field */
 }
 
 int parse_command(struct command *c, char *text, int version)
@@ -166,7 +166,7 @@ const char *find_field(const struct command *c, const char *key)
 
 /* --- answering --- */
 
-/* A value: in PMI-2 its semicolons are written twice. */
+/* Add a value. PMI-2 writes each semicolon of a value twice. */
 static void add_value(struct reply *r, const char *value)
 {
 	for (; *value; ++value) {
@@ -201,7 +201,7 @@ void begin_reply(struct reply *r, const struct command *c, const char *name)
 
 	*r = (struct reply){ .version = c->version };
 	add_field(r, "cmd", name);
-	if (thread) /* of the task, which finds its answer by this */
+	if (thread) /* the task matches answers to its threads by this field */
 		add_field(r, "thrid", thread);
 }
 

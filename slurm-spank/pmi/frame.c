@@ -33,7 +33,7 @@ ssize_t find_frame(const struct buffer *b, size_t max, struct frame *f)
 	return ((ssize_t)(FRAME_HEADER + n));
 }
 
-/* The part of text up to a colon, into word. Returns what follows the colon, or NULL. */
+/* Copy the part of text up to a colon into word. Returns the text behind the colon, or NULL. */
 static const char *cut_word(char *word, size_t size, const char *text)
 {
 	const size_t n = strcspn(text, ":");

@@ -20,7 +20,7 @@
 
 enum { READ_SIZE = 64 << 10, MAX_STRANGERS = 64, FIRST_PEER = 2 };
 
-/* peer is a connection. */
+/* The connection of a server. */
 struct peer {
 	int fd;
 	int rank; /* -1 until HELLO has come */
@@ -35,19 +35,19 @@ struct hub {
 	struct peer *peers;
 	struct pollfd *fds; /* listener, parent, then each peer's */
 	size_t n, room;
-	int size; /* of the step, from the first HELLO on; else 0 */
+	int size; /* of the step; 0 until the first HELLO */
 	int ranks; /* connected */
 	int fenced;
 	bool lost; /* a rank has left */
 	bool full; /* there are no more descriptors */
-	bool aborted; /* by a rank: those that come later are told */
+	bool aborted; /* by a rank; ranks that connect later get ABORT, too */
 	struct buffer pairs; /* of the ranks that have sent FENCE */
 	struct pairs names;
 };
 
 /* --- sending --- */
 
-/* Send what can be sent at once, and keep the rest. */
+/* Send the bytes that the socket takes without waiting, and keep the rest. */
 static void send_bytes(struct peer *p, const char *bytes, size_t n)
 {
 	ssize_t sent = 0;
@@ -55,11 +55,11 @@ static void send_bytes(struct peer *p, const char *bytes, size_t n)
 	if (p->out.n == 0) {
 		sent = send(p->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0)
-			sent = 0; /* a peer that is gone is found when it is read from */
+			sent = 0; /* the next read finds that the peer has gone */
 	}
 	add_bytes(&p->out, bytes + sent, n - (size_t)sent);
 	if (p->out.failed)
-		shutdown(p->fd, SHUT_RDWR); /* no memory: the peer is dropped when it is read from */
+		shutdown(p->fd, SHUT_RDWR); /* no memory: the next read ends, and the peer is dropped */
 }
 
 static void send_frame(struct peer *p, enum frame_kind kind, const char *bytes, size_t n)
@@ -85,7 +85,7 @@ static void send_rest(struct peer *p)
 
 /* --- peers --- */
 
-/* When all have left, a later start of the step under the same sing-srun begins anew. */
+/* Forget the step when all ranks have left: the same sing-srun may start the step again. */
 static void forget_step(struct hub *h)
 {
 	h->size = h->fenced = 0;
@@ -94,7 +94,7 @@ static void forget_step(struct hub *h)
 	free_pairs(&h->names);
 }
 
-/* No fence can be complete any more: those that wait are told. */
+/* Send LOST to the ranks that wait in a fence: no fence can be complete any more. */
 static void fail_fences(struct hub *h)
 {
 	h->lost = true;
@@ -145,7 +145,7 @@ static int make_room(struct hub *h)
 	return (0);
 }
 
-/* Whoever connects and says nothing takes no more than a few places. */
+/* Drop a connection without HELLO if there are too many: peers that send nothing must not fill the table. */
 static void bound_strangers(struct hub *h)
 {
 	size_t strangers = 0, first = h->n;
@@ -179,9 +179,9 @@ static void accept_peer(struct hub *h)
 	bound_strangers(h);
 }
 
-/* --- what servers say --- */
+/* --- frames of the servers --- */
 
-/* Compare all bytes, so that the time tells nothing of them. */
+/* Compare all bytes, so that the time does not depend on the first byte that differs. */
 static bool same_secret(const char *a, const char *b)
 {
 	unsigned char differences = 0;
@@ -215,7 +215,7 @@ static int take_hello(struct hub *h, struct peer *p, const struct frame *f)
 	return (0);
 }
 
-/* All ranks have sent FENCE. */
+/* Complete a fence: all ranks have sent FENCE. */
 static void end_fence(struct hub *h)
 {
 	if (h->pairs.failed) { /* no memory */
@@ -260,7 +260,7 @@ static void answer_name(struct peer *p, bool good, const char *text)
 	free_buffer(&answer);
 }
 
-/* A question about names holds a pair: the name and a port. */
+/* PUBLISH, UNPUBLISH and LOOKUP carry a pair: a name and a port. */
 static int take_name(struct hub *h, struct peer *p, const struct frame *f)
 {
 	struct pairs asked = { 0 };
@@ -304,7 +304,7 @@ static void send_abort(struct hub *h, const struct peer *from)
 	}
 }
 
-/* Returns -1 if the peer is to be dropped. */
+/* Carry out a frame. Returns -1 if the peer must be dropped. */
 static int obey_frame(struct hub *h, struct peer *p, const struct frame *f)
 {
 	if (p->rank < 0)
@@ -324,7 +324,7 @@ static int obey_frame(struct hub *h, struct peer *p, const struct frame *f)
 	}
 }
 
-/* Read from a peer once. Returns -1 if the peer is to be dropped. */
+/* Read from a peer once, and carry out its frames. Returns -1 if the peer must be dropped. */
 static int hear_peer(struct hub *h, struct peer *p)
 {
 	const size_t limit = p->rank < 0 ? FRAME_HEADER + HELLO_SIZE : READ_SIZE;
@@ -347,7 +347,7 @@ static int hear_peer(struct hub *h, struct peer *p)
 	return ((int)n);
 }
 
-/* --- its life --- */
+/* --- the main loop --- */
 
 static void wait_for_events(struct hub *h)
 {
@@ -384,7 +384,7 @@ _Noreturn void run_hub(int listener, int parent, const char *secret)
 		wait_for_events(&h);
 		if (h.fds[1].revents)
 			_exit(0); /* srun has ended */
-		/* From the last on: the last takes the place of a peer that is dropped. */
+		/* Backwards, because drop_peer puts the last peer in the place of the dropped peer. */
 		for (size_t i = h.n; i-- > 0;) {
 			if (h.fds[FIRST_PEER + i].revents & POLLOUT)
 				send_rest(&h.peers[i]);
@@ -396,7 +396,7 @@ _Noreturn void run_hub(int listener, int parent, const char *secret)
 	}
 }
 
-/* The address of this capsule: the first that is no loopback address. */
+/* Find the address of this capsule: the first address that is no loopback address. */
 static int find_address(uint32_t *address)
 {
 	struct ifaddrs *all;

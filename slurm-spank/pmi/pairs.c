@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a. The keys are the user's own: nothing is won by keys that collide. */
+/* FNV-1a. A user who chooses keys that collide slows down only the user's own step. */
 static size_t hash_key(const char *key)
 {
 	uint64_t hash = 14695981039346656037u;
@@ -18,7 +18,7 @@ static size_t hash_key(const char *key)
 	return ((size_t)hash);
 }
 
-/* The slot of a key, or the empty slot where it belongs. There is an empty slot. */
+/* The slot of a key, or the empty slot for a new key. The table always has an empty slot. */
 static struct pair *find_slot(const struct pairs *p, const char *key)
 {
 	size_t i = hash_key(key) & (p->room - 1);
@@ -29,7 +29,7 @@ static struct pair *find_slot(const struct pairs *p, const char *key)
 	return (&p->slots[i]);
 }
 
-/* Keep half of the slots empty. */
+/* Double the table if half of its slots are taken, so that there are always empty slots. */
 static int grow_table(struct pairs *p)
 {
 	struct pairs larger = { .room = p->room ? p->room * 2 : 64, .n = p->n, .bytes = p->bytes };
@@ -101,7 +101,7 @@ bool remove_pair(struct pairs *p, const char *key)
 	free(slot->key);
 	free(slot->value);
 	*slot = (struct pair){ 0 };
-	/* What follows may be there because the slot was taken. */
+	/* The pairs behind the slot may be there because the slot was taken: put them in again. */
 	for (i = (size_t)(slot - p->slots + 1) & (p->room - 1); p->slots[i].key; i = (i + 1) & (p->room - 1)) {
 		const struct pair moved = p->slots[i];
 

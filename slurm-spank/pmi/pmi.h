@@ -5,7 +5,7 @@
  * PMI for the tasks of `srun --mpi=pmi2`: how the processes of an MPI program learn their
  * ranks and each other's addresses. Slurm's own server is slurmstepd, outside of the
  * capsule, and a connection to slurmstepd cannot be captured. So the real srun runs with
- * --mpi=none, and these two take the place of slurmstepd and srun:
+ * --mpi=none, and two processes take the place of slurmstepd and srun:
  *
  *	server  a process beside each task, child of the task's steward, captured and restored
  *	        with the task. The task has a socketpair to the server, in PMI_FD
@@ -15,14 +15,14 @@
  *	task ──PMI-1 or PMI-2── server ──frames──┐
  *	task ──PMI-1 or PMI-2── server ──frames──┴── hub
  *
- * Nothing is sent but on behalf of a command of the task, and MPI programs give commands
- * while they start and when they end only.
+ * Frames are sent only to carry out a command of the task. MPI programs send commands only
+ * while they start and when they end.
  *
  * # Between server and hub
  *
  * A frame is its length in four bytes and its kind in a byte, in network order, and as many
  * bytes as the length says. The first frame of a server is HELLO with the secret that only
- * the step's tasks know; until then the hub reads no more than that.
+ * the step's tasks know; before HELLO the hub reads no more bytes than HELLO has.
  *
  *	server                                    hub
  *	──────                                    ───
@@ -46,7 +46,7 @@
 #include <sys/types.h>
 
 /*
- * The variable by which a task's warden learns where the hub is. sing-srun sets it in the call,
+ * The variable with the hub's address, for a task's warden. sing-srun sets it in the call,
  * and proxyd keeps it only where the step uses PMI (proxyd/srun/mpi.go has the same name).
  */
 #define PMI_VARIABLE "SINGULARITY_SLURM_PMI"
@@ -91,8 +91,8 @@ void free_buffer(struct buffer *b);
 int write_all(int fd, const char *bytes, size_t n);
 
 /*
- * Read once and add what came, at most limit bytes. Returns how many bytes came, 0 at the end of file, -1
- * with errno.
+ * Read once and add the bytes, at most limit. Returns the number of bytes, 0 at the end of file, -1 with
+ * errno.
  */
 ssize_t read_into(struct buffer *b, int fd, size_t limit);
 
@@ -112,11 +112,11 @@ struct command {
 
 /*
  * Find the first command in n bytes. Returns how many bytes it takes, with the text of the command in
- * *text and *length, 0 if the command is not complete, or -1 if this is no command.
+ * *text and *length, 0 if the command is not complete, or -1 if the bytes are no command.
  */
 ssize_t find_command(char *bytes, size_t n, int version, char **text, size_t *length);
 
-/* Parse a command's text, which ends with a NUL and is changed. Returns -1 for what is no command. */
+/* Parse a command's text, which ends with a NUL and is changed. Returns -1 if the text is no command. */
 int parse_command(struct command *c, char *text, int version);
 
 /* The value of a field, or NULL. */
@@ -135,7 +135,7 @@ void add_field(struct reply *r, const char *key, const char *value);
 
 void add_number_field(struct reply *r, const char *key, long value);
 
-/* Send the answer and free what it holds. Returns -1 if the task does not take it. */
+/* Send the answer and free its memory. Returns -1 if the task has closed the connection. */
 int send_reply(struct reply *r, int fd);
 
 /* --- pairs.c --- */
@@ -153,13 +153,13 @@ struct pairs {
 	size_t bytes; /* of all keys and values */
 };
 
-/* Put a pair, in place of the earlier one of that key. Returns -1 if there is no room. */
+/* Put a pair, in place of the earlier pair of that key. Returns -1 if there is no room. */
 int put_pair(struct pairs *p, const char *key, size_t key_size, const char *value, size_t value_size);
 
 /* The value of a key, or NULL. */
 const char *get_value(const struct pairs *p, const char *key);
 
-/* Remove a pair. Returns whether it was there. */
+/* Remove the pair of a key. Returns whether there was such a pair. */
 bool remove_pair(struct pairs *p, const char *key);
 
 void free_pairs(struct pairs *p);
@@ -197,24 +197,24 @@ struct frame {
 void begin_frame(struct buffer *b, enum frame_kind kind, size_t n);
 
 /*
- * Find the first frame in b, of at most max bytes. Returns how many bytes it takes with its header, 0 if it is
- * not complete, -1 if it is longer than max.
+ * Find the first frame in b, of at most max bytes. Returns how many bytes it takes with its header, 0 if the
+ * frame is not complete, -1 if the frame is longer than max.
  */
 ssize_t find_frame(const struct buffer *b, size_t max, struct frame *f);
 
-/* Where a hub is, as the variable has it: "ADDRESS:PORT:SECRET". */
+/* The address and secret of a hub, from the variable: "ADDRESS:PORT:SECRET". */
 struct hub_place {
 	uint32_t address; /* in network order */
-	uint16_t port;	  /* the same */
+	uint16_t port;	  /* in network order */
 	char secret[PMI_SECRET_SIZE + 1];
 };
 
-/* Parse the variable. Returns -1 if it is no such place. */
+/* Parse the variable. Returns -1 if its value has another form. */
 int parse_place(struct hub_place *p, const char *text);
 
 /* --- server.c --- */
 
-/* What a server knows of its task. */
+/* The task of a server. */
 struct task {
 	struct hub_place hub;
 	int rank;
@@ -223,7 +223,7 @@ struct task {
 	pid_t program; /* is killed when another task of the step aborts; 0 for none */
 };
 
-/* The life of a task's server. client is its end of the socketpair, and its only descriptor. */
+/* Serve a task until the task ends. client is the server's end of the socketpair, and its only descriptor. */
 _Noreturn void serve_task(const struct task *t, int client);
 
 /* --- hub.c --- */
@@ -233,7 +233,7 @@ _Noreturn void serve_task(const struct task *t, int client);
  */
 int listen_for_servers(struct hub_place *p);
 
-/* The life of a hub, until parent is at its end of file. */
+/* Serve the servers of a step, until parent is at its end of file. */
 _Noreturn void run_hub(int listener, int parent, const char *secret);
 
 #endif

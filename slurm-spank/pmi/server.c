@@ -22,7 +22,7 @@ enum {
 	ABORT_PATIENCE = 2000, /* milliseconds for a program that has aborted to end with a code of its own */
 };
 
-/* The limits that tasks are told: those of Hydra and of Slurm. */
+/* The limits that tasks get in answers: the same as those of Hydra and of Slurm. */
 #define MAX_KVSNAME "256"
 #define MAX_KEY "64"
 #define MAX_VALUE "1024"
@@ -32,16 +32,16 @@ struct server {
 	int client;
 	int hub;      /* -1 while there is no connection */
 	bool lost;    /* the hub is gone, or a rank */
-	bool aborted; /* the task has said so */
+	bool aborted; /* the task has sent an abort command */
 	int version;  /* of the task's wire, from its init command on */
 	struct buffer from_client, from_hub;
 	struct pairs pairs;	 /* of all tasks, as of the last fence, and of this task */
 	struct pairs attributes; /* of the node; each task has a node of its own */
 	struct buffer put;	 /* pairs since the last fence */
 	bool fencing;
-	struct reply fence;  /* its answer, while fencing */
+	struct reply fence;  /* the answer to the fence command, while fencing */
 	bool answered;	     /* an answer to a question about names has come */
-	struct buffer answer; /* its bytes */
+	struct buffer answer; /* the bytes of that answer */
 };
 
 /* --- answers --- */
@@ -61,7 +61,7 @@ static void answer_ok(struct server *s, const struct command *c, const char *nam
 	send_or_end(s, &r);
 }
 
-/* PMI-1 has no spaces in values. */
+/* Add the reason of an error. PMI-1 has no spaces in values, so they become underscores. */
 static void add_reason(struct reply *r, const char *reason)
 {
 	char text[256];
@@ -93,7 +93,7 @@ static void answer_field(
 	send_or_end(s, &r);
 }
 
-/* A value that may not be there. */
+/* Answer with a value, or with an error if value is NULL. */
 static void answer_value(struct server *s, const struct command *c, const char *name, const char *value)
 {
 	struct reply r;
@@ -143,7 +143,7 @@ static void say_hello(struct server *s)
 	free_buffer(&out);
 }
 
-/* Connect to the hub, unless there is a connection, or no other task. */
+/* Connect to the hub, unless there is a connection already, or the step has a single task. */
 static int reach_hub(struct server *s)
 {
 	const struct sockaddr_in to = {
@@ -183,7 +183,7 @@ static void end_fence(struct server *s, const char *reason)
 	send_or_end(s, &s->fence);
 }
 
-/* As Slurm does: an MPI program ends as a whole. The steward ends what is left, and this process. */
+/* Kill the task's program, because an MPI program ends as a whole, as with Slurm. The steward ends the rest. */
 static _Noreturn void end_program(const struct server *s)
 {
 	if (s->task->program > 0)
@@ -291,8 +291,8 @@ static void obey_abort(struct server *s, const struct command *c, const char *na
 	if (s->hub >= 0)
 		tell_hub(s, FRAME_ABORT, NULL, 0);
 	/*
-	 * The task is about to end with the code that it has chosen. Libraries that first want to hear from
-	 * the other tasks, as UCX does, never end.
+	 * The task is about to end with the code that it has chosen. Libraries that wait for the other tasks
+	 * before they exit, as UCX does, would never end: hence ABORT_PATIENCE.
 	 */
 	s->aborted = true;
 }
@@ -398,7 +398,7 @@ static void obey_get_node(struct server *s, const struct command *c, const char 
 {
 	const char *key = find_field(c, "key");
 
-	/* wait=TRUE waits for another task of the node, of which there is none. */
+	/* wait=TRUE would wait for another task of the node, and each task has a node of its own. */
 	answer_value(s, c, name, key ? get_value(&s->attributes, key) : NULL);
 }
 
@@ -523,7 +523,7 @@ static void obey_command(struct server *s, const struct command *c)
 	if (!name)
 		name = find_field(c, "mcmd");
 	if (!name)
-		_exit(1); /* this is no client of PMI */
+		_exit(1); /* the bytes are no PMI command */
 	for (size_t i = 0; i < n; ++i) {
 		if (strcmp(table[i].command, name) == 0) {
 			table[i].obey(s, c, table[i].answer);
@@ -566,8 +566,8 @@ static void hear_client(struct server *s)
 }
 
 /*
- * Which rank is on which node, as Hydra writes it: each rank is alone. Ranks of a node would share
- * memory, which no image of a single task can hold.
+ * Put the mapping of ranks to nodes, in Hydra's format, with a node for each rank. Ranks of the same node would
+ * share memory, and the image of a single task cannot hold shared memory.
  */
 static void put_mapping(struct server *s)
 {
@@ -586,7 +586,7 @@ _Noreturn void serve_task(const struct task *t, int client)
 	for (;;) {
 		struct pollfd fds[] = {
 			{ .fd = s.client, .events = POLLIN },
-			{ .fd = s.hub, .events = POLLIN }, /* -1 is passed over */
+			{ .fd = s.hub, .events = POLLIN }, /* poll ignores -1 */
 		};
 
 		const int events = poll(fds, 2, s.aborted ? ABORT_PATIENCE : -1);
