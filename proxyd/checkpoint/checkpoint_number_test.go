@@ -58,7 +58,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	noError(t, records.WriteJSON(filepath.Join(n1.records.Dir, "7.upload"), upload.Record{Job: 7, Number: 7, Leader: "n1", Nodes: []string{"n1"}, Lost: "why"}))
 	next(8)
 
-	// A daemon that is started again knows it from the record, one of before from the store.
+	// A restarted daemon has the number from the record. The record of an older version has none: then the
+	// number comes from the store.
 	rec, err := n1.records.Load(7)
 	noError(t, err)
 	rec.LastNumber = 0

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// conductorOn is one of a node, with nothing but the folder of jobs.
+// conductorOn makes the Conductor of a node, with nothing but the folder of jobs.
 func conductorOn(t *testing.T, node, shared string) *Conductor {
 	t.Helper()
 	c, err := New(Config{Node: node, Cluster: "mini", Lib: t.TempDir(), Shared: shared}, Deps{Log: slog.New(slog.DiscardHandler)})

@@ -107,8 +107,8 @@ func left(t *testing.T, c *Conductor) string {
 	return strings.Join(ids, " ")
 }
 
-// TestCleaner: what a job has that was cancelled while it waited goes soon, and that of a job
-// that Slurm has forgotten later; nothing else goes.
+// TestCleaner: what a job that was cancelled while it waited has left is removed soon, and what a job that
+// Slurm has forgotten has left is removed later. Nothing else is removed.
 func TestCleaner(t *testing.T) {
 	q := newQueue(t)
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -117,7 +117,7 @@ func TestCleaner(t *testing.T) {
 	if err := c.records.Save(owed); err != nil {
 		t.Fatal(err)
 	}
-	c.jobFor(6) // something of it is here
+	c.jobFor(6) // the node has a part of the job
 	q.set(t, map[uint32]string{
 		1: "CANCELLED", 2: "PENDING", 3: "RUNNING", 4: "TIMEOUT", 5: "TIMEOUT", 6: "CANCELLED", 7: "REQUEUE_HOLD", 8: "COMPLETING",
 		10: "CANCELLED", // not ours
@@ -187,7 +187,7 @@ func TestCleanerUnanswered(t *testing.T) {
 	}
 }
 
-// TestOneCleaner: one daemon of a cluster is elected, and another one after its end.
+// TestOneCleaner: one daemon of a cluster is elected, and another daemon after its end.
 func TestOneCleaner(t *testing.T) {
 	q, shared := newQueue(t), t.TempDir()
 	one, two := &endedJobsCleaner{c: tidyOn(t, "n1", shared, q)}, &endedJobsCleaner{c: tidyOn(t, "n2", shared, q)}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestVisited: who is connected to a device server is seen from the connection on, whether it was taken or not, until both ends are
-// closed.
+// TestVisited: a connection to a device server is seen from connect on, whether the server has accepted it or
+// not, until both ends are closed.
 func TestVisited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), deviceSocket)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})

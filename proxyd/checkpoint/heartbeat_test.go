@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// hearing is a node that counts what it is asked.
+// hearing is a node that counts the calls that it gets.
 type hearing struct{ times atomic.Int32 }
 
 // Call implements Remote.

@@ -48,7 +48,7 @@ func TestLeaderComesBack(t *testing.T) {
 	}
 }
 
-// counted tells of each question that it passes on.
+// counted reports each question that it passes on.
 type counted struct {
 	Remote
 	asked chan<- string

@@ -20,8 +20,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestRequeuePreempted: a job that something preempts is requeued while it runs. Slurm refuses that of one that completes, which it does for as
-// long as the attempt waits.
+// TestRequeuePreempted: a preempted job is requeued while it runs. Slurm refuses to requeue a job that is
+// completing, and the job is completing for as long as the attempt waits.
 func TestRequeuePreempted(t *testing.T) {
 	q := newQueue(t)
 	const scontrol = `#!/bin/sh

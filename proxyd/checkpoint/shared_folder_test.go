@@ -34,8 +34,8 @@ func TestNamedCheckpoint(t *testing.T) {
 	}
 }
 
-// TestSharedWatch has many callers look at a folder whose file system does not answer: one call hangs, none of the
-// callers does, and all hear the answer when there is one.
+// TestSharedWatch has many callers look at a folder whose file system does not answer: a single system call
+// hangs, no caller does, and all callers get the answer when there is an answer.
 func TestSharedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w sharedWatch

@@ -59,8 +59,8 @@ func TestCapsuleLost(t *testing.T) {
 	}
 }
 
-// TestWithoutScript: a checkpoint without the batch script is not made, for it would be the
-// newest, and the job begin anew.
+// TestWithoutScript: a checkpoint without the batch script is not made. As the newest checkpoint, it would
+// make the job begin anew.
 func TestWithoutScript(t *testing.T) {
 	step := records.CapsuleMeta{Programs: []records.ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{records.BatchProgram: 0}}
 	a := &attempt{meta: records.Meta{Capsules: []records.CapsuleMeta{step, {Index: 1}}}}

@@ -32,8 +32,8 @@ func (r *awayUntil) Call(context.Context, string, *rpc.CallRequest) (*rpc.CallRe
 	return &rpc.CallReply{}, r.fails
 }
 
-// TestCallNodeRetrying: a node's daemon that is starting again is waited for, by a restore for
-// longer than Slurm's patience with a job that it kills; nothing else is asked twice.
+// TestCallNodeRetrying: a call waits for a daemon that is restarting. During a restore it waits for longer
+// than Slurm waits before it kills a job. All other errors are returned at once.
 func TestCallNodeRetrying(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// waitingAttempt is one whose checkpoint counts, of a job that stands for its requeue, and
-// the channel that is closed when it stands no longer.
+// waitingAttempt makes an attempt whose checkpoint counts, of a job that waits for its requeue, and a channel
+// that is closed when the job does not wait any more.
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := (&Conductor{Config: Config{Node: "n1"}}).wireParts()
@@ -144,8 +144,8 @@ func TestOutcomeDecided(t *testing.T) {
 	}
 }
 
-// TestLateRequeue: what comes when it is decided that the job runs on is not answered by that
-// checkpoint, for the job would never leave.
+// TestLateRequeue: a request that comes after the decision that the job runs on is not answered with that
+// checkpoint, or the job would never leave.
 func TestLateRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, waitOver := waitingAttempt(t.Context(), t)

@@ -11,15 +11,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// seat is a process under its member's name for it.
+// seat identifies a process: the number of its member, and the member's name for the process.
 type seat struct {
 	member  int
 	process uint64
 }
 
-// book is what the leader knows. Events of members go in, effects of the barrier come out, and become orders.
+// book is the leader's state of an attempt. Events of members go in. Effects of the barrier come out, and
+// become orders.
 type book struct {
-	b      *barrier.Barrier // nil: there are no processes
+	b      *barrier.Barrier // nil if there are no processes
 	ranks  map[seat]barrier.Rank
 	who    []Who // by rank
 	comms  map[barrier.Comm]*comm
@@ -42,17 +43,17 @@ type comm struct {
 	entered bool // the barrier knows the communicator
 	meets   bool // the barrier knows of an unfinished creation
 	broken  bool
-	ignored bool // nothing is left but counts
+	ignored bool // only counts of the communicator are left
 }
 
-// report is what a rank has told.
+// report is a report of a rank that waits until its communicator is known.
 type report struct {
 	on     *comm // which the report is about, or nil
 	counts []barrier.Count
 	event  func(counts []barrier.Count) barrier.Event
 }
 
-// newBook begins an attempt with what members said at its opening, and starts the barrier.
+// newBook begins an attempt with the members' Opened events, and starts the barrier.
 func newBook(opened []Event) *book {
 	k := &book{
 		ranks: map[seat]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
@@ -113,7 +114,8 @@ func (k *book) tellDeparted(m int, opened *Event) {
 	}
 }
 
-// notePlace notes a place in a communicator, and returns the communicator; nil if its process is none.
+// notePlace adds a place to its communicator, and returns the communicator. It returns nil if the process is
+// unknown, or the place is outside of the communicator.
 func (k *book) notePlace(m int, p *Place) *comm {
 	who, known := k.ranks[seat{m, p.Process}]
 	if !known {
@@ -125,7 +127,7 @@ func (k *book) notePlace(m int, p *Place) *comm {
 		k.comms[p.Comm] = c
 	}
 	if p.Member < 0 || int(p.Member) >= c.size {
-		return nil // members that do not agree how many they are
+		return nil // the members state different sizes
 	}
 	c.ranks[p.Member] = who
 	delete(c.absent, p.Member)
@@ -139,7 +141,7 @@ func (k *book) notePlace(m int, p *Place) *comm {
 	return c
 }
 
-// enterComm tells the barrier of a communicator when all its members are known.
+// enterComm enters a communicator into the barrier when all its members are known.
 func (k *book) enterComm(c *comm) {
 	if c.entered || c.ignored || len(c.ranks) < c.size {
 		return
@@ -163,20 +165,20 @@ func (k *book) enterComm(c *comm) {
 	k.catchUp()
 }
 
-// failComm notes that a communicator is broken, or will not be.
+// failComm notes that a communicator is broken, or will never be made.
 func (k *book) failComm(c *comm) {
 	c.broken = true
 	if c.entered {
 		k.stepBarrier(barrier.Aborted{Comm: c.name})
 	}
 	if c.meets && c.held {
-		c.meets = false // a process that waits is not awaited: the communicator cannot come to be
+		c.meets = false // the barrier must not wait for the communicator's creation, which cannot end
 		k.stepBarrier(barrier.Created{ID: uint64(c.name)})
 	}
 	k.catchUp()
 }
 
-// takeEvent enters what a member tells.
+// takeEvent enters an event of a member.
 func (k *book) takeEvent(m int, e *Event) {
 	switch e.Kind {
 	case Arrived, Made, Broken, Left:
@@ -201,7 +203,7 @@ func (k *book) takeEvent(m int, e *Event) {
 	case Obstacle:
 		k.notes[who] = e.Reason
 		return
-	case Stuck: // whatever else of the process is not known yet
+	case Stuck: // reported at once, even if other reports of the process wait
 		k.stepBarrier(barrier.Stuck{Rank: who, Reason: e.Reason})
 		return
 	}
@@ -232,7 +234,7 @@ var reports = map[Kind]func(r barrier.Rank, c []barrier.Count, e *Event) barrier
 	Died: func(r barrier.Rank, _ []barrier.Count, _ *Event) barrier.Event { return barrier.Died{Rank: r} },
 }
 
-// enterChange enters what became of a place.
+// enterChange enters a change of a place.
 func (k *book) enterChange(m int, kind Kind, p *Place) {
 	c := k.notePlace(m, p)
 	if c == nil {
@@ -258,20 +260,20 @@ func (k *book) gaveUp(who barrier.Rank, p *Place) {
 	on := k.comms[p.Comm]
 	k.reportWhenKnown(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
 		if !on.entered {
-			return nil // and never will be
+			return nil // and never will be known
 		}
 		return barrier.Destroyed{Rank: who, Comm: p.Comm, Member: p.Member, Counts: counts}
 	})
 }
 
-// reportWhenKnown hands over what a rank tells, unless the report is of a communicator that is not known as a whole:
-// then the report waits, and with it all that the rank tells later.
+// reportWhenKnown hands a report of a rank to the barrier, unless the report is about a communicator whose
+// members are not all known: then the report waits, and all later reports of the rank wait behind it.
 func (k *book) reportWhenKnown(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
 	k.late[who] = append(k.late[who], report{on, counts, event})
 	k.catchUp()
 }
 
-// catchUp hands over what can be.
+// catchUp hands over the reports that need not wait any more.
 func (k *book) catchUp() {
 	for who := range k.who {
 		for who := barrier.Rank(who); len(k.late[who]) > 0; {
@@ -291,7 +293,8 @@ func (k *book) catchUp() {
 	}
 }
 
-// isSettled tells whether the barrier knows the whole communicator, or never will. nil, no communicator, is settled.
+// isSettled tells whether the barrier knows the whole communicator, or never will. nil, for no communicator,
+// is settled.
 func (c *comm) isSettled() bool { return c == nil || c.entered || c.broken || c.ignored }
 
 // knownCounts leaves out the counts of communicators that have ended, and tells whether all other communicators are
@@ -315,7 +318,7 @@ func (k *book) stepBarrier(e barrier.Event) {
 	}
 }
 
-// pastComms are the communicators that no process is in any more.
+// pastComms returns the communicators in which there is no process any more.
 func (k *book) pastComms() []barrier.Comm {
 	var all []barrier.Comm
 	for name, c := range k.comms {

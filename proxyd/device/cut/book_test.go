@@ -14,19 +14,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// The communicator of these tests, and how often a member of it has issued something.
+// comm7 is the communicator of these tests.
 const comm7 = barrier.Comm(7)
 
 func issued(comm barrier.Comm, member int32, n uint64) barrier.Count {
 	return barrier.Count{Key: barrier.Key{Comm: comm, Member: member}, N: n}
 }
 
-// told is an event of a process.
+// told makes an event of a process.
 func told(kind Kind, process uint64, counts ...barrier.Count) Event {
 	return Event{Kind: kind, Process: process, Counts: counts}
 }
 
-// placed is one of a place in a communicator of two.
+// placed makes an event of a place in a communicator of two.
 func placed(kind Kind, process uint64, member int32, how func(*Place)) Event {
 	p := &Place{Comm: comm7, Size: 2, Member: member, Process: process}
 	if how != nil {
@@ -38,12 +38,13 @@ func placed(kind Kind, process uint64, member int32, how func(*Place)) Event {
 func made(p *Place)   { p.Made = true }
 func broken(p *Place) { p.Broken = true }
 
-// opened is what a member says that has one process, with a place in the communicator or without.
+// opened makes the Opened event of a member that has a single process, with or without a place in the
+// communicator.
 func opened(process uint64, places ...Place) Event {
 	return Event{Kind: Opened, Processes: []Process{{ID: process, PID: 100 + int(process)}}, Places: places}
 }
 
-// pair are two members with a process each, 5 and 9, which are in a communicator.
+// pair makes the Opened events of two members with a process each, 5 and 9, which are in a communicator.
 func pair() []Event {
 	return []Event{
 		opened(5, Place{Comm: comm7, Size: 2, Member: 0, Process: 5, Made: true}),
@@ -51,7 +52,7 @@ func pair() []Event {
 	}
 }
 
-// effects is what has come out of a book, in words, and empties it.
+// effects returns the effects of a book as text, and removes them from the book.
 func effects(k *book) string {
 	var words []string
 	say := func(is bool, format string, args ...any) {
@@ -79,14 +80,14 @@ func effects(k *book) string {
 	return strings.Join(words, ", ")
 }
 
-// heardOf is an event of a member, and what is to come of it.
+// heardOf is an event of a member, and the effects that must follow.
 type heardOf struct {
 	member int
 	event  Event
 	want   string
 }
 
-// toTheCut are the answers of the processes of pair from the second reading on.
+// toTheCut returns the events of the processes of pair from the second reading on.
 func toTheCut(counts ...barrier.Count) []heardOf {
 	var of5, of9 []barrier.Count
 	for _, c := range counts {
@@ -106,7 +107,7 @@ func toTheCut(counts ...barrier.Count) []heardOf {
 	}
 }
 
-// TestBook: what members tell, in the order in which the leader hears it, and what follows.
+// TestBook: events of members, in the order in which the leader gets them, and their effects.
 func TestBook(t *testing.T) {
 	away := func(p Place) Place { p.Made, p.Left = false, true; return p }
 	for name, c := range map[string]struct {
@@ -125,7 +126,7 @@ func TestBook(t *testing.T) {
 			{1, told(Issued, 9, issued(comm7, 1, 3)), "read"},
 		}, toTheCut()...)},
 		"a communicator that is not wholly known": {[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}), opened(9)}, "shut", append([]heardOf{
-			{0, told(Shut, 5, issued(comm7, 0, 1)), ""}, // waits
+			{0, told(Shut, 5, issued(comm7, 0, 1)), ""}, // the report waits
 			{0, told(Issued, 5, issued(comm7, 0, 2)), ""},
 			{1, told(Shut, 9), ""},
 			{1, placed(Made, 9, 1, made), "raise 1 to 7.1=1, raise 1 to 7.1=2"},
@@ -134,7 +135,7 @@ func TestBook(t *testing.T) {
 		"nobody has come to a creation before the attempt": {[]Event{opened(5), opened(9)}, "shut", append([]heardOf{
 			{0, placed(Arrived, 5, 0, nil), ""},
 			{0, told(Shut, 5), ""},
-			{1, told(Shut, 9), "read"}, // it is not begun, and hinders nothing
+			{1, told(Shut, 9), "read"}, // the creation has not begun, and hinders no rank
 			{1, placed(Arrived, 9, 1, nil), ""},
 		}, toTheCut()...)},
 		"a creation that is under way": {
@@ -194,7 +195,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestBookOrders: effects for ranks become orders to members, for processes as these name them.
+// TestBookOrders: effects for ranks become orders to members, with the members' names for the processes.
 func TestBookOrders(t *testing.T) {
 	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, opened(3)})
 	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
@@ -221,7 +222,8 @@ func TestBookOrders(t *testing.T) {
 	}
 }
 
-// TestBookCounts: a cut has the numbers that were reported last, and of whom nothing is left the members are told.
+// TestBookCounts: a cut has the counts that were reported last, and the members get the communicators that
+// are past.
 func TestBookCounts(t *testing.T) {
 	k := newBook(pair())
 	for _, h := range []heardOf{
@@ -247,7 +249,7 @@ func TestBookCounts(t *testing.T) {
 	}
 }
 
-// TestFailure: ranks are named as their members know them, with what was last in their way.
+// TestFailure: a failure names ranks as their members do, with the obstacle that each reported last.
 func TestFailure(t *testing.T) {
 	k := newBook(pair())
 	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})

@@ -29,8 +29,8 @@ type Options struct {
 // its lease runs out.
 const farewell = 5 * time.Second
 
-// Cut is a cut that was found: no operation passes, none is in flight, at no member. A Cut lasts until Open, or until a
-// member is lost; then Lost is closed, and that member refuses to save for the attempt.
+// Cut is a cut that was found: at no member an operation passes a gate or is in flight. A Cut lasts until
+// Open, or until a member is lost; then Lost is closed, and that member refuses to save for the attempt.
 type Cut struct {
 	Attempt uint64
 	Who     []Who                  // the ranks of the barrier
@@ -47,17 +47,17 @@ type finder struct {
 	posts  []*post
 	news   chan heard
 	book   *book
-	early  []heard // came before all had opened the attempt
+	early  []heard // events that came before all members had opened the attempt
 	still  map[int]bool
-	found  bool // by the barrier
+	found  bool // the barrier has found the cut
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// Find looks for a cut of the job with the device servers members. On success everything stands still, with
-// the gate of all calls shut, at every member, until the caller calls Open, which it must. Else all gates are
-// open again at every member that can be reached, and the error says why: a *Failure if the barrier found no
-// cut. Find ends with ctx, without a cut.
+// Find looks for a cut of the job with the device servers members. On success all processes stand still, with
+// the gate of all calls shut, at every member, until the caller calls Open. The caller must call Open. On
+// failure all gates are open again at every member that can be reached, and the error has the reason: a
+// *Failure if the barrier found no cut. Find ends with ctx, without a cut.
 func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	for _, d := range []struct {
 		value    *time.Duration
@@ -85,7 +85,7 @@ func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
 	return c, nil
 }
 
-// findCut is an attempt from its beginning to the cut.
+// findCut runs an attempt from its beginning to the cut.
 func (f *finder) findCut(ctx context.Context, o *Options) error {
 	deadline := time.NewTimer(o.Deadline)
 	defer deadline.Stop()
@@ -125,7 +125,7 @@ func (f *finder) findCut(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// hearMember takes what came from a member and returns how many members have opened the attempt thereby.
+// hearMember takes events of a member, and returns how many members have opened the attempt by these events.
 func (f *finder) hearMember(h heard, opened []Event) (n int) {
 	for i := range h.events {
 		e := &h.events[i]
@@ -138,7 +138,7 @@ func (f *finder) hearMember(h heard, opened []Event) (n int) {
 			if f.book != nil {
 				f.book.holds(h.member)
 			}
-		case f.book == nil: // before all have opened the attempt there is nothing to decide
+		case f.book == nil: // the book begins when all members have opened the attempt
 			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
 		default:
 			f.book.takeEvent(h.member, e)
@@ -153,7 +153,7 @@ func (f *finder) stepBook(e barrier.Event) {
 	}
 }
 
-// giveOrders has the members do what follows.
+// giveOrders sends the orders that follow from the book to the members.
 func (f *finder) giveOrders() error {
 	if f.book == nil {
 		return nil
@@ -175,7 +175,7 @@ func (f *finder) giveOrders() error {
 	return nil
 }
 
-// ordersOf are what effects mean for each member.
+// ordersOf converts effects into an order for each member.
 func (k *book) ordersOf(e barrier.Effects, members int) map[int]Order {
 	all := map[int]Order{}
 	change := func(m int, what func(o *Order)) {
@@ -207,8 +207,8 @@ func (k *book) ordersOf(e barrier.Effects, members int) map[int]Order {
 	return all
 }
 
-// endAttempt has all members forget the attempt, and waits for the members that can be reached. Nothing of the leader
-// is left then.
+// endAttempt has all members forget the attempt, and waits for the members that can be reached. When it
+// returns, the leader has no goroutine left.
 func (f *finder) endAttempt(ctx context.Context) error {
 	f.cancel()
 	f.work.Wait()
@@ -232,7 +232,7 @@ func (f *finder) endAttempt(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// renewLeases renews the leases as long as the cut is wanted.
+// renewLeases renews the leases of the members until the cut is over.
 func (c *Cut) renewLeases(ctx context.Context) {
 	for {
 		select {
@@ -249,16 +249,17 @@ func (c *Cut) renewLeases(ctx context.Context) {
 	}
 }
 
-// Lost is closed when a member is lost, and its part of the cut with it. Err says why.
+// Lost returns a channel that is closed when a member, and with it its part of the cut, is lost. Err has the
+// reason.
 func (c *Cut) Lost() <-chan struct{} { return c.lost }
 
-// Err is nil until Lost is closed.
+// Err returns nil until Lost is closed.
 func (c *Cut) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.why
 }
 
-// Open opens all gates: the checkpoint is made or undone, and the job goes on. Open must be called once. The error
-// names members that could not be told; they open by themselves when their lease runs out.
+// Open opens all gates, after the checkpoint was made or undone, and the job goes on. Open must be called
+// once. The error names members that could not be reached; they open their gates when their lease runs out.
 func (c *Cut) Open(ctx context.Context) error { return c.f.endAttempt(ctx) }

@@ -11,24 +11,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// Errors of a Member, which a transport may have made of a text.
+// Errors of a Member. A transport may have made them from a text.
 var (
-	// ErrForgotten is what a device server says of an attempt that it is not in: its lease ran out, the attempt was
-	// forgotten, or a later attempt has come.
+	// ErrForgotten is returned by a device server for an attempt that the server is not in: its lease ran
+	// out, the attempt was forgotten, or a later attempt has come.
 	ErrForgotten = errors.New("the attempt at a cut was forgotten")
-	// ErrBusy is what a device server says of a new attempt while being saved, or stopped without an attempt.
+	// ErrBusy is returned by a device server for a new attempt while the server is being saved, or is stopped
+	// without an attempt.
 	ErrBusy = errors.New("the device server is stopped or being saved")
 )
 
 // Member is a device server of the job, as the leader sees it.
 type Member interface {
-	// Exchange carries out the orders, in their sequence, and returns what has happened that was not heard: as soon as
-	// there is something, at the latest after Wait. Only one goroutine calls Exchange. ctx ends the call where there
-	// are no orders, and any error is no matter then. After another error nothing more of the member can be known.
+	// Exchange carries out the orders, in their sequence, and returns the events that the leader has not
+	// heard: as soon as there are any, at the latest after Wait. Only one goroutine calls Exchange. If there
+	// are no orders, ctx may end the call, and the leader ignores the error. After any other error the member
+	// is lost.
 	Exchange(ctx context.Context, o *Orders) (*Events, error)
 }
 
-// Orders is what the leader wants of a member.
+// Orders has the leader's orders for a member.
 type Orders struct {
 	Attempt uint64        `json:"attempt"`         // from 1
 	Lease   time.Duration `json:"lease"`           // from now on, until the next Exchange
@@ -61,9 +63,9 @@ type Raise struct {
 	Targets []barrier.Count `json:"targets"`
 }
 
-// Events is what has happened at a member since the leader has heard of it.
+// Events has the events at a member that the leader has not heard.
 type Events struct {
-	Next uint64  `json:"next"` // to be Heard
+	Next uint64  `json:"next"` // number for Heard
 	List []Event `json:"list,omitempty"`
 }
 
@@ -81,12 +83,12 @@ const (
 	CallsShut Kind = "callsShut" //
 	Ended     Kind = "ended"     //
 	Died      Kind = "died"      //
-	Stuck     Kind = "stuck"     // Reason is why no cut of the process can be saved, after any time
+	Stuck     Kind = "stuck"     // Reason says why a cut with this process can never be saved
 	Left      Kind = "left"      // a Place was given up: barrier.Destroyed
 	Arrived   Kind = "arrived"   // a Place waits for Create
-	Made      Kind = "made"      // a Place that has arrived, or comes of a split, is there, or Broken
+	Made      Kind = "made"      // a Place that has arrived, or comes of a split, was made, or is Broken
 	Broken    Kind = "broken"    // a Place's communicator has failed
-	Pending   Kind = "pending"   // of a process: Counts has what is kept back. The process does not go on if it is Quiet
+	Pending   Kind = "pending"   // of a process: Counts has what is kept back; if Quiet, the process does not go on
 	Still     Kind = "still"     // the cut holds at this member: nothing passes or is in flight, no process is attached
 	Obstacle  Kind = "obstacle"  // Reason is what keeps a process from becoming quiet, by now
 )
@@ -101,10 +103,10 @@ type Event struct {
 	Reason    string          `json:"reason,omitempty"`
 	Place     *Place          `json:"place,omitempty"`
 	Processes []Process       `json:"processes,omitempty"` // of Opened
-	Places    []Place         `json:"places,omitempty"`    // likewise
+	Places    []Place         `json:"places,omitempty"`    // of Opened
 }
 
-// Process is a process with a ring. Ended processes are told of if they were in communicators.
+// Process is a process with a ring. Ended processes are included if they were in communicators.
 type Process struct {
 	ID    uint64 `json:"id"`
 	PID   int    `json:"pid"`

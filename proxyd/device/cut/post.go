@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// heard is what came from a member: events, or that the member is lost.
+// heard is a message from a member: events, or the loss of the member.
 type heard struct {
 	member int
 	events []Event
@@ -25,7 +25,7 @@ type post struct {
 
 	mu     sync.Mutex
 	orders []Order
-	news   chan struct{} // has something when orders do
+	news   chan struct{} // has a value when orders has an order
 	heard  uint64
 }
 
@@ -33,7 +33,7 @@ func newPost(number int, m Member, attempt uint64, lease time.Duration) *post {
 	return &post{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
 }
 
-// sendOrder has orders carried out behind the orders before.
+// sendOrder adds an order behind the orders before.
 func (p *post) sendOrder(o Order) {
 	p.mu.Lock()
 	p.orders = append(p.orders, o)
@@ -52,7 +52,7 @@ func (p *post) takeOrders() []Order {
 	return o
 }
 
-// runPost ends with ctx, or when the member is lost, which it says.
+// runPost ends with ctx, or when the member is lost, which it reports.
 func (p *post) runPost(ctx context.Context, to chan<- heard) {
 	for {
 		e, err := p.exchangeEvents(ctx)
@@ -76,7 +76,7 @@ func (p *post) runPost(ctx context.Context, to chan<- heard) {
 	}
 }
 
-// exchangeEvents tells what there is to tell, or waits for events until there is.
+// exchangeEvents makes an exchange: it sends the pending orders, or, if there are none, waits for events.
 func (p *post) exchangeEvents(ctx context.Context) (*Events, error) {
 	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.takeOrders()}
 	var e *Events
@@ -109,7 +109,7 @@ func (p *post) exchangeUntilOrders(ctx context.Context, o *Orders) (*Events, err
 		}
 	})
 	e, err := p.member.Exchange(ctx, o)
-	if err != nil && ctx.Err() != nil { // nothing was ordered, and what was not heard is told again
+	if err != nil && ctx.Err() != nil { // nothing was ordered, and the member sends unheard events again
 		return &Events{Next: o.Heard}, nil
 	}
 	return e, err

@@ -15,7 +15,7 @@ import (
 type settlement struct {
 	begun   bool                                    // all calls are shut, or about to be
 	over    bool                                    // Stay was ordered
-	reports map[barrier.Rank]map[barrier.Key]uint64 // what each rank keeps back
+	reports map[barrier.Rank]map[barrier.Key]uint64 // the operations that each rank keeps back
 	quiet   map[barrier.Rank]bool
 	gone    map[barrier.Rank]bool // ended, or on a device server that holds without an order
 	sent    map[barrier.Key]uint64
@@ -28,7 +28,7 @@ func newSettlement() settlement {
 	}
 }
 
-// report enters what a rank keeps back.
+// report enters the operations that a rank keeps back.
 func (s *settlement) report(who barrier.Rank, e *Event) {
 	all := make(map[barrier.Key]uint64, len(e.Counts))
 	for _, c := range e.Counts {
@@ -47,7 +47,7 @@ func (k *book) holds(m int) {
 	}
 }
 
-// least is how much all ranks of a key's line may keep back.
+// least returns how much all ranks of a key's line may keep back.
 func (k *book) least(key barrier.Key) uint64 {
 	c := k.comms[key.Comm]
 	if c == nil || !c.entered || c.broken {
@@ -68,7 +68,7 @@ func (k *book) least(key barrier.Key) uint64 {
 	return n
 }
 
-// settle are the orders that follow from what ranks keep back.
+// settle returns the orders that follow from the operations that ranks keep back.
 func (k *book) settle(members int) map[int]Order {
 	s := &k.settled
 	if !s.begun || s.over {
@@ -76,7 +76,7 @@ func (k *book) settle(members int) map[int]Order {
 	}
 	for r := range k.who {
 		if r := barrier.Rank(r); s.reports[r] == nil && !s.gone[r] {
-			return nil // what the rank keeps back is not known yet
+			return nil // the rank has not reported yet
 		}
 	}
 	all := map[int]Order{}

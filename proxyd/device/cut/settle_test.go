@@ -11,13 +11,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 )
 
-// line is a collective of some ranks, by their numbers, or a message from the first to the second.
+// line is a collective of some ranks, by their numbers, or a message from the first rank to the second.
 type line struct {
 	ranks   []int
 	message bool
 }
 
-// ranksModel are ranks that have issued the same lines in the same order, each of which has given the first ones.
+// ranksModel models ranks that have issued the same lines in the same order. Each rank has carried out the
+// first lines.
 type ranksModel struct {
 	k     *book
 	lines []line
@@ -25,7 +26,7 @@ type ranksModel struct {
 	most  []map[barrier.Key]uint64
 }
 
-// own are the lines that a rank is in.
+// own returns the lines that a rank is in.
 func (m *ranksModel) own(r int) (all []line) {
 	for _, l := range m.lines {
 		for _, o := range l.ranks {
@@ -37,7 +38,7 @@ func (m *ranksModel) own(r int) (all []line) {
 	return all
 }
 
-// kept is what a rank keeps back: collectives of all ranks are of communicator 1, messages too.
+// kept returns the operations that a rank keeps back. All of them belong to communicator 1.
 func (m *ranksModel) kept(r int) map[barrier.Key]uint64 {
 	all := map[barrier.Key]uint64{}
 	for _, l := range m.own(r)[m.given[r]:] {
@@ -63,7 +64,7 @@ func (m *ranksModel) needs(r int) bool {
 	return false
 }
 
-// report has the leader hear of a rank.
+// report hands the report of a rank to the leader.
 func (m *ranksModel) report(r int) {
 	e := &Event{Kind: Pending, Process: 1, Quiet: !m.needs(r)}
 	for key, n := range m.kept(r) {
