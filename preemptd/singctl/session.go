@@ -267,17 +267,17 @@ func (a sessionCommand) buildServe() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve [-- COMMAND ARGUMENTS…]", Short: "Run a session's command, within its job", Hidden: true, Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			job := os.Getenv("SLURM_JOB_ID")
-			if job == "" {
+			job, isJob := os.LookupEnv("SLURM_JOB_ID")
+			if !isJob {
 				return rpc.Errorf(rpc.ErrInvalid, "session serve runs in jobs; singctl session start submits one")
 			}
 			if err := runOwnCopy(); err != nil {
 				fmt.Fprintf(a.stderr, "singctl: %v; an upgrade of singctl on the node will keep the session from being moved\n", err)
 			}
 			if len(args) == 0 {
-				args = []string{shell()}
+				args = []string{loginShell()}
 			}
-			if os.Getenv("TERM") == "" || os.Getenv("TERM") == "dumb" {
+			if kind, _ := os.LookupEnv("TERM"); kind == "" || kind == "dumb" {
 				if err := os.Setenv("TERM", "xterm-256color"); err != nil {
 					return err
 				}
@@ -292,8 +292,9 @@ func (a sessionCommand) buildServe() *cobra.Command {
 	}
 }
 
-func shell() string {
-	if s := os.Getenv("SHELL"); s != "" {
+// loginShell returns the user's shell.
+func loginShell() string {
+	if s, _ := os.LookupEnv("SHELL"); s != "" {
 		return s
 	}
 	return "/bin/sh"

@@ -122,7 +122,8 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 }
 
 // isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any
-// more, while this daemon still has capsules of the job.
+// more, while this daemon still has capsules of the job, or was asked for a place and has given none:
+// the epilog may be handled before the request of a task, if both come while the daemon is busy.
 func (e runEnding) isAbandoned(ctx context.Context) bool {
 	j := e.j
 	for _, lc := range j.localCapsules() {
@@ -132,7 +133,7 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 		}
 	}
 	j.mu.Lock()
-	busy := j.ledAttempt != nil || len(j.capsules) == 0
+	busy := j.ledAttempt != nil || len(j.capsules) == 0 && !j.awaitsProtection
 	j.mu.Unlock()
 	run := j.run.snapshot().number
 	if busy || j.part.currentMembership() != nil || j.termination.currentState() == terminationDeciding {

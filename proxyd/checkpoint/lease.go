@@ -121,14 +121,14 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 	case s.UID != t.UID:
 		return nil, fmt.Errorf("the job's user is %d, not %d", s.UID, t.UID)
 	case !s.Runs() || !slices.Equal(s.Nodes, []string{l.c.Node}):
-		return nil, fmt.Errorf("Slurm shows the job %s on %v, and not running on %s alone", s.State, s.Nodes, l.c.Node)
+		return nil, fmt.Errorf("the job is %s on %v, and does not run on %s alone", s.State, s.Nodes, l.c.Node)
 	}
 	all, err := l.c.jobGPUs(ctx, s.String())
 	if err != nil {
 		return nil, err
 	}
 	if len(all) != 1 || len(all[0]) == 0 {
-		return nil, errors.New("Slurm has given it none")
+		return nil, errors.New("it has no GPUs of Slurm's")
 	}
 	return all[0], nil
 }

@@ -20,6 +20,30 @@ func TestLeadsBeforeFirstTask(t *testing.T) {
 	}
 }
 
+// TestAbandonedBeforeStart: the epilog of a run may be handled before the request of the run's task.
+// The job is then settled when the daemon next looks for abandoned jobs.
+func TestAbandonedBeforeStart(t *testing.T) {
+	q := newQueue(t)
+	c := tidyOn(t, "n1", t.TempDir(), q)
+	q.set(t, map[uint32]string{7: "RUNNING", 8: stateTimeout})
+	for _, tt := range []struct {
+		name  string
+		id    uint32
+		asked bool
+		want  bool
+	}{
+		{"runs", 7, true, false},
+		{"is over", 8, true, true},
+		{"has asked for nothing", 8, false, false},
+	} {
+		j := c.jobFor(tt.id)
+		j.awaitsProtection = tt.asked
+		if got := j.ending.isAbandoned(t.Context()); got != tt.want {
+			t.Errorf("a job that %s: abandoned: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestStatesToRequeue: which ends of a run are none of the job's own doing.
 func TestStatesToRequeue(t *testing.T) {
 	for _, c := range []struct {

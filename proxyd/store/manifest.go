@@ -182,7 +182,7 @@ func parseManifest(body []byte) (*Manifest, error) {
 }
 
 func (s *StreamInfo) checkInfo() error {
-	if err := s.StreamID.checkName(); err != nil {
+	if err := s.checkName(); err != nil {
 		return err
 	}
 	if s.Size < 0 || s.Size > maxStream || s.Data < 0 || s.Data > s.Size {

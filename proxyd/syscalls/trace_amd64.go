@@ -70,7 +70,7 @@ func traceThread(tid int, f func(*unix.PtraceRegs) error) error {
 // a disk, never does: so the wait is bounded.
 func awaitStop(tid int) error {
 	pause := 10 * time.Microsecond
-	for end := time.Now().Add(stopsWithin); ; time.Sleep(pause) {
+	for end := time.Now().Add(stopsWithin); ; time.Sleep(pause) { //nolint:forbidigo // a wait with WNOHANG is the only one that can be bounded
 		var status unix.WaitStatus
 		got, err := unix.Wait4(tid, &status, unix.WALL|unix.WNOHANG, nil)
 		switch {

@@ -69,8 +69,8 @@ func sendInput(c io.Writer, in io.Reader) error {
 				return errors.Join(ErrOver, err)
 			}
 		}
-		if detach || err != nil {
-			return nil
+		if detach || err != nil { // the end of the input detaches, too
+			return nil //nolint:nilerr // see above
 		}
 	}
 }

@@ -166,6 +166,9 @@ type client struct {
 	output chan []byte // closed when the client is let go
 }
 
+// acceptPause is the time until the next try after an error of accept, as too many open files.
+const acceptPause = 100 * time.Millisecond
+
 func (s *server) acceptAll(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -173,7 +176,7 @@ func (s *server) acceptAll(l net.Listener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // no descriptors: until some are free
+			time.Sleep(acceptPause) //nolint:forbidigo // the kernel does not tell when descriptors are free again
 			continue
 		}
 		select {

@@ -60,6 +60,18 @@ CUresult sing_cuCtxGetCurrent(CUcontext *ctx)
 	return CUDA_ERROR_UNKNOWN;
 }
 
+CUresult sing_cuModuleGetFunctionCount(unsigned *n, CUmodule module)
+{
+	(void)n, (void)module;
+	return CUDA_ERROR_UNKNOWN;
+}
+
+CUresult sing_cuModuleEnumerateFunctions(CUfunction *functions, unsigned n, CUmodule module)
+{
+	(void)functions, (void)n, (void)module;
+	return CUDA_ERROR_UNKNOWN;
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; ++i) {

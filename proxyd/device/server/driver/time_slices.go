@@ -88,14 +88,11 @@ func (t *TimeSlices) addSpace(s *Space) {
 	}
 }
 
-// removeSpace takes a space off the list; false if it is not there. The caller holds mu.
-func (t *TimeSlices) removeSpace(s *Space) bool {
-	at := slices.Index(t.spaces, s)
-	if at < 0 {
-		return false
+// removeSpace takes a space off the list, if it is there. The caller holds mu.
+func (t *TimeSlices) removeSpace(s *Space) {
+	if at := slices.Index(t.spaces, s); at >= 0 {
+		t.spaces = append(t.spaces[:at:at], t.spaces[at+1:]...)
 	}
-	t.spaces = append(t.spaces[:at:at], t.spaces[at+1:]...)
-	return true
 }
 
 // meetsInCommunicator tells whether two spaces have ranks of the same communicator. The caller holds mu.
