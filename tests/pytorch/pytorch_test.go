@@ -49,8 +49,8 @@ func TestOperators(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	if len(lines) < 27 {
-		t.Errorf("%d lines, want 27", len(lines))
+	if len(lines) < 28 {
+		t.Errorf("%d lines, want 28", len(lines))
 	}
 }
 
