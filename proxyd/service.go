@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -65,12 +66,59 @@ func (d service) Owner(ctx context.Context, job string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+	if uid, known := checkpointOwner(all); known {
+		return uid, nil
+	}
+	past, err := d.n.conductor.Past(id)
+	if err != nil {
+		return 0, err
+	}
+	if past == nil {
+		return 0, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
+	}
+	return past.UID, nil
+}
+
+// checkpointOwner returns the user whose checkpoints these are; the manifest of a damaged checkpoint
+// names none.
+func checkpointOwner(all []*rpc.Checkpoint) (uid uint32, known bool) {
 	for _, c := range all {
 		if c.User != "" {
-			return c.Uid, nil
+			return c.Uid, true
 		}
 	}
-	return 0, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
+	return 0, false
+}
+
+// addPast adds to out what is kept of a job that is over, and reports whether anything is. Slurm may
+// have begun its numbers anew: what is kept of the job of another user is left out.
+func (d service) addPast(out *rpc.Job, id string, s *slurm.Job) bool {
+	if s != nil && !s.Over() {
+		return false
+	}
+	past, err := d.n.conductor.Past(id)
+	if err != nil { // the checkpoints can be shown all the same
+		d.n.log.Warn("read the time line of a job that is over", "job", id, "error", err)
+	}
+	if past == nil {
+		return false
+	}
+	owner, known := checkpointOwner(out.Checkpoints)
+	if s != nil {
+		owner, known = s.UID, true
+	}
+	if known && owner != past.UID {
+		return false
+	}
+	out.Uid, out.User = past.UID, userName(past.UID)
+	addTimeline(out, past.Events)
+	return true
+}
+
+func addTimeline(out *rpc.Job, events []records.Event) {
+	for _, e := range events {
+		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
+	}
 }
 
 func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
@@ -88,9 +136,10 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	}
 	v, err := d.n.conductor.View(ctx, id)
 	if errors.Is(err, checkpoint.ErrNoJob) {
+		past := d.addPast(out, id, s)
 		switch {
-		case len(out.Checkpoints) > 0 || s != nil && s.Over():
-			if s == nil {
+		case past || len(out.Checkpoints) > 0 || s != nil && s.Over():
+			if s == nil && !past {
 				out.Uid, out.User = out.Checkpoints[0].Uid, out.Checkpoints[0].User
 			}
 			return out, nil
@@ -184,9 +233,7 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 	for _, o := range v.Outside {
 		out.Outside = append(out.Outside, obstacleOf(o))
 	}
-	for _, e := range v.Events {
-		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
-	}
+	addTimeline(out, v.Events)
 }
 
 // obstacleOf is an obstacle in the contract's words.

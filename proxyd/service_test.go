@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -64,5 +67,49 @@ func TestStored(t *testing.T) {
 		if got := withStoreKind(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
 			t.Errorf("%v: %v", tt.err, got)
 		}
+	}
+}
+
+// TestAddPast: the time line of a job that is over is shown for its user's job only, also when Slurm
+// has begun its numbers anew.
+func TestAddPast(t *testing.T) {
+	shared := t.TempDir()
+	c, err := checkpoint.New(checkpoint.Config{Node: "n1", Cluster: "mini", Lib: t.TempDir(), Shared: shared},
+		checkpoint.Deps{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	folder := records.Folder{Dir: filepath.Join(shared, "jobs")}
+	lines := records.NewTimeline(folder, "n1")
+	rec := &records.Record{
+		Job: 7, UID: 1001, Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")},
+	}
+	err = errors.Join(folder.Save(rec), lines.Write(7, records.Event{What: records.EventHeld}), lines.KeepPast(rec), folder.Remove(7), lines.Remove(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name        string
+		job         string
+		slurm       *slurm.Job
+		checkpoints []*rpc.Checkpoint
+		want        bool
+	}{
+		{name: "forgotten by Slurm", job: "7", want: true},
+		{name: "over", job: "7", slurm: &slurm.Job{ID: 7, UID: 1001, State: "COMPLETED"}, want: true},
+		{name: "another user's job is over", job: "7", slurm: &slurm.Job{ID: 7, UID: 1002, State: "COMPLETED"}},
+		{name: "another job runs", job: "7", slurm: &slurm.Job{ID: 7, UID: 1001, State: "RUNNING"}},
+		{name: "checkpoints of another user", job: "7", checkpoints: []*rpc.Checkpoint{{Problem: "damaged"}, {User: "bob", Uid: 1002}}},
+		{name: "checkpoints of the user", job: "7", checkpoints: []*rpc.Checkpoint{{User: "alice", Uid: 1001}}, want: true},
+		{name: "nothing is kept", job: "8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := &rpc.Job{Id: tt.job, Checkpoints: tt.checkpoints}
+			got := service{&node{conductor: c}}.addPast(out, tt.job, tt.slurm)
+			if got != tt.want || len(out.Timeline) > 0 != tt.want || tt.want && out.Uid != 1001 {
+				t.Errorf("%v: %v", got, out)
+			}
+		})
 	}
 }

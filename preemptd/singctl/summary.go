@@ -25,8 +25,8 @@ func (a summaryCommand) build() *cobra.Command {
 		Use: "summary JOB", Short: "Sum up a job, also one that is over: runs, moves, time lost and saved",
 		Long: `summary tells where a job ran and how often it moved, how long it ran and waited, what its checkpoints took
 and saved, and what was lost. The runs are slurmdbd's, for as long as it keeps them; what was done to the job is
-preemptd's; the work is counted from the time line, which the nodes keep until the job is over. What is not kept any
-more, and what does not answer, is left out and named.`,
+preemptd's; the work is counted from the time line, which the nodes keep for some days after the job. What is not kept
+any more, and what does not answer, is left out and named.`,
 		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.collectSummary(cmd.Context(), args[0])
@@ -93,7 +93,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 	})
 	switch {
 	case err == nil && s.work == nil, errors.Is(err, rpc.ErrNoJob):
-		s.missing = append(s.missing, "work saved and lost: the nodes have no time line of the job (they keep it from its first run until it is over)")
+		s.missing = append(s.missing, "work saved and lost: the nodes have no time line of the job")
 	case errors.Is(err, rpc.ErrUnreachable), errors.Is(err, rpc.ErrNotRunning), errors.Is(err, rpc.ErrNotProtected):
 		s.missing = append(s.missing, "checkpoints and work: "+err.Error())
 	default:

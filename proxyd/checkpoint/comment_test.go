@@ -69,8 +69,8 @@ func TestTimeline(t *testing.T) {
 	if err := two.ends.deleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 0 {
-		t.Errorf("files left: %v, error %v", left, err)
+	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 1 || left[0].Name() != "past" {
+		t.Errorf("files left: %v, error %v; want what is kept of jobs that are over", left, err)
 	}
 }
 

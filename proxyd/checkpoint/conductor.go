@@ -62,6 +62,7 @@ type Config struct {
 	Outside     string          // connections to outside of the job, unless the job has its own: "reset" or "refuse"
 	Without     string          // for a requeued job without a checkpoint: "restart" or "hold"
 	Keep        store.Retention // for checkpoints of running jobs
+	KeepPast    time.Duration   // for time lines of jobs that are over
 
 	Devices DeviceConfig
 

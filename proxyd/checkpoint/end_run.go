@@ -118,6 +118,9 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 		if err := cleaner.removeEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			c.Log.Warn("remove ended jobs", "error", err)
 		}
+		if err := cleaner.forgetPast(time.Now()); err != nil {
+			c.Log.Warn("remove time lines of jobs that are over", "error", err)
+		}
 	}
 }
 
@@ -285,10 +288,15 @@ func (e jobEnds) deleteJob(ctx context.Context, id uint32) error {
 	return errors.Join(e.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
 }
 
-// deleteRecord deletes a job's record and the files beside it. A second call is harmless.
+// deleteRecord deletes a job's record and the files beside it, and keeps the time line for people. A
+// second call is harmless.
 func (e jobEnds) deleteRecord(id uint32) error {
 	c := e.c
-	err := c.records.RemoveScript(id)
+	rec, err := c.records.Load(id)
+	if err == nil && rec != nil {
+		err = c.timeline.KeepPast(rec)
+	}
+	err = errors.Join(err, c.records.RemoveScript(id))
 	return errors.Join(err, c.uploads.RemoveEnded(id), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
 }
 

@@ -49,6 +49,7 @@ type endedJobsCleaner struct {
 	c            *Conductor
 	electionLock *os.File
 	endedSince   map[uint32]time.Time // first time at which a job was seen to be over
+	forgotPast   time.Time            // when old time lines were removed
 }
 
 // isElected tells whether this daemon is elected, and stands for election if no daemon is. Two
@@ -74,6 +75,18 @@ func (cleaner *endedJobsCleaner) stopCleaning() {
 	if cleaner.electionLock != nil {
 		cleaner.electionLock.Close()
 	}
+}
+
+// forgetInterval is how often time lines of jobs that are over are looked through.
+const forgetInterval = time.Hour
+
+// forgetPast removes the time lines of jobs that are over for longer than KeepPast.
+func (cleaner *endedJobsCleaner) forgetPast(now time.Time) error {
+	if now.Sub(cleaner.forgotPast) < forgetInterval {
+		return nil
+	}
+	cleaner.forgotPast = now
+	return cleaner.c.timeline.ForgetPast(now.Add(-cleaner.c.KeepPast))
 }
 
 // RemoveEnded removes the jobs that are over at the time now. An error of Slurm restarts all

@@ -203,3 +203,30 @@ func TestOneCleaner(t *testing.T) {
 	}
 	two.stopCleaning()
 }
+
+// TestPastOutlivesJob: the time line of a job that is over stays when its record goes, for as long as
+// the site wants.
+func TestPastOutlivesJob(t *testing.T) {
+	c := tidyOn(t, "n1", t.TempDir(), newQueue(t), 1)
+	c.KeepPast = 24 * time.Hour
+	err := errors.Join(c.timeline.Write(1, records.Event{What: records.EventCheckpoint, Text: "1 (asked), in 1s"}),
+		c.Pool.Give(t.Context(), "1"), c.ends.deleteRecord(1), c.ends.deleteRecord(1))
+	if err != nil || left(t, c) != "" {
+		t.Fatal(left(t, c), err)
+	}
+	cleaner := &endedJobsCleaner{c: c}
+	for after, want := range []int{2, 2, 0} {
+		if err := cleaner.forgetPast(time.Now().Add(time.Duration(after) * 23 * time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		past, err := c.Past("1")
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case want == 0 && past != nil:
+			t.Errorf("%v is still kept", past)
+		case want > 0 && (past == nil || len(past.Events) != want || past.UID != 1001):
+			t.Errorf("after %d times 23 hours: %+v", after, past)
+		}
+	}
+}

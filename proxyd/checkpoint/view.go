@@ -66,6 +66,15 @@ func (c *Conductor) Owner(job string) (uid uint32, known bool) {
 	return rec.UID, true
 }
 
+// Past returns what is kept of a job that is over, or nil.
+func (c *Conductor) Past(job string) (*records.Past, error) {
+	id, err := parseJobName(job)
+	if err != nil {
+		return nil, err
+	}
+	return c.timeline.ReadPast(id)
+}
+
 // Over tells whether a job of this cluster has ended: it has no record.
 func (c *Conductor) Over(job store.JobID) bool {
 	if job.Cluster != c.Cluster {

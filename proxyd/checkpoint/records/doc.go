@@ -8,5 +8,6 @@
 //	manifest.go       Meta: the conductor's part of a checkpoint's manifest
 //	placement.go      on which node of a run each capsule is; the names of programs
 //	timeline.go       SHARED/jobs/JOB.NODE.events: what happened to a job
+//	past.go           SHARED/jobs/past/JOB.json: the time line of a job that is over
 //	runtime_files.go  SHARED/kits: our files that programs of jobs use
 package records
