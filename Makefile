@@ -99,7 +99,7 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 		'root file systems: $(SELF) trees' \
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
-		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
+		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
 		'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
 		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
 		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
