@@ -41,7 +41,10 @@ SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|
 
 all: build
 
-build: $(MINICLUSTER) node controller ## minicluster, and into bin/ what nodes and the controller run (1 min)
+# Not while install-node links the same programs for another PREFIX.
+build: $(MINICLUSTER) ## minicluster, and into bin/ what nodes and the controller run (1 min)
+	@mkdir -p $(B)
+	@flock $(B)/lock $(MAKE) --no-print-directory node controller
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
