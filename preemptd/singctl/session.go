@@ -306,7 +306,7 @@ const copyVariable = "SINGULARITY_SLURM_SESSION"
 // runOwnCopy makes this process run from a copy of its program in the job's /tmp. A program that was
 // replaced on its node could not be restored.
 func runOwnCopy() error {
-	if os.Getenv(copyVariable) != "" {
+	if _, isCopy := os.LookupEnv(copyVariable); isCopy {
 		return os.Unsetenv(copyVariable)
 	}
 	dir, err := os.MkdirTemp("/tmp", "singctl-session-")
