@@ -189,7 +189,10 @@ func shrinkAndGrow(s *site) {
 	})
 	premium.trains()
 	premium.ends()
-	small.is("has both GPUs again", func(st state) bool { return st.is == "RUNNING" && st.gres == "gres/gpu:2" })
+	s.until("job "+small.name+" has two GPUs again", func() (bool, string) { // lent to the running job, or its own after a requeue
+		_, stands := small.history()
+		return stands.GPUs == 2 && small.now().is == "RUNNING", fmt.Sprintf("%+v", stands)
+	})
 	small.trains()
 	small.did("resize by policy tiers", "resize by policy tiers")
 	for _, j := range basic {
