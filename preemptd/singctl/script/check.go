@@ -9,6 +9,7 @@ package script
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Level says how bad a finding is.
@@ -62,4 +63,11 @@ func Find(text string) []Finding {
 	return all
 }
 
-func asksForProtection(o option) bool { return o.name == "--singularity" && o.value != "off" }
+// asksForProtection tells whether an option makes the job a protected one: --singularity, or an
+// option that implies it.
+func asksForProtection(o option) bool {
+	if o.name == "--singularity" {
+		return o.value != "off"
+	}
+	return strings.HasPrefix(o.name, "--singularity-") && o.name != "--singularity-lease"
+}

@@ -23,6 +23,10 @@ func TestFind(t *testing.T) {
 		{"switched off", "#!/bin/bash\n#SBATCH --singularity=off", []string{
 			"0 unprotected the script has no line #SBATCH --singularity", "2 unprotected #SBATCH --singularity=off",
 		}},
+		{"an option that implies it", "#!/bin/bash\n#SBATCH --singularity-gpus=1-4\nsrun a", nil},
+		{"a lease", "#!/bin/bash\n#SBATCH --singularity-lease=7\n", []string{"0 unprotected the script has no line #SBATCH --singularity"}},
+		{"an emptied log", head + "#SBATCH --open-mode=truncate\n", []string{"3 changed #SBATCH --open-mode=truncate"}},
+		{"a container of its own", head + "apptainer exec a.sif ./a\nsrun bwrap --bind / / ./a", []string{"3 not captured apptainer exec a.sif ./a"}},
 		{"no requeue", head + "\n#SBATCH -p a --no-requeue\n", []string{"4 unprotected #SBATCH --no-requeue"}},
 		{"a comment like an option", head + "##SBATCH --no-requeue\n#SBATCHES --no-requeue\n# --no-requeue", nil},
 		{"heterogeneous", head + "#SBATCH hetjob\n#SBATCH --ntasks=1\n", []string{"3 unprotected #SBATCH hetjob"}},

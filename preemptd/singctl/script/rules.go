@@ -20,6 +20,7 @@ type optionRule struct {
 var optionRules = []optionRule{
 	{"--no-requeue", "", Unprotected, "take it away: a job that Slurm may not requeue cannot resume"},
 	{"--singularity", "off", Unprotected, "take it away, or write --singularity"},
+	{"--open-mode", "truncate", Changed, "leave it out: Slurm empties the job's log when the job resumes"},
 	{"hetjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 	{"packjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 }
@@ -47,6 +48,10 @@ var commandRules = []commandRule{
 	{
 		[]string{"sudo", "su", "doas", "pkexec"},
 		nil, Uncaptured, "a process of another user than the job's cannot be restored, and the job is held: run it before the job, or as its user",
+	},
+	{
+		[]string{"bwrap", "apptainer", "singularity", "podman", "docker", "unshare", "enroot", "ch-run"},
+		nil, Uncaptured, "containers that a job starts itself are not captured: submit it with sbatch --container, or start the step with srun --container",
 	},
 	{[]string{"gdb", "strace", "ltrace", "rr"}, nil, Uncaptured, "programs under a debugger are not captured: leave it out when the job is not debugged"},
 	{[]string{"perf"}, nil, Uncaptured, "programs that use perf events are not captured: measure in a job without --singularity"},
