@@ -114,16 +114,20 @@ const attachInterval = time.Second
 func (a sessionCommand) attachSession(ctx context.Context, job string) error {
 	told := ""
 	for {
-		state, node, err := a.sessionState(ctx, job)
+		shown, err := a.showSession(ctx, job)
 		if err != nil {
 			return err
 		}
-		if state == "RUNNING" {
-			if _, err := session.Load(job); errors.Is(err, fs.ErrNotExist) {
-				state = "STARTING"
-			} else if err != nil {
-				return err
+		state, node := fieldOf(shown, "JobState"), fieldOf(shown, "BatchHost")
+		if _, err := session.Load(job); errors.Is(err, fs.ErrNotExist) {
+			if told == "" && !isSession(shown) {
+				return rpc.Errorf(rpc.ErrInvalid, "job %s is no session of yours; singctl session list has those that have begun", job)
 			}
+			if state == "RUNNING" {
+				state = "STARTING"
+			}
+		} else if err != nil {
+			return err
 		}
 		switch {
 		case state == "RUNNING":
@@ -157,19 +161,23 @@ func isOver(state string) bool {
 	}, state)
 }
 
-// sessionState returns a job's state, and the node of its script.
-func (a sessionCommand) sessionState(ctx context.Context, job string) (state, node string, err error) {
+// showSession returns what scontrol shows of a job.
+func (a sessionCommand) showSession(ctx context.Context, job string) (string, error) {
 	if err := rpc.CheckJob(job); err != nil {
-		return "", "", err
+		return "", err
 	}
 	out, err := a.slurm.run(ctx, "scontrol", "show", "job", "--oneliner", job)
-	if err != nil {
-		if strings.Contains(err.Error(), "Invalid job id") {
-			err = rpc.Errorf(rpc.ErrNoJob, "Slurm knows no job %s", job)
-		}
-		return "", "", err
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+		err = rpc.Errorf(rpc.ErrNoJob, "Slurm knows no job %s", job)
 	}
-	return fieldOf(out, "JobState"), fieldOf(out, "BatchHost"), nil
+	return out, err
+}
+
+// isSession tells by a job's output file, as scontrol shows it, whether the caller's singctl session
+// start has submitted the job. A session that has begun has a record as well.
+func isSession(shown string) bool {
+	dir, err := session.Folder()
+	return err == nil && filepath.Dir(fieldOf(shown, "StdOut")) == dir
 }
 
 // runJoin runs session join on the session's node until the person detaches or the connection ends.
