@@ -29,6 +29,7 @@ type book struct {
 	counts map[barrier.Key]uint64 // as they were last reported
 	notes  map[barrier.Rank]string
 
+	keeps   bool // queued collectives are kept back: Options.KeepCollectives
 	settled settlement
 }
 

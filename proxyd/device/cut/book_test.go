@@ -182,6 +182,7 @@ func TestBook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newBook(c.opened)
+			k.keeps = true
 			if got := effects(k); got != c.first {
 				t.Fatalf("opened: %q, not %q", got, c.first)
 			}
@@ -198,6 +199,7 @@ func TestBook(t *testing.T) {
 // TestBookOrders: effects for ranks become orders to members, with the members' names for the processes.
 func TestBookOrders(t *testing.T) {
 	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, opened(3)})
+	k.keeps = true
 	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
 	if !slices.Equal(k.who, want) {
 		t.Fatalf("ranks %v", k.who)
@@ -226,6 +228,7 @@ func TestBookOrders(t *testing.T) {
 // are past.
 func TestBookCounts(t *testing.T) {
 	k := newBook(pair())
+	k.keeps = true
 	for _, h := range []heardOf{
 		{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
 		{1, told(Shut, 9, issued(comm7, 1, 2)), ""},
@@ -252,6 +255,7 @@ func TestBookCounts(t *testing.T) {
 // TestFailure: a failure names ranks as their members do, with the obstacle that each reported last.
 func TestFailure(t *testing.T) {
 	k := newBook(pair())
+	k.keeps = true
 	k.takeEvent(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
 	effects(k)
 	k.stepBarrier(barrier.Deadline{})

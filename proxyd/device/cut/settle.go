@@ -71,7 +71,7 @@ func (k *book) least(key barrier.Key) uint64 {
 // settle returns the orders that follow from the operations that ranks keep back.
 func (k *book) settle(members int) map[int]Order {
 	s := &k.settled
-	if !s.begun || s.over {
+	if !s.begun || s.over || !k.keeps {
 		return nil
 	}
 	for r := range k.who {

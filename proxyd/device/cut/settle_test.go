@@ -101,6 +101,7 @@ func TestSettle(t *testing.T) {
 			m.most = append(m.most, map[barrier.Key]uint64{})
 		}
 		m.k = newBook(opens)
+		m.k.keeps = true
 		m.k.settled.begun = true
 		var everybody []int
 		for r := range n {

@@ -152,8 +152,8 @@ func TestHeldCollectives(t *testing.T) {
 				want = append(want, q.results())
 			}
 			job, all := run(true)
-			mustOpen(t, mustFind(t, cut.Options{}, job...)) // which changes nothing
-			c := mustFind(t, cut.Options{}, job...)
+			mustOpen(t, mustFind(t, cut.Options{KeepCollectives: true}, job...)) // which changes nothing
+			c := mustFind(t, cut.Options{KeepCollectives: true}, job...)
 			folders, rings := leave(t, job, c.Attempt)
 			_ = c.Open(t.Context()) // no server is there any more
 			left := heldGroups(t, folders)
