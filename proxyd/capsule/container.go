@@ -187,8 +187,8 @@ func (p ContainerPlan) check() error {
 	return nil
 }
 
-// name distinguishes a plan from every other.
-func (p ContainerPlan) name() string {
+// folderName distinguishes a plan from every other.
+func (p ContainerPlan) folderName() string {
 	b, _ := json.Marshal(p) // plain fields: cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

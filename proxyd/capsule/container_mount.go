@@ -53,13 +53,13 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 			return err
 		}
 		var known bool
-		if shown, known = cs.shown[plan.name()]; known {
+		if shown, known = cs.shown[plan.folderName()]; known {
 			return nil
 		}
 		if len(cs.shown) >= maxContainers {
 			return fmt.Errorf("the job has %d on this node, and may have no more", maxContainers)
 		}
-		shown = Container{*plan, filepath.Join(cs.folder, plan.name())}
+		shown = Container{*plan, filepath.Join(cs.folder, plan.folderName())}
 		return plan.showAt(shown.Root)
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 	if cs.shown == nil {
 		cs.shown = map[string]Container{}
 	}
-	cs.shown[shown.Plan.name()] = shown
+	cs.shown[shown.Plan.folderName()] = shown
 	return &shown, nil
 }
 

@@ -32,7 +32,7 @@ type runEnding struct{ j *job }
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.jobs.findJob(id)
 	if lc := c.leases.borrower(id); lc != nil {
-		return c.leases.end(ctx, lc, id)
+		return c.leases.endLease(ctx, lc, id)
 	}
 	if j == nil {
 		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, false) })

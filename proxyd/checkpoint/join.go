@@ -24,7 +24,7 @@ import (
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
 func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	if t.Options["lease"] != "" {
-		return c.leases.join(ctx, t)
+		return c.leases.beginLease(ctx, t)
 	}
 	j := c.jobFor(t.Job)
 	known := j.run.snapshot().rec != nil

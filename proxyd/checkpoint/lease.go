@@ -25,7 +25,7 @@ import (
 //	cancel   the borrower leaves its nodes: its leases are cancelled
 //
 // What the user says is the borrower's number only. That the lease runs, on this node, with which GPUs and for which
-// user is what Slurm says; who the borrower belongs to is in its record, which is root's. So a user can lend GPUs of
+// user is what Slurm says; the user of the borrower is in its record, which is root's. So a user can lend GPUs of
 // their own to jobs of their own, and nothing else.
 
 // gpuLease is a lease, as the borrower's note has it.
@@ -46,8 +46,8 @@ const cancelPatience = 5 * time.Second
 // gpuLeases begins and ends leases on this node. The type has no state: it is in the notes of capsules.
 type gpuLeases struct{ c *Conductor }
 
-// join begins a lease, at the start of its batch script, which then runs as in any job.
-func (l gpuLeases) join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+// beginLease begins a lease, at the start of its batch script, which then runs as in any job.
+func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
 	plain := nodesocket.Place{Mode: nodesocket.Plain}
 	to := t.Options["lease"]
 	refuse := func(err error) (nodesocket.Place, error) {
@@ -274,8 +274,8 @@ func (l gpuLeases) borrower(id uint32) *localCapsule {
 	return nil
 }
 
-// end ends a lease, at the epilog of its job: when end returns nil nothing is left on its GPUs.
-func (l gpuLeases) end(ctx context.Context, lc *localCapsule, id uint32) error {
+// endLease ends a lease, at the epilog of its job: when endLease returns nil nothing is left on its GPUs.
+func (l gpuLeases) endLease(ctx context.Context, lc *localCapsule, id uint32) error {
 	lc.placing.Lock()
 	defer lc.placing.Unlock()
 	all := lc.currentLeases()
@@ -318,7 +318,7 @@ func (l gpuLeases) endAbandoned(ctx context.Context) {
 				if !o.Over && !l.isOver(ctx, o.Job) {
 					continue
 				}
-				if err := l.end(ctx, lc, o.Job); err != nil && ctx.Err() == nil {
+				if err := l.endLease(ctx, lc, o.Job); err != nil && ctx.Err() == nil {
 					j.log.Error("a lease is over, and the job still uses its GPUs", "lease", o.Job, "error", err)
 				}
 			}

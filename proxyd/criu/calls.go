@@ -19,7 +19,7 @@ import (
 // which otherwise return EINTR. A call that cannot be made again returns EINTR as without this
 // function, so that is no error.
 func rewindCalls(ctx context.Context, group cgroup, seen syscalls.Observed) (*syscalls.Rewound, error) {
-	threads, err := group.threads()
+	threads, err := group.listThreads()
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (i *Image) SetTimeLeft() error {
 	return i.calls.SetTimeLeft()
 }
 
-// threads returns the threads in the cgroup and below it.
-func (c cgroup) threads() ([]int, error) {
+// listThreads returns the threads in the cgroup and below it.
+func (c cgroup) listThreads() ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(string(c), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {

@@ -52,7 +52,7 @@ func (s *shares) all() map[uint64]share {
 	return maps.Clone(s.blocks)
 }
 
-func (s *shares) set(offset uint64, x share) {
+func (s *shares) setShare(offset uint64, x share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -78,7 +78,7 @@ func (a *arena) commonAt(offset uint64) *pages.Block {
 	}
 	if pages.OwnPages(a.blockAt(offset)) > 0 {
 		x.written = true
-		a.shares.set(offset, x)
+		a.shares.setShare(offset, x)
 		x.common.NoteWritten()
 		return nil
 	}
@@ -90,8 +90,8 @@ func (a *arena) isTouched(offset uint64) bool {
 	return a.shares.at(offset).common != nil || wasTouched(a.blockAt(offset))
 }
 
-// show has a block show common bytes. No work can use the arena meanwhile. Where show fails, nothing has changed.
-func (a *arena) show(offset uint64, c *pages.Block) error {
+// showBlock has a block show common bytes. No work can use the arena meanwhile. Where showBlock fails, nothing has changed.
+func (a *arena) showBlock(offset uint64, c *pages.Block) error {
 	here := a.away == nil
 	c.Hold(here)
 	if err := c.Show(a.blockAt(offset)); err != nil {
@@ -100,7 +100,7 @@ func (a *arena) show(offset uint64, c *pages.Block) error {
 	}
 	a.sums.forgetSum(offset)
 	old := a.shares.at(offset).common
-	a.shares.set(offset, share{common: c})
+	a.shares.setShare(offset, share{common: c})
 	if old != nil {
 		old.Forget()
 		old.Drop(here)
@@ -116,7 +116,7 @@ func (a *arena) hide(offset uint64, c *pages.Block, here bool) error {
 	if err := c.Hide(a.blockAt(offset)); err != nil {
 		return err
 	}
-	a.shares.set(offset, share{})
+	a.shares.setShare(offset, share{})
 	a.sums.watchAgain(a.blockAt(offset))
 	c.Drop(here)
 	return nil
@@ -149,7 +149,7 @@ func (a *arena) comeBackCommon() (n uint64) {
 // dropCommon forgets all common bytes of an arena that is unmapped.
 func (a *arena) dropCommon() {
 	for offset, x := range a.shares.all() {
-		a.shares.set(offset, share{})
+		a.shares.setShare(offset, share{})
 		x.common.Forget()
 		x.common.Drop(a.away == nil)
 	}
@@ -175,8 +175,8 @@ func (a *arena) wipeCommon(b []byte, f func([]byte)) {
 	}
 }
 
-// resident is how many bytes of a device's memory spaces take that are there together.
-func resident(spaces []*space) (n uint64) {
+// residentBytes is how many bytes of a device's memory spaces take that are there together.
+func residentBytes(spaces []*space) (n uint64) {
 	seen := map[*pages.Block]bool{}
 	for _, s := range spaces {
 		n += s.held
@@ -298,10 +298,10 @@ func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64)
 	hosted := theirs.away != nil && theirs.shares.at(place).common == nil
 	var errs []error
 	if mine.commonAt(at) != c {
-		errs = append(errs, mine.show(at, c))
+		errs = append(errs, mine.showBlock(at, c))
 	}
 	if theirs.commonAt(place) != c {
-		errs = append(errs, theirs.show(place, c))
+		errs = append(errs, theirs.showBlock(place, c))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -355,7 +355,7 @@ func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, at, err := findBlock(s, id)
-	return err == nil && d.canShow(s, a) && a.show(at, c) == nil
+	return err == nil && d.canShow(s, a) && a.showBlock(at, c) == nil
 }
 
 // canShow tells whether blocks of an arena may show common bytes: a collective may be working on the arena's own, and

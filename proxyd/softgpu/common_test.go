@@ -105,7 +105,7 @@ func TestWriteBlocks(t *testing.T) {
 		t.Error("a block has changed that was not touched")
 	}
 	wantCommon(t, d, "two spaces have given back", 2, 0, 1)
-	// A space that is alone with its bytes shares them with nobody.
+	// A space that is alone with its bytes shares them with no other space.
 	if err := d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 2)[0], sameBlock(all, 3)[0]}, want); err != nil {
 		t.Fatal(err)
 	}

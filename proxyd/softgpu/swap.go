@@ -41,20 +41,20 @@ func (d *device) admitSpace(s *space) {
 	s.mu.Unlock()
 	h.spaces = append(withoutSpace(h.spaces, s), s)
 	before := h.spaces[:len(h.spaces)-1]
-	if resident(h.spaces) > d.info.Memory {
+	if residentBytes(h.spaces) > d.info.Memory {
 		for _, o := range before {
 			d.joinEqual(o)
 		}
 	}
 	s.comeBack()
-	sum := resident(h.spaces)
+	sum := residentBytes(h.spaces)
 	for _, o := range before {
 		if sum <= d.info.Memory {
 			break
 		}
 		h.spaces = withoutSpace(h.spaces, o)
 		o.leaveDevice()
-		sum = resident(h.spaces)
+		sum = residentBytes(h.spaces)
 	}
 	h.swap.Most = max(h.swap.Most, sum)
 }

@@ -40,8 +40,8 @@ func Find(text string) []Finding {
 	var all []Finding
 	for _, rule := range optionRules {
 		for _, o := range options {
-			if rule.matches(o) {
-				all = append(all, Finding{rule.level, o.line, o.text(), rule.do})
+			if rule.matchesOption(o) {
+				all = append(all, Finding{rule.level, o.line, o.shownText(), rule.do})
 			}
 		}
 	}
@@ -53,8 +53,8 @@ func Find(text string) []Finding {
 	}
 	for _, c := range commands {
 		for _, rule := range commandRules {
-			if rule.matches(c) {
-				all = append(all, Finding{rule.level, c.line, c.text(), rule.do})
+			if rule.matchesCommand(c) {
+				all = append(all, Finding{rule.level, c.line, c.shownText(), rule.do})
 				break
 			}
 		}

@@ -15,7 +15,7 @@ type option struct {
 	line        int
 }
 
-func (o option) text() string {
+func (o option) shownText() string {
 	if o.value == "" {
 		return "#SBATCH " + o.name
 	}
@@ -31,7 +31,7 @@ type command struct {
 // maxCommandText bounds what is shown of a command.
 const maxCommandText = 60
 
-func (c command) text() string {
+func (c command) shownText() string {
 	text := strings.Join(c.words, " ")
 	if r := []rune(text); len(r) > maxCommandText {
 		return string(r[:maxCommandText-1]) + "…"

@@ -25,7 +25,7 @@ var optionRules = []optionRule{
 	{"packjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 }
 
-func (r optionRule) matches(o option) bool {
+func (r optionRule) matchesOption(o option) bool {
 	return o.name == r.name && (r.value == "" || o.value == r.value)
 }
 
@@ -60,7 +60,7 @@ var commandRules = []commandRule{
 	{[]string{"qemu-system-x86_64", "qemu-kvm"}, hasKVM, Uncaptured, "programs that use /dev/kvm are not captured: run it with -accel tcg"},
 }
 
-func (r commandRule) matches(c command) bool {
+func (r commandRule) matchesCommand(c command) bool {
 	return slices.Contains(r.names, path.Base(c.words[0])) && (r.with == nil || r.with(c.words[1:]))
 }
 

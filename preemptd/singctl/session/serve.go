@@ -38,7 +38,7 @@ func Serve(job string, command []string) (int, error) {
 	if err != nil {
 		return 127, err
 	}
-	l, err := listen()
+	l, err := listenInCapsule()
 	if err != nil {
 		return 1, err
 	}
@@ -83,8 +83,8 @@ func Serve(job string, command []string) (int, error) {
 	return status, err
 }
 
-// listen listens at the address by which this node reaches the job, which the job keeps.
-func listen() (net.Listener, error) {
+// listenInCapsule listens at the address by which this node reaches the job, which the job keeps.
+func listenInCapsule() (net.Listener, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err

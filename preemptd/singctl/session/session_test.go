@@ -105,7 +105,7 @@ func (a *attached) types(text string) {
 	}
 }
 
-// TestAttach: who attaches again finds the same shell and what was shown; the shell's end ends the
+// TestAttach: a person who attaches again finds the same shell and what was shown; the shell's end ends the
 // session with its exit code, and the record goes.
 func TestAttach(t *testing.T) {
 	r, ended := startShell(t)

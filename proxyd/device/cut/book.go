@@ -196,7 +196,7 @@ func (k *book) takeEvent(m int, e *Event) {
 	}
 	switch e.Kind {
 	case Pending:
-		k.settled.report(who, e)
+		k.settled.noteReport(who, e)
 		return
 	case Ended, Died:
 		k.settled.gone[who] = true

@@ -175,7 +175,7 @@ func (f *finder) giveOrders() error {
 		}
 	}
 	f.book.out = nil
-	for m, o := range f.book.settle(len(f.posts)) {
+	for m, o := range f.book.settleOrders(len(f.posts)) {
 		f.posts[m].sendOrder(o)
 	}
 	return nil

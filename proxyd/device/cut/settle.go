@@ -28,8 +28,8 @@ func newSettlement() settlement {
 	}
 }
 
-// report enters the operations that a rank keeps back.
-func (s *settlement) report(who barrier.Rank, e *Event) {
+// noteReport enters the operations that a rank keeps back.
+func (s *settlement) noteReport(who barrier.Rank, e *Event) {
 	all := make(map[barrier.Key]uint64, len(e.Counts))
 	for _, c := range e.Counts {
 		all[c.Key] = c.N
@@ -47,8 +47,8 @@ func (k *book) holds(m int) {
 	}
 }
 
-// least returns how much all ranks of a key's line may keep back.
-func (k *book) least(key barrier.Key) uint64 {
+// leastKept returns how much all ranks of a key's line may keep back.
+func (k *book) leastKept(key barrier.Key) uint64 {
 	c := k.comms[key.Comm]
 	if c == nil || !c.entered || c.broken {
 		return 0
@@ -68,8 +68,8 @@ func (k *book) least(key barrier.Key) uint64 {
 	return n
 }
 
-// settle returns the orders that follow from the operations that ranks keep back.
-func (k *book) settle(members int) map[int]Order {
+// settleOrders returns the orders that follow from the operations that ranks keep back.
+func (k *book) settleOrders(members int) map[int]Order {
 	s := &k.settled
 	if !s.begun || s.over || !k.keeps {
 		return nil
@@ -89,7 +89,7 @@ func (k *book) settle(members int) map[int]Order {
 		done = done && s.quiet[r]
 		var limits []barrier.Count
 		for key, n := range s.reports[r] {
-			least := k.least(key)
+			least := k.leastKept(key)
 			if n <= least {
 				continue
 			}

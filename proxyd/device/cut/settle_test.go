@@ -131,14 +131,14 @@ func TestSettle(t *testing.T) {
 				m.given[r]++
 			}
 			m.report(r)
-			over = m.obey(m.k.settle(n))
+			over = m.obey(m.k.settleOrders(n))
 		}
 		if even && fmt.Sprint(m.given) != began {
 			t.Errorf("seed %d: %s became %v", seed, began, m.given)
 		}
 		for r := range n {
 			for key, kept := range m.kept(r) {
-				if least := m.k.least(key); kept != least {
+				if least := m.k.leastKept(key); kept != least {
 					t.Errorf("seed %d: %v: %d are kept back, and %d elsewhere", seed, key, kept, least)
 				}
 			}

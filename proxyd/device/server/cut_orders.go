@@ -58,7 +58,7 @@ func (s *Server) carryOut(number uint64, o *cut.Order) error {
 		a.work.Go(func() { a.stillProcesses(o.Keep) })
 	}
 	if o.Stay {
-		a.work.Go(a.stay)
+		a.work.Go(a.holdCut)
 	}
 	return nil
 }
@@ -148,15 +148,15 @@ func (a *attempt) stillProcesses(keep bool) {
 	close(a.sealed)
 	if keep {
 		for _, p := range s.allProcesses() {
-			a.work.Go(func() { a.settle(p) })
+			a.work.Go(func() { a.settleProcess(p) })
 		}
 		return
 	}
-	a.stay()
+	a.holdCut()
 }
 
-// stay tells that the cut holds at this server.
-func (a *attempt) stay() {
+// holdCut tells that the cut holds at this server.
+func (a *attempt) holdCut() {
 	s := a.s
 	select {
 	case <-a.sealed:

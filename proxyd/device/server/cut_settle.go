@@ -35,9 +35,9 @@ const (
 	mostTries  = 3                      // in vain, until the work seems to wait for a collective that is kept back
 )
 
-// settle brings a process with its gates shut to rest, and again whenever other ranks need more of it. settle returns
+// settleProcess brings a process with its gates shut to rest, and again whenever other ranks need more of it. settleProcess returns
 // with the attempt.
-func (a *attempt) settle(p *process) {
+func (a *attempt) settleProcess(p *process) {
 	a.s.cuts.mu.Lock()
 	g := a.gates[p.ID]
 	a.s.cuts.mu.Unlock()
@@ -48,7 +48,7 @@ func (a *attempt) settle(p *process) {
 	news := make(chan struct{}, 1)
 	p.KeepParts(func() { wakeReader(news) })
 	for look := firstLook; a.ctx.Err() == nil && !p.IsGone(); look = min(2*look, shortPause) {
-		st.step()
+		st.goTowardsRest()
 		var again <-chan time.Time
 		if !st.held {
 			again = time.After(look)
@@ -62,8 +62,8 @@ func (a *attempt) settle(p *process) {
 	}
 }
 
-// step goes on to where the process is quiet.
-func (st *settling) step() {
+// goTowardsRest goes on to where the process is quiet.
+func (st *settling) goTowardsRest() {
 	left := st.p.PartsLeft()
 	switch {
 	case left.Needs:

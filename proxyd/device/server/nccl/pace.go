@@ -57,12 +57,12 @@ func (p *pace) admit(q *part) bool {
 		return false
 	}
 	q.given = true
-	p.tell()
+	p.tellChanged()
 	return true
 }
 
-// tell tells that something has changed. The caller holds mu.
-func (p *pace) tell() {
+// tellChanged tells that something has changed. The caller holds mu.
+func (p *pace) tellChanged() {
 	if p.changed != nil {
 		p.changed()
 	}
@@ -90,7 +90,7 @@ func (p *pace) issued(q *part) {
 		p.open = map[*part]bool{}
 	}
 	p.open[q] = true
-	p.tell()
+	p.tellChanged()
 }
 
 // ended notes that a part is over.
@@ -98,7 +98,7 @@ func (p *pace) ended(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, q)
-	p.tell()
+	p.tellChanged()
 }
 
 // openParts are the parts that are not over: those that are given, and those that are not.
@@ -148,7 +148,7 @@ func (s *Calls) LimitParts(most []barrier.Count) {
 	for _, c := range most {
 		s.pace.most[c.Key] = c.N
 	}
-	s.pace.tell()
+	s.pace.tellChanged()
 }
 
 // GiveParts lets one more group be given, the first whose turn has come. PartsLeft takes that back.
