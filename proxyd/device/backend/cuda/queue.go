@@ -48,8 +48,8 @@ func (st *stream) Progress() backend.Progress {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	p := backend.Progress{Given: st.given, Done: st.done}
-	if st.now != nil {
-		p.Begun = st.now.begun
+	if j := st.now; j != nil {
+		p.Begun = j.begun && j.given // a fence is no piece of work
 	}
 	return p
 }
