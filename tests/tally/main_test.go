@@ -125,6 +125,23 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
+// TestCommandOfTest: the command of a single test, for each way in which the Makefile names packages.
+func TestCommandOfTest(t *testing.T) {
+	f := failure{pkg: "x/y", test: "TestA/b"}
+	for command, want := range map[string]string{
+		"go test -json -tags c ./tests/c -run x":                   "go test -json -tags c x/y -run x -count=1 -run '^TestA$/^b$'",
+		"go test -json -timeout 9m ./a ./b":                        "go test -json -timeout 9m x/y -count=1 -run '^TestA$/^b$'",
+		"go test -json -race $(go list ./... | grep -v -e /slow$)": "go test -json -race x/y -count=1 -run '^TestA$/^b$'",
+		"make test-c":                       "",
+		"go test -json ./a -timeout 9m ./b": "",
+	} {
+		got, ok := commandOfTest(command, f)
+		if ok != (want != "") || ok && got != want {
+			t.Errorf("%s\n gives %q, want %q", command, got, want)
+		}
+	}
+}
+
 // TestRecord adds up what several runs recorded. A run that recorded nothing is a failure.
 func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counts")

@@ -38,11 +38,13 @@ func leafTests(all []failure) []failure {
 	})
 }
 
+// packagesOfPart matches the packages of a part's command: folders of this tree, or what a command lists.
+var packagesOfPart = regexp.MustCompile(` \$\([^)]*\)|(?: \./\S+)+`)
+
 // commandOfTest returns the command that runs a single test of a part's command. It returns false if the
-// part's command is not go test on folders of this tree.
+// part's command is not go test on packages of this tree.
 func commandOfTest(command string, f failure) (string, bool) {
-	folders := regexp.MustCompile(` \./\S+`)
-	if !strings.Contains(command, " test -json") || len(folders.FindAllString(command, -1)) != 1 {
+	if !strings.Contains(command, " test -json") || len(packagesOfPart.FindAllString(command, -1)) != 1 {
 		return "", false
 	}
 	var steps []string
@@ -51,7 +53,7 @@ func commandOfTest(command string, f failure) (string, bool) {
 	}
 	quoted := "'" + strings.ReplaceAll(strings.Join(steps, "/"), "'", `'\''`) + "'"
 	// The new flags stand behind the package. If a flag appears twice, go test uses the second.
-	return folders.ReplaceAllLiteralString(command, " "+f.pkg) + " -count=1 -run " + quoted, true
+	return packagesOfPart.ReplaceAllLiteralString(command, " "+f.pkg) + " -count=1 -run " + quoted, true
 }
 
 // tryFailedAgain runs failed tests again, unless a failure cannot be chance, and marks the tests that pass as
