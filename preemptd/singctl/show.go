@@ -106,8 +106,12 @@ func (a showCommand) printJob(j *rpc.Job) {
 	if j.GetComment() != "" {
 		fmt.Fprintf(w, "comment: %s\n", safeLine(j.GetComment()))
 	}
-	if len(j.GetCapsules()) == 0 && len(j.GetCheckpoints()) == 0 && len(j.GetTimeline()) == 0 {
-		fmt.Fprintln(w, "the store has nothing of it")
+	if len(j.GetCapsules()) == 0 && len(j.GetCheckpoints()) == 0 {
+		nothing := "the store has nothing of it"
+		if len(j.GetTimeline()) > 0 {
+			nothing = "no checkpoint of it is stored"
+		}
+		fmt.Fprintln(w, nothing)
 	}
 	a.printCapsules(j.GetCapsules())
 	a.printDevices(j.GetCapsules())

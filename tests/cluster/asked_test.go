@@ -64,7 +64,7 @@ func TestAsked(t *testing.T) {
 				left, _ := filepath.Glob(filepath.Join(folder, "jobs", job+".*"))
 				return len(left) == 0, fmt.Sprint(left)
 			})
-			c.says(t, "alice", "singctl show "+job, 0, `of alice: COMPLETED`, `^the store has nothing of it$`)
+			c.says(t, "alice", "singctl show "+job, 0, `of alice: COMPLETED`, `^no checkpoint of it is stored$`, `ended +n1,n2`)
 			c.says(t, "alice", "singctl checkpoint "+job, 5, `^singctl: job `+job+` has ended: COMPLETED$`)
 		},
 		"of a task of an array": func(t *testing.T) {
