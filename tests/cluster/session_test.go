@@ -115,7 +115,8 @@ func TestSession(t *testing.T) {
 		node := c.show(t, job, "NodeList")
 		said := c.exec(t, node, "bob", "bash", "-c", fmt.Sprintf(
 			`exec 3<>/dev/tcp/%s/%s; printf '%%064d\n\0\0\003id\n' 0 >&3; timeout 5 cat <&3; echo closed $?`, host, port)).out
-		if strings.TrimSpace(said) != "closed 0" {
+		// The connection is closed, or reset if bytes are unread; cat times out with 124.
+		if said := strings.TrimSpace(said); said != "closed 0" && said != "closed 1" {
 			t.Errorf("without the token: %q", said)
 		}
 		c.says(t, "alice", "singctl session stop "+job, 0)
