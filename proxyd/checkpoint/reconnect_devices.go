@@ -24,22 +24,44 @@ type reconnectRequest struct {
 // reconnectHere carries out callReconnectDevices on this node.
 func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
 	j := r.j
-	at := map[int]string{}
+	at, servers := map[int]string{}, map[int]deviceConnector{}
 	for _, lc := range j.localCapsules() {
 		if lc.devices == nil {
 			continue
 		}
-		var err error
-		if b.Peers == nil {
-			at[lc.index], err = lc.reconnectAddress(ctx)
-		} else {
-			err = lc.devices.Reconnect(ctx, b.Peers)
+		servers[lc.index] = lc.devices
+		if b.Peers != nil {
+			continue
 		}
-		if err != nil {
+		var err error
+		if at[lc.index], err = lc.reconnectAddress(ctx); err != nil {
 			return nil, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
 	}
-	return at, nil
+	if b.Peers == nil {
+		return at, nil
+	}
+	return at, connectServers(ctx, servers, b.Peers)
+}
+
+// deviceConnector is a device server that connects to the other device servers of its job.
+type deviceConnector interface {
+	Reconnect(ctx context.Context, peers map[int]string) error
+}
+
+// connectServers has the device servers of a node, by their capsules, connect to all of the job's device servers. Each
+// of them answers when the others have come, so capsules that share a node have to be told at the same time.
+func connectServers(ctx context.Context, servers map[int]deviceConnector, peers map[int]string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for index, s := range servers {
+		g.Go(func() error {
+			if err := s.Reconnect(ctx, peers); err != nil {
+				return fmt.Errorf("capsule %d: %w", index, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // reconnectAddress returns the address at which the device server waits for the other servers; ""

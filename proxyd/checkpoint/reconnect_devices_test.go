@@ -5,10 +5,12 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -85,4 +87,43 @@ func TestCompleteAfterRestart(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {
 		t.Errorf("%v", got)
 	}
+}
+
+// meetingServer is a device server that is connected when all of the job's device servers have been told to connect.
+type meetingServer struct{ told *sync.WaitGroup }
+
+func (s meetingServer) Reconnect(ctx context.Context, _ map[int]string) error {
+	s.told.Done()
+	all := make(chan struct{})
+	go func() { s.told.Wait(); close(all) }()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// failingServer is a device server that cannot connect.
+type failingServer struct{}
+
+func (failingServer) Reconnect(context.Context, map[int]string) error { return errors.New("no route") }
+
+// TestConnectSharedNode: capsules that share a node connect to each other, and the error of a capsule's server ends the
+// wait of the others.
+func TestConnectSharedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a server that waits for ever fails the test at once
+		var told sync.WaitGroup
+		told.Add(3)
+		servers := map[int]deviceConnector{0: meetingServer{&told}, 1: meetingServer{&told}, 4: meetingServer{&told}}
+		if err := connectServers(t.Context(), servers, nil); err != nil {
+			t.Error(err)
+		}
+		told.Add(3)
+		servers[4] = failingServer{}
+		if err := connectServers(t.Context(), servers, nil); err == nil || err.Error() != "capsule 4: no route" {
+			t.Errorf("got %v", err)
+		}
+		told.Done()
+	})
 }
