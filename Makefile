@@ -70,8 +70,11 @@ SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
+# Unit tests: `make test` has all packages in short, test-full has them whole with the race detector, but for tests/pytorch,
+# whose programs are not Go. Tests that do less with the race detector, because of its time or memory, are in NO_RACE.
+NO_RACE := ./proxyd/store ./slurmrestd-client
+
 # Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
-# `make test` has them in short, test-full whole, with the race detector; but for tests/pytorch, whose programs are not Go.
 SLOW_UNIT  := tests/device tests/workloads tests/pytorch libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
@@ -86,8 +89,7 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
 	@$(TALLY) \
 		'lint: $(SELF) lint' \
-		'unit: $(GO) test -json -timeout 25m $(QUICK_UNIT)' \
-		'unit, the slow ones in short: $(GO) test -json -short -timeout 25m $(SLOW_UNIT:%=./%)' \
+		'unit, in short: $(GO) test -json -short -timeout 25m ./...' \
 		'plugin, on stubs of Slurm: $(SELF) test-c' \
 		'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
 		'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
@@ -99,6 +101,7 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) \
 		'unit, with the race detector: $(GO) test -json -race -timeout 25m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
+		'unit, what the race detector cuts short: $(GO) test -json -timeout 10m $(NO_RACE)' \
 		'root file systems: $(SELF) trees' \
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
