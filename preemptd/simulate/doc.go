@@ -11,7 +11,7 @@
 //
 // While nothing waits and nothing happens, policies are asked every five minutes only.
 //
-// What is simplified: a job on half of its GPUs takes twice as long; backfill counts GPUs and
+// What is simplified: what it costs that ranks share a GPU comes from a model (slicing.go); backfill counts GPUs and
 // not on which nodes they are; nodes are all alike, do not fail, and have CPUs and memory for
 // all. Time is in milliseconds and work in GPU-milliseconds, so that nothing is rounded and
 // the same trace gives the same result.

@@ -283,7 +283,7 @@ func (r *run) computeFromNow(j *job) {
 	j.computes, j.since = true, r.now
 	r.course.now.busy += j.holding
 	r.recordState(j, ledger.Running)
-	r.scheduleEvent(r.now+divideUp(j.left, int64(j.holding)), finished, j)
+	r.scheduleEvent(r.now+j.timeFor(j.left, j.holding), finished, j)
 }
 
 // stopJob makes a running job begin its checkpoint, or lose what it has done.
@@ -332,7 +332,7 @@ func (r *run) releaseNodes(j *job) {
 // endComputing ends a time in which a job computed.
 func (r *run) endComputing(j *job) {
 	if j.computes {
-		did := min(j.left, (r.now-j.since)*int64(j.holding)) // the last millisecond may be used in part
+		did := min(j.left, j.workIn(r.now-j.since, j.holding)) // the last millisecond may be used in part
 		j.left -= did
 		r.result.computed += did
 		r.course.now.busy -= j.holding
@@ -354,7 +354,7 @@ func (j *job) plannedTime() int64 {
 	if j.Limit > 0 {
 		return j.Limit.Milliseconds()
 	}
-	return divideUp(j.left, int64(j.gpus))
+	return j.timeFor(j.left, j.gpus)
 }
 
 func divideUp(a, b int64) int64 { return (a + b - 1) / b }

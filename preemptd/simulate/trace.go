@@ -32,6 +32,8 @@ type Job struct {
 	Account  string
 	Limit    time.Duration // of its time; 0: none
 	Rigid    bool          // no capsule: the job cannot be preempted
+	Memory   float64       // that a rank takes, of a GPU's; 0: little
+	Alike    float64       // part of that memory that all ranks hold alike
 }
 
 // A trace in CSV has a line of column names and then a line for each job, in any order:
@@ -46,6 +48,8 @@ type Job struct {
 //	qos user account  texts
 //	limit    seconds
 //	rigid    "true": the job cannot be preempted
+//	memory   part of a GPU's memory that each rank takes, 0 to 1; 0 unless said
+//	alike    part of that which the ranks hold alike, 0 to 1; 0 unless said
 //
 // The first four must be there. Columns of other names are an error.
 var columns = map[string]func(j *Job, text string) error{
@@ -61,6 +65,8 @@ var columns = map[string]func(j *Job, text string) error{
 	"account":  func(j *Job, t string) error { j.Account = t; return nil },
 	"limit":    func(j *Job, t string) error { return parseSeconds(&j.Limit, t) },
 	"rigid":    func(j *Job, t string) (err error) { j.Rigid, err = strconv.ParseBool(t); return err },
+	"memory":   func(j *Job, t string) (err error) { j.Memory, err = strconv.ParseFloat(t, 64); return err },
+	"alike":    func(j *Job, t string) (err error) { j.Alike, err = strconv.ParseFloat(t, 64); return err },
 }
 
 // Read reads a trace, in CSV or as sacct writes it, by the first line. skipped counts jobs
@@ -171,6 +177,8 @@ func (j *Job) fillDefaults() error {
 		return fmt.Errorf("job %d: %d GPUs on %d nodes", j.ID, j.GPUs, j.Nodes)
 	case j.MinGPUs < 1 || j.MinGPUs > j.GPUs:
 		return fmt.Errorf("job %d: shrinks to %d of %d GPUs", j.ID, j.MinGPUs, j.GPUs)
+	case !(j.Memory >= 0 && j.Memory <= 1 && j.Alike >= 0 && j.Alike <= 1):
+		return fmt.Errorf("job %d: memory %g, alike %g: want parts from 0 to 1", j.ID, j.Memory, j.Alike)
 	case j.MaxGPUs < j.GPUs:
 		return fmt.Errorf("job %d: grows to %d, and has %d GPUs", j.ID, j.MaxGPUs, j.GPUs)
 	}
