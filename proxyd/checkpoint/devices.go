@@ -94,6 +94,9 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
+		if err := g.checkSharedMemory(point.meta.Capsules, j.c.Devices.Memory); err != nil {
+			return nil, err
+		}
 		spec.Order = nil // the server knows which ranks have memory that is alike
 		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, records.DevicesFolder + "/"})
 	} else {

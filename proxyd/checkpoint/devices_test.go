@@ -13,6 +13,54 @@ import (
 )
 
 // TestGrantGPUs: each capsule gets a GPU of its node, and each GPU of its first run maps to one that the capsule gets.
+func TestSharedMemory(t *testing.T) {
+	const mib = 1 << 20
+	var capsules []records.CapsuleMeta
+	for index, bytes := range []uint64{300 * mib, 400 * mib, 400 * mib, 1} {
+		capsules = append(capsules, records.CapsuleMeta{Index: index, Devices: &records.DeviceMeta{Bytes: bytes}})
+	}
+	capsules = append(capsules, records.CapsuleMeta{Index: 4})
+	for _, c := range []struct {
+		here        []int
+		place, gpus int
+		memory      uint64
+		want        string
+	}{
+		{[]int{0, 1, 2, 3}, 0, 4, mib, ""},
+		{[]int{0, 1, 2, 3}, 0, 2, 700 * mib, ""},
+		{[]int{0, 1, 2, 3}, 3, 2, 700 * mib, ""},
+		{[]int{0, 1, 2, 3}, 3, 1, 2000 * mib, ""},
+		{[]int{0, 1, 2}, 2, 2, mib, ""}, // alone on its GPU: its server swaps
+		{[]int{0, 1, 2, 3}, 1, 1, 1024 * mib, "capsules 0 1 2 3 would share GPU 5, which has 1024 MiB, and hold 1101 MiB on theirs: give the job more GPUs or nodes"},
+		{[]int{1, 2, 4}, 0, 1, 799 * mib, "capsules 1 2 4 would share GPU 5, which has 799 MiB, and hold 800 MiB on theirs: give the job more GPUs or nodes"},
+		{[]int{0, 1}, 0, 1, 0, ""}, // not known
+	} {
+		g := gpuGrant{slurmNumbers: []int{5}, sharing: capsulesSharing(c.here, c.place, c.gpus)}
+		got := ""
+		if err := g.checkSharedMemory(capsules, c.memory); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c, got, c.want)
+		}
+		if len(c.here) > c.gpus { // as grantGPUs has it
+			gpus := make([]int, c.gpus)
+			for i := range gpus {
+				gpus[i] = i
+			}
+			var same []int
+			for other, index := range c.here {
+				if grantGPUs(gpus, other, len(c.here), 1).slurmNumbers[0] == grantGPUs(gpus, c.place, len(c.here), 1).slurmNumbers[0] {
+					same = append(same, index)
+				}
+			}
+			if len(same) > 1 && !slices.Equal(same, g.sharing) || len(same) == 1 && g.sharing != nil {
+				t.Errorf("%+v: shared by %v, not %v", c, same, g.sharing)
+			}
+		}
+	}
+}
+
 func TestGrantGPUs(t *testing.T) {
 	for _, c := range []struct {
 		gpus            []int

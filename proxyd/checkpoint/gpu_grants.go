@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -64,6 +65,7 @@ type gpuGrant struct {
 	order        []int // for each GPU of the first run, its index among these
 
 	machineNumbers []int // slurmNumbers, counted on the machine
+	sharing        []int // capsules of the job that share the capsule's only GPU, itself among them; nil: it has its GPUs for itself
 }
 
 // deviceNames returns for each device of the capsule Slurm's number of the GPU that stands for the device. Devices that
@@ -121,7 +123,41 @@ func (j *job) findGrant(ctx context.Context, rec *records.Record, where records.
 	}
 	g := grantGPUs(gpus, place, len(here), rec.GPUs[index])
 	g.machineNumbers = machine
+	g.sharing = capsulesSharing(here, place, len(gpus))
 	return &g, nil
+}
+
+// capsulesSharing returns the capsules that grantGPUs puts on the same GPU as capsule place of those that are here; nil if
+// there are no others.
+func capsulesSharing(here []int, place, gpus int) (sharing []int) {
+	if len(here) <= gpus {
+		return nil
+	}
+	for other, index := range here {
+		if other*gpus/len(here) == place*gpus/len(here) {
+			sharing = append(sharing, index)
+		}
+	}
+	if len(sharing) == 1 {
+		return nil
+	}
+	return sharing
+}
+
+// checkSharedMemory refuses capsules whose memory does not fit on the GPU that they share. Each has a device server of its
+// own, and these do not swap for each other.
+func (g *gpuGrant) checkSharedMemory(capsules []records.CapsuleMeta, memory uint64) error {
+	held := uint64(0)
+	for _, m := range capsules {
+		if m.Devices != nil && slices.Contains(g.sharing, m.Index) {
+			held += m.Devices.Bytes
+		}
+	}
+	if held <= memory || memory == 0 {
+		return nil
+	}
+	return fmt.Errorf("capsules %s would share GPU %d, which has %d MiB, and hold %d MiB on theirs: give the job more GPUs or nodes",
+		strings.Trim(fmt.Sprint(g.sharing), "[]"), g.slurmNumbers[0], memory>>20, (held+1<<20-1)>>20)
 }
 
 // hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
