@@ -88,7 +88,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 			return err
 		}
 		s.checkpoints = j.GetCheckpoints()
-		s.addEvents(j.GetTimeline())
+		s.addEvents(j.GetTimeline(), a.now())
 		return nil
 	})
 	switch {
@@ -102,7 +102,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 	return nil
 }
 
-func (s *jobSummary) addEvents(timeline []*rpc.Event) {
+func (s *jobSummary) addEvents(timeline []*rpc.Event, now time.Time) {
 	if len(timeline) == 0 {
 		return
 	}
@@ -113,7 +113,7 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 			s.lent = append(s.lent, e)
 		}
 	}
-	work := summary.CountWork(events, s.runs)
+	work := summary.CountWork(events, s.runs, now)
 	s.work = &work
 }
 
@@ -167,8 +167,8 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 func (a summaryCommand) printWork(k *summary.Work) {
 	fmt.Fprintf(a.stdout, "checkpoints: %d made in %s, the longest in %s; %d failed; restores took %s\n", k.Made,
 		durationText(k.Capturing), durationText(k.Longest), k.Failed, durationText(k.Restoring))
-	fmt.Fprintf(a.stdout, "work: %s saved by checkpoints, %s lost after them, %s in runs after which it began anew\n",
-		durationText(k.Saved), durationText(k.Lost), durationText(k.Anew))
+	fmt.Fprintf(a.stdout, "work: %s in all; %s saved by checkpoints, %s lost after them, %s in runs after which it began anew\n",
+		durationText(k.Worked), durationText(k.Saved), durationText(k.Lost), durationText(k.Anew))
 }
 
 // sumCheckpoints adds up the checkpoints that can be used.
@@ -211,7 +211,7 @@ func (s *jobSummary) jsonObject() map[string]any {
 	if k := s.work; k != nil {
 		o["work"] = map[string]any{
 			"checkpoints": k.Made, "failed": k.Failed, "longest": k.Longest.Seconds(), "capturing": k.Capturing.Seconds(),
-			"restoring": k.Restoring.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),
+			"restoring": k.Restoring.Seconds(), "worked": k.Worked.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),
 		}
 	}
 	if s.history != nil {

@@ -4,6 +4,8 @@
 package summary
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
@@ -26,35 +28,90 @@ func TestCountWork(t *testing.T) {
 			{atMinute(0), "started", ""}, {atMinute(11), "checkpoint", "1 (requeue), in 1m0s"}, {atMinute(12), "left", ""},
 			{atMinute(20), "started", "run 2, to resume from checkpoint 1"}, {atMinute(22), "restored", "from checkpoint 1"},
 			{atMinute(30), "ended", ""},
-		}, want: Work{Made: 1, Longest: m, Capturing: m, Restoring: 2 * m, Saved: 10 * m}},
+		}, want: Work{Made: 1, Longest: m, Capturing: m, Restoring: 2 * m, Worked: 18 * m, Saved: 10 * m}},
 		{name: "a node dies: the run ends when Slurm says", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 30s"},
 			{atMinute(40), "started", "run 2, to resume from checkpoint 1; 5m0s of work are lost"}, {atMinute(41), "restored", "from checkpoint 1; 5m0s of work are lost"},
-		}, runs: []Run{{Ended: atMinute(15)}, {}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Saved: 19 * m / 2, Lost: 5 * m}},
+		}, runs: []Run{{Ended: atMinute(15)}, {}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m}},
 		{name: "a part of the run is lost", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(5), "no checkpoint", "process 7 holds a terminal"},
 			{atMinute(10), "to be run again", "node n2: no answer"}, {atMinute(12), "started", "run 2, anew"},
-		}, runs: []Run{{Ended: atMinute(11)}}, want: Work{Failed: 1, Anew: 10 * m}},
+		}, runs: []Run{{Ended: atMinute(11)}}, want: Work{Failed: 1, Worked: 10 * m, Anew: 10 * m}},
 		{name: "twice from one checkpoint", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 0s"},
 			{atMinute(12), "to be run again", ""}, {atMinute(13), "started", "run 2, to resume from checkpoint 1"}, {atMinute(13), "restored", "from checkpoint 1"},
 			{atMinute(16), "to be run again", ""}, {atMinute(17), "started", "run 3, to resume from checkpoint 1"}, {atMinute(17), "restored", "from checkpoint 1"},
-		}, want: Work{Made: 1, Saved: 20 * m, Lost: 5 * m}},
+		}, want: Work{Made: 1, Worked: 15 * m, Saved: 10 * m, Lost: 5 * m}},
 		{name: "a restore is cut and tried again", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
 			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(12), "to be run again", ""},
 			{atMinute(20), "started", "run 3, to resume from checkpoint 1"}, {atMinute(21), "restored", "from checkpoint 1"},
-		}, want: Work{Made: 1, Restoring: m, Saved: 10 * m}},
+		}, want: Work{Made: 1, Restoring: m, Worked: 10 * m, Saved: 10 * m}},
 		{name: "the first half of the time line is dropped", events: []Event{
 			{atMinute(20), "restored", "from checkpoint 7"}, {atMinute(30), "checkpoint", "8 (asked), in 1s"}, {atMinute(31), "ended", ""},
-		}, want: Work{Made: 1, Longest: time.Second, Capturing: time.Second}},
+		}, want: Work{Made: 1, Longest: time.Second, Capturing: time.Second, Worked: 11*m - time.Second}},
+		{name: "requeued three times: what was saved before is counted once", events: []Event{
+			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
+			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(11), "restored", "from checkpoint 1"},
+			{atMinute(21), "checkpoint", "2 (requeue), in 0s"}, {atMinute(21), "left", ""},
+			{atMinute(22), "started", "run 3, to resume from checkpoint 2"}, {atMinute(22), "restored", "from checkpoint 2"},
+			{atMinute(32), "checkpoint", "3 (requeue), in 0s"}, {atMinute(32), "left", ""},
+			{atMinute(33), "started", "run 4, to resume from checkpoint 3"}, {atMinute(33), "restored", "from checkpoint 3"},
+			{atMinute(35), "ended", ""},
+		}, want: Work{Made: 3, Worked: 32 * m, Saved: 30 * m}},
+		{name: "the newest checkpoint is damaged: an older one is restored", events: []Event{
+			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 0s"}, {atMinute(20), "checkpoint", "2 (requeue), in 0s"}, {atMinute(20), "left", ""},
+			{atMinute(21), "started", "run 2, to resume from checkpoint 2"}, {atMinute(21), "restored", "from checkpoint 2"}, {atMinute(24), "to be run again", ""},
+			{atMinute(25), "started", "run 3, to resume from checkpoint 1"}, {atMinute(25), "restored", "from checkpoint 1"}, {atMinute(30), "ended", ""},
+		}, want: Work{Made: 2, Worked: 28 * m, Saved: 10 * m, Lost: 13 * m}},
+		{name: "resumed, and then it begins anew", events: []Event{
+			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (requeue), in 0s"}, {atMinute(10), "left", ""},
+			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(11), "restored", "from checkpoint 1"}, {atMinute(14), "to be run again", ""},
+			{atMinute(15), "started", "run 3, anew"}, {atMinute(16), "ended", ""},
+		}, want: Work{Made: 1, Worked: 14 * m, Anew: 13 * m}},
+		{name: "it runs", events: []Event{{atMinute(50), "started", ""}}, runs: []Run{{Began: atMinute(50)}}, want: Work{Worked: 10 * m}},
 		{name: "texts that mean nothing", events: []Event{{atMinute(1), "checkpoint", "soon"}, {atMinute(2), "restored", ""}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := CountWork(tt.events, tt.runs); got != tt.want {
+			if got := CountWork(tt.events, tt.runs, atMinute(60)); got != tt.want {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestWorkIsCountedOnce: of any time line, nothing is saved or lost that the job did not do.
+func TestWorkIsCountedOnce(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var events []Event
+		made, at := 0, 0
+		add := func(what, text string) {
+			at += r.IntN(10)
+			events = append(events, Event{atMinute(float64(at)), what, text})
+		}
+		add("started", "")
+		for range 20 {
+			switch number := 1 + r.IntN(made+1); r.IntN(4) {
+			case 0:
+				made++
+				add("checkpoint", fmt.Sprintf("%d (interval), in %ds", made, r.IntN(600)))
+			case 1:
+				add([]string{"left", "ended", "to be run again"}[r.IntN(3)], "")
+			case 2:
+				add("started", "run, anew")
+			case 3:
+				if number > made {
+					continue
+				}
+				add("started", fmt.Sprintf("run, to resume from checkpoint %d", number))
+				add("restored", fmt.Sprintf("from checkpoint %d", number))
+			}
+		}
+		got := CountWork(events, nil, atMinute(float64(at)))
+		if most := time.Duration(at) * time.Minute; got.Worked > most || got.Saved+got.Lost+got.Anew > got.Worked || got.Saved < 0 || got.Lost < 0 {
+			t.Fatalf("seed %d: %+v of %v; %+v", seed, got, most, events)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ package summary
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 )
@@ -35,24 +36,37 @@ const (
 	eventRestored   = "restored"
 )
 
-// Work is what the checkpoints of a job came to.
+// Work is what the checkpoints of a job came to. Work is the time in which the job's programs ran: from the start of a run,
+// or from the end of its restore, until the run's end, without the time of captures. Each moment of it is counted once:
+//
+//	Worked = Saved + Lost + Anew + the work of the newest run since its start or restore
+//
+// and so none of them is more than the job ran.
 type Work struct {
 	Made      int           // checkpoints
 	Failed    int           // attempts that made none
 	Longest   time.Duration // the longest checkpoint
 	Capturing time.Duration // all of them together
 	Restoring time.Duration // from the starts of runs until their programs went on
-	Saved     time.Duration // work that restored runs did not have to do again
-	Lost      time.Duration // work after the checkpoint from which the next run went on
-	Anew      time.Duration // work of runs after which the job began anew
+	Worked    time.Duration // in all
+	Saved     time.Duration // work of earlier runs that the newest run did not have to do again
+	Lost      time.Duration // work after the checkpoints from which the next runs went on: done again
+	Anew      time.Duration // work of runs after which the job began anew: done again
 }
 
-// CountWork adds up a time line, which is in order. A run that ended without an event, as with its
-// node, ends when Slurm says.
-func CountWork(events []Event, runs []Run) Work {
+// CountWork adds up a time line, which is in order, until now. A run that ended without an event, as with its node, ends
+// when Slurm says.
+func CountWork(events []Event, runs []Run, now time.Time) Work {
 	c := workCounter{kept: map[int]time.Duration{}, runs: runs}
 	for _, e := range events {
 		c.countEvent(e)
+	}
+	if c.working {
+		end := c.runEnd(now)
+		if len(runs) > 0 && runs[len(runs)-1].Ended.IsZero() {
+			end = now
+		}
+		c.stopWork(end)
 	}
 	return c.work
 }
@@ -93,6 +107,8 @@ func (c *workCounter) startRun(e Event) {
 		return
 	}
 	c.work.Anew += c.progress
+	c.work.Saved = 0 // this, too, is done again
+	clear(c.kept)
 	c.progress, c.working, c.since = 0, true, e.At
 }
 
@@ -110,9 +126,16 @@ func (c *workCounter) runEnd(before time.Time) time.Time {
 
 func (c *workCounter) stopWork(at time.Time) {
 	if c.working {
-		c.progress += max(at.Sub(c.since), 0)
+		c.addWork(at)
 	}
 	c.working = false
+}
+
+// addWork counts the work until a time.
+func (c *workCounter) addWork(until time.Time) {
+	worked := max(until.Sub(c.since), 0)
+	c.progress += worked
+	c.work.Worked += worked
 }
 
 // keepProgress counts a checkpoint: "3 (interval), in 1.3s".
@@ -131,7 +154,7 @@ func (c *workCounter) keepProgress(e Event) {
 	c.work.Capturing += took
 	c.work.Longest = max(c.work.Longest, took)
 	if c.working {
-		c.progress += max(e.At.Add(-took).Sub(c.since), 0)
+		c.addWork(e.At.Add(-took))
 		c.since = e.At
 	}
 	c.kept[number] = c.progress
@@ -145,9 +168,10 @@ func (c *workCounter) resumeRun(e Event) {
 	var number int
 	if _, err := fmt.Sscanf(e.Text, "from checkpoint %d", &number); err == nil {
 		if kept, known := c.kept[number]; known {
-			c.work.Saved += kept
+			c.work.Saved = kept // with what was saved before, which the checkpoint has as well
 			c.work.Lost += max(c.progress-kept, 0)
 			c.progress = kept
+			maps.DeleteFunc(c.kept, func(other int, _ time.Duration) bool { return other > number }) // their work is lost
 		}
 	}
 	c.starting, c.working, c.since = time.Time{}, true, e.At
