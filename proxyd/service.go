@@ -138,6 +138,8 @@ func (d service) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	if errors.Is(err, checkpoint.ErrNoJob) {
 		past := d.addPast(out, id, s)
 		switch {
+		case addLending(out, err, d.n.cfg.NodeName, s):
+			return out, nil
 		case past || len(out.Checkpoints) > 0 || s != nil && s.Over():
 			if s == nil && !past {
 				out.Uid, out.User = out.Checkpoints[0].Uid, out.Checkpoints[0].User
@@ -347,25 +349,10 @@ func (d service) RunOn(ctx context.Context, job string) error {
 	return err
 }
 
-// Lend has a running job have so many GPUs in all, by jobs of its user that lend it theirs.
-func (d service) Lend(ctx context.Context, req *rpc.LendRequest) (*rpc.LendReply, error) {
-	id, _, err := d.numberOf(ctx, req.GetJob())
-	if err != nil {
-		return nil, err
-	}
-	leases, err := d.n.conductor.Lend(ctx, id, int(req.GetGpus()), req.GetQos())
-	switch {
-	case errors.Is(err, checkpoint.ErrNoJob):
-		return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: it does not run here", req.GetJob())
-	case errors.Is(err, checkpoint.ErrNotLent):
-		return nil, rpc.Errorf(rpc.ErrInvalid, "job %s: %v", req.GetJob(), err)
-	}
-	return &rpc.LendReply{Leases: leases}, err
-}
-
 // withKind gives a conductor's error its kind.
 func withKind(job, leader, here string, err error) error {
 	var o *checkpoint.ObstacleError
+	var lease *checkpoint.LeaseError
 	var space *store.SpaceError
 	switch {
 	case errors.As(err, &o):
@@ -376,6 +363,8 @@ func withKind(job, leader, here string, err error) error {
 		return e
 	case errors.As(err, &space):
 		return fmt.Errorf("%w: %w", rpc.ErrSpace, err)
+	case errors.As(err, &lease):
+		return &rpc.Error{Kind: rpc.ErrNotProtected, Text: err.Error(), Hint: fmt.Sprintf("singctl show %d", lease.Borrower)}
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
 	case checkpoint.IsTransient(err):

@@ -106,6 +106,10 @@ func (a showCommand) printJob(j *rpc.Job) {
 	if j.GetComment() != "" {
 		fmt.Fprintf(w, "comment: %s\n", safeLine(j.GetComment()))
 	}
+	if j.GetLends() != nil {
+		fmt.Fprintln(w, lendingText(j.GetLends()))
+		return
+	}
 	if len(j.GetCapsules()) == 0 && len(j.GetCheckpoints()) == 0 {
 		nothing := "the store has nothing of it"
 		if len(j.GetTimeline()) > 0 {
@@ -143,6 +147,24 @@ func (a showCommand) printJob(j *rpc.Job) {
 		fmt.Fprintln(w)
 		printTable(w, rows)
 	}
+}
+
+// lendingText says what a lease is, and what it holds.
+func lendingText(l *rpc.Lending) string {
+	borrower := fmt.Sprintf("job %d", l.GetJob())
+	if len(l.GetGpus()) == 0 {
+		return fmt.Sprintf("it is a lease, and has not begun: it is to lend its GPUs to %s (singctl show %d)", borrower, l.GetJob())
+	}
+	numbers := make([]string, len(l.GetGpus()))
+	for i, gpu := range l.GetGpus() {
+		numbers[i] = strconv.FormatUint(uint64(gpu), 10)
+	}
+	noun := "GPU"
+	if len(numbers) > 1 {
+		noun = "GPUs"
+	}
+	return fmt.Sprintf("it is a lease: it holds %s %s of node %s for %s, until it ends or is cancelled; it runs no program of its own (singctl show %d)",
+		noun, strings.Join(numbers, ","), safeLine(l.GetNode()), borrower, l.GetJob())
 }
 
 func (a showCommand) printCapsules(capsules []*rpc.Capsule) {

@@ -274,6 +274,34 @@ func (l gpuLeases) borrower(id uint32) *localCapsule {
 	return nil
 }
 
+// LeaseError says that a job is a lease, and so has no capsule. It wraps ErrNoJob.
+type LeaseError struct {
+	Job, Borrower uint32
+	GPUs          []int // that the lease lends, as Slurm numbers them
+}
+
+func (e *LeaseError) Error() string {
+	return fmt.Sprintf("job %d is a lease: it lends its GPUs to job %d, and runs no program that a checkpoint could have", e.Job, e.Borrower)
+}
+
+// Unwrap returns ErrNoJob.
+func (e *LeaseError) Unwrap() error { return ErrNoJob }
+
+// noJob is the error about a job that this node does not know as a protected job: a *LeaseError if it is a lease here.
+func (l gpuLeases) noJob(id uint32) error {
+	lc := l.borrower(id)
+	if lc == nil {
+		return fmt.Errorf("job %d: %w", id, ErrNoJob)
+	}
+	e := &LeaseError{Job: id, Borrower: lc.j.id}
+	for _, o := range lc.currentLeases() {
+		if o.Job == id {
+			e.GPUs = o.GPUs
+		}
+	}
+	return e
+}
+
 // endLease ends a lease, at the epilog of its job: when endLease returns nil nothing is left on its GPUs.
 func (l gpuLeases) endLease(ctx context.Context, lc *localCapsule, id uint32) error {
 	lc.placing.Lock()

@@ -87,8 +87,8 @@ func (c *Conductor) Over(job store.JobID) bool {
 // viewWithin bounds the wait for the other nodes of a job.
 const viewWithin = 5 * time.Second
 
-// View describes a job. The error wraps ErrNoJob if this node knows nothing of the job and it has
-// no record.
+// View describes a job. The error wraps ErrNoJob if this node knows nothing of the job and the
+// job has no record; of a lease the error is a *LeaseError.
 func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	if j == nil {
 		rec, err := c.records.Load(id)
 		if err == nil && rec == nil {
-			err = fmt.Errorf("job %d: %w", id, ErrNoJob)
+			err = c.leases.noJob(id)
 		}
 		if err != nil {
 			return nil, err
@@ -198,6 +198,9 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.Load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
+	}
+	if c.leases.borrower(id) != nil {
+		return c.leases.noJob(id)
 	}
 	return fmt.Errorf("job %d has no programs on node %s: %w", id, c.Node, ErrNoJob)
 }

@@ -2694,6 +2694,7 @@ type Job struct {
 	Timeline      []*Event               `protobuf:"bytes,12,rep,name=timeline,proto3" json:"timeline,omitempty"`
 	Comment       string                 `protobuf:"bytes,13,opt,name=comment,proto3" json:"comment,omitempty"` // as in Slurm
 	Outside       []*Obstacle            `protobuf:"bytes,14,rep,name=outside,proto3" json:"outside,omitempty"` // connections to outside of the job, which a restore resets
+	Lends         *Lending               `protobuf:"bytes,15,opt,name=lends,proto3" json:"lends,omitempty"`     // of a lease: to which job it lends its GPUs; none: it is no lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2826,6 +2827,74 @@ func (x *Job) GetOutside() []*Obstacle {
 	return nil
 }
 
+func (x *Job) GetLends() *Lending {
+	if x != nil {
+		return x.Lends
+	}
+	return nil
+}
+
+// Lending is what a lease does: it lends the GPUs that it holds to another job of its user.
+type Lending struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint32                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`         // of both
+	Gpus          []uint32               `protobuf:"varint,3,rep,packed,name=gpus,proto3" json:"gpus,omitempty"` // as Slurm numbers them; none: it has not begun
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lending) Reset() {
+	*x = Lending{}
+	mi := &file_proxyd_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lending) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lending) ProtoMessage() {}
+
+func (x *Lending) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lending.ProtoReflect.Descriptor instead.
+func (*Lending) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Lending) GetJob() uint32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Lending) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Lending) GetGpus() []uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
 type Capsule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`    // of the logical node
@@ -2841,7 +2910,7 @@ type Capsule struct {
 
 func (x *Capsule) Reset() {
 	*x = Capsule{}
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +2922,7 @@ func (x *Capsule) String() string {
 func (*Capsule) ProtoMessage() {}
 
 func (x *Capsule) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +2935,7 @@ func (x *Capsule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capsule.ProtoReflect.Descriptor instead.
 func (*Capsule) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{41}
+	return file_proxyd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Capsule) GetIndex() uint32 {
@@ -2929,7 +2998,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3010,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3023,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{42}
+	return file_proxyd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Lease) GetJob() uint32 {
@@ -2987,7 +3056,7 @@ type Devices struct {
 
 func (x *Devices) Reset() {
 	*x = Devices{}
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3068,7 @@ func (x *Devices) String() string {
 func (*Devices) ProtoMessage() {}
 
 func (x *Devices) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3081,7 @@ func (x *Devices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Devices.ProtoReflect.Descriptor instead.
 func (*Devices) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{43}
+	return file_proxyd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Devices) GetDevices() []*Device {
@@ -3089,7 +3158,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3170,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3183,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{44}
+	return file_proxyd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Sharing) GetDevices() uint32 {
@@ -3240,7 +3309,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3321,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3334,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{45}
+	return file_proxyd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Device) GetName() string {
@@ -3300,7 +3369,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3381,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3394,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{46}
+	return file_proxyd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -3365,7 +3434,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3446,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3459,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{47}
+	return file_proxyd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Program) GetName() string {
@@ -3470,7 +3539,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3551,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3564,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{48}
+	return file_proxyd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -3599,7 +3668,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3680,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3693,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{49}
+	return file_proxyd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -3657,7 +3726,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3738,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3751,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{50}
+	return file_proxyd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -3746,7 +3815,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3827,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3840,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{51}
+	return file_proxyd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3816,7 +3885,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3897,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3910,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{52}
+	return file_proxyd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -3874,7 +3943,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3955,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3968,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{53}
+	return file_proxyd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -3917,7 +3986,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +3998,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4011,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{54}
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
 }
 
 type LendRequest struct {
@@ -3956,7 +4025,7 @@ type LendRequest struct {
 
 func (x *LendRequest) Reset() {
 	*x = LendRequest{}
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4037,7 @@ func (x *LendRequest) String() string {
 func (*LendRequest) ProtoMessage() {}
 
 func (x *LendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4050,7 @@ func (x *LendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendRequest.ProtoReflect.Descriptor instead.
 func (*LendRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{55}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LendRequest) GetJob() string {
@@ -4014,7 +4083,7 @@ type LendReply struct {
 
 func (x *LendReply) Reset() {
 	*x = LendReply{}
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4095,7 @@ func (x *LendReply) String() string {
 func (*LendReply) ProtoMessage() {}
 
 func (x *LendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4108,7 @@ func (x *LendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendReply.ProtoReflect.Descriptor instead.
 func (*LendReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{56}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LendReply) GetLeases() []uint32 {
@@ -4069,7 +4138,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4150,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4163,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{57}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Progress) GetPhase() string {
@@ -4197,7 +4266,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4278,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4291,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{58}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -4241,7 +4310,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4322,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4335,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{59}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -4285,7 +4354,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4366,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4379,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{60}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -4332,7 +4401,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4413,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4426,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{61}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -4399,7 +4468,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4480,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4493,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{62}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -4470,7 +4539,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4551,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4564,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{63}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -4578,7 +4647,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4659,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4672,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{64}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -4629,7 +4698,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4710,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4723,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{65}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -4673,7 +4742,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4754,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4767,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{66}
+	return file_proxyd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -4717,7 +4786,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4798,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4811,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{67}
+	return file_proxyd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -4767,7 +4836,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4848,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4861,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{68}
+	return file_proxyd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -4844,7 +4913,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4925,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4938,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{69}
+	return file_proxyd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Problem) GetKind() string {
@@ -5098,7 +5167,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04WARN\x10\x02\x12\b\n" +
 	"\x04FAIL\x10\x03\"\x1f\n" +
 	"\vShowRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\xdd\x04\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x93\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
@@ -5114,10 +5183,15 @@ const file_proxyd_proto_rawDesc = "" +
 	"\tobstacles\x18\v \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles\x128\n" +
 	"\btimeline\x18\f \x03(\v2\x1c.singularity.proxyd.v1.EventR\btimeline\x12\x18\n" +
 	"\acomment\x18\r \x01(\tR\acomment\x129\n" +
-	"\aoutside\x18\x0e \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\aoutside\x1a:\n" +
+	"\aoutside\x18\x0e \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\aoutside\x124\n" +
+	"\x05lends\x18\x0f \x01(\v2\x1e.singularity.proxyd.v1.LendingR\x05lends\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
+	"\aLending\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
+	"\x04gpus\x18\x03 \x03(\rR\x04gpus\"\x8d\x02\n" +
 	"\aCapsule\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x12\n" +
@@ -5318,7 +5392,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_proxyd_proto_goTypes = []any{
 	(RequestCheckpointCall_After)(0), // 0: singularity.proxyd.v1.RequestCheckpointCall.After
 	(Finding_Level)(0),               // 1: singularity.proxyd.v1.Finding.Level
@@ -5363,45 +5437,46 @@ var file_proxyd_proto_goTypes = []any{
 	(*Finding)(nil),                  // 40: singularity.proxyd.v1.Finding
 	(*ShowRequest)(nil),              // 41: singularity.proxyd.v1.ShowRequest
 	(*Job)(nil),                      // 42: singularity.proxyd.v1.Job
-	(*Capsule)(nil),                  // 43: singularity.proxyd.v1.Capsule
-	(*Lease)(nil),                    // 44: singularity.proxyd.v1.Lease
-	(*Devices)(nil),                  // 45: singularity.proxyd.v1.Devices
-	(*Sharing)(nil),                  // 46: singularity.proxyd.v1.Sharing
-	(*Device)(nil),                   // 47: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),            // 48: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),                  // 49: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),               // 50: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),                // 51: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),                 // 52: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                    // 53: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),        // 54: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),             // 55: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),               // 56: singularity.proxyd.v1.RunOnReply
-	(*LendRequest)(nil),              // 57: singularity.proxyd.v1.LendRequest
-	(*LendReply)(nil),                // 58: singularity.proxyd.v1.LendReply
-	(*Progress)(nil),                 // 59: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),       // 60: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),         // 61: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),            // 62: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 63: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 64: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 65: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 66: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 67: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 68: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 69: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 70: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 71: singularity.proxyd.v1.Problem
-	nil,                              // 72: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 73: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 74: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 75: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 76: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 77: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 78: google.protobuf.Duration
+	(*Lending)(nil),                  // 43: singularity.proxyd.v1.Lending
+	(*Capsule)(nil),                  // 44: singularity.proxyd.v1.Capsule
+	(*Lease)(nil),                    // 45: singularity.proxyd.v1.Lease
+	(*Devices)(nil),                  // 46: singularity.proxyd.v1.Devices
+	(*Sharing)(nil),                  // 47: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                   // 48: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),            // 49: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),                  // 50: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),               // 51: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),                // 52: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),                 // 53: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                    // 54: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),        // 55: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),             // 56: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),               // 57: singularity.proxyd.v1.RunOnReply
+	(*LendRequest)(nil),              // 58: singularity.proxyd.v1.LendRequest
+	(*LendReply)(nil),                // 59: singularity.proxyd.v1.LendReply
+	(*Progress)(nil),                 // 60: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 61: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 62: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),            // 63: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 64: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 65: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 66: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 67: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 68: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 69: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 70: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 71: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 72: singularity.proxyd.v1.Problem
+	nil,                              // 73: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 74: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 75: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 76: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 77: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 79: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	77, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	78, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	6,  // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
 	8,  // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
 	10, // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
@@ -5433,75 +5508,76 @@ var file_proxyd_proto_depIdxs = []int32{
 	28, // 29: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
 	32, // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
 	35, // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
-	52, // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	72, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	73, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	74, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	75, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	53, // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	73, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	74, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	75, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	76, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
 	33, // 37: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
 	33, // 38: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	77, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	78, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
 	0,  // 40: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
 	40, // 41: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	1,  // 42: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	76, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
-	43, // 44: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	50, // 45: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	52, // 46: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	53, // 47: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	52, // 48: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
-	49, // 49: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	45, // 50: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	44, // 51: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
-	47, // 52: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	48, // 53: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	46, // 54: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	78, // 55: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	78, // 56: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	77, // 57: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	77, // 58: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	77, // 59: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	51, // 60: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	78, // 61: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	77, // 62: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	77, // 63: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	50, // 64: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	63, // 65: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	65, // 66: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	50, // 67: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	78, // 68: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	66, // 69: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	77, // 70: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	52, // 71: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	2,  // 72: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	4,  // 73: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	38, // 74: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	41, // 75: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	54, // 76: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	55, // 77: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	57, // 78: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	60, // 79: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	62, // 80: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	64, // 81: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	67, // 82: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	69, // 83: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	3,  // 84: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	5,  // 85: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	39, // 86: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	42, // 87: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	59, // 88: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	56, // 89: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	58, // 90: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	61, // 91: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	59, // 92: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	59, // 93: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	68, // 94: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	70, // 95: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	84, // [84:96] is the sub-list for method output_type
-	72, // [72:84] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	77, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	44, // 44: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
+	51, // 45: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	53, // 46: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	54, // 47: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	53, // 48: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	43, // 49: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
+	50, // 50: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	46, // 51: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	45, // 52: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
+	48, // 53: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	49, // 54: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	47, // 55: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	79, // 56: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	79, // 57: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	78, // 58: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	78, // 59: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	78, // 60: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	52, // 61: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	79, // 62: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	78, // 63: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	78, // 64: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	51, // 65: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	64, // 66: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	66, // 67: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	51, // 68: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	79, // 69: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	67, // 70: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	78, // 71: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	53, // 72: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	2,  // 73: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	4,  // 74: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	38, // 75: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	41, // 76: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	55, // 77: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	56, // 78: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	58, // 79: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	61, // 80: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	63, // 81: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	65, // 82: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	68, // 83: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	70, // 84: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	3,  // 85: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	5,  // 86: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	39, // 87: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	42, // 88: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	60, // 89: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	57, // 90: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	59, // 91: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	62, // 92: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	60, // 93: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	60, // 94: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	69, // 95: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	71, // 96: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	85, // [85:97] is the sub-list for method output_type
+	73, // [73:85] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -5544,19 +5620,19 @@ func file_proxyd_proto_init() {
 		(*CallReply_ProgramRuns)(nil),
 		(*CallReply_View)(nil),
 	}
-	file_proxyd_proto_msgTypes[57].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[58].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[62].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   75,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

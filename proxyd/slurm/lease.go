@@ -10,8 +10,25 @@ import (
 	"strings"
 )
 
+// leasePrefix begins the names of the jobs that SubmitLease submits.
+const leasePrefix = "lease-of-"
+
 // leaseName is the name of the jobs that lend GPUs to a job. preemptd knows them by this name.
-func leaseName(job uint32) string { return fmt.Sprintf("lease-of-%d", job) }
+func leaseName(job uint32) string { return fmt.Sprintf("%s%d", leasePrefix, job) }
+
+// BorrowerOf returns the job to which a job of this name is to lend its GPUs; 0 if the name is not that of a lease. Users
+// choose names: this one says nothing of what the job does.
+func BorrowerOf(name string) uint32 {
+	number, is := strings.CutPrefix(name, leasePrefix)
+	if !is {
+		return 0
+	}
+	id, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(id)
+}
 
 // SubmitLease submits, as the user of a running job, a job that lends the running job a GPU of a node. It has the running
 // job's account and partition, and the QOS qos; with "" the running job's QOS.

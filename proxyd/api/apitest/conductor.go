@@ -40,6 +40,8 @@ const (
 //	819    alice's; ended, and left nothing
 //	811    has no known owner; is like 816
 //	817    alice's; led by n2 now
+//	901    alice's; lends two GPUs to 812
+//	902    alice's; pending, is to lend its GPUs to 812
 //
 // The fake notes each call: Asked returns the notes.
 type Conductor struct {
@@ -78,7 +80,7 @@ func atMinute(minutes int) *timestamppb.Timestamp {
 // Owner implements api.Conductor, as all below.
 func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
 	switch job {
-	case "812", "814", "815", "812_3", "817", "819":
+	case "812", "814", "815", "812_3", "817", "819", "901", "902":
 		return Alice, nil
 	case "813", "816":
 		return Bob, nil
@@ -134,6 +136,12 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 		}, nil
 	case "815":
 		return nil, rpc.Errorf(rpc.ErrNotProtected, "job 815 runs without --singularity")
+	case "901":
+		return &rpc.Job{
+			Id: "901", Uid: Alice, User: "alice", Name: "lease-of-812", State: "RUNNING", Lends: &rpc.Lending{Job: 812, Node: "n1", Gpus: []uint32{1, 3}},
+		}, nil
+	case "902":
+		return &rpc.Job{Id: "902", Uid: Alice, User: "alice", Name: "lease-of-812", State: "PENDING", Lends: &rpc.Lending{Job: 812}}, nil
 	case "817":
 		return nil, &rpc.Error{Kind: rpc.ErrNotLeader, Text: "job 817 is led by n2", Node: "n2"}
 	}
