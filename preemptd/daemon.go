@@ -218,17 +218,27 @@ func unlessEnded(ctx context.Context, err error) error {
 // newLoop makes the loop. The loop's work ends with held.
 func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
-	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
+	proxyds := c.proxyds(cfg)
 	return &reconcile.Loop{
 		Observer: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
-			Slurm: c.slurm, Proxyd: proxyds, LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
+			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.sizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
 		Journal: c.journal, Commenter: c.slurm, Settings: c.loopSettings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
 		OnDecision: c.onDecision, OnTick: c.metrics.Ticked, OnActionEnd: c.countAction,
 	}
+}
+
+// proxyds reaches the nodes' proxyds.
+func (c *controller) proxyds(cfg *config.Config) *leader.Finder {
+	return &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
+}
+
+// sizes says which sizes jobs can have.
+func (c *controller) sizes(proxyds *leader.Finder) *action.Sizes {
+	return &action.Sizes{Slurm: c.slurm, Proxyd: proxyds, Journal: c.journal}
 }
 
 // hostName is this host's name, as Slurm has it.

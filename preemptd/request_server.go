@@ -12,12 +12,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/api"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
 // requestServer answers people while this preemptd works: a preemptd that waits for the lease
@@ -116,10 +118,14 @@ func (d *requestServer) serveRequests(ctx context.Context) {
 }
 
 func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
+	sizes := d.sizes(d.proxyds(cfg))
 	opt := api.Options{
 		Version: version, Cluster: d.cluster, Journal: d.journal, Slurm: d.slurm,
 		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.apiState, Log: d.log,
 		Snapshot: d.encodedSnapshot, Try: d.tryPolicies,
+		CheckSize: func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error {
+			return sizes.CheckAction(ctx, job, kind, args, kind == "resize")
+		},
 		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examined().Examine(ctx) },
 		Rights: func(ctx context.Context) error { return d.examined().Rights(ctx) }, Host: hostName(),
 		Wake: func() {

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 
@@ -402,5 +405,31 @@ func TestJournalFails(t *testing.T) {
 	}
 	if again, err = w.runner(t, j, nil).Run(t.Context(), again); err != nil || again.State != journal.Done || w.job().Restarts != 1 || w.made(t) != 1 {
 		t.Errorf("%v %+v", err, again)
+	}
+}
+
+// TestOwnCheckpoint: an action knows its checkpoint by the number that people know, and takes no checkpoint for its own
+// that an action of a journal before had made under that number.
+func TestOwnCheckpoint(t *testing.T) {
+	now := time.Now()
+	w := &actionRun{a: journal.Action{ID: 7, Token: "9844e888d13d", Created: now, Request: journal.Request{Kind: "preempt", Who: "bob", Why: "room"}}}
+	if said := w.checkpointReason(); said != "preempt by bob: room (action 7)" {
+		t.Errorf("reason %q", said)
+	}
+	for name, c := range map[string]struct {
+		reason string
+		at     time.Time
+		own    bool
+	}{
+		"own":                  {w.checkpointReason(), now.Add(time.Second), true},
+		"clocks differ":        {w.checkpointReason(), now.Add(-time.Second), true},
+		"of a journal before":  {w.checkpointReason(), now.Add(-time.Minute), false},
+		"of action 17":         {"preempt by bob: room (action 17)", now.Add(time.Second), false},
+		"of an older release":  {"preempt by bob: room (action 9844e888d13d)", now.Add(time.Second), true},
+		"of one older than it": {"action 9844e888d13d: preempt by bob", now.Add(time.Second), true},
+	} {
+		if w.isOwnCheckpoint(&rpc.Checkpoint{Reason: c.reason, Created: timestamppb.New(c.at)}) != c.own {
+			t.Errorf("%s: own is not %v", name, c.own)
+		}
 	}
 }

@@ -72,6 +72,8 @@ type Runner struct {
 	Patience Patience
 	// LeaseQOS is the QOS of the jobs that lend GPUs; nil or "": that of the job that they lend to.
 	LeaseQOS func() string
+	// Sizes refuses sizes that a job cannot have, before anything is done; nil: Slurm refuses them later.
+	Sizes *Sizes
 	// Now and Sleep replace the clock; nil: the real clock.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error

@@ -56,7 +56,7 @@ func isRunning(j *slurmrest.Job) bool {
 }
 
 // lookJob notes the state of the job, and refuses a job with which this action cannot be done.
-func lookJob(_ context.Context, w *actionRun) verdict {
+func lookJob(ctx context.Context, w *actionRun) verdict {
 	j := &w.job
 	k := w.kind
 	switch {
@@ -77,6 +77,9 @@ func lookJob(_ context.Context, w *actionRun) verdict {
 			return verdict{impossible, err.Error()}
 		}
 	}
+	if v := w.lookSize(ctx, false); v.outcome != done {
+		return v
+	}
 	w.memo.Restarts, w.memo.RestartsAt = j.Restarts, j.Restarts
 	w.memo.Ran, w.memo.WasHeld, w.memo.From = isRunning(j), isHeld(j), j.Nodes
 	return verdict{outcome: done}
@@ -84,7 +87,7 @@ func lookJob(_ context.Context, w *actionRun) verdict {
 
 // lookCheckpoint is done as soon as a checkpoint is known, or the job left its nodes by itself:
 // then proxyd has made a checkpoint, or none was possible.
-func lookCheckpoint(_ context.Context, w *actionRun) verdict {
+func lookCheckpoint(ctx context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
 	case w.memo.Checkpoint != "":
@@ -97,6 +100,11 @@ func lookCheckpoint(_ context.Context, w *actionRun) verdict {
 		return verdict{outcome: done}
 	}
 	w.memo.Restarts = j.Restarts // another user's requeue, after which the job runs again
+	if w.a.Kind == "resize" {
+		if v := w.lookSize(ctx, true); v.outcome != done { // the job would wait in the queue instead of running
+			return v
+		}
+	}
 	return verdict{outcome: todo}
 }
 
@@ -106,7 +114,7 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 		return err
 	}
 	for _, c := range all {
-		if w.isOwnCheckpoint(c.GetReason()) && c.GetProblem() == "" {
+		if w.isOwnCheckpoint(c) && c.GetProblem() == "" {
 			w.memo.Checkpoint = c.GetId()
 			return nil
 		}
@@ -119,24 +127,6 @@ func doCheckpoint(ctx context.Context, w *actionRun) error {
 	}
 	w.memo.Checkpoint = made.GetId()
 	return nil
-}
-
-// maxReason is what proxyd takes.
-const maxReason = 200
-
-// checkpointReason says for what a checkpoint is. The mark at its end identifies the action's
-// checkpoint.
-func (w *actionRun) checkpointReason() string {
-	mark := w.checkpointMark()
-	return clipText(w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason-len(mark)) + mark
-}
-
-func (w *actionRun) checkpointMark() string { return " (action " + w.a.Token + ")" }
-
-// isOwnCheckpoint tells whether this action asked for a checkpoint, which may have been a preemptd of
-// an earlier release: then the reason begins with the action.
-func (w *actionRun) isOwnCheckpoint(reason string) bool {
-	return strings.HasSuffix(reason, w.checkpointMark()) || strings.HasPrefix(reason, "action "+w.a.Token+": ")
 }
 
 // lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
@@ -295,8 +285,7 @@ func lookRelease(_ context.Context, w *actionRun) verdict {
 // startIsDelayed reports whether a job that we requeued, and another user released, is still within
 // the two minutes of delay that Slurm gives a requeued job.
 func (w *actionRun) startIsDelayed() bool {
-	const skew = 5 * time.Second // of clocks
-	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(skew))
+	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(clockSkew))
 }
 
 // doRelease lets the job start at once, without the two minutes that follow a requeue.
@@ -323,11 +312,17 @@ func lookStart(_ context.Context, w *actionRun) verdict {
 		return verdict{done, "it was held before, and stays so"}
 	case w.releaseForgotten():
 		return verdict{lostBySlurm, "Slurm has forgotten that it was released"}
+	case isHeld(j) && j.Reason == noNodesReason:
+		w.memo.Released = false // Slurm's hold is the action's doing, and is undone with it
+		return verdict{impossible, "Slurm has no nodes for what it asks for now (" + noNodesReason + ")"}
 	case isHeld(j):
 		return verdict{takenOver, "somebody else holds it"}
 	}
 	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
+
+// noNodesReason is why Slurm holds a job for which there are no nodes, however empty they are.
+const noNodesReason = "BadConstraints"
 
 // releaseForgotten reports whether the job is still held by our requeue, though we released the
 // job: slurmctld was killed before it saved the release, and maybe our edits before. Any other hold

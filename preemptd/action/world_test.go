@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
@@ -139,14 +141,21 @@ func (s shelf) Lend(_ context.Context, _ *slurmrest.Job, gpus int64, _ string) (
 func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
 	for i := 1; ; i++ {
-		reason, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprint(i)))
+		path := filepath.Join(s.dir, fmt.Sprint(i))
+		reason, err := os.ReadFile(path)
 		if errors.Is(err, os.ErrNotExist) {
 			return all, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &rpc.Checkpoint{Id: fmt.Sprintf("test/%s/%d", job.Label(), i), Reason: string(reason)})
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &rpc.Checkpoint{
+			Id: fmt.Sprintf("test/%s/%d", job.Label(), i), Reason: string(reason), Created: timestamppb.New(st.ModTime()),
+		})
 	}
 }
 

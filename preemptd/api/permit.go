@@ -109,9 +109,28 @@ func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *
 	}
 	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, isGPUs) {
 		return s.denyRequest(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
-			job.Label(), countOf(max(nodes, isNodes), "node"), countOf(max(gpus, isGPUs), "GPU")))
+			job.Label(), jobrequest.CountOf(max(nodes, isNodes), "node"), jobrequest.CountOf(max(gpus, isGPUs), "GPU")))
 	}
 	return nil
+}
+
+// checkSize refuses a size that the job cannot have, also to operators.
+func (s *Server) checkSize(ctx context.Context, job *slurmrest.Job, what string, args action.Args) error {
+	if s.opt.CheckSize == nil {
+		return nil
+	}
+	err := s.opt.CheckSize(ctx, job, what, args)
+	var size *jobrequest.SizeError
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &size):
+		return &rpc.Error{Kind: rpc.ErrNotPossible, Text: fmt.Sprintf("%s: job %s: %s", what, job.Label(), size.Text), Hint: "nothing was done to the job; it stays as it is"}
+	}
+	return &rpc.Error{
+		Kind: rpc.ErrSlurm, Text: fmt.Sprintf("%s: job %s: whether it can have that cannot be found out: %s", what, job.Label(), err),
+		Hint: "nothing was done; try again when Slurm and the job's node answer",
+	}
 }
 
 // mayRelease refuses to take back a hold of another user.
@@ -185,13 +204,6 @@ func gpusIn(tres string) int64 {
 		n += each
 	}
 	return n
-}
-
-func countOf(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (s *Server) denyRequest(who caller, what, why string) error {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -65,7 +66,10 @@ type Options struct {
 	// Slurm would. Both may be nil.
 	Doctor func(context.Context) []*rpc.Finding
 	Rights func(context.Context) error
-	Host   string // this host
+	// CheckSize says why a job cannot have the size or the nodes that an action would give it: a
+	// *jobrequest.SizeError, or why that cannot be found out; nil: nothing is checked.
+	CheckSize func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error
+	Host      string // this host
 	// Try asks policies what they would do.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
 	Poll time.Duration // how often the journal is read for watchers; default 500 ms

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -47,6 +49,7 @@ type site struct {
 	// snapshot is what policies saw last.
 	snapshot []byte
 	listed   atomic.Int32 // how often all jobs were
+	server   *Server
 }
 
 func newSite(t *testing.T) *site {
@@ -87,6 +90,7 @@ func newSite(t *testing.T) *site {
 		people: newPeople([]string{"carol"}, Programs{"sacctmgr", "scontrol"}, "test"),
 	}
 	server.people.ask = ask
+	s.server = server
 	s.address = serve(t, server, s.realm.As(0, 0))
 	return s
 }
@@ -275,6 +279,38 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: "90_3"}); err != nil {
 		t.Errorf("task of an array, job %d: %v", array, err)
+	}
+}
+
+// TestImpossibleSize: what the job cannot have is refused whoever asks, with the reason, and nothing is begun.
+func TestImpossibleSize(t *testing.T) {
+	s := newSite(t)
+	id := s.job(alice)
+	var asked []string
+	s.server.opt.CheckSize = func(_ context.Context, job *slurmrest.Job, kind string, args action.Args) error {
+		asked = append(asked, fmt.Sprint(kind, job.ID, args.GPUs))
+		if args.GPUs == 9 {
+			return errors.New("node n1 does not answer")
+		}
+		return &jobrequest.SizeError{Text: "its programs see 2 there"}
+	}
+	for gpus, want := range map[int64]struct {
+		kind error
+		said string
+	}{
+		8: {rpc.ErrNotPossible, fmt.Sprintf("resize: job %d: its programs see 2 there", id)},
+		9: {rpc.ErrSlurm, "cannot be found out: node n1 does not answer"},
+	} {
+		_, err := s.as(carol).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: gpus})
+		if !errors.Is(err, want.kind) || !strings.Contains(err.Error(), want.said) {
+			t.Errorf("%d GPUs: %v", gpus, err)
+		}
+	}
+	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), Gpus: 8}); !errors.Is(err, rpc.ErrDenied) || len(asked) != 2 {
+		t.Errorf("a user is told of nodes before it is known that the size is permitted: %v, %q", err, asked)
+	}
+	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("%v %v", err, all)
 	}
 }
 

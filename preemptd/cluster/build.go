@@ -193,7 +193,7 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 		made.Limit = j.TimeLimit.Duration
 	}
 	made.Preemptable, made.Obstacle = b.canPreempt(j)
-	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted)
+	made.MinGPUs, made.MaxGPUs = b.gpuRange(j, wanted, made.Capsules)
 	if b.known.Edited[j.ID].SizedByPerson && gpus != wanted { // at its full size policies may shrink the job again
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
@@ -270,17 +270,20 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 
 // gpuRange is how few and how many GPUs the job runs on, by its user's word: the job began with as many devices as the
 // most. Without such a word the job stays with the GPUs that it asked for.
-func (b *builder) gpuRange(j *slurmrest.Job, wanted int) (least, most int) {
+func (b *builder) gpuRange(j *slurmrest.Job, wanted, capsules int) (least, most int) {
 	first, last, isRange := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
 	least, most = wanted, wanted
 	if n, err := strconv.Atoi(first); err == nil && n > 0 {
 		least = min(n, wanted)
 	}
 	if n, err := strconv.Atoi(last); isRange && err == nil {
-		most = max(n, wanted)
+		most = max(min(n, mostDevices*capsules), wanted)
 	}
 	return least, most
 }
+
+// mostDevices is how many devices the programs of a capsule can have (libsingshim/wire).
+const mostDevices = 16
 
 // newestCheckpoint is of the newest, and what that cost.
 func (b *builder) newestCheckpoint(label string) sdk.Checkpoint {

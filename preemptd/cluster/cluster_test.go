@@ -189,7 +189,7 @@ func details(t *testing.T, s *sdk.Snapshot) {
 // TestSizeRange: what a job may be shrunk to and grow to is what its user said. The plugin makes "1-1" of "1".
 func TestSizeRange(t *testing.T) {
 	for gpus, want := range map[string][2]int{
-		"": {4, 4}, "1": {1, 4}, "1-1": {1, 4}, "2-8": {2, 8}, "4-6": {4, 6}, "9-9": {4, 9}, "9": {4, 4}, "x": {4, 4}, "2-x": {2, 4}, "1--8": {1, 4},
+		"": {4, 4}, "1": {1, 4}, "1-1": {1, 4}, "2-8": {2, 8}, "4-6": {4, 6}, "9-9": {4, 9}, "9": {4, 4}, "x": {4, 4}, "2-x": {2, 4}, "1--8": {1, 4}, "1-99": {1, 32},
 	} {
 		_, p, w := site(t, "26.05.3")
 		p.gpus = gpus

@@ -62,7 +62,7 @@ func (r *Request) setNodeCount(nodes int64) error {
 	case r.Tasks == 0:
 		return errors.New("how many tasks it has is not known")
 	case nodes > r.Tasks:
-		return fmt.Errorf("it has %d tasks, which cannot be on %d nodes", r.Tasks, nodes)
+		return fmt.Errorf("it has %s, which cannot be on %d nodes", CountOf(r.Tasks, "task"), nodes)
 	case strings.Contains(r.TRESTask, gpu):
 		return errPerTask
 	}

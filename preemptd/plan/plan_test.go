@@ -105,6 +105,7 @@ func TestEachInvariantIsKept(t *testing.T) {
 		{"no room", plan.Room, "node a has 0 GPUs free, not 4", nil, sdk.Intent{Verb: sdk.Place, Job: 30, Where: on("a", 4)}},
 		{"no such node", plan.Room, `no node "c"`, nil, sdk.Intent{Verb: sdk.Place, Job: 30, Where: on("c", 4)}},
 		{"no room elsewhere", plan.Room, "no 4 GPUs for it elsewhere", nil, sdk.Intent{Verb: sdk.Migrate, Job: 10, Avoid: []string{"a"}}},
+		{"grows beyond all nodes while it waits", plan.Room, "no nodes have 5 GPUs for it", func(s *sdk.Snapshot) { find(s, 30).MaxGPUs = 8 }, sdk.Intent{Verb: sdk.Resize, Job: 30, GPUs: 5}},
 		{"drained", plan.Room, "node a is not up", func(s *sdk.Snapshot) { s.Nodes[0].State = sdk.NodeDraining }, sdk.Intent{Verb: sdk.Place, Job: 30, Where: on("a", 4)}},
 		{"reserved", plan.Room, "kept by reservation upgrade", func(s *sdk.Snapshot) {
 			s.Reservations = []sdk.Reservation{{Name: "upgrade", Start: now.Add(time.Hour), Maintenance: true, Nodes: []int32{0}}}

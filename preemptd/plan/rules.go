@@ -96,6 +96,20 @@ func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 		100*j.Promised, 100*j.Fraction, max(0, budget).Round(time.Second), cost.Round(time.Second))
 }
 
+// mustFitEmptyNodes says whether nodes could have a waiting job that grows, if nothing else ran: Slurm holds a job for
+// which there are no nodes, until a person releases it.
+func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *broken {
+	if gpus <= j.GPUs {
+		return nil
+	}
+	empty := *t.before
+	empty.Jobs = nil
+	if sdk.NewRoom(&empty).Find(j, gpus, nil) == nil {
+		return breakInvariant(Room, "no nodes have %d GPUs for it, however empty they are", gpus)
+	}
+	return nil
+}
+
 // mustBeWhole says whether the places hold the whole job: all capsules, all GPUs, and as many GPUs
 // on each node as on every other.
 func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {

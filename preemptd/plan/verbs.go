@@ -92,7 +92,7 @@ func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 		if len(i.Where) > 0 {
 			return breakInvariant(State, "it does not run: place or resume it")
 		}
-		return firstBroken(sameTasks(j, i), t.mustKeepPromise(j, i))
+		return firstBroken(sameTasks(j, i), t.mustFitEmptyNodes(j, i.GPUs), t.mustKeepPromise(j, i))
 	}
 	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
 		return b

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
@@ -68,7 +70,7 @@ func (p *proxyd) Checkpoint(ctx context.Context, j *slurmrest.Job, reason string
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &rpc.Checkpoint{Id: fmt.Sprintf("fake/%d/%d", j.ID, len(p.made)+1), Job: j.Label(), Reason: reason}
+	c := &rpc.Checkpoint{Id: fmt.Sprintf("fake/%d/%d", j.ID, len(p.made)+1), Job: j.Label(), Reason: reason, Created: timestamppb.Now()}
 	p.made = append(p.made, c)
 	return c, nil
 }

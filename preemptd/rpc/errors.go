@@ -27,6 +27,8 @@ var (
 
 	// ErrNoAction says that there is no such action.
 	ErrNoAction = errors.New("no such action")
+	// ErrNotPossible says that the job cannot have what was asked for, and that nothing was done.
+	ErrNotPossible = errors.New("not possible")
 	// ErrSlurm says that Slurm does not answer preemptd.
 	ErrSlurm = errors.New("Slurm does not answer") //nolint:staticcheck // a name
 	// ErrUnsupported says that this preemptd does not know the request.
@@ -43,6 +45,7 @@ var contract = kind.Contract{
 		{Name: "no_job", Kind: ErrNoJob, Code: codes.NotFound},
 		{Name: "no_action", Kind: ErrNoAction, Code: codes.NotFound},
 		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
+		{Name: "not_possible", Kind: ErrNotPossible, Code: codes.FailedPrecondition},
 		{Name: "slurm", Kind: ErrSlurm, Code: codes.FailedPrecondition},
 		{Name: "timeout", Kind: ErrTimeout, Code: codes.DeadlineExceeded},
 		{Name: "internal", Kind: ErrInternal, Code: codes.Internal},

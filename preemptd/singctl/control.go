@@ -105,6 +105,11 @@ func (a *app) printAction(m *control.Action) error {
 	state := "taken on; singctl history --action " + strconv.FormatInt(m.GetId(), 10) + " says how it goes"
 	if m.GetEnded() != nil {
 		state = fmt.Sprintf("%s in %s", m.GetState(), durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime())))
+		for _, l := range m.GetLines() {
+			if l.GetText() != "" && l.GetAttempt() == 0 { // with attempts, the text is why one failed
+				state += "; " + l.GetText()
+			}
+		}
 	}
 	fmt.Fprintf(a.stdout, "action %d: %s job %d: %s\n", m.GetId(), safeLine(m.GetKind()), m.GetJob(), safeLine(state))
 	return nil

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,8 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 		code, name, hint = 5, "busy", "wait for the other to end"
 	case errors.Is(err, rpc.ErrUnsupported):
 		code, name, hint = 5, "unsupported", "singctl doctor --all"
+	case errors.Is(err, control.ErrNotPossible):
+		code, name = 5, "not_possible"
 	case errors.Is(err, control.ErrUnsupported):
 		code, name, hint = 5, "unsupported", "singctl version and singctl status say who is how old"
 	case errors.Is(err, rpc.ErrNotLeader):
@@ -83,9 +86,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	report := errorReport{Kind: name, Text: err.Error(), Hint: hint}
 	var e *rpc.Error
 	if errors.As(err, &e) {
-		if e.Hint != "" {
-			report.Hint = e.Hint
-		}
+		report.Hint = cmp.Or(e.Hint, report.Hint)
 		for _, o := range e.Obstacles {
 			report.Obstacles = append(report.Obstacles, obstacleText(o))
 		}

@@ -116,6 +116,9 @@ func (a *app) printStanding(s *control.Standing) {
 		safeLine(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
 	if s.GetRequested() > 0 {
 		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus(), s.GetRequested())
+		if more := s.GetGpus() - s.GetRequested(); more > 0 {
+			text = fmt.Sprintf("GPUs: %d, %d more than it asked for", s.GetGpus(), more)
+		}
 		if s.GetLeast() < s.GetRequested() {
 			text += fmt.Sprintf("; it may be shrunk to %d", s.GetLeast())
 		}

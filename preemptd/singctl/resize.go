@@ -17,8 +17,14 @@ func (a resizeCommand) build() *cobra.Command {
 	var nodes, gpus uint32
 	c := &cobra.Command{
 		Use: "resize JOB {--nodes N | --gpus N}", Short: "Give a job fewer or more nodes or GPUs",
-		Long: `resize makes a checkpoint of a running job, and starts it again with another number of nodes, or of GPUs
-on each. The number of its tasks stays. Only operators give a job more than it was submitted with.`,
+		Long: `resize gives a running job another number of nodes, or of GPUs on each. Where other jobs can lend a job the GPUs
+that it lacks, or take theirs back, it runs on meanwhile; otherwise a checkpoint is made, and it starts again in its new
+size. The number of its tasks stays. Only operators give a job more than it was submitted with.
+
+A size that the job cannot have is refused before anything is done, and the sizes that it can have are named: its
+programs see the nodes and GPUs with which they began and can use no more (sbatch --singularity-gpus=MIN-MAX has them
+see MAX); nodes must have as many; and a running job gets only GPUs that are idle now. To have a job wait in the queue
+for more: singctl preempt JOB --hold, resize, and resume.`,
 	}
 	c.Flags().Uint32Var(&nodes, "nodes", 0, "run on `N` nodes")
 	c.Flags().Uint32Var(&gpus, "gpus", 0, "have `N` GPUs on each node")

@@ -53,6 +53,9 @@ func leasesByHand(s *site) {
 	if shown := s.on("ctl", "alice", "singctl show "+grows.id); !strings.Contains(shown, "job "+lease.id+" lends it 1 GPU") {
 		s.Errorf("shown: %s", shown)
 	}
+	if said, want := s.on("ctl", "alice", "singctl show "+lease.id), "it is a lease: it holds GPU "; !strings.Contains(said, want) || !strings.Contains(said, "for job "+grows.id) {
+		s.Errorf("show of a lease, which does not say %q: %s", want, said)
+	}
 	grows.trains()
 	s.on("ctl", "root", "scancel "+lease.id)
 	lease.is("has left", func(st state) bool { return st.is == "CANCELLED" })
@@ -107,7 +110,11 @@ func resizeInPlace(s *site) {
 	s.configure("")
 	grows := s.train("i1", "--qos=basic --gpus-per-node=1 --singularity-gpus=1-2")
 	grows.trains()
-	s.on("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more")
+	s.refuseSize(grows, "--gpus 3", "its programs see 2 there, and can use no more: 1 to 2 are possible (it was submitted with --singularity-gpus=1-2)")
+	s.refuseSize(grows, "--nodes 2", "2 nodes")
+	if said := s.on("ctl", "operator", "singctl resize "+grows.id+" --gpus 2 --reason more"); !strings.Contains(said, "in place; lent by: ") {
+		s.Errorf("told: %s", said)
+	}
 	grows.shares(2)
 	if st := grows.now(); !strings.Contains(st.comment, "resized in place, to 2 GPUs") || st.restarts != 0 || st.is != "RUNNING" {
 		s.Errorf("grown: %s", st)
@@ -125,6 +132,7 @@ func resizeInPlace(s *site) {
 	}
 	rigid := s.train("i2", "--qos=basic --gpus-per-node=2 --singularity-gpus=1-2")
 	rigid.trains()
+	s.refuseSize(rigid, "--gpus 4", "its programs see 2 there")
 	s.on("ctl", "alice", "singctl resize "+rigid.id+" --gpus 1 --reason less") // of its own two: no lease can take one
 	rigid.trains()
 	if st := rigid.now(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
@@ -133,6 +141,17 @@ func resizeInPlace(s *site) {
 	rigid.ends()
 	if st := grows.ends(); st.restarts != 0 {
 		s.Errorf("the job was restarted %d times", st.restarts)
+	}
+}
+
+// refuseSize has an operator ask for a size that a job cannot have: it is refused with the reason, and nothing is done.
+func (s *site) refuseSize(j *job, size, why string) {
+	s.Helper()
+	before, _ := j.history()
+	said := s.on("ctl", "operator", "singctl resize "+j.id+" "+size+" 2>&1 || :")
+	after, _ := j.history()
+	if st := j.now(); !strings.Contains(said, why) || len(after) != len(before) || st.is != "RUNNING" || st.restarts != 0 {
+		s.Errorf("resize %s of job %s: %s; %s", size, j.name, st, said)
 	}
 }
 

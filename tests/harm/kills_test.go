@@ -56,7 +56,7 @@ var journeys = []journey{
 	{name: "preempt", user: "alice", args: []string{"preempt"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "report"}},
 	{name: "migrate", user: "alice", args: []string{"migrate", "--away", "n1"}, steps: moves},
-	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "2"}, steps: slices.Insert(slices.Clone(moves), 2, "lend")},
+	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "1"}, steps: slices.Insert(slices.Clone(moves), 2, "lend")},
 	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"check", "announce", "checkpoint", "park", "leave", "draft", "edit", "release", "report"}},
 	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"check", "draft", "edit", "release", "report"}},
 	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"check", "release", "report"}},
@@ -229,7 +229,7 @@ func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now si
 func (w *world) prepare(ctx context.Context, j journey) (*counter, situation, error) {
 	options := []string{"-w", "n1"}
 	if j.name == "resize" {
-		options = []string{"-n2"}
+		options = []string{"-N2", "-n2"}
 	}
 	if j.name == "hold" {
 		options = []string{"--begin=now+1hour"}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// Sizes says which sizes a job can have, before anything is done to the job. All fields must be set. Sizes is safe for
+// concurrent use.
+type Sizes struct {
+	Slurm interface {
+		Nodes(ctx context.Context) ([]slurmrest.Node, error)
+	}
+	Proxyd interface {
+		// Show tells of a running job. Errors are errors of package rpc.
+		Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
+	}
+	Journal interface {
+		Origin(ctx context.Context, job int64) (json.RawMessage, error)
+	}
+}
+
+// CheckAction says why a job cannot have the size or the nodes that an action is to give it: a *jobrequest.SizeError.
+// Any other error says that Slurm, the job's node or the journal could not be asked. idle: GPUs that the job does not
+// have yet must be idle now.
+func (s *Sizes) CheckAction(ctx context.Context, job *slurmrest.Job, name string, args Args, idle bool) error {
+	k, err := kindOf(name)
+	if err != nil {
+		return err
+	}
+	return s.checkTarget(ctx, job, k.target, args, idle)
+}
+
+func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func(Args, *jobrequest.Request) error, args Args, idle bool) error {
+	if target == nil || args.NodeCount == 0 && args.GPUs == 0 && len(args.Nodes) == 0 {
+		return nil
+	}
+	now := jobrequest.Of(job)
+	asked, err := s.askedFor(ctx, job.ID, now)
+	if err != nil {
+		return err
+	}
+	wanted := now
+	wanted.Required, wanted.Excluded = asked.Required, asked.Excluded
+	if err := target(args, &wanted); err != nil {
+		return &jobrequest.SizeError{Text: err.Error()}
+	}
+	began, lent, err := s.beganWith(ctx, job, now, asked)
+	if err != nil {
+		return err
+	}
+	if began != nil {
+		if err := began.CheckUse(now, wanted); err != nil {
+			return err
+		}
+	}
+	nodes, err := s.Slurm.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	place := jobrequest.Place{Partition: job.Partition, Nodes: nodes, Own: lent}
+	if err := place.CheckNodes(wanted); err != nil {
+		return err
+	}
+	grows := wanted.Nodes*wanted.GPUsOnNode() > now.Nodes*now.GPUsOnNode() || wanted.Nodes > now.Nodes
+	if !idle || !grows || !isRunning(job) {
+		return nil
+	}
+	for _, name := range jobrequest.HostNames(job.Nodes) {
+		place.Own[name] += now.GPUsOnNode()
+	}
+	return place.CheckIdle(wanted)
+}
+
+// askedFor returns what a job's user asked for, before actions changed that.
+func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request) (jobrequest.Request, error) {
+	raw, err := s.Journal.Origin(ctx, job)
+	if err != nil || raw == nil {
+		return now, err
+	}
+	record, err := jobrequest.Decode(raw)
+	if err != nil {
+		return now, err
+	}
+	return now.TakeBack(record.Asked, record.Ours), nil
+}
+
+// beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is nil for a
+// job that has not begun.
+func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, now, asked jobrequest.Request) (*jobrequest.Began, map[string]int64, error) {
+	lent := map[string]int64{}
+	if !isRunning(job) && job.Restarts == 0 {
+		return nil, lent, nil
+	}
+	if isRunning(job) {
+		shown, err := s.Proxyd.Show(ctx, job)
+		switch {
+		case err == nil:
+			if began := beganAs(shown, now.GPUsOnNode(), lent); began != nil {
+				return began, lent, nil
+			}
+		case !errors.Is(err, rpc.ErrNotProtected) && !errors.Is(err, rpc.ErrNoJob) && !errors.Is(err, rpc.ErrNotRunning):
+			return nil, nil, fmt.Errorf("how many GPUs its programs see: %w", err)
+		}
+	}
+	each := max(asked.GPUsOnNode(), now.GPUsOnNode())
+	return &jobrequest.Began{GPUs: slices.Repeat([]int64{each}, int(max(asked.Nodes, now.Nodes, 1))), Estimated: true}, lent, nil
+}
+
+// beganAs is what the job's node says; nil if the node does not say how many GPUs the job's programs see: a device server
+// may not answer. lent is filled in.
+func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.Began {
+	if len(shown.GetCapsules()) == 0 {
+		return nil
+	}
+	b := &jobrequest.Began{Range: shown.GetOptions()["gpus"]}
+	for _, c := range shown.GetCapsules() {
+		sees := int64(len(c.GetDevices().GetDevices()))
+		if sees == 0 && gpusNow > 0 {
+			return nil
+		}
+		b.GPUs = append(b.GPUs, sees)
+		for _, o := range c.GetLeases() {
+			lent[c.GetNode()] += int64(o.GetGpus())
+		}
+	}
+	return b
+}
+
+// lookSize is done when nothing is known that keeps the job from the size that the action is to give it. idle: the GPUs
+// that the job does not have yet must be idle.
+func (w *actionRun) lookSize(ctx context.Context, idle bool) verdict {
+	if w.r.Sizes == nil {
+		return verdict{outcome: done}
+	}
+	err := w.r.Sizes.checkTarget(ctx, &w.job, w.kind.target, w.args, idle)
+	var size *jobrequest.SizeError
+	switch {
+	case errors.As(err, &size):
+		return verdict{impossible, err.Error()}
+	case err != nil:
+		return verdict{wait, err.Error()}
+	}
+	return verdict{outcome: done}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// seeing is a proxyd that says how many GPUs the programs of a job see, by capsule.
+type seeing []int
+
+func (s seeing) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) {
+	shown := &rpc.Job{}
+	for range s {
+		shown.Capsules = append(shown.Capsules, &rpc.Capsule{Devices: &rpc.Devices{}})
+	}
+	for i, sees := range s {
+		for range sees {
+			shown.Capsules[i].Devices.Devices = append(shown.Capsules[i].Devices.Devices, &rpc.Device{})
+		}
+	}
+	return shown, nil
+}
+
+// TestSizesRefused: a size that a job cannot have is refused at the action's first step, or before its checkpoint if the
+// GPUs are not idle any more then. The job runs on, and has not been touched.
+func TestSizesRefused(t *testing.T) {
+	up := slurmrest.NodeState{Base: "IDLE"}
+	for name, c := range map[string]struct {
+		args  Args
+		sees  seeing
+		nodes []slurmrest.Node
+		said  string
+	}{
+		"more than its programs see": {
+			Args{GPUs: 3},
+			seeing{2, 2},
+			[]slurmrest.Node{{Name: "n1", GRES: "gpu:a100:8"}, {Name: "n2", GRES: "gpu:a100:8"}},
+			"its programs see 2 there, and can use no more",
+		},
+		"more than nodes have": {
+			Args{GPUs: 8},
+			seeing{8, 8},
+			[]slurmrest.Node{{Name: "n1", GRES: "gpu:a100:4"}, {Name: "n2", GRES: "gpu:a100:4"}},
+			"no node has so many; the most on a node is 4",
+		},
+		"more than is idle": {
+			Args{GPUs: 4},
+			seeing{8, 8},
+			[]slurmrest.Node{{Name: "n1", GRES: "gpu:a100:4", GRESUsed: "gpu:a100:3"}, {Name: "n2", GRES: "gpu:a100:4", GRESUsed: "gpu:a100:2"}},
+			"only 1 node has so many idle",
+		},
+		"more nodes than it began on": {
+			Args{NodeCount: 3},
+			seeing{2, 2},
+			[]slurmrest.Node{{Name: "n1", GRES: "gpu:a100:4"}, {Name: "n2", GRES: "gpu:a100:4"}, {Name: "n3", GRES: "gpu:a100:4"}},
+			"began on 2 nodes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, false)
+			j := w.journal(t)
+			for _, n := range c.nodes {
+				n.State = up
+				w.srv.AddNode(n)
+			}
+			r := w.runner(t, j, nil)
+			r.Sizes = &Sizes{Slurm: w.srv.Client(t), Proxyd: c.sees, Journal: j}
+			a, err := r.Run(t.Context(), w.begin(t, j, "resize", c.args))
+			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
+				t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
+			}
+			if now := w.job(); !isRunning(&now) || now.Restarts != 0 || w.made(t) != 0 {
+				t.Errorf("%d checkpoints, the job: %+v", w.made(t), now)
+			}
+		})
+	}
+}
+
+// TestNoNodes: a job that Slurm holds because no nodes fit its new request gets its old request back, and is released.
+func TestNoNodes(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	w.full = true
+	r := w.runner(t, j, func(point string) error {
+		if point == "after save going start" {
+			w.srv.EditJob(w.id, func(j *slurmrest.Job) { byUser(j); j.Reason = noNodesReason })
+		}
+		return nil
+	})
+	a, err := r.Run(t.Context(), w.begin(t, j, "resize", Args{GPUs: 9}))
+	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, noNodesReason) {
+		t.Fatalf("%v: %s: %s", err, a.State, a.Problem)
+	}
+	if now := w.job(); now.Held || now.TRESPerNode != "gres/gpu:a100:2" {
+		t.Errorf("the job: %+v", now)
+	}
+}
