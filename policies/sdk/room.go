@@ -45,6 +45,13 @@ func NewRoom(s *Snapshot) *Room {
 	return r
 }
 
+// Clone returns a room of the same snapshot that changes by itself.
+func (r *Room) Clone() *Room {
+	clone := *r
+	clone.free = slices.Clone(r.free)
+	return &clone
+}
+
 // Free is what a node has left.
 func (r *Room) Free(node int32) Free { return r.free[node] }
 

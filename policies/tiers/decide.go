@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,14 +19,22 @@ type decision struct {
 	settings settings
 	room     *sdk.Room // after the intents so far
 	victims  *victims
-	kept     map[int32]bool // nodes that are left to jobs which have no room yet
+	kept     map[int32]kept     // nodes that are left to jobs which have no room yet
+	named    map[sdk.JobID]bool // by an intent
 	intents  []sdk.Intent
+}
+
+// saved is a decision's state, to return to.
+type saved struct {
+	room    *sdk.Room
+	kept    map[int32]kept
+	intents int
 }
 
 // decideOn is the order of events: jobs that wait and are promised something get their places,
 // highest tier first; then what is left is given back.
 func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
-	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]bool{}}
+	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]kept{}, named: map[sdk.JobID]bool{}}
 	unserved := d.serveDemands(d.servedJobs())
 	if !unserved && !s.Placing() {
 		d.giveBack()
@@ -81,7 +90,7 @@ func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 			unserved = unserved || d.isUrgent(j)
 			continue
 		}
-		if shares := d.room.Find(j, j.GPUs, d.isKept); shares != nil {
+		if shares := d.room.Find(j, j.GPUs, d.isKeptFrom(j)); shares != nil {
 			d.room.Take(shares)
 			if d.couldHaveStarted(j) {
 				d.placeJob(j, shares, "there is room, and Slurm has left it waiting")
@@ -92,7 +101,10 @@ func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 		if !d.isUrgent(j) {
 			continue
 		}
-		if d.makeRoom(j) {
+		if d.victims == nil {
+			d.victims = newVictims(d.snapshot, d.room)
+		}
+		if d.makeRoom(j) || d.moveOthers(j) {
 			served++
 			continue
 		}
@@ -102,8 +114,12 @@ func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 	return unserved
 }
 
-// isUrgent reports whether a job has waited for so long that other jobs may be disturbed.
+// isUrgent reports whether other jobs may be disturbed for a job: because it has less than it is
+// promised of the time in which it could have run so far, or has waited for long enough.
 func (d *decision) isUrgent(j *sdk.Job) bool {
+	if j.Fraction < j.Promised {
+		return true
+	}
 	part := d.settings.Hurry.Standard
 	if j.Tier == sdk.Premium {
 		part = d.settings.Hurry.Premium
@@ -123,5 +139,26 @@ func (d *decision) couldHaveStarted(j *sdk.Job) bool {
 
 // placeJob puts a job on nodes after their room has been taken for the job.
 func (d *decision) placeJob(j *sdk.Job, shares []sdk.Share, reason string) {
-	d.intents = append(d.intents, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
+	d.addIntent(sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
+}
+
+func (d *decision) addIntent(i sdk.Intent) {
+	d.intents = append(d.intents, i)
+	d.named[i.Job] = true
+}
+
+// saveState returns what restoreState returns to.
+func (d *decision) saveState() saved {
+	return saved{room: d.room.Clone(), kept: maps.Clone(d.kept), intents: len(d.intents)}
+}
+
+// restoreState forgets the intents since the state was saved, and what they changed.
+func (d *decision) restoreState(s saved) {
+	for _, i := range d.intents[s.intents:] {
+		delete(d.named, i.Job)
+		if v := d.victims.byLeader[i.Job]; v != nil {
+			v.gone = false
+		}
+	}
+	d.room, d.kept, d.intents = s.room, s.kept, d.intents[:s.intents]
 }

@@ -30,14 +30,10 @@ func (d *decision) giveBack() {
 
 // shrunkJobs is the running jobs that have less than they asked for, the highest tier first.
 func (d *decision) shrunkJobs() []*sdk.Job {
-	named := map[sdk.JobID]bool{}
-	for _, i := range d.intents {
-		named[i.Job] = true
-	}
 	var shrunk []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		j := &d.snapshot.Jobs[i]
-		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !named[j.ID] && d.isSettled(j) {
+		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !d.named[j.ID] && d.isSettled(j) {
 			shrunk = append(shrunk, j)
 		}
 	}
@@ -88,7 +84,7 @@ func (d *decision) growJob(j *sdk.Job) {
 			continue
 		}
 		d.room.Take(shares)
-		d.intents = append(d.intents, sdk.Intent{
+		d.addIntent(sdk.Intent{
 			Verb: sdk.Resize, Job: j.ID, GPUs: gpus, Where: where,
 			Reason: fmt.Sprintf("its nodes have room again: from %d to %d of the %d GPUs that it asked for", j.GPUs, gpus, j.Request),
 		})

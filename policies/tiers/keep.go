@@ -14,15 +14,23 @@ import (
 // never is when a job without a limit ends: later than any job with a limit.
 const never = 1000 * time.Hour
 
-// keepRoomFor keeps the nodes where a job could be soonest for that job alone: else small jobs
-// behind it would take their room again and again, and a large job would wait for ever. With the
-// next snapshot the nodes are chosen anew, and are the same as long as nothing ends unexpectedly.
+// kept is why a node is kept.
+type kept struct {
+	tier  sdk.Tier      // of the job that will have the node
+	until time.Duration // until then that job cannot start; 0: not known
+}
+
+// keepRoomFor keeps the nodes where a job could be soonest from other jobs of its tier: else small
+// jobs behind it would take their room again and again, and a large job would wait for ever. Jobs of
+// lower tiers may be there until the job can start, since they give way to the job then, and so may
+// jobs that end before. With the next snapshot the nodes are chosen anew, and are the same as long
+// as nothing ends unexpectedly.
 func (d *decision) keepRoomFor(j *sdk.Job) {
 	until := d.busyTimes(j)
 	var nodes []int32
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
-		if !d.kept[node] && d.room.Forbids(j, node) == "" && usableGPUs(j, &d.snapshot.Nodes[n], d.snapshot.Nodes[n].All()) >= j.GPUs/j.Capsules {
+		if !d.isKeptFrom(j)(node) && d.room.Forbids(j, node) == "" && usableGPUs(j, &d.snapshot.Nodes[n], d.snapshot.Nodes[n].All()) >= j.GPUs/j.Capsules {
 			nodes = append(nodes, node)
 		}
 	}
@@ -30,8 +38,12 @@ func (d *decision) keepRoomFor(j *sdk.Job) {
 		return // not even if nothing else ran
 	}
 	slices.SortStableFunc(nodes, func(a, b int32) int { return cmp.Compare(until[a], until[b]) })
+	k := kept{tier: j.Tier}
+	if start := until[nodes[j.Capsules-1]]; start < never {
+		k.until = start
+	}
 	for _, n := range nodes[:j.Capsules] {
-		d.kept[n] = true
+		d.kept[n] = k
 	}
 }
 
@@ -40,7 +52,7 @@ func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
 	until := make([]time.Duration, len(d.snapshot.Nodes))
 	for i := range d.snapshot.Jobs {
 		o := &d.snapshot.Jobs[i]
-		if o.Tier < j.Tier && mayStop(o, d.snapshot) {
+		if o.Tier < j.Tier && mayStop(o, d.snapshot) && (keepsPromise(o, d.snapshot) || j.Budget(d.snapshot.Rules) < 0) {
 			continue
 		}
 		left := never
@@ -54,4 +66,12 @@ func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
 	return until
 }
 
-func (d *decision) isKept(node int32) bool { return d.kept[node] }
+// isKeptFrom returns whether a node is kept for another job, to which a job would not give way.
+func (d *decision) isKeptFrom(j *sdk.Job) func(node int32) bool {
+	return func(node int32) bool {
+		k, isKept := d.kept[node]
+		givesWay := j.Tier < k.tier && j.Preemptable
+		ends := j.Limit > 0 && j.Limit <= k.until
+		return isKept && !givesWay && !ends
+	}
+}

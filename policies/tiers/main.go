@@ -31,6 +31,9 @@ type settings struct {
 	} `json:"hurry"`
 	// Most is for how many waiting jobs room is made at once.
 	Most int `json:"most"`
+	// Moves is how many jobs of its own tier or higher may move to other nodes so that a job that
+	// needs most of a node has room. 0: none moves.
+	Moves int `json:"moves"`
 	// Patience is for how long Slurm may leave a job of a tier waiting though there is room,
 	// before the policy places the job.
 	Patience sdk.Span `json:"patience"`
@@ -39,7 +42,7 @@ type settings struct {
 }
 
 func defaultSettings() settings {
-	s := settings{Most: 32, Patience: sdk.Span(time.Minute), Payback: sdk.Span(10 * time.Minute)}
+	s := settings{Most: 32, Moves: 8, Patience: sdk.Span(time.Minute), Payback: sdk.Span(10 * time.Minute)}
 	s.Hurry.Standard, s.Hurry.Premium = 0.5, 1
 	return s
 }
@@ -52,6 +55,9 @@ func checkSettings(s settings) error {
 	}
 	if s.Most < 1 {
 		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
+	}
+	if s.Moves < 0 {
+		return fmt.Errorf("settings: moves is at least 0, not %d", s.Moves)
 	}
 	return nil
 }

@@ -4,12 +4,9 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
@@ -28,16 +25,21 @@ type offer struct {
 }
 
 // The cost of a sacrifice, beyond its GPU-seconds: any number of shrunk jobs is cheaper than a
-// preempted job, and any number of basic jobs than a standard job.
+// preempted job, any number of basic jobs than a standard job, and any number of jobs that keep
+// their promises than a job that does not.
 const (
 	dearPreempt  = 1e6
 	dearStandard = 1e12
+	dearPromise  = 1e15
 )
 
 func (s sacrifice) totalCost() float64 {
 	cost := s.victim.preemptionCost()
 	if s.keep == 0 {
 		cost += dearPreempt
+	}
+	if !s.victim.keepsPromise {
+		cost += dearPromise
 	}
 	return cost + dearStandard*float64(s.victim.tier)
 }
@@ -48,9 +50,6 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	if j.GPUs%max(1, j.Capsules) != 0 || len(j.Required) > j.Capsules {
 		return false
 	}
-	if d.victims == nil {
-		d.victims = newVictims(d.snapshot, d.room)
-	}
 	offers := d.offersFor(j)
 	if len(offers) < j.Capsules {
 		return false
@@ -59,14 +58,22 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	nodes := make([]int32, 0, j.Capsules)
 	for _, o := range chooseOffers(j, offers) {
 		nodes = append(nodes, o.node)
-		for _, s := range o.sacrifices {
-			if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
-				chosen[s.victim] = s.keep
-			}
-		}
+		noteSacrifices(chosen, o)
 	}
 	return d.carryOut(j, nodes, chosen)
 }
+
+// noteSacrifices adds the sacrifices of an offer to what each victim gives: on several nodes, the most.
+func noteSacrifices(chosen map[*victim]int, o offer) {
+	for _, s := range o.sacrifices {
+		if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
+			chosen[s.victim] = s.keep
+		}
+	}
+}
+
+// noLimit is a cost above all costs.
+var noLimit = math.Inf(1)
 
 // offersFor is the nodes on which the job could be, with the cheapest way to have room on each:
 // the cheapest of them first, and more than the job needs, for victims that are on several
@@ -79,10 +86,10 @@ func (d *decision) offersFor(j *sdk.Job) []offer {
 		most = 1
 	}
 	var offers []offer
-	limit := math.Inf(1) // what is not cheaper is not wanted
+	limit := noLimit // what is not cheaper is not wanted
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
-		if d.kept[node] || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
+		if d.isKeptFrom(j)(node) || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
 			continue
 		}
 		o, ok := d.offerOf(j, node, limit)
@@ -124,7 +131,7 @@ const starts = 8
 // offers are tried as the first, too.
 func chooseOffers(j *sdk.Job, offers []offer) []offer {
 	var best []offer
-	least := math.Inf(1)
+	least := noLimit
 	for first := range offers[:min(len(offers), starts)] {
 		if chosen, cost := chooseFrom(j, offers, first); cost < least {
 			best, least = chosen, cost
@@ -192,7 +199,7 @@ func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) 
 		return offer{node: node}, limit > 0
 	}
 	for _, v := range d.victims.byNode[node] {
-		if !v.gone && v.tier < j.Tier && len(s.options) < maxOptions {
+		if d.mayStopFor(v, j) && len(s.options) < maxOptions {
 			s.options = append(s.options, d.gainsFrom(v, j, node, s.need.gpus)...)
 		}
 	}
@@ -307,86 +314,4 @@ func (s *search) canSuffice(option int, need need) bool {
 		}
 	}
 	return need.isMet()
-}
-
-// carryOut makes intents of what was chosen. It reports false, and changes nothing, if the job
-// has no room then.
-func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) bool {
-	order := make([]sacrifice, 0, len(chosen))
-	for v, keep := range chosen {
-		order = append(order, sacrifice{v, keep})
-	}
-	slices.SortFunc(order, func(a, b sacrifice) int {
-		return cmp.Or(cmp.Compare(a.totalCost(), b.totalCost()), cmp.Compare(a.victim.leader, b.victim.leader))
-	})
-	for _, s := range order {
-		d.room.Give(s.freedShares())
-	}
-	spots := make([]sdk.Spot, len(nodes))
-	for i, n := range nodes {
-		spots[i] = sdk.Spot{Node: d.snapshot.Nodes[n].Name, Capsules: 1, GPUs: j.GPUs / j.Capsules}
-	}
-	order = d.dropSuperfluous(j, spots, order)
-	shares, err := d.room.Seat(j, spots)
-	if err != nil {
-		for _, s := range order {
-			d.room.Take(s.freedShares())
-		}
-		return false
-	}
-	d.room.Take(shares)
-	for _, s := range order {
-		d.intents = append(d.intents, d.intentFor(j, s))
-	}
-	d.placeJob(j, shares, fmt.Sprintf("%v job %s has waited for %v", j.Tier, j.Label, d.snapshot.Time.Sub(j.Eligible).Round(time.Second)))
-	for _, s := range order {
-		s.victim.gone = true
-	}
-	return true
-}
-
-// dropSuperfluous takes back what the job can do without, the dearest first: a victim on two nodes may
-// have made another superfluous.
-func (d *decision) dropSuperfluous(j *sdk.Job, spots []sdk.Spot, order []sacrifice) []sacrifice {
-	for i := len(order) - 1; i >= 0; i-- {
-		d.room.Take(order[i].freedShares())
-		if _, err := d.room.Seat(j, spots); err == nil {
-			order = slices.Delete(order, i, i+1)
-			continue
-		}
-		d.room.Give(order[i].freedShares())
-	}
-	return order
-}
-
-// freedShares are the shares that a sacrifice frees.
-func (s sacrifice) freedShares() []sdk.Share {
-	var freed []sdk.Share
-	for _, m := range s.victim.jobs {
-		for _, share := range m.Shares {
-			if s.keep > 0 {
-				share = sdk.Share{Node: share.Node, GPUs: share.GPUs &^ share.GPUs.First(s.keep)}
-			}
-			freed = append(freed, share)
-		}
-	}
-	return freed
-}
-
-// intentFor is what is asked for to have a sacrifice.
-func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
-	v := s.victim
-	if s.keep == 0 {
-		return sdk.Intent{Verb: sdk.Preempt, Job: v.leader, For: j.ID, Reason: fmt.Sprintf(
-			"%v job %s waits for %d GPUs; this %v job is the cheapest to stop: %v of dump and restore on %d GPUs",
-			j.Tier, j.Label, j.GPUs, v.tier, v.pause.Round(time.Second), v.gpus)}
-	}
-	job := v.jobs[0]
-	where := make([]sdk.Spot, len(job.Shares))
-	for i, share := range job.Shares {
-		where[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: s.keep}
-	}
-	return sdk.Intent{Verb: sdk.Resize, Job: v.leader, For: j.ID, GPUs: s.keep * len(job.Shares), Where: where, Reason: fmt.Sprintf(
-		"%v job %s waits for %d GPUs; this %v job goes on with %d of its %d",
-		j.Tier, j.Label, j.GPUs, v.tier, s.keep*len(job.Shares), v.gpus)}
 }

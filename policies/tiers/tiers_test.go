@@ -116,9 +116,35 @@ func TestDecisions(t *testing.T) {
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
 		{"a large job is not overtaken by small ones for ever", cluster(2,
 			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }), job(2, sdk.Premium, 4, 10),
-			changed(on(job(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), on(job(4, sdk.Basic, 4, 1), 4, 4, 0),
-			changed(on(job(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit = 3 * time.Hour }), on(job(6, sdk.Basic, 4, 9), 4, 4, 1)),
+			changed(on(job(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit, j.Preemptable = 2*time.Hour, false }), on(job(4, sdk.Basic, 4, 1), 4, 4, 0),
+			changed(on(job(5, sdk.Premium, 4, 10), 0, 4, 1), func(j *sdk.Job) { j.Limit, j.Preemptable = 3*time.Hour, false }), on(job(6, sdk.Basic, 4, 9), 4, 4, 1)),
 			[]string{"preempt job 6", "place job 2 on b (4 GPUs)"}},
+		{"a small job that ends before the large job can start is not kept out", cluster(1,
+			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			changed(job(2, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Limit = 30 * time.Minute }),
+			changed(on(job(3, sdk.Premium, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Limit = 2 * time.Hour }), on(job(4, sdk.Basic, 4, 1), 4, 4, 0)),
+			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
+		{"a lower tier may have the kept node: it gives way later", cluster(1,
+			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
+			changed(job(2, sdk.Standard, 4, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			on(job(3, sdk.Premium, 4, 10), 0, 4, 0), on(job(4, sdk.Basic, 4, 1), 4, 4, 0)),
+			[]string{"preempt job 4", "place job 2 on a (4 GPUs)"}},
+		{"a job of a higher tier moves, if only a whole node will do", cluster(2,
+			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			on(job(2, sdk.Premium, 2, 10), 0, 2, 0), on(job(3, sdk.Basic, 6, 10), 2, 6, 0),
+			on(job(4, sdk.Premium, 3, 10), 0, 3, 1), on(job(5, sdk.Basic, 5, 10), 3, 5, 1)),
+			[]string{"preempt job 5", "migrate job 2 on b (2 GPUs)", "preempt job 3", "place job 1 on a (8 GPUs)"}},
+		{"a job that would fall below its promise does not move", cluster(2,
+			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Minute }),
+			changed(on(job(2, sdk.Premium, 2, 10), 0, 2, 0), func(j *sdk.Job) { j.Fraction = 0.951 }), on(job(3, sdk.Basic, 6, 10), 2, 6, 0),
+			on(job(4, sdk.Premium, 3, 190), 0, 3, 1), on(job(5, sdk.Basic, 5, 10), 3, 5, 1)), nil},
+		{"standard at its promise gives way to premium that is below its own", cluster(1,
+			changed(job(1, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 4*time.Minute }),
+			changed(on(job(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"standard that never ran is below its promise", cluster(1,
+			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 30*time.Second }), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
 		{"what can never run keeps nothing", cluster(1, changed(job(1, sdk.Premium, 9, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, time.Hour }),
 			job(2, sdk.Premium, 8, 10), on(job(3, sdk.Basic, 8, 10), 0, 8, 0)),
 			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
@@ -156,6 +182,7 @@ func TestSettings(t *testing.T) {
 		`{"hurri": 1}`:              `unknown field "hurri"`,
 		`{"hurry": {"premium": 2}}`: "from 0 to 1",
 		`{"most": 0}`:               "at least 1",
+		`{"moves": -1}`:             "at least 0",
 		`{"patience": 5}`:           `a span is text like "90s"`,
 		`{"most": 1} {"most": 2}`:   "more than one object",
 	} {
@@ -165,8 +192,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Whatever the cluster is like, plan accepts all that is asked for, and no tier is disturbed
-// for a lower one or its own.
+// Whatever the cluster is like, plan accepts all that is asked for, and no job is stopped or shrunk for a
+// lower tier or its own.
 func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(3000) {
@@ -192,7 +219,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 				placed++
 			}
 			victim, _ := s.Job(i.Job)
-			if other, ok := s.Job(i.For); ok && other.Tier <= victim.Tier {
+			if other, ok := s.Job(i.For); ok && i.Verb != sdk.Migrate && other.Tier <= victim.Tier {
 				t.Fatalf("seed %d: %v for job %d of the same tier or a lower one", seed, i, i.For)
 			}
 		}

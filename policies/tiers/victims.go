@@ -19,7 +19,9 @@ type victim struct {
 	pause  time.Duration // for which they stand still: dump and restore
 	gpus   int           // that they hold
 	stays  bool          // may start again on the same nodes
-	gone   bool          // an intent names the job already
+
+	keepsPromise bool // has what all of its jobs are promised even after it was disturbed
+	gone         bool // an intent names the job already
 }
 
 // preemptionCost is what stopping the job takes, in GPU-seconds. Nothing else is lost: a
@@ -55,11 +57,11 @@ func (v *victim) gpusPerNode() int {
 
 // victims are the jobs that may be disturbed.
 type victims struct {
-	byNode [][]*victim // cheapest first
+	byNode   [][]*victim // cheapest first
+	byLeader map[sdk.JobID]*victim
 }
 
-// newVictims finds them: lower tiers than premium, running long enough, not disturbed lately,
-// and above what they are promised even after the disturbance.
+// newVictims finds them: lower tiers than premium, running long enough, and not disturbed lately.
 func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	gangs := map[sdk.JobID]*victim{}
 	var all []*victim
@@ -83,8 +85,9 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	slices.SortStableFunc(all, func(a, b *victim) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.preemptionCost(), b.preemptionCost()), cmp.Compare(a.leader, b.leader))
 	})
-	vs := &victims{byNode: make([][]*victim, len(s.Nodes))}
+	vs := &victims{byNode: make([][]*victim, len(s.Nodes)), byLeader: make(map[sdk.JobID]*victim, len(all))}
 	for _, v := range all {
+		vs.byLeader[v.leader] = v
 		for _, j := range v.jobs {
 			for _, share := range j.Shares {
 				if on := vs.byNode[share.Node]; len(on) == 0 || on[len(on)-1] != v {
@@ -99,12 +102,13 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 // fillSacrifices fills in what all of its jobs make together, and reports whether each of them may
 // be disturbed.
 func (v *victim) fillSacrifices(s *sdk.Snapshot, room *sdk.Room) bool {
-	v.stays = true
+	v.stays, v.keepsPromise = true, true
 	for _, j := range v.jobs {
 		if !mayStop(j, s) {
 			return false
 		}
 		v.tier = max(v.tier, j.Tier)
+		v.keepsPromise = v.keepsPromise && keepsPromise(j, s)
 		v.pause = max(v.pause, j.Checkpoint.Dump+j.Checkpoint.Restore)
 		for _, share := range j.Shares {
 			v.gpus += share.GPUs.Count()
@@ -119,6 +123,10 @@ func (v *victim) fillSacrifices(s *sdk.Snapshot, room *sdk.Room) bool {
 func mayStop(j *sdk.Job, s *sdk.Snapshot) bool {
 	return j.State == sdk.Running && j.Preemptable && j.Action == "" &&
 		s.Time.Sub(j.Started) >= s.Rules.MinRun &&
-		(j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown) &&
-		j.Budget(s.Rules) >= j.Checkpoint.Dump+j.Checkpoint.Restore
+		(j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
+}
+
+// keepsPromise reports whether a job has what it is promised even after a dump and a restore.
+func keepsPromise(j *sdk.Job, s *sdk.Snapshot) bool {
+	return j.Budget(s.Rules) >= j.Checkpoint.Dump+j.Checkpoint.Restore
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
@@ -21,7 +22,11 @@ func (r *run) askPolicies(ctx context.Context) error {
 		r.ledger.Forget(r.timeAt(r.now))
 		r.forget = r.now + r.config.Rules.Window.Milliseconds()/8
 	}
-	for _, answer := range chain.Decide(ctx, r.config.Policies, r.takeSnapshot()) {
+	policies := r.config.Policies
+	if r.config.Kill {
+		policies = withoutMoves(policies)
+	}
+	for _, answer := range chain.Decide(ctx, policies, r.takeSnapshot()) {
 		if answer.Err != nil {
 			return answer.Err
 		}
@@ -36,6 +41,32 @@ func (r *run) askPolicies(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// immobile is a policy on a cluster without capsules: a job that was moved would begin again, so no
+// job is moved, and nothing is done for a job that has room only when another job is moved.
+type immobile struct{ chain.Policy }
+
+func withoutMoves(policies []chain.Named) []chain.Named {
+	all := make([]chain.Named, len(policies))
+	for i, p := range policies {
+		all[i] = chain.Named{Name: p.Name, Policy: immobile{p.Policy}}
+	}
+	return all
+}
+
+func (p immobile) Ask(ctx context.Context, s *policypb.Snapshot) ([]sdk.Intent, error) {
+	intents, err := p.Policy.Ask(ctx, s)
+	dropped := map[sdk.JobID]bool{}
+	for _, i := range intents {
+		if i.Verb == sdk.Migrate {
+			dropped[i.Job] = true
+			if i.For != 0 {
+				dropped[i.For] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(intents, func(i sdk.Intent) bool { return dropped[i.Job] || dropped[i.For] }), err
 }
 
 // beginStep begins a step for a job.

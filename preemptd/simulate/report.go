@@ -30,18 +30,42 @@ func Print(w io.Writer, results []Named) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(t, "\n\t\tjobs\twait: mean\tmedian\t95 %\tcompletion: mean\tmedian\t95 %\tGPU fraction\tstops\t")
+	fmt.Fprintln(t, "\n\t\tjobs\twait: mean\tmedian\t95 %\tcompletion: mean\tmedian\t95 %\tGPU fraction\tpromised\tbound\tstops\t")
 	for tier := sdk.Premium; ; tier-- {
 		for _, r := range results {
 			of := r.Tiers[tier]
-			fmt.Fprintf(t, "%v\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\t%.1f %%\t%d\t\n", tier, r.Name, of.Jobs,
+			fmt.Fprintf(t, "%v\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\t%.1f %%\t%.0f %%\t%.1f %%\t%d\t\n", tier, r.Name, of.Jobs,
 				roundForPeople(of.Wait.Mean), roundForPeople(of.Wait.Median), roundForPeople(of.Wait.P95),
-				roundForPeople(of.Complete.Mean), roundForPeople(of.Complete.Median), roundForPeople(of.Complete.P95), 100*of.Fraction, of.Stopped)
+				roundForPeople(of.Complete.Mean), roundForPeople(of.Complete.Median), roundForPeople(of.Complete.P95), 100*of.Fraction, 100*of.Promised, 100*of.Bound, of.Stopped)
 		}
 		if tier == sdk.Basic {
-			return t.Flush()
+			break
 		}
 	}
+	if err := t.Flush(); err != nil || len(results) == 0 {
+		return err
+	}
+	return printPromises(w, results[len(results)-1])
+}
+
+// printPromises says which promises were broken, and which of these no schedule could have kept.
+func printPromises(w io.Writer, r Named) error {
+	for tier := sdk.Premium; tier > sdk.Basic; tier-- {
+		of := r.Tiers[tier]
+		var err error
+		switch {
+		case of.Infeasible():
+			_, err = fmt.Fprintf(w, "\n%v: the promised %.0f %% cannot be kept on these nodes: no schedule passes %.1f %%; %s gives %.1f %%\n",
+				tier, 100*of.Promised, 100*of.Bound, r.Name, 100*of.Fraction)
+		case of.BelowPromise():
+			_, err = fmt.Fprintf(w, "\n%v: %s gives %.1f %% of the promised %.0f %%; no schedule passes %.1f %%\n",
+				tier, r.Name, 100*of.Fraction, 100*of.Promised, 100*of.Bound)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // roundForPeople leaves what a person reads.
@@ -67,6 +91,8 @@ func PrintJSON(w io.Writer, results []Named) error {
 		Wait       spreadOf `json:"wait"`
 		Completion spreadOf `json:"completion"`
 		Fraction   float64  `json:"gpu_fraction"`
+		Promised   float64  `json:"promised"`
+		Bound      float64  `json:"bound"`
 		Stops      int      `json:"stops"`
 	}
 	type result struct {
@@ -90,7 +116,7 @@ func PrintJSON(w io.Writer, results []Named) error {
 			Redone: r.Redone.Seconds(), Still: r.Still.Seconds(), Tiers: map[string]tier{},
 		}
 		for t, x := range r.Tiers {
-			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Stopped}
+			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Promised, x.Bound, x.Stopped}
 		}
 		all = append(all, one)
 	}

@@ -43,8 +43,16 @@ type TierResult struct {
 	Wait     Spread  // until the first start
 	Complete Spread  // from submission to end
 	Fraction float64 // GPU fraction over their whole lives
+	Promised float64 // GPU fraction
+	Bound    float64 // GPU fraction that no schedule can pass while higher tiers keep their promises
 	Stopped  int     // how often a job was preempted, moved or resized
 }
+
+// BelowPromise reports whether the tier got less than it is promised.
+func (t *TierResult) BelowPromise() bool { return t.Jobs > 0 && t.Fraction < t.Promised }
+
+// Infeasible reports whether no schedule could have kept the promise.
+func (t *TierResult) Infeasible() bool { return t.Jobs > 0 && t.Bound < t.Promised }
 
 // Spread is how long jobs took.
 type Spread struct{ Mean, Median, P95 time.Duration }
@@ -88,9 +96,10 @@ func (r *run) makeResult() *Result {
 	if r.now > 0 {
 		res.Utilisation = float64(res.work) / float64(r.now) / float64(gpus)
 	}
+	bounds := boundTiers(r.jobs, gpus, r.config.Rules.Promised)
 	for t := range res.Tiers {
 		tier, of := &res.Tiers[t], &res.tiers[t]
-		tier.Jobs = len(of.waits)
+		tier.Jobs, tier.Promised, tier.Bound = len(of.waits), r.config.Rules.Promised[t], bounds[t]
 		tier.Wait, tier.Complete = spreadOf(of.waits), spreadOf(of.takes)
 		if of.asked > 0 {
 			tier.Fraction = float64(of.did) / float64(of.asked)

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+)
+
+// TestLeastSpan: spans by hand, on one node of 4 GPUs.
+func TestLeastSpan(t *testing.T) {
+	for _, c := range []struct {
+		name, jobs string
+		want       float64 // GPU-seconds
+	}{
+		{"a job alone", "1,0,100,4,,,,\n", 400},
+		{"one after the other", "1,0,100,4,,,,\n2,0,100,4,,,,\n", 400 + 800},
+		{"the shortest first", "1,0,300,4,,,,\n2,0,100,4,,,,\n", 400 + 4*400},
+		{"the shorter interrupts", "1,0,300,4,,,,\n2,100,100,4,,,,\n", 400 + 4*(50/3.0+200+150)}, // 2000, in truth
+		{"there is room for both", "1,0,100,2,,,,\n2,0,100,2,,,,\n", 200 + 200},
+		{"long apart", "1,0,100,4,,,,\n2,1000,100,4,,,,\n", 400 + 400},
+	} {
+		jobs := trace(t, c.jobs)
+		var pointers []*Job
+		for i := range jobs {
+			pointers = append(pointers, &jobs[i])
+		}
+		if got := leastSpan(pointers, 4) / 1000; math.Abs(got-c.want) > 0.01 {
+			t.Errorf("%s: %g GPU-seconds, want %g", c.name, got, c.want)
+		}
+	}
+}
+
+// TestBoundsHold: whatever the trace and however the jobs are scheduled, no tier passes its bound as
+// long as higher tiers have what they are promised or their own bound.
+func TestBoundsHold(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/tiers")
+	compared := 0
+	for seed := range uint64(4) {
+		jobs := randomTrace(rand.New(rand.NewPCG(seed, 3)), 40)
+		for mode := range 3 {
+			c := config(2, 8, tiers(t, program))
+			if mode == 0 {
+				c.Policies = nil
+			}
+			c.Kill = mode == 1
+			res, err := Run(t.Context(), c, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for tier := sdk.Tier(sdk.Tiers); tier > 0; {
+				tier--
+				of := res.Tiers[tier]
+				if of.Jobs > 0 && of.Fraction > of.Bound+1e-9 {
+					t.Errorf("seed %d, mode %d: %v has %.3f, above the bound %.3f", seed, mode, tier, of.Fraction, of.Bound)
+				}
+				compared++
+				if of.Fraction < min(of.Promised, of.Bound) {
+					break // the bounds of lower tiers do not hold
+				}
+			}
+		}
+	}
+	if compared < 10 {
+		t.Errorf("%d fractions compared: this shows little", compared)
+	}
+}
+
+// TestInfeasible: a promise that no schedule can keep is named with its bound.
+func TestInfeasible(t *testing.T) {
+	jobs := trace(t, "1,0,1000,8,,,premium,\n2,0,1000,8,,,premium,\n3,0,1000,8,,,premium,\n")
+	res, err := Run(t.Context(), config(1, 8), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	premium := res.Tiers[sdk.Premium]
+	if want := 3.0 / (1 + 2 + 3); !premium.Infeasible() || !premium.BelowPromise() || math.Abs(premium.Bound-want) > 1e-6 || premium.Fraction > premium.Bound+1e-9 {
+		t.Errorf("premium: %+v, want a bound of %g that is below its promise", premium, want)
+	}
+	if basic := res.Tiers[sdk.Basic]; basic.Infeasible() || basic.BelowPromise() {
+		t.Errorf("basic has no jobs: %+v", basic)
+	}
+}
