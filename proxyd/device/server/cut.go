@@ -156,6 +156,9 @@ func (s *Server) openAttempt(o *cut.Orders) error {
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {
+		if p.endIsTold {
+			continue // only its departures are left
+		}
 		e.Processes = append(e.Processes, cut.Process{ID: p.ID, PID: p.PID()})
 		a.gates[p.ID] = &gated{p: p, news: make(chan struct{}, 1)}
 		e.Places = append(e.Places, a.openPlaces(p.ncclCalls)...)

@@ -191,17 +191,18 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 
 // noteProcessEnded tells that a process has ended, when all that the process had is gone. killed: what it had posted
 // last was not carried out.
-func (s *cutKeeper) noteProcessEnded(process uint64, killed bool) {
+func (s *cutKeeper) noteProcessEnded(p *process, killed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.endIsTold = true
 	a := s.now
-	if a == nil || a.gates[process] == nil {
+	if a == nil || a.gates[p.ID] == nil {
 		return
 	}
-	a.gates[process].over = true
+	a.gates[p.ID].over = true
 	kind := cut.Ended
 	if killed {
 		kind = cut.Died
 	}
-	a.tellEvent(cut.Event{Kind: kind, Process: process})
+	a.tellEvent(cut.Event{Kind: kind, Process: p.ID})
 }

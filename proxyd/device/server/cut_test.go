@@ -380,3 +380,31 @@ func TestCutEnd(t *testing.T) {
 	c.Open(t.Context())
 	gatesOpen(t, nodes[0])
 }
+
+// lingering is a peer whose Close does not return before the test says so.
+type lingering struct {
+	own
+	closing, release chan struct{}
+}
+
+func (l *lingering) Close() {
+	close(l.closing)
+	<-l.release
+	l.own.Close()
+}
+
+// TestCutAfterEnd: a cut is found while a process that has told of its end is still on the server's list.
+func TestCutAfterEnd(t *testing.T) {
+	s := newServer(t, 1)
+	attach(t, s, 1)
+	l := &lingering{own{ended: make(chan string)}, make(chan struct{}), make(chan struct{})}
+	p, _ := attachPeer(t, s, 1, l)
+	p.endProcess("the test says so")
+	<-l.closing
+	c, err := find(t, cut.Options{Deadline: 20 * time.Second}, s)
+	close(l.release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, c)
+}

@@ -55,17 +55,18 @@ type process struct {
 	*ncclCalls
 	*nvmlCalls
 
-	server  *Server
-	graphs  *graphs.Graphs
-	history history
-	back    *processState       // the state that the process must come back to, or nil
-	held    []driver.QueuedCall // work of before a restore, until queued again
-	freed   chan struct{}       // closed when its spaces are
-	gone    chan struct{}       // closed when nothing of the process is left
-	calls   sync.WaitGroup      // that are on goroutines of their own
-	heard   atomic.Bool         // the process has its ring, or had it
-	exits   bool                // the process has said so; of the ring's goroutine, as scratch
-	scratch []byte              // of handle
+	server    *Server
+	graphs    *graphs.Graphs
+	history   history
+	back      *processState       // the state that the process must come back to, or nil
+	held      []driver.QueuedCall // work of before a restore, until queued again
+	freed     chan struct{}       // closed when its spaces are
+	gone      chan struct{}       // closed when nothing of the process is left
+	endIsTold bool                // attempts at a cut need not hear of its end any more; of cuts.mu
+	calls     sync.WaitGroup      // that are on goroutines of their own
+	heard     atomic.Bool         // the process has its ring, or had it
+	exits     bool                // the process has said so; of the ring's goroutine, as scratch
+	scratch   []byte              // of handle
 }
 
 var _ dispatch.Backend = (*process)(nil)
@@ -127,7 +128,7 @@ func (p *process) serveRing() {
 	p.End()
 	killed := !p.exits
 	members := p.EndMembers(killed)
-	p.server.cuts.noteProcessEnded(p.ID, killed && members > 0)
+	p.server.cuts.noteProcessEnded(p, killed && members > 0)
 	p.Peer.Close()
 	close(p.gone)
 }

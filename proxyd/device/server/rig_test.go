@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
@@ -61,6 +62,12 @@ func newServer(t testing.TB, devices int) *Server {
 // attach makes a process of this test, with as many threads.
 func attach(t testing.TB, s *Server, threads int) (*process, []*client) {
 	t.Helper()
+	return attachPeer(t, s, threads, &own{ended: make(chan string)})
+}
+
+// attachPeer makes a process with a peer of the caller's.
+func attachPeer(t testing.TB, s *Server, threads int, peer driver.Peer) (*process, []*client) {
+	t.Helper()
 	ring, err := wire.Create(wire.Options{Spin: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +76,7 @@ func attach(t testing.TB, s *Server, threads int) (*process, []*client) {
 	for i := range threads {
 		clients = append(clients, connect(t, ring.File(), uint32(i)))
 	}
-	p, err := s.makeProcess(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
+	p, err := s.makeProcess(ring, peer, sight{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
