@@ -133,6 +133,9 @@ func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
 		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2", "start MPI programs with mpiexec, others with --mpi=none")
 		}
+		if isMessageQueue(pid, fd.Name(), link) {
+			see("has the POSIX message queue "+link+" open", messageQueueCure)
+		}
 		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {
 				if strings.HasSuffix(d.what, ", ") {
