@@ -36,7 +36,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all help check test-pkg test-full build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: all help check test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
@@ -75,7 +75,7 @@ GO_CLUSTER := $(GO) test -json -count=1 -tags
 NO_RACE := ./proxyd/store ./slurmrestd-client
 
 # Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
-SLOW_UNIT  := tests/device tests/workloads tests/pytorch libsingshim/shimtest
+SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
@@ -237,6 +237,10 @@ cuda: $(B)/proxyd-cuda ## the device server for real GPUs, bin/proxyd-cuda (1 mi
 $(B)/proxyd-cuda: $(NODE_FILES) $(CUDA_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=1 GOEXPERIMENT=norandomizedheapbase64 $(GO) build -trimpath -tags netgo,osusergo \
 		-ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
+
+# One archive for a node with GPUs that has neither Go nor a compiler nor a network: docs/gpu.md.
+gpu-kit: node cuda ## bin/gpu-kit.tar.gz: shows what works on a node's GPUs, with a shell and the driver only (2 min)
+	@GO='$(GO)' CC='$(CC)' tests/gpu/pack $(B)/gpu-kit
 
 install-cuda: cuda ## proxyd-cuda, beside what install-node installs
 	install -CD -m 755 $(B)/proxyd-cuda $(DESTDIR)$(LIBEXEC)/proxyd-cuda

@@ -11,29 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/tests/device/program"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
 func TestMain(m *testing.M) { soft.Main(m) }
-
-// check compares what a program did with what it should.
-func (p *program) check(t *testing.T, r soft.Result) {
-	t.Helper()
-	if r.Exit != p.exit {
-		t.Errorf("it ended with %d, not %d", r.Exit, p.exit)
-	}
-	if want := strings.Join(p.expect, "\n") + "\n"; p.expect != nil && r.Stdout != want {
-		t.Errorf("it printed\n%s, not\n%s", r.Stdout, want)
-	}
-	for _, s := range p.says {
-		if !strings.Contains(r.Stderr, s) {
-			t.Errorf("it does not say %q", s)
-		}
-	}
-	if t.Failed() {
-		t.Logf("stdout:\n%s\nstderr:\n%s", r.Stdout, r.Stderr)
-	}
-}
 
 // TestPrograms runs each program of testdata.
 func TestPrograms(t *testing.T) {
@@ -48,20 +30,23 @@ func TestPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := parseProgram(text)
+			p, err := program.Parse(text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			switch {
-			case p.slow != "" && testing.Short():
-				t.Skip("slow: " + p.slow)
-			case p.broken != "":
-				t.Skip("broken: " + p.broken)
+			case p.Slow != "" && testing.Short():
+				t.Skip("slow: " + p.Slow)
+			case p.Broken != "":
+				t.Skip("broken: " + p.Broken)
 			}
 			w := soft.Need(t)
-			p.check(t, w.Run(t, soft.Program{
-				Devices: p.devices, Path: w.Compile(t, file, p.cflags...), Args: p.args, Env: p.env, Stdin: strings.NewReader(p.stdin), Limit: p.limit,
-			}))
+			got := w.Run(t, soft.Program{
+				Devices: p.Devices, Path: w.Compile(t, file, p.Cflags...), Args: p.Args, Env: p.Env, Stdin: strings.NewReader(p.Stdin), Limit: p.Limit,
+			})
+			if wrong := p.Judge(got.Stdout, got.Stderr, got.Exit); wrong != "" {
+				t.Errorf("%s\nstdout:\n%s\nstderr:\n%s", wrong, got.Stdout, got.Stderr)
+			}
 		})
 	}
 }

@@ -113,7 +113,7 @@ func sameAddresses(r *rig) {
 	r.ok(r.space.Drain(r.ctx))
 	r.ok(r.space.Unmap())
 	for range 3 {
-		o := newRig(r.T, r.b, r.b.Devices()[1], backend.SpaceConfig{Memory: smallMemory})
+		o := newRig(r.T, r.b, r.secondDevice(), backend.SpaceConfig{Memory: smallMemory})
 		if got := script(o, o.space, o.cu, 1); !slices.Equal(got, want) {
 			r.Fatalf("%x, want %x", got, want)
 		}
@@ -242,8 +242,8 @@ func hostMemory(r *rig) {
 }
 
 func peers(r *rig) {
-	o := newRig(r.T, r.b, r.b.Devices()[1], r.apart())
-	same := must(r.b.Devices()[1].NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	o := newRig(r.T, r.b, r.secondDevice(), r.apart())
+	same := must(r.secondDevice().NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	a, b := r.alloc(1000), o.alloc(1000)
 	r.put(a, pattern(1000, 1))
 	// Copies name the space and need no permission.

@@ -248,7 +248,7 @@ func printing(r *rig) {
 	var got [3]strings.Builder
 	cfg := r.apart()
 	cfg.Output = func(fd int, text []byte) { got[fd].Write(text) }
-	s := must(r.b.Devices()[1].NewSpace(cfg))(r)
+	s := must(r.secondDevice().NewSpace(cfg))(r)
 	r.ok(s.Map())
 	cu := must(s.NewContext(0))(r)
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
@@ -296,7 +296,7 @@ func kernelHeap(r *rig) {
 
 	// Its bytes and its pieces are carried like all else.
 	r.ok(r.space.Drain(r.ctx))
-	o := carry(r, r.b.Devices()[1])
+	o := carry(r, r.secondDevice())
 	om, _, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
 	r.ok(err)
 	r.ok(o.run(o.function(om, "peek"), 1, args([]backend.Addr{q, out})))

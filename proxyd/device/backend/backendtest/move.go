@@ -11,10 +11,9 @@ func testMove(r *rig) {
 	if !is {
 		return // backend.Mover is for backends that can
 	}
-	devices := r.b.Devices()
-	there := devices[0]
+	there := r.b.Devices()[0]
 	if there == r.dev {
-		there = devices[1]
+		there = r.secondDevice()
 	}
 	const n = 3 << 20
 	a := r.alloc(n)

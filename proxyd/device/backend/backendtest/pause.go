@@ -138,7 +138,7 @@ func pausedKernel(r *rig) {
 	equal(r, "pieces of work", p.Given, before+1)
 	equal(r, "begun", p.Begun, false)
 
-	o := carryUnmapped(r, r.b.Devices()[1])
+	o := carryUnmapped(r, r.secondDevice())
 	r.ok(o.space.Map())
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	check("carried", o, p.Partial.Blocks)

@@ -36,7 +36,7 @@ func devices(r *rig) {
 }
 
 func spaces(r *rig) {
-	d := r.b.Devices()[1]
+	d := r.secondDevice()
 	const tib = 1 << 40
 	for _, tc := range []struct {
 		name string

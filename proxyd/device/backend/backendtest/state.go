@@ -197,7 +197,7 @@ func restoreGraphs(r *rig) {
 	}}))(r)
 	r.ok(r.cu.Free(gone))
 
-	o := carryUnmapped(r, r.b.Devices()[1])
+	o := carryUnmapped(r, r.secondDevice())
 	filled, copied := must(o.cu.Instantiate(&g))(r), must(o.cu.Instantiate(&h))(r)
 	r.ok(filled.Set(id, fill(gone, 2)))
 	o.begin(r)
@@ -234,7 +234,7 @@ func restore(r *rig) {
 	r.ok(r.cu.Free(gone))
 	r.ok(r.space.Drain(r.ctx))
 
-	o := carry(r, r.b.Devices()[1])
+	o := carry(r, r.secondDevice())
 	// Where a driver has placed variables is no part of a state: loading the module finds that out.
 	same := func(what string, got, want *backend.State) {
 		r.Helper()
@@ -281,7 +281,7 @@ func restore(r *rig) {
 }
 
 func restoreRefused(r *rig) {
-	d := r.b.Devices()[1]
+	d := r.secondDevice()
 	plain := func(a backend.Addr, n uint64) backend.Allocation {
 		return backend.Allocation{Base: a, Size: n, Kind: backend.Plain, Context: 1, Access: true}
 	}

@@ -173,7 +173,7 @@ func waitEvent(r *rig) {
 	close(never)
 	r.has("after the event", a, words(1, 1))
 	// Over devices.
-	o := newRig(r.T, r.b, r.b.Devices()[1], r.apart())
+	o := newRig(r.T, r.b, r.secondDevice(), r.apart())
 	gate = make(chan struct{})
 	e = must(r.cu.NewEvent(backend.EventConfig{}))(r)
 	r.ok(r.stream.Host(func() { <-gate }))

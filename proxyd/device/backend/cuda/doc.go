@@ -79,8 +79,8 @@
 // # Not seen on hardware
 //
 // All of it. This package was written from the table of calls and the driver's public description, and run against
-// fakecuda, which does what its author thought that a driver does. To be looked at first on a device (tests/gpu/run
-// does, and runs the suite there):
+// fakecuda, which does what its author thought that a driver does. To be looked at first on a device (docs/gpu.md
+// has a kit that does, and runs the suite there):
 //
 //   - that reservations come where they are asked for, and memory mapped twice (window and view) behaves;
 //   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another context;

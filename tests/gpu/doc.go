@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpu tests the kit for nodes with real GPUs, where there is none: the archive is unpacked into an empty folder,
+// and run with nothing but coreutils beside. docs/gpu.md says what the kit does.
+//
+//	kit        the program that runs the steps
+//	probe      answers questions about a driver, in C
+//	programs   trainings by PyTorch
+//	pack run   make the archive, and start the kit
+package gpu

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package gpu
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
+)
+
+// root is the tree's.
+const root = "../.."
+
+var packed = flag.String("archive", "", "test this archive, and pack none")
+
+// archive packs the kit, for the first test, and returns the path.
+var archive = sync.OnceValues(func() (string, error) {
+	if *packed != "" {
+		return *packed, nil
+	}
+	out, err := exec.Command("make", "-s", "-C", root, "gpu-kit").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return filepath.Abs(root + "/bin/gpu-kit.tar.gz")
+})
+
+// unpack unpacks the archive into an empty folder, and returns that of the kit.
+func unpack(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("packing takes minutes")
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("there is no C compiler: ", err)
+	}
+	path, err := archive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if out, err := exec.Command("tar", "-C", folder, "-xzf", path).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	return filepath.Join(folder, "gpu-kit")
+}
+
+// coreutils is a folder with a shell and some of coreutils: what a bare node has.
+func coreutils(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"sh", "dirname", "mkdir", "cat", "ls"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// result is what is read of result.json.
+type result struct {
+	Done bool
+	Rows []struct {
+		Step, Name, Outcome, Why string
+		Native, Ours             float64
+		Values                   map[string]string
+	}
+}
+
+// runKit runs the unpacked kit with a PATH of coreutils, and returns its result and exit status.
+func runKit(t *testing.T, folder string, args ...string) (*result, int, string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	c := exec.CommandContext(t.Context(), filepath.Join(folder, "run"), append([]string{"--out", out}, args...)...)
+	c.Env = []string{"PATH=" + coreutils(t), "HOME=/nonexistent", "TMPDIR=" + t.TempDir()}
+	c.Dir = t.TempDir()
+	printed, err := c.CombinedOutput()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "result.json"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	r := &result{}
+	if err := json.Unmarshal(text, r); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Done {
+		t.Error("it did not come to its end")
+	}
+	table, err := os.ReadFile(filepath.Join(out, "table.txt"))
+	if err != nil || string(table) != string(printed) {
+		t.Errorf("%v: the table is\n%s, and it printed\n%s", err, table, printed)
+	}
+	return r, c.ProcessState.ExitCode(), string(printed)
+}
+
+// TestWithoutGPU: on a node without a GPU, each step says why it cannot run, and so does the exit status.
+func TestWithoutGPU(t *testing.T) {
+	if found, _ := filepath.Glob("/dev/nvidia[0-9]*"); len(found) > 0 {
+		t.Skip("there is a GPU")
+	}
+	r, exit, printed := runKit(t, unpack(t))
+	if exit != 77 {
+		t.Errorf("exit status %d, want 77\n%s", exit, printed)
+	}
+	said := map[string]bool{}
+	for _, row := range r.Rows {
+		switch {
+		case row.Outcome == "cannot" && strings.Contains(row.Why, "/dev/nvidia0"):
+			said[row.Step] = true
+		case row.Outcome == "WRONG":
+			t.Errorf("%+v", row)
+		case row.Outcome == "right" && row.Step != "node":
+			t.Errorf("without a GPU it is right: %+v", row)
+		}
+	}
+	for _, step := range []string{"node", "suite", "workloads", "pytorch", "replace", "calls", "costs", "probe"} {
+		if !said[step] {
+			t.Errorf("step %s does not say that there is no GPU\n%s", step, printed)
+		}
+	}
+}
+
+// TestRehearsal: over software GPUs, all that needs no driver is right: workloads, device servers that are replaced, the probe.
+func TestRehearsal(t *testing.T) {
+	r, exit, printed := runKit(t, unpack(t), "--soft", "--steps", "12", "--only", "workloads,replace,costs,missed", "--python", "/nonexistent")
+	if exit != 0 {
+		t.Errorf("exit status %d, want 0\n%s", exit, printed)
+	}
+	rows := map[string]bool{}
+	for _, row := range r.Rows {
+		rows[row.Step+" "+row.Name] = row.Outcome == "right"
+	}
+	for _, want := range []string{
+		"workloads mlp", "workloads gpt", "workloads streams", "workloads serve", "workloads mlp of 2 ranks", "workloads grid",
+		"replace mlp, its device server replaced", "replace streams, its device server replaced", "costs copy pinned to device",
+	} {
+		if !rows[want] {
+			t.Errorf("no row %q that is right\n%s", want, printed)
+		}
+	}
+}
+
+// TestSuite: the packed suite of backends runs over the driver that --driver names, and passes.
+func TestSuite(t *testing.T) {
+	kit, folder := unpack(t), t.TempDir()
+	l, err := fakecuda.Build(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(l.Path, filepath.Join(folder, "libcuda.so.1")); err != nil {
+		t.Fatal(err)
+	}
+	r, exit, printed := runKit(t, kit, "--driver", folder, "--only", "suite")
+	last := r.Rows[len(r.Rows)-1]
+	if exit != 0 || last.Name != "suite of backends" || last.Outcome != "right" {
+		t.Errorf("exit status %d\n%s", exit, printed)
+	}
+}
+
+// TestWrong: a program that prints something else by proxyd than natively is found, and the steps behind it run.
+func TestWrong(t *testing.T) {
+	folder := unpack(t)
+	// Prints a number of its own each time.
+	liar := "#!/bin/sh\necho $$\n"
+	if err := os.Remove(filepath.Join(folder, "workloads", "mlp")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "workloads", "mlp"), []byte(liar), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, exit, printed := runKit(t, folder, "--soft", "--steps", "4", "--only", "workloads,missed")
+	if exit != 1 {
+		t.Errorf("exit status %d, want 1\n%s", exit, printed)
+	}
+	for _, row := range r.Rows {
+		if row.Name == "mlp" && (row.Outcome != "WRONG" || !strings.Contains(row.Why, "prints something else")) {
+			t.Errorf("%+v", row)
+		}
+		if row.Name == "gpt" && row.Outcome != "right" {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// TestWrongUse: what was typed wrong is said, and nothing is run.
+func TestWrongUse(t *testing.T) {
+	folder := unpack(t)
+	for _, args := range [][]string{{"--only", "nothing"}, {"--steps", "1"}, {"more"}, {"--unknown"}} {
+		c := exec.Command(filepath.Join(folder, "run"), args...)
+		c.Dir = t.TempDir()
+		out, _ := c.CombinedOutput() // the exit status tells
+		if code := c.ProcessState.ExitCode(); code != 2 || len(out) == 0 {
+			t.Errorf("%q: exit status %d, want 2\n%s", args, code, out)
+		}
+		if made, err := os.ReadDir(c.Dir); err != nil || len(made) > 0 {
+			t.Errorf("%q: it has made %v %v", args, made, err)
+		}
+	}
+}

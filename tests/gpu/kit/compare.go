@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/program"
+)
+
+// requests are what the server of requests reads.
+const requests = "one\ntwo\nthree\nquit\n"
+
+// workload is a program of tests/workloads.
+func (k *kit) workload(name string, args ...string) task {
+	return task{name: name, path: k.file("workloads", name), args: args, limit: time.Minute}
+}
+
+// compareWorkloads runs the programs of tests/workloads.
+func compareWorkloads(ctx context.Context, k *kit) {
+	n := fmt.Sprint(k.steps)
+	if k.needGPU("training programs") {
+		for _, p := range []task{
+			k.workload("mlp", "--steps", n), k.workload("gpt", "--steps", n), k.workload("streams", "--steps", n), k.workload("solver", "--steps", "1"),
+		} {
+			k.compareRuns(ctx, p, k.runNatively(ctx, p))
+		}
+		serve := k.workload("serve")
+		serve.stdin = requests
+		k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
+		// Ranks that share the node's GPUs; the software GPU says what is right, for NCCL wants a GPU for each rank.
+		for _, ranks := range []int{2, 4} {
+			p := k.workload("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
+			p.name, p.devices = fmt.Sprintf("mlp of %d ranks", ranks), ranks
+			k.compareRuns(ctx, p, k.runReference(ctx, p))
+		}
+		grid := k.workload("grid", "--steps", "4", "--ranks", "4")
+		grid.devices = 4
+		k.compareRuns(ctx, grid, k.runReference(ctx, grid))
+	}
+}
+
+// compareRuns runs a program over a device server, and compares with what it printed otherwise.
+func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
+	w := row{Name: p.name, Outcome: right, Native: native.seconds, Unit: "s"}
+	if native.err != nil || native.exit != 0 {
+		w.Outcome, w.Why = wrong, "undisturbed it fails, so there is nothing to compare with: "+native.said()
+	}
+	ours := k.runProxied(ctx, p)
+	w.Ours = ours.seconds
+	switch {
+	case ours.err != nil || ours.exit != 0:
+		w.Outcome, w.Why = wrong, w.Why+"by proxyd it fails: "+ours.said()
+	case w.Outcome == right && ours.stdout != native.stdout:
+		w.Outcome, w.Why = wrong, "by proxyd it prints something else: "+firstDifference(ours.stdout, native.stdout)
+	case w.Outcome == right && native.stdout == "":
+		w.Outcome, w.Why = wrong, "it prints nothing"
+	}
+	if p.quiet {
+		return w
+	}
+	k.add(w)
+	return w
+}
+
+// firstDifference is the first line in which two texts differ.
+func firstDifference(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(a), len(b)) {
+		switch {
+		case i >= len(a):
+			return fmt.Sprintf("line %d is missing: %s", i+1, b[i])
+		case i >= len(b):
+			return fmt.Sprintf("line %d is too many: %s", i+1, a[i])
+		case a[i] != b[i]:
+			return fmt.Sprintf("line %d is\n%s, not\n%s", i+1, a[i], b[i])
+		}
+	}
+	return "nothing"
+}
+
+// compareCalls runs the programs of tests/device. What such a program expects is what we think that the driver does: natively
+// the driver says whether that is so.
+func compareCalls(ctx context.Context, k *kit) {
+	if !k.needGPU("programs of calls") {
+		return
+	}
+	sources, _ := filepath.Glob(k.file("calls", "*.c")) // the pattern is right
+	if len(sources) == 0 {
+		k.add(row{Name: "programs of calls", Outcome: wrong, Why: "the archive has none"})
+		return
+	}
+	passed := 0
+	for _, source := range sources {
+		if ctx.Err() != nil {
+			k.add(row{Name: "programs of calls", Outcome: cannot, Why: fmt.Sprintf("its time is over: %s and what follows was not run", filepath.Base(source))})
+			break
+		}
+		if k.compareCallsOf(ctx, source) {
+			passed++
+		}
+	}
+	k.add(row{Name: "programs of calls", Outcome: right, Why: fmt.Sprintf("%d of %d print by proxyd what they should", passed, len(sources))})
+}
+
+// compareCallsOf runs a program both ways, and adds a row if not all is right.
+func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
+	name := strings.TrimSuffix(filepath.Base(source), ".c")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		k.add(row{Name: name, Outcome: wrong, Why: err.Error()})
+		return false
+	}
+	says, err := program.Parse(text)
+	if err != nil || says.Broken != "" {
+		k.add(row{Name: name, Outcome: cannot, Why: fmt.Sprint(err, says.Broken)})
+		return false
+	}
+	p := task{
+		name: name, path: strings.TrimSuffix(source, ".c"), args: says.Args, env: says.Env, stdin: says.Stdin, limit: says.Limit, devices: says.Devices,
+	}
+	ours := k.runProxied(ctx, p)
+	wrongOurs := judge(says, ours)
+	if wrongOurs == "" && !k.isNatively(says) {
+		return true
+	}
+	native := "it needs more GPUs than there are"
+	if k.isNatively(says) {
+		native = judge(says, k.runNatively(ctx, p))
+	}
+	switch {
+	case wrongOurs == "" && native == "":
+		return true
+	case wrongOurs == "":
+		k.add(row{Name: name, Outcome: differs, Why: "natively: " + native})
+	case native == "":
+		k.add(row{Name: name, Outcome: wrong, Why: "by proxyd: " + wrongOurs})
+	default:
+		k.add(row{Name: name, Outcome: differs, Why: "by proxyd: " + wrongOurs + "\nnatively: " + native})
+	}
+	return wrongOurs == ""
+}
+
+// isNatively tells whether the node has the devices that a program needs.
+func (k *kit) isNatively(says *program.Program) bool { return k.soft || says.Devices <= k.gpus }
+
+// judge says what is wrong with how a program ended, in a few lines, or "".
+func judge(says *program.Program, e *ended) string {
+	if e.err != nil {
+		return e.said()
+	}
+	found := says.Judge(e.stdout, e.stderr, e.exit)
+	if found == "" {
+		return ""
+	}
+	return found + "\n" + e.said()
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Gpukit shows on a node with NVIDIA GPUs what works there, without Go, a compiler or a network. Gpukit runs what
+// `make gpu-kit` has packed, step by step, and writes a table and a JSON. docs/gpu.md says how to use the kit.
+//
+//	main.go report.go     options; the table and the JSON
+//	run.go                programs as children: natively, and by proxyd over a device server
+//	node.go suite.go      the steps: what there is; the suite of backends; programs that are compared; PyTorch;
+//	compare.go pytorch.go   costs and the probe's questions; device servers that are replaced
+//	costs.go replace.go
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The exit statuses.
+const (
+	exitRight = 0
+	exitWrong = 1
+	exitUsage = 2
+	exitNone  = 77 // there is no GPU
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(runKit(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// step is a part of the kit. A step that fails leaves the later steps as they are.
+type step struct {
+	name  string
+	does  string
+	limit time.Duration
+	run   func(context.Context, *kit)
+}
+
+// steps are in the order in which they run: what says most in the least time is first.
+var steps = []step{
+	{"node", "what the node has: GPUs, driver, C library, python3 with PyTorch, CRIU", 30 * time.Second, describeNode},
+	{"suite", "the suite of device backends on the driver", 3 * time.Minute, runSuite},
+	{"workloads", "training programs natively and by proxyd: the same hashes, and the slow-down", 3 * time.Minute, compareWorkloads},
+	{"pytorch", "PyTorch natively and by proxyd: the same losses, step time, memory; E9", 5 * time.Minute, comparePyTorch},
+	{"replace", "device servers saved, killed and restored under programs; whole processes by CRIU", 4 * time.Minute, replaceServers},
+	{"calls", "programs of each area of calls, natively and by proxyd, against what they should print", 4 * time.Minute, compareCalls},
+	{"costs", "what calls and copies cost, natively and by proxyd, and the part of PCIe's speed", 2 * time.Minute, measureCosts},
+	{"probe", "the questions E1 to E10, natively", 5 * time.Minute, askQuestions},
+	{"missed", "calls that programs asked for and that are not covered", time.Second, listMissed},
+}
+
+// options are the command line.
+type options struct {
+	out, only, driver, python string
+	steps                     int
+	limit                     time.Duration
+	soft                      bool
+}
+
+// kit is a run: where the files are, and what was found so far.
+type kit struct {
+	options
+	home   string // the unpacked archive
+	step   string
+	report *report
+	gpus   int
+	why    string // why there is no GPU; "": there is
+	libs   []string
+	torch  string // why there is no PyTorch; "": there is
+	pcie   float64
+	missed map[string][]string // programs that asked for a call, by the name of the call
+	status int                 // numbers status files
+}
+
+// parseOptions reads the command line.
+func parseOptions(args []string, errs io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.StringVar(&o.out, "out", "", "write table.txt, result.json and logs to this `FOLDER` (default: gpu-kit-out in the working folder)")
+	f.StringVar(&o.only, "only", "", "run these `STEPS` only, as suite,probe")
+	f.StringVar(&o.driver, "driver", "", "take libcuda.so.1 and its like from this `FOLDER`")
+	f.StringVar(&o.python, "python", "python3", "the Python that may have PyTorch: a `PROGRAM`")
+	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
+	f.DurationVar(&o.limit, "limit", 9*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
+	f.BoolVar(&o.soft, "soft", false, "rehearse without a GPU: software GPUs are taken for both sides, and what needs a driver is left out")
+	f.Usage = func() { printUsage(f, errs) }
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%q: no arguments are taken", f.Arg(0))
+	}
+	if o.steps < 4 {
+		return nil, fmt.Errorf("--steps %d: it is 4 or more", o.steps)
+	}
+	for _, name := range o.chosenSteps() {
+		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name }) {
+			return nil, fmt.Errorf("--only %s: there is no step %s; --help lists them", o.only, name)
+		}
+	}
+	if o.out == "" {
+		o.out = "gpu-kit-out"
+	}
+	var err error
+	o.out, err = filepath.Abs(o.out)
+	return o, err
+}
+
+func printUsage(f *flag.FlagSet, to io.Writer) {
+	fmt.Fprint(to, "usage: run [OPTIONS]\n\nShows what of Singularity for Slurm works on this node's GPUs. It needs the driver, and nothing else;\n"+
+		"PyTorch and CRIU are used where the node has them. It changes nothing of the node. The steps:\n\n")
+	for _, s := range steps {
+		fmt.Fprintf(to, "  %-10s %s\n", s.name, s.does)
+	}
+	fmt.Fprint(to, "\nOptions:\n\n")
+	f.PrintDefaults()
+	fmt.Fprint(to, "\nExit status: 0 if all was right, 1 if something was wrong, 2 for wrong use, 77 without a GPU.\n")
+}
+
+// chosenSteps are the names in --only.
+func (o *options) chosenSteps() []string {
+	return strings.FieldsFunc(o.only, func(r rune) bool { return r == ',' })
+}
+
+// runKit is the program.
+func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
+	o, err := parseOptions(args, errs)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitRight
+	case err != nil:
+		fmt.Fprintln(errs, "run:", err)
+		return exitUsage
+	}
+	self, err := os.Executable()
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(o.out, "logs"), 0o777)
+	}
+	if err != nil {
+		fmt.Fprintln(errs, "run:", err)
+		return exitUsage
+	}
+	k := &kit{options: *o, home: filepath.Dir(filepath.Dir(self)), missed: map[string][]string{}}
+	if k.report, err = newReport(o.out, out); err != nil {
+		fmt.Fprintln(errs, "run:", err)
+		return exitUsage
+	}
+	k.findGPUs()
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	for _, s := range steps {
+		if chosen := o.chosenSteps(); len(chosen) == 0 || slices.Contains(chosen, s.name) {
+			k.runStep(ctx, s)
+		}
+	}
+	if err := k.report.finish(); err != nil {
+		fmt.Fprintln(errs, "run:", err)
+		return exitWrong
+	}
+	switch {
+	case k.report.count(wrong) > 0:
+		return exitWrong
+	case k.why != "" && !k.soft:
+		return exitNone
+	}
+	return exitRight
+}
+
+// runStep runs a step within the limits. A step that panics has failed, and the next runs.
+func (k *kit) runStep(ctx context.Context, s step) {
+	k.step = s.name
+	defer func() {
+		if r := recover(); r != nil {
+			k.add(row{Name: s.name, Outcome: wrong, Why: fmt.Sprintf("the kit itself: %v\n%s", r, debug.Stack())})
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		k.add(row{Name: s.name, Outcome: cannot, Why: "the time of --limit is over"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	s.run(ctx, k)
+}
+
+// add adds a row to the report.
+func (k *kit) add(r row) {
+	r.Step = k.step
+	k.report.addRow(r)
+}
+
+// needGPU says that a step cannot run where there is no GPU, and returns false.
+func (k *kit) needGPU(name string) bool {
+	if k.why == "" || k.soft {
+		return true
+	}
+	k.add(row{Name: name, Outcome: cannot, Why: k.why})
+	return false
+}
+
+// needDriver is needGPU for what a software GPU is no stand-in for.
+func (k *kit) needDriver(name string) bool {
+	if k.why == "" {
+		return true
+	}
+	k.add(row{Name: name, Outcome: cannot, Why: k.why})
+	return false
+}

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// trainings are the programs of train.py. What runs with another allocator answers question E9.
+var trainings = []struct {
+	name, program string
+	env           []string
+}{
+	{"perceptron", "mlp", nil},
+	{"GPT in bf16", "gpt", nil},
+	{"GPT by autocast", "autocast", nil},
+	{"CUDA graph", "graph", nil},
+	{"torch.compile", "compile", nil},
+	{"E9: GPT in bf16, cudaMallocAsync", "gpt", []string{"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync"}},
+}
+
+// needTorch says that a step cannot run where there is no PyTorch, and returns false.
+func (k *kit) needTorch(ctx context.Context, name string) bool {
+	if !k.needGPU(name) {
+		return false
+	}
+	if k.torch == "" && len(k.libs) == 0 && k.only != "" {
+		k.torch = k.findPyTorch(ctx) // the first step, which does so, was not chosen
+	}
+	if k.torch != "" {
+		k.add(row{Name: name, Outcome: cannot, Why: k.torch})
+	}
+	return k.torch == ""
+}
+
+// training is a run of train.py.
+func (k *kit) training(name string, env []string, args ...string) task {
+	size := "large"
+	if k.soft {
+		size = "small"
+	}
+	return task{name: name, path: k.python, env: env, limit: 4 * time.Minute, args: append([]string{k.file("programs", "train.py"), "--size", size}, args...)}
+}
+
+// comparePyTorch trains natively and by proxyd.
+func comparePyTorch(ctx context.Context, k *kit) {
+	if !k.needTorch(ctx, "PyTorch") {
+		return
+	}
+	for _, t := range trainings {
+		if ctx.Err() != nil {
+			k.add(row{Name: t.name, Outcome: cannot, Why: "the time of this step is over"})
+			continue
+		}
+		k.compareTraining(ctx, t.name, t.program, t.env)
+	}
+}
+
+// measured is what train.py reports beside the losses.
+type measured struct {
+	StepMs, MemoryMiB, ReservedMiB float64
+}
+
+// compareTraining adds a row with the middle step's time of both runs.
+func (k *kit) compareTraining(ctx context.Context, name, program string, env []string) {
+	report := func(side string) string { return filepath.Join(k.out, "logs", "train-"+program+"-"+side+".json") }
+	args := []string{program, "--steps", fmt.Sprint(k.steps), "--report"}
+	native := k.training(name, env, append(args, report("native"))...)
+	alone := k.runNatively(ctx, native)
+	ours := k.training(name, env, append(args, report("ours"))...)
+	ours.quiet = true
+	w := k.compareRuns(ctx, ours, alone)
+	a, okA := readMeasured(report("native"))
+	b, okB := readMeasured(report("ours"))
+	if okA && okB {
+		w.Values = map[string]string{
+			"whole run":       fmt.Sprintf("%.1f s natively, %.1f s by proxyd", w.Native, w.Ours),
+			"memory at most":  fmt.Sprintf("%.0f and %.0f MiB", a.MemoryMiB, b.MemoryMiB),
+			"memory reserved": fmt.Sprintf("%.0f and %.0f MiB", a.ReservedMiB, b.ReservedMiB),
+		}
+		w.Native, w.Ours, w.Unit = a.StepMs, b.StepMs, "ms"
+	}
+	k.add(w)
+}
+
+func readMeasured(path string) (m measured, ok bool) {
+	text, err := os.ReadFile(path)
+	return m, err == nil && json.Unmarshal(text, &m) == nil
+}

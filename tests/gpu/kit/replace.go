@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// replacements is how often a device server is replaced under a program.
+const replacements = 3
+
+// replaceServers saves, kills and restores device servers under programs; what they print must be what they print undisturbed.
+func replaceServers(ctx context.Context, k *kit) {
+	if !k.needGPU("device servers replaced") {
+		return
+	}
+	n := fmt.Sprint(k.steps)
+	tasks := []task{k.workload("mlp", "--steps", n), k.workload("gpt", "--steps", n), k.workload("streams", "--steps", n)}
+	torch := k.needTorch(ctx, "PyTorch, its device server replaced")
+	if torch {
+		for _, program := range []string{"mlp", "gpt", "graph"} {
+			tasks = append(tasks, k.training("PyTorch "+program, nil, program, "--steps", n))
+		}
+	}
+	for _, t := range tasks {
+		k.moveTask(ctx, t, false)
+	}
+	criu, err := exec.LookPath("criu")
+	switch {
+	case err != nil:
+		k.add(row{Name: "whole processes by CRIU", Outcome: cannot, Why: "there is no criu"})
+	case os.Geteuid() != 0:
+		k.add(row{Name: "whole processes by CRIU", Outcome: cannot, Why: criu + " needs root"})
+	default:
+		k.moveTask(ctx, tasks[0], true)
+		if torch {
+			k.moveTask(ctx, tasks[len(tasks)-2], true)
+		}
+	}
+}
+
+// moveTask runs a program undisturbed, and while its device server is replaced, with criu the program as well.
+func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
+	name := t.name + ", its device server replaced"
+	if criu {
+		name = t.name + ", killed and restored by CRIU"
+	}
+	t.name += " undisturbed"
+	want := k.runProxied(ctx, t)
+	if want.err != nil || want.exit != 0 {
+		k.add(row{Name: name, Outcome: wrong, Why: "undisturbed, by proxyd, it fails: " + want.said()})
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	m, err := k.startMoved(limited, t)
+	var took []string
+	if err == nil {
+		took, err = m.moveToEnd(limited, criu)
+		err = errors.Join(err, m.cleanUp())
+	}
+	got, log := m.printed(), m.logged()
+	k.writeLog(name, fmt.Sprintf("%v\n%s\n--- device servers\n%s", err, got, log))
+	w := row{Name: name, Outcome: right, Values: map[string]string{"stopped for": strings.Join(took, ", ")}}
+	switch {
+	case err != nil:
+		w.Outcome, w.Why = wrong, err.Error()+"\n"+lastLine(log)
+	case len(took) == 0:
+		w.Outcome, w.Why = wrong, "it had ended before its device server could be replaced: more --steps"
+	case got != want.stdout:
+		w.Outcome, w.Why = wrong, "it prints something else: "+firstDifference(got, want.stdout)
+	}
+	k.add(w)
+}
+
+// moveToEnd replaces the device server each time the program has printed a line more, and waits for the program's end.
+// moveToEnd returns how long the program was stopped each time.
+func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
+	var took []string
+	lines := 0
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-m.ended:
+			m.process = nil
+			return took, err
+		case <-ctx.Done():
+			return took, fmt.Errorf("it did not end in time, after %d replacements", len(took))
+		case <-look.C: // what the program has written is looked at
+		}
+		now := strings.Count(m.printed(), "\n")
+		if len(took) == replacements || now <= lines {
+			continue
+		}
+		since := time.Now()
+		gone, err := m.replaceOnce(ctx, criu)
+		if err != nil {
+			return took, fmt.Errorf("replacement %d: %w", len(took)+1, err)
+		}
+		if !gone {
+			took = append(took, time.Since(since).Round(time.Millisecond).String())
+		}
+		lines = strings.Count(m.printed(), "\n")
+	}
+}
+
+// connect makes a connection for orders.
+func (m *moved) connect() (*server.Controller, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.socket + "-control", Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return server.NewController(conn), nil
+}
+
+// replaceOnce saves, kills and restores. The program may have ended before: then nothing is done.
+func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err error) {
+	state := server.Folder(filepath.Join(m.folder, "state"))
+	c, err := m.connect()
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	r, err := c.Save(ctx, state, server.SaveOptions{})
+	if err != nil {
+		return false, fmt.Errorf("save: %w", err)
+	}
+	if len(r.Processes) == 0 {
+		return true, c.Resume(ctx)
+	}
+	belongings := map[uint64][]*os.File{}
+	defer func() {
+		for _, all := range belongings {
+			for _, f := range all {
+				f.Close()
+			}
+		}
+	}()
+	for _, p := range r.Processes {
+		if criu {
+			continue // the process brings its memory back
+		}
+		if belongings[p.ID], err = c.Belongings(ctx, p.ID, len(p.Belongings)); err != nil && !hasEnded(p.PID) {
+			return false, fmt.Errorf("what belongs to process %d: %w", p.PID, err)
+		}
+	}
+	if criu {
+		err = m.dumpProgram()
+	}
+	if err = errors.Join(err, m.killServer()); err != nil {
+		return false, err
+	}
+	if criu {
+		if err := m.restoreProgram(); err != nil {
+			return false, err
+		}
+	}
+	if err := m.startServer(ctx, "--await"); err != nil {
+		return false, err
+	}
+	return false, m.restoreState(ctx, state, r, belongings)
+}
+
+// restoreState has a new device server build what was saved, and the program go on.
+func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, belongings map[uint64][]*os.File) error {
+	c, err := m.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Restore(ctx, state); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	for _, p := range r.Processes {
+		if err := c.Adopt(ctx, p.ID, p.PID, belongings[p.ID]); err != nil && !hasEnded(p.PID) {
+			return fmt.Errorf("adopt process %d: %w", p.PID, err)
+		}
+	}
+	return c.Resume(ctx)
+}
+
+// hasEnded tells whether a process is gone.
+func hasEnded(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(text), ") Z ")
+}

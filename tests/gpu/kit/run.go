@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// task is a program that a step runs.
+type task struct {
+	name    string // of the logs
+	path    string
+	args    []string
+	env     []string
+	stdin   string
+	limit   time.Duration
+	devices int  // as many are needed; 0: one
+	quiet   bool // no row is added
+}
+
+// ended is how a program ended.
+type ended struct {
+	stdout, stderr string
+	exit           int
+	seconds        float64
+	err            error // why the program did not end by itself
+}
+
+// said is what went wrong with a program, in a few lines.
+func (e *ended) said() string {
+	text := strings.TrimSpace(e.stderr)
+	if lines := strings.Split(text, "\n"); len(lines) > 6 {
+		text = strings.Join(lines[len(lines)-6:], "\n")
+	}
+	if e.err != nil {
+		return e.err.Error() + "\n" + text
+	}
+	return fmt.Sprintf("exit status %d\n%s", e.exit, text)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// file is a file of the kit.
+func (k *kit) file(parts ...string) string {
+	return filepath.Join(append([]string{k.home}, parts...)...)
+}
+
+// environment is a child's: the driver's folder and PyTorch's libraries are found before all others.
+func (k *kit) environment(more []string) []string {
+	env := os.Environ()
+	folders := slices.DeleteFunc(append([]string{k.driver}, k.libs...), func(f string) bool { return f == "" })
+	if len(folders) > 0 {
+		// The environment is the child's to be; this is a main, which may read the environment.
+		if old, is := os.LookupEnv("LD_LIBRARY_PATH"); is && old != "" {
+			folders = append(folders, old)
+		}
+		env = append(env, "LD_LIBRARY_PATH="+strings.Join(folders, ":"))
+	}
+	return append(env, more...)
+}
+
+// runChild runs a command in a process group of its own, and leaves nothing of the group. The output is in the logs, too.
+func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Env, c.Stdin = k.environment(p.env), strings.NewReader(p.stdin)
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 5 * time.Second
+	since := time.Now()
+	err := c.Run()
+	e := &ended{seconds: time.Since(since).Seconds()}
+	if c.Process != nil {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what the child has left; mostly nothing
+	}
+	e.stdout, e.stderr = stdout.String(), stderr.String()
+	var status *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		e.err = fmt.Errorf("it did not end within its time, %s", p.limit)
+	case err != nil && !errors.As(err, &status):
+		e.err = err
+	default:
+		e.exit = c.ProcessState.ExitCode()
+	}
+	k.writeLog(p.name, fmt.Sprintf("%q\nexit %d, %v, %.2f s\n--- stdout\n%s--- stderr\n%s", command, e.exit, e.err, e.seconds, e.stdout, e.stderr))
+	return e
+}
+
+// writeLog writes a log, as far as that is possible.
+func (k *kit) writeLog(name, text string) {
+	name = strings.NewReplacer("/", "-", " ", "-").Replace(k.step + "-" + name)
+	_ = os.WriteFile(filepath.Join(k.out, "logs", name+".log"), []byte(text), 0o666) // the report has what matters
+}
+
+// runNatively runs a program over the driver, or, rehearsing, over software GPUs.
+func (k *kit) runNatively(ctx context.Context, p task) *ended {
+	p.name += ".native"
+	command := append([]string{p.path}, p.args...)
+	if k.soft {
+		command = append([]string{k.file("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--"}, command...)
+	}
+	return k.runChild(ctx, p, command...)
+}
+
+// runReference runs a program over as many software GPUs as are needed.
+func (k *kit) runReference(ctx context.Context, p task) *ended {
+	p.name += ".soft"
+	command := []string{k.file("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--", p.path}
+	return k.runChild(ctx, p, append(command, p.args...)...)
+}
+
+// deviceFlags say which devices a device server has: those of the machine, which share if there are too few.
+func (k *kit) deviceFlags(devices int) []string {
+	devices = max(devices, 1)
+	if k.soft {
+		return []string{"--soft", fmt.Sprint(devices), "--on", "1"}
+	}
+	if devices <= k.gpus {
+		return nil
+	}
+	order := make([]string, devices)
+	for i := range order {
+		order[i] = fmt.Sprint(i % max(k.gpus, 1))
+	}
+	return []string{"--order", strings.Join(order, ",")}
+}
+
+// runProxied runs a program over a device server, and notes the calls that the program asked for and did not get.
+func (k *kit) runProxied(ctx context.Context, p task) *ended {
+	k.status++
+	status := filepath.Join(k.out, "logs", fmt.Sprintf("status-%d.json", k.status))
+	command := []string{k.file("bin", "proxyd"), "run", "--status", status}
+	if !k.soft {
+		command = append(command, "--cuda")
+	}
+	command = append(append(command, k.deviceFlags(p.devices)...), "--", p.path)
+	name := p.name
+	p.name += ".ours"
+	e := k.runChild(ctx, p, append(command, p.args...)...)
+	k.noteMissed(name, status)
+	return e
+}
+
+// noteMissed takes what a device server has written of calls that are not covered.
+func (k *kit) noteMissed(program, status string) {
+	text, err := os.ReadFile(status)
+	if err != nil {
+		return // the server has not come so far
+	}
+	var st struct {
+		Missed []string `json:"missed"`
+	}
+	if json.Unmarshal(text, &st) != nil {
+		return
+	}
+	for _, call := range st.Missed {
+		if !slices.Contains(k.missed[call], program) {
+			k.missed[call] = append(k.missed[call], program)
+		}
+	}
+}
+
+func listMissed(_ context.Context, k *kit) {
+	if k.status == 0 {
+		k.add(row{Name: "calls that are not covered", Outcome: cannot, Why: "no program was run by proxyd"})
+		return
+	}
+	if len(k.missed) == 0 {
+		k.add(row{Name: "calls that are not covered", Outcome: right, Why: "no program of this run asked for one"})
+		return
+	}
+	values := map[string]string{}
+	for call, by := range k.missed {
+		values[call] = strings.Join(by, ", ")
+	}
+	// That a call is refused by name is what is promised.
+	k.add(row{Name: "calls that are not covered", Outcome: right, Values: values})
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// verdict is a line of the suite's output about a case.
+var verdict = regexp.MustCompile(`(?m)^ +--- (PASS|FAIL|SKIP): TestDevice/(\S+) \(([0-9.]+)s\)$`)
+
+// runSuite runs the suite of backends over the driver. A case that ends the whole process is found by running the later cases
+// again.
+func runSuite(ctx context.Context, k *kit) {
+	const name = "suite of backends"
+	if !k.needDriver(name) {
+		return
+	}
+	library := "libcuda.so.1"
+	if k.driver != "" {
+		library = filepath.Join(k.driver, library)
+	}
+	passed, skipped := 0, map[string]string{}
+	skip, seen := "", map[string]bool{}
+	for attempt := 0; ; attempt++ {
+		args := []string{"-test.v", "-test.run", "^TestDevice$", "-library", library, "-test.timeout", "170s"}
+		if skip != "" {
+			args = append(args, "-test.skip", "^TestDevice$/^("+skip+")$")
+		}
+		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: 175 * time.Second}
+		e := k.runChild(ctx, p, append([]string{k.file("tests", "backend.test")}, args...)...)
+		for _, m := range verdict.FindAllStringSubmatch(e.stdout, -1) {
+			if seen[m[2]] {
+				continue
+			}
+			seen[m[2]] = true
+			skip += "|" + regexp.QuoteMeta(m[2])
+			switch m[1] {
+			case "PASS":
+				passed++
+			case "SKIP":
+				skipped[strings.ReplaceAll(m[2], "_", " ")] = "left out: " + textOf(e.stdout, m[2])
+			case "FAIL":
+				k.add(row{Name: strings.ReplaceAll(m[2], "_", " "), Outcome: wrong, Why: textOf(e.stdout, m[2])})
+			}
+		}
+		skip = strings.TrimPrefix(skip, "|")
+		last := unfinishedCase(e.stdout, seen)
+		if last == "" || ctx.Err() != nil || attempt > 20 {
+			if len(seen) == 0 {
+				k.add(row{Name: name, Outcome: wrong, Why: "it did not begin: " + e.said() + "\n" + lastLine(e.stdout)})
+				return
+			}
+			break
+		}
+		seen[last] = true
+		skip = strings.TrimPrefix(skip+"|"+regexp.QuoteMeta(last), "|")
+		k.add(row{Name: strings.ReplaceAll(last, "_", " "), Outcome: wrong, Why: "it ended or held up the whole process: " + e.said()})
+	}
+	result := right
+	if passed == 0 {
+		result = wrong
+	}
+	k.add(row{Name: name, Outcome: result, Why: fmt.Sprintf("%d of %d cases passed, %d are left out", passed, len(seen), len(skipped)), Values: skipped})
+}
+
+// unfinishedCase is the case that had begun last, and has no verdict.
+func unfinishedCase(stdout string, seen map[string]bool) string {
+	at := strings.LastIndex(stdout, "=== RUN   TestDevice/")
+	if at < 0 {
+		return ""
+	}
+	name, _, _ := strings.Cut(stdout[at+len("=== RUN   TestDevice/"):], "\n")
+	if seen[name] {
+		return ""
+	}
+	return name
+}
+
+// textOf is what a case has printed.
+func textOf(stdout, name string) string {
+	_, text, _ := strings.Cut(stdout, "=== RUN   TestDevice/"+name+"\n")
+	text, _, _ = strings.Cut(text, "=== RUN ")
+	text, _, _ = strings.Cut(text, "--- FAIL: TestDevice")
+	const most = 1500
+	return strings.TrimSpace(text[:min(len(text), most)])
+}
