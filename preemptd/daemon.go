@@ -127,6 +127,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	}
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
+		s.Useful = c.usefulDays
 		s.Rights = func(ctx context.Context) error { return c.examined().Rights(ctx) }
 	})
 	return c.slurm.Close, nil

@@ -45,14 +45,25 @@ type past struct {
 	ended      []run // that are not settled
 }
 
+// holds reports whether the job held its GPUs.
+func (p *past) holds() bool {
+	return p.state == sdk.Running || p.state == sdk.Suspended || p.state == sdk.Leaving
+}
+
 // run is a run that ended in a requeue.
 type run struct {
 	began, ended time.Time
 	gpus         int
 }
 
-// countLosses tells what was lost since the last look.
-func (l *losses) countLosses(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
+// tally takes GPU seconds of a job.
+type tally struct {
+	lost func(*sdk.Job, reason, float64)
+	held func(*sdk.Job, float64)
+}
+
+// countLosses tells what was held, and what was lost, since the last look.
+func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 	since := s.Time.Sub(l.at)
 	if l.at.IsZero() || since > blind {
 		since = 0
@@ -63,10 +74,13 @@ func (l *losses) countLosses(s *sdk.Snapshot, lost func(sdk.Tier, reason, float6
 		was, met := l.jobs[j.ID]
 		tell := func(r reason, gpus int, d time.Duration) {
 			if gpuSeconds := float64(gpus) * d.Seconds(); met && gpuSeconds > 0 {
-				lost(j.Tier, r, gpuSeconds)
+				to.lost(j, r, gpuSeconds)
 			}
 		}
 		is := pastOf(j, was, s.Time)
+		if gpuSeconds := float64(was.gpus) * since.Seconds(); met && was.holds() && gpuSeconds > 0 {
+			to.held(j, gpuSeconds)
+		}
 		if was.state == sdk.Suspended || was.state == sdk.Leaving {
 			tell(stopped, was.gpus, since)
 		}

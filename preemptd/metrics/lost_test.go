@@ -85,12 +85,14 @@ func TestLost(t *testing.T) {
 			var l losses
 			got := map[reason]float64{}
 			for _, look := range c.looks {
-				l.countLosses(&sdk.Snapshot{Time: second(look.at), Jobs: look.jobs}, func(tier sdk.Tier, r reason, gpuSeconds float64) {
-					if tier != sdk.Basic {
-						t.Errorf("lost by %v", tier)
+				to := tally{held: func(*sdk.Job, float64) {}}
+				to.lost = func(j *sdk.Job, r reason, gpuSeconds float64) {
+					if j.Tier != sdk.Basic {
+						t.Errorf("lost by %v", j.Tier)
 					}
 					got[r] += gpuSeconds
-				})
+				}
+				l.countLosses(&sdk.Snapshot{Time: second(look.at), Jobs: look.jobs}, to)
 			}
 			if !maps.Equal(got, c.want) {
 				t.Errorf("lost %v, want %v", got, c.want)

@@ -46,13 +46,17 @@ type Metrics struct {
 	answers   *prometheus.HistogramVec
 	requests  *prometheus.HistogramVec
 	lost      *prometheus.CounterVec
+	held      *prometheus.CounterVec
+	userHeld  *prometheus.CounterVec
+	userLost  *prometheus.CounterVec
 	leader    prometheus.Gauge
 	problems  prometheus.Gauge
 
 	board board
 
-	mu     sync.Mutex // of losses
+	mu     sync.Mutex // of what follows
 	losses losses
+	useful usefulness
 }
 
 // New makes them, all at zero.
@@ -71,10 +75,14 @@ func New(o Options) *Metrics {
 		answers:   newDurations("policy_answer_duration_seconds", "How long policies took to answer.", quick, "policy"),
 		requests:  newDurations("slurmrestd_request_duration_seconds", "Requests to slurmrestd, by what came of them.", quick, "method", "endpoint", "result"),
 		lost:      newCounters("lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by tier and reason.", "tier", "reason"),
+		held:      newCounters("held_gpu_seconds_total", "GPU time that jobs held, by tier.", "tier"),
+		userHeld:  newCounters("user_held_gpu_seconds_total", "GPU time that jobs held, by user.", "user"),
+		userLost:  newCounters("user_lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by user.", "user"),
 		leader:    newGauge("leader", "1 if this preemptd works, 0 if it waits for another one's lease."),
 		problems:  newGauge("problems", "Policies and proxyds with which something was wrong at the last look."),
 	}
-	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.leader, m.problems,
+	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.held, m.userHeld, m.userLost,
+		m.leader, m.problems,
 		&m.board, &now{o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.showZeros(o)
 	return m
@@ -92,6 +100,7 @@ func (m *Metrics) showZeros(o Options) {
 		}
 	}
 	for tier := range sdk.Tier(sdk.Tiers) {
+		m.held.WithLabelValues(tier.String())
 		for _, r := range reasons {
 			m.lost.WithLabelValues(tier.String(), string(r))
 		}
@@ -156,8 +165,12 @@ func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	m.board.showSnapshot(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.losses.countLosses(s, func(t sdk.Tier, r reason, gpuSeconds float64) {
-		m.lost.WithLabelValues(t.String(), string(r)).Add(gpuSeconds)
+	m.losses.countLosses(s, tally{
+		lost: func(j *sdk.Job, r reason, gpuSeconds float64) {
+			m.lost.WithLabelValues(j.Tier.String(), string(r)).Add(gpuSeconds)
+			m.countTime(s.Time, j, GPUTime{Lost: gpuSeconds})
+		},
+		held: func(j *sdk.Job, gpuSeconds float64) { m.countTime(s.Time, j, GPUTime{Held: gpuSeconds}) },
 	})
 }
 

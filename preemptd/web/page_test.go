@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"hostile names", escaped}, {"decisions", decided},
+		{"map", drawn}, {"timeline", timelined}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
 		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -93,6 +93,15 @@ func shoot(b *browser) {
 	b.size(1280, 900)
 	b.theme("light")
 	b.until("document.querySelector('#map').clientWidth > 390")
+}
+
+// usefulShare: a day's share of useful GPU time, of all tiers and of users.
+func usefulShare(t *testing.T, b *browser, _ *site) {
+	var said string
+	b.eval(`[...document.querySelectorAll("#useful-rows tr > *")].map((cell) => cell.textContent).join("|")`, &said)
+	if want := "2026-11-23|2.0|90 %|–|–|90 %|<b>alice 90 %"; said != want {
+		t.Errorf("useful share %q, want %q", said, want)
+	}
 }
 
 // painted counts the dots of the map that have the colour of a tier.

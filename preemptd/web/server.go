@@ -59,6 +59,7 @@ type State struct {
 	Slurm    func(context.Context) error // asks slurmrestd whether it answers; nil: it never did
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot make requests here now
+	Useful   func() []UsefulDay          // newest first; nil: nothing is counted
 }
 
 // Tick is what the loop saw and decided. The snapshot does not change any more.

@@ -63,6 +63,11 @@ func newSite(t *testing.T) *site {
 		Policies: func() []*rpc.Policy {
 			return []*rpc.Policy{{Name: "drain", Running: true}, {Name: "tiers", Running: true}}
 		},
+		Useful: func() []web.UsefulDay {
+			return []web.UsefulDay{{
+				Day: "2026-11-23", Tiers: [sdk.Tiers]web.GPUTime{sdk.Basic: {Held: 7200, Lost: 720}}, Users: map[string]web.GPUTime{"<b>alice": {Held: 7200, Lost: 720}},
+			}}
+		},
 	}
 	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.state})
 	s.serve("127.0.0.1:0")

@@ -30,6 +30,7 @@ type stateJSON struct {
 	Policies  []policyJSON   `json:"policies"`
 	Totals    totalsJSON     `json:"totals"`
 	Tiers     []tierJSON     `json:"tiers"`     // highest first
+	Useful    []usefulJSON   `json:"useful"`    // by day, newest first
 	UnderWay  []actionJSON   `json:"under_way"` // oldest first
 	Recent    []actionJSON   `json:"recent"`    // ended, newest first
 	Decisions []decisionJSON `json:"decisions"` // newest first
@@ -98,6 +99,7 @@ func (s *Server) describeState(ctx context.Context) *stateJSON {
 	all := &stateJSON{
 		Version: s.opt.Version, Role: now.Role, Cluster: now.Cluster, Interval: now.Interval.Seconds(), Requests: now.Requests != nil,
 		Policies: policyList(now.Policies), UnderWay: []actionJSON{}, Recent: []actionJSON{}, Tiers: []tierJSON{},
+		Useful: usefulList(now.Useful),
 	}
 	if now.Journal != nil {
 		if err := all.addJournal(ctx, now.Journal); err != nil {

@@ -6,7 +6,7 @@
 
 import { feed, get } from "./feed.js";
 import { allowActs, refreshJob, showJob, startJob } from "./job.js";
-import { showActions, showDecisions, showHead, showJobs, showLooked, showTiers, showTiles, startLists } from "./lists.js";
+import { showActions, showDecisions, showHead, showJobs, showLooked, showTiers, showUseful, showTiles, startLists } from "./lists.js";
 import { showMap, startMap } from "./map.js";
 import { ago, byId, clock, duration, now } from "./text.js";
 import { showTimeline, startTimeline } from "./timeline.js";
@@ -24,6 +24,7 @@ async function look() {
   showHead(state);
   showTiles(state);
   showTiers(state.tiers);
+  showUseful(state.useful);
   showDecisions(state);
   showActions(state);
   const tick = `${state.role} ${state.ticked} ${state.number}`;

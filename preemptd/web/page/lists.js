@@ -80,6 +80,16 @@ export function showTiers(tiers) {
   }));
 }
 
+const usefulCell = (share) => el("td", { class: "number", title: `${share.hours.toFixed(1)} GPU hours` }, share.hours > 0 ? percent(share.useful) : "–");
+
+// showUseful shows of each day how much of the GPU time that jobs held was useful work.
+export function showUseful(days) {
+  byId("useful").hidden = days.length === 0;
+  refill(byId("useful-rows"), days, () => days.map((d) => el("tr", {},
+    el("th", { scope: "row" }, d.day), el("td", { class: "number" }, d.all.hours.toFixed(1)), usefulCell(d.all), ...d.tiers.map(usefulCell),
+    el("td", {}, d.users.map((u) => `${u.name} ${percent(u.useful)}`).join(", ")))));
+}
+
 const nothing = (text) => el("li", { class: "nothing" }, text);
 
 // verdict is a word for the result of a decision, and the class of its badge.

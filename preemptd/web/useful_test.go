@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// TestUsefulList: shares are of what was held, of all tiers and of the users with the most.
+func TestUsefulList(t *testing.T) {
+	day := UsefulDay{Day: "2026-11-23", Users: map[string]GPUTime{}}
+	day.Tiers[sdk.Premium], day.Tiers[sdk.Basic] = GPUTime{Held: 3600, Lost: 360}, GPUTime{Held: 7200, Lost: 9000}
+	for i := range 2 * maxUsefulUsers {
+		day.Users[fmt.Sprintf("u%02d", i)] = GPUTime{Held: float64(i)}
+	}
+	days := make([]UsefulDay, 2*maxUsefulDays)
+	days[0] = day
+	got := usefulList(func() []UsefulDay { return days })
+	if len(got) != maxUsefulDays {
+		t.Fatalf("%d days", len(got))
+	}
+	first := got[0]
+	if first.All.Hours != 3 || fmt.Sprintf("%.3f", first.All.Useful) != "0.133" {
+		t.Errorf("all: %+v", first.All)
+	}
+	if fmt.Sprintf("%+v", first.Tiers) != "[{Name:premium Hours:1 Useful:0.9} {Name:standard Hours:0 Useful:1} {Name:basic Hours:2 Useful:0}]" {
+		t.Errorf("tiers: %+v", first.Tiers)
+	}
+	if len(first.Users) != maxUsefulUsers || first.Users[0].Name != "u19" {
+		t.Errorf("users: %+v", first.Users)
+	}
+	if none := usefulList(nil); none == nil || len(none) != 0 {
+		t.Errorf("nothing known: %v", none)
+	}
+}
