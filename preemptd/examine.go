@@ -30,7 +30,7 @@ func (c *controller) examined() *doctor.Controller {
 			out, err := slurmrest.ExecScontrol{Path: program}.Run(ctx, args...)
 			return string(out), err
 		},
-		Scontrol: cfg.Scontrol, Sacctmgr: cfg.Sacctmgr,
+		Scontrol: cfg.Scontrol, Sacctmgr: cfg.Sacctmgr, LeaseQOS: cfg.LeaseQOS,
 		Journal: func(ctx context.Context) error {
 			_, err := c.journal.Lease(ctx)
 			return err

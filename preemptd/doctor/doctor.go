@@ -33,6 +33,7 @@ type Controller struct {
 	Run        func(ctx context.Context, program string, args ...string) (out string, err error) // runs a command of Slurm's
 	Scontrol   string                                                                            // path; "": none
 	Sacctmgr   string                                                                            // likewise
+	LeaseQOS   string                                                                            // of jobs that lend GPUs; "": that of the job that they lend to
 	Journal    func(context.Context) error
 	Policies   func() []*rpc.Policy
 	Nodes      func(context.Context) ([]string, error)      // that are up
@@ -45,6 +46,7 @@ var checks = []func(*Controller, context.Context) *rpc.Finding{
 	(*Controller).checkRights,
 	(*Controller).checkPreemptType,
 	(*Controller).checkDatabase,
+	(*Controller).checkLeases,
 	(*Controller).checkJournal,
 	(*Controller).checkPolicies,
 	(*Controller).checkNodes,
@@ -228,6 +230,26 @@ func (c *Controller) checkDatabase(ctx context.Context) *rpc.Finding {
 		return setProblem(f, rpc.Finding_WARN, err.Error(), "start slurmdbd: until then nobody but root and SlurmUser is operator")
 	}
 	return setOK(f, "answers for "+strings.Join(strings.Fields(out), ", "))
+}
+
+// checkLeases looks whether jobs that lend GPUs can be submitted.
+func (c *Controller) checkLeases(ctx context.Context) *rpc.Finding {
+	f := &rpc.Finding{Name: "slurm: leases", Needs: "lease_qos of preemptd.yaml, if set, is a QOS of Slurm's"}
+	switch {
+	case c.LeaseQOS == "":
+		return setOK(f, "they have the QOS of the job that they lend to")
+	case c.Sacctmgr == "":
+		return setOK(f, "lease_qos "+c.LeaseQOS+": not known, for preemptd.yaml names no sacctmgr")
+	}
+	out, err := c.Run(ctx, c.Sacctmgr, "--noheader", "--parsable2", "show", "qos", "name="+c.LeaseQOS, "format=Name")
+	switch {
+	case err != nil:
+		return setOK(f, "lease_qos "+c.LeaseQOS+": not known: "+err.Error())
+	case strings.TrimSpace(out) == "":
+		return setProblem(f, rpc.Finding_WARN, "Slurm has no QOS "+c.LeaseQOS+": jobs that grow are requeued, for no job can lend them GPUs",
+			"sacctmgr add qos "+c.LeaseQOS+", and give it to the users' associations; or set lease_qos of preemptd.yaml to another")
+	}
+	return setOK(f, "lease_qos "+c.LeaseQOS)
 }
 
 func (c *Controller) checkJournal(ctx context.Context) *rpc.Finding {

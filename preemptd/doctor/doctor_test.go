@@ -64,6 +64,11 @@ func TestExamine(t *testing.T) {
 			c.Policies = func() []*rpc.Policy { return nil }
 		}, "", ""},
 		{"slurmdbd is away", func(c *Controller) { c.Run = answers(c.Run, "show cluster", "", fails) }, "slurm: database WARN: it does not answer", "start slurmdbd"},
+		{"QOS of leases", func(c *Controller) {
+			c.LeaseQOS, c.Run = "spare", answers(c.Run, "show qos name=spare", "spare\n", nil)
+		}, "", ""},
+		{"no QOS of leases", func(c *Controller) { c.LeaseQOS, c.Run = "spare", answers(c.Run, "show qos name=spare", "", nil) },
+			"slurm: leases WARN: Slurm has no QOS spare: jobs that grow are requeued, for no job can lend them GPUs", "sacctmgr add qos spare"},
 		{"journal", func(c *Controller) { c.Journal = func(context.Context) error { return fails } }, "journal FAIL: it does not answer", "journal"},
 		{"a policy", func(c *Controller) {
 			c.Policies = func() []*rpc.Policy { return []*rpc.Policy{{Name: "tiers", Problem: "it has no settings"}} }
