@@ -52,7 +52,7 @@ type step struct {
 // steps are in the order in which they run: what says most in the least time is first.
 var steps = []step{
 	{"node", "what the node has: GPUs, driver, C library, python3 with PyTorch, CRIU", 30 * time.Second, describeNode},
-	{"suite", "the suite of device backends on the driver", 3 * time.Minute, runSuite},
+	{"suite", "the suite of device backends on the driver", 4 * time.Minute, runSuite},
 	{"workloads", "training programs natively and by proxyd: the same hashes, and the slow-down", 3 * time.Minute, compareWorkloads},
 	{"pytorch", "PyTorch natively and by proxyd: the same losses, step time, memory; E9", 5 * time.Minute, comparePyTorch},
 	{"replace", "device servers saved, killed and restored under programs; whole processes by CRIU", 4 * time.Minute, replaceServers},

@@ -23,6 +23,7 @@ type moved struct {
 	k                    *kit
 	folder, socket, text string
 	server               *exec.Cmd
+	lifeline             *os.File // ends the server when this process is gone, however that ended
 	devices              int
 	process              *os.Process
 	ended                chan error // of process
@@ -138,21 +139,27 @@ func (m *moved) startServer(ctx context.Context, more ...string) error {
 		return err
 	}
 	defer told.Close()
+	theirEnd, lifeline, err := os.Pipe()
+	if err != nil {
+		return err
+	}
 	kind := "cuda"
 	if m.k.soft {
 		kind = "soft"
 	}
-	args := append([]string{"device", "--kind", kind, "--socket", m.socket, "--ready", "3", "--control", "4"}, m.k.deviceFlags(m.devices)...)
+	args := append([]string{"device", "--kind", kind, "--socket", m.socket, "--ready", "3", "--control", "4", "--lifeline", "5"}, m.k.deviceFlags(m.devices)...)
 	m.server = exec.CommandContext(ctx, m.k.file("bin", "proxyd"), append(args, more...)...)
 	m.server.Env = m.k.environment(nil)
 	m.server.Stderr, m.server.Stdout = &m.log, &m.log
-	m.server.ExtraFiles = []*os.File{ready, theirs}
+	m.server.ExtraFiles = []*os.File{ready, theirs, theirEnd}
 	err = m.server.Start()
 	ready.Close()
+	theirEnd.Close()
 	if err != nil {
 		m.server = nil
-		return err
+		return errors.Join(err, lifeline.Close())
 	}
+	m.lifeline = lifeline
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
 		return fmt.Errorf("the device server does not start: %w", err)
 	}
@@ -166,6 +173,7 @@ func (m *moved) killServer() error {
 	}
 	_ = m.server.Process.Kill()
 	_ = m.server.Wait() // the server was killed
+	m.lifeline.Close()
 	m.server = nil
 	return os.Remove(m.socket + "-control")
 }

@@ -15,6 +15,12 @@ import (
 // verdict is a line of the suite's output about a case.
 var verdict = regexp.MustCompile(`(?m)^ +--- (PASS|FAIL|SKIP): TestDevice/(\S+) \(([0-9.]+)s\)$`)
 
+// Of a run of the suite: in all, and of a case that is said to hold up the others.
+const (
+	suiteLimit = 80 * time.Second
+	caseLimit  = 30 * time.Second
+)
+
 // runSuite runs the suite of backends over the driver. A case that ends the whole process is found by running the later cases
 // again.
 func runSuite(ctx context.Context, k *kit) {
@@ -29,11 +35,11 @@ func runSuite(ctx context.Context, k *kit) {
 	passed, skipped := 0, map[string]string{}
 	skip, seen := "", map[string]bool{}
 	for attempt := 0; ; attempt++ {
-		args := []string{"-test.v", "-test.run", "^TestDevice$", "-library", library, "-test.timeout", "170s"}
+		args := []string{"-test.v", "-test.run", "^TestDevice$", "-library", library, "-test.timeout", suiteLimit.String()}
 		if skip != "" {
 			args = append(args, "-test.skip", "^TestDevice$/^("+skip+")$")
 		}
-		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: 175 * time.Second}
+		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: suiteLimit + 5*time.Second}
 		e := k.runChild(ctx, p, append([]string{k.file("tests", "backend.test")}, args...)...)
 		for _, m := range verdict.FindAllStringSubmatch(e.stdout, -1) {
 			if seen[m[2]] {
@@ -57,7 +63,13 @@ func runSuite(ctx context.Context, k *kit) {
 				k.add(row{Name: name, Outcome: wrong, Why: "it did not begin: " + e.said() + "\n" + lastLine(e.stdout)})
 				return
 			}
+			if last != "" {
+				k.add(row{Name: name, Outcome: wrong, Why: "its time is over: what begins with " + last + " was not run"})
+			}
 			break
+		}
+		if timeRanOut(e.stderr, last) {
+			continue // the cases before have taken the time
 		}
 		seen[last] = true
 		skip = strings.TrimPrefix(skip+"|"+regexp.QuoteMeta(last), "|")
@@ -81,6 +93,20 @@ func unfinishedCase(stdout string, seen map[string]bool) string {
 		return ""
 	}
 	return name
+}
+
+// runningFor is a case that the time limit of a run has ended, and how long that case had run.
+var runningFor = regexp.MustCompile(`(?m)^\s*TestDevice/(\S+) \(([0-9.a-zµ]+)\)$`)
+
+// timeRanOut tells whether a run has ended by its time limit while a case ran that had not taken long.
+func timeRanOut(stderr, name string) bool {
+	for _, m := range runningFor.FindAllStringSubmatch(stderr, -1) {
+		took, err := time.ParseDuration(m[2])
+		if m[1] == name && err == nil && took < caseLimit {
+			return strings.Contains(stderr, "panic: test timed out")
+		}
+	}
+	return false
 }
 
 // textOf is what a case has printed.

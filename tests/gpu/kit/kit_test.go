@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeKit is a kit with a program in the place of the suite.
+func fakeKit(t *testing.T, suite string) *kit {
+	t.Helper()
+	home, out := t.TempDir(), t.TempDir()
+	for _, folder := range []string{filepath.Join(home, "tests"), filepath.Join(out, "logs")} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(home, "tests", "backend.test"), []byte("#!/bin/sh\n"+suite), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReport(out, &strings.Builder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kit{options: options{out: out}, home: home, report: r, missed: map[string][]string{}, gpus: 1}
+}
+
+// outcomes are the rows by their names.
+func (k *kit) outcomes() map[string]outcome {
+	all := map[string]outcome{}
+	for _, r := range k.report.Rows {
+		all[r.Name] = r.Outcome
+	}
+	return all
+}
+
+// TestSuiteCrashes: a case that ends the whole process is named, and the cases behind run.
+func TestSuiteCrashes(t *testing.T) {
+	k := fakeKit(t, `
+case "$*" in
+*test.skip*crash*) echo "=== RUN   TestDevice/last
+    x.go:1: no
+    --- FAIL: TestDevice/last (0.10s)" ;;
+*) echo "=== RUN   TestDevice/first
+=== RUN   TestDevice/a_crash
+    --- PASS: TestDevice/first (0.00s)"; echo SIGSEGV >&2; exit 2 ;;
+esac`)
+	runSuite(t.Context(), k)
+	got := k.outcomes()
+	if got["a crash"] != wrong || got["last"] != wrong || got["suite of backends"] != right || len(got) != 3 {
+		t.Errorf("%v %+v", got, k.report.Rows)
+	}
+}
+
+// TestTimeRanOut: a case that a run's time limit ends is blamed only if that case itself has taken long.
+func TestTimeRanOut(t *testing.T) {
+	const text = "panic: test timed out after 1m20s\n\trunning tests:\n\t\tTestDevice (1m20s)\n\t\tTestDevice/%s (%t)\n"
+	for took, want := range map[string]bool{"5s": true, "1m2s": false} {
+		said := strings.NewReplacer("%s", "a_case", "%t", took).Replace(text)
+		if got := timeRanOut(said, "a_case"); got != want {
+			t.Errorf("%s: %v", took, got)
+		}
+	}
+	if timeRanOut("SIGSEGV", "a_case") {
+		t.Error("a crash is taken for a lack of time")
+	}
+}
+
+// TestStepsAreApart: a step that panics has failed, a program that hangs is ended with all that it has started, and later steps run.
+func TestStepsAreApart(t *testing.T) {
+	k := fakeKit(t, "")
+	k.runStep(t.Context(), step{"panics", "", time.Minute, func(context.Context, *kit) { panic("oh") }})
+	k.runStep(t.Context(), step{"hangs", "", time.Minute, func(ctx context.Context, k *kit) {
+		e := k.runChild(ctx, task{name: "hang", limit: 100 * time.Millisecond}, "sh", "-c", "sleep 1000 & sleep 1000")
+		k.add(row{Name: "hang", Outcome: wrong, Why: e.said()})
+	}})
+	k.runStep(t.Context(), step{"later", "", time.Minute, func(_ context.Context, k *kit) { k.add(row{Name: "later", Outcome: right}) }})
+	got := k.outcomes()
+	if got["panics"] != wrong || got["hang"] != wrong || got["later"] != right {
+		t.Errorf("%v", got)
+	}
+	if why := k.report.Rows[1].Why; !strings.Contains(why, "did not end within its time") {
+		t.Error(why)
+	}
+}
+
+// TestLinkUnknown: a device of which the kernel says nothing has no speed.
+func TestLinkUnknown(t *testing.T) {
+	if speed, text := linkSpeed("0000ffff:ff:1f.7"); speed != 0 || text != "not known" {
+		t.Error(speed, text)
+	}
+}
