@@ -42,6 +42,9 @@ func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*
 	if err != nil {
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
+	if at := req.GetAt(); at != nil {
+		s.Time = at.AsTime()
+	}
 	folder, err := os.MkdirTemp("", "preemptd-try-")
 	if err != nil {
 		return nil, err
@@ -52,14 +55,19 @@ func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
 	var policies []chain.Named
+	var asked []*policy.Policy
 	for _, c := range configs {
 		p := policy.New(c, d.log.With("tried", true))
 		defer p.Close()
 		policies = append(policies, chain.Named{Name: c.Name, Policy: p})
+		asked = append(asked, p)
 	}
 	reply := &rpc.TryReply{Cluster: s.Cluster, Time: timestamppb.New(s.Time), Nodes: int32(len(s.Nodes)), Jobs: int32(len(s.Jobs))} //nolint:gosec // lists in memory
-	for _, answer := range chain.Decide(ctx, policies, s) {
-		reply.Policies = append(reply.Policies, triedMessage(answer, folder))
+	for i, answer := range chain.Decide(ctx, policies, s) {
+		told := triedMessage(answer, folder)
+		asked[i].Close() // then all that it printed is there
+		told.Printed = asked[i].Printed()
+		reply.Policies = append(reply.Policies, told)
 	}
 	return reply, ctx.Err()
 }

@@ -4,12 +4,15 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
@@ -80,6 +83,15 @@ func TestTry(t *testing.T) {
 		if try.accepted != (len(last.GetAccepted()) > 0) && try.problem == "" && !try.rejected || try.rejected && len(last.GetRejected()) == 0 {
 			t.Errorf("%s: accepted %v, rejected %v", try.name, last.GetAccepted(), last.GetRejected())
 		}
+	}
+	said := "def decide(c):\n    print(\"%d jobs at %d\" % (len(c.jobs), c.time))\n    print(c.hour)\n"
+	at := time.Date(2026, 3, 7, 22, 30, 0, 0, time.UTC)
+	reply, err := d.tryPolicies(t.Context(), &rpc.TryRequest{Snapshot: snapshot, File: said, At: timestamppb.New(at)})
+	if err != nil || len(reply.GetPolicies()) != 1 {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	if got, want := strings.Join(reply.GetPolicies()[0].GetPrinted(), "\n"), fmt.Sprintf("200 jobs at %d\n22", at.Unix()); got != want || !reply.GetTime().AsTime().Equal(at) {
+		t.Errorf("at %v it printed %q, want %q", reply.GetTime().AsTime(), got, want)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, "preemptd-try-*"))
 	if err != nil || len(left) > 0 {

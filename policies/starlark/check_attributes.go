@@ -52,7 +52,8 @@ func anythingHas(name string) bool {
 // texts is all that some attributes can be.
 var texts = map[string][]string{
 	"job.state": states[:], "job.held_by": holders[:], "node.state": nodeStates[:],
-	"job.tier": {sdk.Basic.String(), sdk.Standard.String(), sdk.Premium.String()},
+	"cluster.weekday": weekdays[:],
+	"job.tier":        {sdk.Basic.String(), sdk.Standard.String(), sdk.Premium.String()},
 }
 
 // binaryKind checks comparisons with what is written in the file.

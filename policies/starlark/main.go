@@ -39,6 +39,7 @@ type settings struct {
 type site struct {
 	settings settings
 	decide   starlark.Callable
+	quiet    bool // what is printed is dropped
 }
 
 func newSite() *site {
@@ -115,6 +116,8 @@ func (s *site) loadFile(text []byte) error {
 	s.decide = decide
 	ctx, cancel := context.WithTimeout(context.Background(), trial)
 	defer cancel()
+	s.quiet = true // what is printed of the sample says nothing of the site's cluster
+	defer func() { s.quiet = false }()
 	if _, err := s.Decide(ctx, sampleSnapshot()); err != nil {
 		s.decide = was
 		return fmt.Errorf("tried on a sample: %w", err)
@@ -122,9 +125,17 @@ func (s *site) loadFile(text []byte) error {
 	return nil
 }
 
+// printed is where text goes that the file prints: the standard error with which the process began.
+// sdk.Serve replaces os.Stderr by a stream that loses its last lines when the process is ended.
+var printed = os.Stderr
+
 // newThread returns a thread that runs a piece of the file. Printed text is logged.
 func (s *site) newThread() *starlark.Thread {
-	t := &starlark.Thread{Name: "policy", Print: func(_ *starlark.Thread, text string) { fmt.Fprintln(os.Stderr, text) }}
+	t := &starlark.Thread{Name: "policy", Print: func(_ *starlark.Thread, text string) {
+		if !s.quiet {
+			fmt.Fprintln(printed, text)
+		}
+	}}
 	t.SetMaxExecutionSteps(s.settings.Steps)
 	return t
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
@@ -93,6 +94,41 @@ def sum_of(numbers):
 		if o.State == sdk.Running && o.Tier == sdk.Basic && o.Preemptable && o.Started.Before(j.Started) {
 			t.Errorf("job %d has run for longer than %d", o.ID, j.ID)
 		}
+	}
+}
+
+// TestTimeOfAPolicy: hours and weekdays are of the site's time zone; a checkpoint's age and the time that a job has left
+// are counted at the snapshot's time.
+func TestTimeOfAPolicy(t *testing.T) {
+	before := zone
+	t.Cleanup(func() { zone = before })
+	zone = time.FixedZone("east", 9*3600)
+	s, err := load(`
+def decide(cluster):
+    return [hold(j, "%d %d %s %d %d %d" % (cluster.hour, cluster.local_hour, cluster.weekday, j.time_left, j.checkpoint_age, j.limit)) for j in cluster.jobs]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 7, 20, 30, 0, 0, time.UTC) // a Saturday, and Sunday in the east
+	snapshot := &sdk.Snapshot{Time: now, Jobs: []sdk.Job{
+		{ID: 1, State: sdk.Running, Started: now.Add(-time.Hour), Limit: 3 * time.Hour, Checkpoint: sdk.Checkpoint{At: now.Add(-10 * time.Minute)}},
+		{ID: 2, State: sdk.Running, Started: now.Add(-4 * time.Hour), Limit: 3 * time.Hour},
+		{ID: 3, State: sdk.Waiting, Limit: 3 * time.Hour},
+		{ID: 4, State: sdk.Running, Started: now.Add(-time.Hour)},
+	}}
+	got, err := s.Decide(t.Context(), snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"20 5 sunday 7200 600 10800", "20 5 sunday 0 -1 10800", "20 5 sunday 10800 -1 10800", "20 5 sunday 0 -1 0"}
+	for i := range want {
+		if i >= len(got) || got[i].Reason != want[i] {
+			t.Errorf("job %d: %v, want %s", i+1, got, want[i])
+		}
+	}
+	if _, err := load("def decide(c):\n    return [] if c.weekday == \"Sunday\" else None\n"); err == nil || !strings.Contains(err.Error(), "is never") {
+		t.Errorf("a weekday that never is: %v", err)
 	}
 }
 

@@ -54,10 +54,19 @@ func newNode(s *sdk.Snapshot, i int) object[sdk.Node] {
 	return object[sdk.Node]{"node", "node " + s.Nodes[i].Name, s, &s.Nodes[i], nodeAttributes}
 }
 
+// zone is the controller's time zone: that of the site's working hours and weekdays.
+var zone = time.Local
+
+var weekdays = [...]string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+
 var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.Value{
-	"name":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.String(s.Cluster) },
-	"time":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt64(s.Time.Unix()) },
-	"hour":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt(s.Time.Hour()) }, // UTC
+	"name":       func(s, _ *sdk.Snapshot) starlark.Value { return starlark.String(s.Cluster) },
+	"time":       func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt64(s.Time.Unix()) },
+	"hour":       func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt(s.Time.Hour()) }, // UTC
+	"local_hour": func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt(s.Time.In(zone).Hour()) },
+	"weekday": func(s, _ *sdk.Snapshot) starlark.Value {
+		return starlark.String(weekdays[s.Time.In(zone).Weekday()])
+	},
 	"window": func(s, _ *sdk.Snapshot) starlark.Value { return secondsOf(s.Rules.Window) },
 	"jobs": func(s, _ *sdk.Snapshot) starlark.Value {
 		return frozenList(len(s.Jobs), func(i int) starlark.Value {
@@ -105,6 +114,19 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"dump":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Dump) },
 	"restore":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Restore) },
 	"runs_for":    func(s *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsSince(s, j.Started) },
+	"time_left": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
+		if j.Limit == 0 || j.Started.IsZero() {
+			return secondsOf(j.Limit)
+		}
+		return secondsOf(max(0, j.Started.Add(j.Limit).Sub(s.Time)))
+	},
+	"checkpoint_age": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
+		if j.Checkpoint.At.IsZero() {
+			return starlark.Float(-1)
+		}
+		return secondsOf(s.Time.Sub(j.Checkpoint.At))
+	},
+	"limit": func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Limit) },
 	"waits_for": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
 		if j.State != sdk.Waiting {
 			return starlark.MakeInt(0)

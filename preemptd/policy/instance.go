@@ -182,6 +182,9 @@ func (i *instance) killProcess() {
 	case <-gone:
 	case <-time.After(endTime):
 	}
+	if i.process != nil && i.process.stdout != nil {
+		i.process.closePipes()
+	}
 	if i.process != nil { // go-plugin forgets its folder when the process never came up
 		_ = os.RemoveAll(i.process.folder)
 	}

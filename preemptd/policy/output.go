@@ -6,6 +6,7 @@ package policy
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -25,6 +26,7 @@ type output struct {
 	last   string // line that was
 	cause  string // the first line by which Go says why a process ends
 	logged int
+	lines  []string // that were logged since the last question began
 }
 
 // Write takes bytes, and never fails: what a policy writes beyond the bounds is lost.
@@ -56,6 +58,7 @@ func (o *output) finishLine() {
 	switch o.logged++; {
 	case o.logged <= maxLines:
 		o.log.Info("policy says", "line", line)
+		o.lines = append(o.lines, line)
 	case o.logged == maxLines+1:
 		o.log.Warn("policy says too much: the rest until the next question is dropped")
 	}
@@ -65,7 +68,14 @@ func (o *output) finishLine() {
 func (o *output) beginQuestion() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.logged = 0
+	o.logged, o.lines = 0, nil
+}
+
+// linesSaid returns what was logged since the last question began.
+func (o *output) linesSaid() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.lines)
 }
 
 // lastComplaint is the line that tells most of why a policy failed; empty: no output.

@@ -58,6 +58,7 @@ type Policy struct {
 	until   time.Time // the policy rests
 	last    error     // why
 	closed  bool
+	output  *output // of the newest process
 
 	noting sync.Mutex // taken last; nothing waits under the lock
 	status Status
@@ -160,7 +161,7 @@ func (p *Policy) replaceInstance(next *instance) {
 	if p.running != nil {
 		p.running.killProcess()
 	}
-	p.running, p.refused = next, ""
+	p.running, p.refused, p.output = next, "", next.output
 	p.until = time.Time{}
 	p.changeStatus(func(s *Status) {
 		*s = Status{Name: s.Name, Who: next.who, PID: next.process.ID(), Starts: s.Starts + 1, Failures: s.Failures, Kinds: s.Kinds}
@@ -226,6 +227,17 @@ func (p *Policy) Close() {
 		p.changeStatus(func(s *Status) { s.PID = "" })
 	}
 	p.closed = true
+}
+
+// Printed returns the lines that the policy wrote since it was asked last. All of them are there once
+// the policy is closed; before, some may be under way.
+func (p *Policy) Printed() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.output == nil {
+		return nil
+	}
+	return p.output.linesSaid()
 }
 
 // fileFingerprint is what stat tells of files, never empty.

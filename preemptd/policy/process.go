@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-plugin/runner"
 	"golang.org/x/sys/unix"
@@ -120,8 +121,12 @@ func (p *process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process. Readers of its output read the end of the output, even if a process that
-// escaped from the group has the pipe open.
+// drain is for how long the output of a process that has ended is read on, if a process that escaped
+// from the group has the pipe open.
+const drain = time.Second
+
+// Kill ends the process. Readers of its output read all of it, and soon the end of the output even if
+// a process that escaped from the group has the pipe open.
 func (p *process) Kill(ctx context.Context) error {
 	if p.cmd.Process == nil {
 		return nil
@@ -130,7 +135,8 @@ func (p *process) Kill(ctx context.Context) error {
 		return err
 	}
 	err := p.Wait(ctx)
-	p.closePipes()
+	_ = p.stdout.SetReadDeadline(time.Now().Add(drain)) // a closed pipe has no readers
+	_ = p.stderr.SetReadDeadline(time.Now().Add(drain))
 	var status *exec.ExitError
 	if errors.As(err, &status) {
 		return nil
@@ -138,6 +144,7 @@ func (p *process) Kill(ctx context.Context) error {
 	return err
 }
 
+// closePipes closes what readers are done with. It may be called twice.
 func (p *process) closePipes() {
 	p.stdout.Close()
 	p.stderr.Close()

@@ -1663,6 +1663,7 @@ type TryRequest struct {
 	Policies      []string               `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`                 // in this order; none: as configured or, with a file, starlark alone
 	File          string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`                         // text of a policy.star, in place of the site's
 	FileName      string                 `protobuf:"bytes,4,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"` // for errors
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`                             // as if it was then; none: the snapshot's own time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1723,6 +1724,13 @@ func (x *TryRequest) GetFileName() string {
 		return x.FileName
 	}
 	return ""
+}
+
+func (x *TryRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type TryReply struct {
@@ -1808,6 +1816,7 @@ type Tried struct {
 	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // it failed
 	Accepted      []*Wanted              `protobuf:"bytes,3,rep,name=accepted,proto3" json:"accepted,omitempty"`
 	Rejected      []*Wanted              `protobuf:"bytes,4,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	Printed       []string               `protobuf:"bytes,5,rep,name=printed,proto3" json:"printed,omitempty"` // lines that it wrote
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1866,6 +1875,13 @@ func (x *Tried) GetAccepted() []*Wanted {
 func (x *Tried) GetRejected() []*Wanted {
 	if x != nil {
 		return x.Rejected
+	}
+	return nil
+}
+
+func (x *Tried) GetPrinted() []string {
+	if x != nil {
+		return x.Printed
 	}
 	return nil
 }
@@ -2152,24 +2168,26 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x04page\x18\x03 \x01(\tR\x04page\"\x11\n" +
 	"\x0fSnapshotRequest\"+\n" +
 	"\rSnapshotReply\x12\x1a\n" +
-	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\"u\n" +
+	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\"\xa1\x01\n" +
 	"\n" +
 	"TryRequest\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\x12\x1a\n" +
 	"\bpolicies\x18\x02 \x03(\tR\bpolicies\x12\x12\n" +
 	"\x04file\x18\x03 \x01(\tR\x04file\x12\x1b\n" +
-	"\tfile_name\x18\x04 \x01(\tR\bfileName\"\xba\x01\n" +
+	"\tfile_name\x18\x04 \x01(\tR\bfileName\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xba\x01\n" +
 	"\bTryReply\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x12\n" +
 	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12:\n" +
-	"\bpolicies\x18\x05 \x03(\v2\x1e.singularity.preemptd.v1.TriedR\bpolicies\"\xb3\x01\n" +
+	"\bpolicies\x18\x05 \x03(\v2\x1e.singularity.preemptd.v1.TriedR\bpolicies\"\xcd\x01\n" +
 	"\x05Tried\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12;\n" +
 	"\baccepted\x18\x03 \x03(\v2\x1f.singularity.preemptd.v1.WantedR\baccepted\x12;\n" +
-	"\brejected\x18\x04 \x03(\v2\x1f.singularity.preemptd.v1.WantedR\brejected\"\x92\x01\n" +
+	"\brejected\x18\x04 \x03(\v2\x1f.singularity.preemptd.v1.WantedR\brejected\x12\x18\n" +
+	"\aprinted\x18\x05 \x03(\tR\aprinted\"\x92\x01\n" +
 	"\x06Wanted\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\x03R\x03job\x12\x16\n" +
@@ -2261,35 +2279,36 @@ var file_preemptd_proto_depIdxs = []int32{
 	0,  // 18: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
 	28, // 19: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
 	28, // 20: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
-	28, // 21: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
-	25, // 22: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
-	26, // 23: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
-	26, // 24: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
-	1,  // 25: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
-	2,  // 26: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
-	3,  // 27: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
-	4,  // 28: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
-	7,  // 29: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
-	11, // 30: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
-	15, // 31: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
-	19, // 32: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
-	21, // 33: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
-	23, // 34: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
-	12, // 35: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
-	12, // 36: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
-	12, // 37: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
-	5,  // 38: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
-	8,  // 39: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
-	14, // 40: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
-	16, // 41: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
-	20, // 42: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
-	22, // 43: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
-	24, // 44: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	28, // 21: singularity.preemptd.v1.TryRequest.at:type_name -> google.protobuf.Timestamp
+	28, // 22: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
+	25, // 23: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
+	26, // 24: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
+	26, // 25: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
+	1,  // 26: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
+	2,  // 27: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
+	3,  // 28: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
+	4,  // 29: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
+	7,  // 30: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
+	11, // 31: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
+	15, // 32: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
+	19, // 33: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
+	21, // 34: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
+	23, // 35: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
+	12, // 36: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
+	12, // 37: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
+	12, // 38: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
+	5,  // 39: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
+	8,  // 40: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
+	14, // 41: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
+	16, // 42: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
+	20, // 43: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
+	22, // 44: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
+	24, // 45: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_preemptd_proto_init() }

@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -109,7 +111,7 @@ names all jobs and their users. For operators.`,
 }
 
 func (a policyCommand) policyTest() *cobra.Command {
-	var snapshot, file string
+	var snapshot, file, at string
 	req := &control.TryRequest{}
 	c := &cobra.Command{
 		Use: "test", Short: "Say what policies would do now, and why; nothing is done", Args: argumentCount(0, 0, ""),
@@ -117,9 +119,17 @@ func (a policyCommand) policyTest() *cobra.Command {
 tries that as preemptd does: what is accepted is what it would begin. Nothing is done. The processes are others
 than those that decide. For operators.
 
-With --file the policy starlark is asked alone, with that file in place of the site's policy.star.`,
+With --file the policy starlark is asked alone, with that file in place of the site's policy.star. With --at policies
+are asked as if it was then and all else as it is: a policy that goes by the hour or the weekday is tried by that.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
+			if at != "" {
+				moment, err := parseMoment(at, time.Now())
+				if err != nil {
+					return err
+				}
+				req.At = timestamppb.New(moment)
+			}
 			if snapshot != "" {
 				if req.Snapshot, err = readBounded(snapshot, 60<<20); err != nil {
 					return err
@@ -144,9 +154,24 @@ With --file the policy starlark is asked alone, with that file in place of the s
 		},
 	}
 	c.Flags().StringVar(&snapshot, "snapshot", "", "ask about the cluster as singctl policy record saved it in `FILE`")
+	c.Flags().StringVar(&at, "at", "", "ask as if it was this `TIME`: 22:30 of today, or 2026-03-07 22:30, local time; or 2026-03-07T22:30:00Z")
 	c.Flags().StringVar(&file, "file", "", "try this `FILE` in place of the site's policy.star")
 	c.Flags().StringSliceVar(&req.Policies, "policies", nil, "ask these, of `NAMES` separated by commas, in this order")
 	return c
+}
+
+// parseMoment reads a time as people write it.
+func parseMoment(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	t, err := time.ParseInLocation("15:04", text, now.Location())
+	if err != nil {
+		return t, rpc.Errorf(rpc.ErrInvalid, "--at %s: want 22:30, 2026-03-07 22:30 or 2026-03-07T22:30:00Z", text)
+	}
+	return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), 0, 0, now.Location()), nil
 }
 
 func readBounded(name string, most int64) ([]byte, error) {
@@ -176,7 +201,11 @@ func (a policyCommand) printTried(m *control.TryReply) error {
 	}
 	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", safeLine(m.GetCluster()), timeText(m.GetTime()), pluralOf(int64(m.GetNodes()), "node"), pluralOf(int64(m.GetJobs()), "job"))
 	for _, p := range m.GetPolicies() {
-		fmt.Fprintf(a.stdout, "\n%s: ", safeLine(p.GetPolicy()))
+		fmt.Fprintln(a.stdout)
+		for _, line := range p.GetPrinted() {
+			fmt.Fprintf(a.stdout, "%s printed: %s\n", safeLine(p.GetPolicy()), safeLine(line))
+		}
+		fmt.Fprintf(a.stdout, "%s: ", safeLine(p.GetPolicy()))
 		switch {
 		case p.GetProblem() != "":
 			fmt.Fprintf(a.stdout, "PROBLEM: %s\n", strings.ReplaceAll(safeText(p.GetProblem()), "\n", "\n  "))
