@@ -3151,7 +3151,10 @@ type Sharing struct {
 	Saved         uint64                 `protobuf:"varint,13,opt,name=saved,proto3" json:"saved,omitempty"`       // bytes that would be there beside these if each space had its own
 	Private       uint64                 `protobuf:"varint,14,opt,name=private,proto3" json:"private,omitempty"`   // bytes that spaces have for themselves
 	Unshared      uint64                 `protobuf:"varint,15,opt,name=unshared,proto3" json:"unshared,omitempty"` // bytes that were common until a space wrote there, in all
-	Rung          string                 `protobuf:"bytes,16,opt,name=rung,proto3" json:"rung,omitempty"`          // how the spaces share it now: "resident", "swap", "alias"; "" where they do not
+	Rung          string                 `protobuf:"bytes,16,opt,name=rung,proto3" json:"rung,omitempty"`          // how the spaces share it now: "resident", "swap", "alias", "splice"; "" where they do not
+	Once          uint64                 `protobuf:"varint,17,opt,name=once,proto3" json:"once,omitempty"`         // kernels that took the result of another space's
+	Own           uint64                 `protobuf:"varint,18,opt,name=own,proto3" json:"own,omitempty"`           // kernels that ran for their space while the GPU was shared, where they may take results
+	Why           string                 `protobuf:"bytes,19,opt,name=why,proto3" json:"why,omitempty"`            // why most of these did, in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3294,6 +3297,27 @@ func (x *Sharing) GetUnshared() uint64 {
 func (x *Sharing) GetRung() string {
 	if x != nil {
 		return x.Rung
+	}
+	return ""
+}
+
+func (x *Sharing) GetOnce() uint64 {
+	if x != nil {
+		return x.Once
+	}
+	return 0
+}
+
+func (x *Sharing) GetOwn() uint64 {
+	if x != nil {
+		return x.Own
+	}
+	return 0
+}
+
+func (x *Sharing) GetWhy() string {
+	if x != nil {
+		return x.Why
 	}
 	return ""
 }
@@ -5212,7 +5236,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"reductions\x18\x06 \x01(\tR\n" +
 	"reductions\x128\n" +
-	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xf3\x03\n" +
+	"\asharing\x18\a \x03(\v2\x1e.singularity.proxyd.v1.SharingR\asharing\"\xab\x04\n" +
 	"\aSharing\x12\x18\n" +
 	"\adevices\x18\x01 \x01(\rR\adevices\x12\x16\n" +
 	"\x06spaces\x18\x02 \x01(\rR\x06spaces\x12\"\n" +
@@ -5233,7 +5257,10 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05saved\x18\r \x01(\x04R\x05saved\x12\x18\n" +
 	"\aprivate\x18\x0e \x01(\x04R\aprivate\x12\x1a\n" +
 	"\bunshared\x18\x0f \x01(\x04R\bunshared\x12\x12\n" +
-	"\x04rung\x18\x10 \x01(\tR\x04rung\"H\n" +
+	"\x04rung\x18\x10 \x01(\tR\x04rung\x12\x12\n" +
+	"\x04once\x18\x11 \x01(\x04R\x04once\x12\x10\n" +
+	"\x03own\x18\x12 \x01(\x04R\x03own\x12\x10\n" +
+	"\x03why\x18\x13 \x01(\tR\x03why\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +

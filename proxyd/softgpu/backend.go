@@ -12,6 +12,7 @@
 //	holdings  which spaces are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go watch.go, package pages
 //	common    bytes that spaces of a device have in common               common.go, package pages
+//	splicer   kernels that spaces of a device launch alike               splice.go, package splice
 //
 // The book changes at the call and the table in the order of the work. So memory that is freed while work still uses it
 // is free for other allocations at once, and the next owner waits.
@@ -22,7 +23,7 @@
 //	device.mu → space.mu → Backend.mu
 //	device.mu → space.mu → another's space.mu, of spaces of the same device
 //	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu, sums.mu and shares.mu
-//	are taken last
+//	are taken last, and so is splicer.mu
 //
 // No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two wait
 // for each other: what other work can wait for (an event's recording, addresses that were freed) is shown when the job
@@ -52,6 +53,8 @@ type Config struct {
 	Workers int      // cores that a kernel may use at most, 0: all
 	// Separate has each space keep bytes of its own, also where spaces of a device hold the same: to see what that costs.
 	Separate bool
+	// Splice has kernels that spaces of a device launch alike run for one of them: see splice.go.
+	Splice bool
 
 	Capability Capability // 0: DefaultCapability
 }
@@ -92,6 +95,12 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 		d := &device{backend: b, info: Describe(cfg, i, n)}
 		if !cfg.Separate {
 			d.common = pages.NewPool(backend.Granule)
+		}
+		if cfg.Splice {
+			var err error
+			if d.splicer, err = newSplicer(n); err != nil {
+				return nil, err
+			}
 		}
 		b.devices = append(b.devices, d)
 	}
@@ -146,6 +155,7 @@ type device struct {
 	mapped   *space
 	holdings holdings
 	common   *pages.Pool // nil: each space has bytes of its own
+	splicer  *splicer    // nil: each space runs all its kernels
 }
 
 // Info implements backend.Device.

@@ -76,6 +76,7 @@ type launch struct {
 	stack       uint64
 	sms         uint32
 	issued      *atomic.Uint64 // instructions of warps, to be increased
+	seen        *accesses      // takes what the launch accesses, if not nil
 	done        uint64         // blocks that ran before
 	paused      func() bool    // whether no more blocks are to begin; nil: they all do
 }

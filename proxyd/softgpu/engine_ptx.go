@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
@@ -160,12 +161,23 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 
 func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	done := l.done
+	var touched *ptx.Touched
+	if l.seen != nil {
+		touched = &ptx.Touched{}
+		defer func() { l.seen.addTouched(touched) }()
+	}
+	output, malloc, free := l.output, l.malloc, l.free
+	if l.seen != nil {
+		output = func(fd int, text []byte) { l.seen.effects = true; l.output(fd, text) }
+		malloc = func(n uint64) uint64 { l.seen.effects = true; return l.malloc(n) }
+		free = func(at uint64) { l.seen.effects = true; l.free(at) }
+	}
 	err := k.Launch(ctx, ptx.Config{
 		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),
-		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { l.output(1, []byte(p.Text())) }, Malloc: l.malloc, Free: l.free},
+		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
-		Issued: l.issued,
-		Done:   &done, Paused: l.paused,
+		Issued: l.issued, Touched: touched,
+		Done: &done, Paused: l.paused,
 	})
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError
@@ -176,12 +188,22 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		if fault.Kind == ptx.AssertFailed {
 			where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
 				fault.Thread.X, fault.Thread.Y, fault.Thread.Z)
-			l.output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
+			output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
 		}
 		return done, fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
 	case errors.As(err, &refused):
 		return done, fmt.Errorf("%w: %w", backend.LaunchFailed, err)
 	default: // the space was closed
 		return done, fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
+	}
+}
+
+// addTouched adds what a launch, or a part of it, has accessed.
+func (a *accesses) addTouched(t *ptx.Touched) {
+	for _, r := range t.Ranges() {
+		x := splice.Span{Base: r.Base, Size: r.Size}
+		if a.reads = append(a.reads, x); r.Written {
+			a.writes = append(a.writes, x)
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package softgpu
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,6 +25,7 @@ type module struct {
 	functions []*function
 	globals   map[string]backend.Global
 	variables backend.Range
+	code      [sha256.Size]byte // the hash of the image
 
 	mu   sync.Mutex
 	gone bool
@@ -81,6 +83,9 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
 	m := &module{context: c, program: p, globals: map[string]backend.Global{}}
+	if c.space.device.splicer != nil {
+		m.code = sha256.Sum256(data)
+	}
 	if err := m.placeVariables(p, cfg.Globals); err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}

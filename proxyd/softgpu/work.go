@@ -75,6 +75,7 @@ type yard struct {
 	mu      sync.Mutex
 	away    bool // the bytes are elsewhere: no work may begin
 	running map[*job]bool
+	begun   uint64 // jobs, in all
 	graves  []*grave
 }
 
@@ -94,7 +95,16 @@ func (y *yard) beginJob(j *job) bool {
 		y.running = map[*job]bool{}
 	}
 	y.running[j] = true
+	y.begun++
 	return true
+}
+
+// isAlone tells whether no job but j uses the bytes, and how many jobs have begun. If that is the same later, no other job
+// has used them meanwhile.
+func (y *yard) isAlone(j *job) (begun uint64, alone bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.begun, len(y.running) == 1 && y.running[j]
 }
 
 // shutIfIdle lets no work begin, and returns true, unless work is under way that is not foreign.

@@ -100,6 +100,21 @@ type BlockSharer interface {
 	Common() Common
 }
 
+// Spliced counts the kernels that processes launched while they shared a device.
+type Spliced struct {
+	Once     uint64 // launches that took the result of another space's launch
+	Own      uint64 // launches that ran for their space
+	Saved    uint64 // instructions that were not executed, because results were taken
+	Compared uint64 // bytes that were read to find out what is alike
+	Taken    uint64 // bytes of results that were taken
+	Kept     uint64 // bytes of results that are kept now, beside the memory of the spaces
+	Now      bool   // results have been taken lately
+	Why      string // why most of Own ran for their space, in words
+}
+
+// Splicer is a Device that can run a kernel once for several spaces that launch it alike.
+type Splicer interface{ Spliced() Spliced }
+
 // InstructionCounter is a Device that counts the instructions which warps have issued, in all. For the same
 // program the number is the same, whichever spaces share the device.
 type InstructionCounter interface{ Instructions() uint64 }

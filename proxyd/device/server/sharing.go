@@ -28,7 +28,15 @@ type SharingStatus struct {
 	Saved    uint64 `json:"saved"`    // bytes that would be there beside these if each space had its own
 	Private  uint64 `json:"private"`  // bytes that spaces have for themselves
 	Unshared uint64 `json:"unshared"` // bytes that were common until a space wrote there, in all
-	Rung     string `json:"rung"`     // how the spaces share the device now: RungResident, RungSwap or RungAlias; "" where they do not
+	Rung     string `json:"rung"`     // how the spaces share the device now: one of the Rung constants; "" where they do not
+	// Of kernels that were launched while several spaces were on the device, if spaces may take each other's results.
+	Once     uint64 `json:"once,omitempty"`     // launches that took the result of another space's launch
+	Own      uint64 `json:"own,omitempty"`      // launches that ran for their space
+	Spared   uint64 `json:"spared,omitempty"`   // instructions that were not executed, because results were taken
+	Compared uint64 `json:"compared,omitempty"` // bytes that were read to find out what is alike
+	Taken    uint64 `json:"taken,omitempty"`    // bytes of results that were taken
+	Kept     uint64 `json:"kept,omitempty"`     // bytes of results that are kept now, beside the spaces' memory
+	Why      string `json:"why,omitempty"`      // why most of Own ran for their space, in words
 }
 
 // Of SharingStatus.Rung, from the dearest to the cheapest.
@@ -36,13 +44,16 @@ const (
 	RungSwap     = "swap"     // what does not fit is moved to the host's memory and back
 	RungResident = "resident" // the memory of all is there, a copy for each
 	RungAlias    = "alias"    // memory with the same bytes is there once
+	RungSplice   = "splice"   // and kernels that spaces launch alike run for one of them
 )
 
-// describeRung tells how a device is shared.
-func (s *SharingStatus) describeRung() string {
+// describeRung tells how a device is shared. spliced: results of kernels have been taken lately.
+func (s *SharingStatus) describeRung(spliced bool) string {
 	switch {
 	case s.Spaces < 2:
 		return ""
+	case spliced:
+		return RungSplice
 	case s.Saved > 0:
 		return RungAlias
 	case s.SwappedOut > 0:
@@ -76,7 +87,13 @@ func (s *Server) describeSharing() []SharingStatus {
 			n := m.Common()
 			of.Common, of.Saved, of.Private, of.Unshared = n.Shared, n.Saved, n.Private, n.Unshared
 		}
-		of.Rung = of.describeRung()
+		spliced := false
+		if x, is := d.(backend.Splicer); is {
+			n := x.Spliced()
+			of.Once, of.Own, of.Spared, of.Compared, of.Taken, of.Kept, of.Why = n.Once, n.Own, n.Saved, n.Compared, n.Taken, n.Kept, n.Why
+			spliced = n.Now
+		}
+		of.Rung = of.describeRung(spliced)
 		out = append(out, of)
 	}
 	for len(out) > s.deviceCount() && out[len(out)-1] == (SharingStatus{}) {

@@ -172,9 +172,11 @@ func (st *Status) boundTexts() {
 		st.Devices[i].Name = plainText(st.Devices[i].Name)
 	}
 	for i := range st.Sharing {
-		if s := &st.Sharing[i]; s.Rung != RungAlias && s.Rung != RungResident && s.Rung != RungSwap {
+		s := &st.Sharing[i]
+		if s.Rung != RungSplice && s.Rung != RungAlias && s.Rung != RungResident && s.Rung != RungSwap {
 			s.Rung = ""
 		}
+		s.Why = plainText(s.Why)
 	}
 }
 

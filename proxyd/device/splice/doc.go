@@ -4,11 +4,14 @@
 // Package splice decides which operations of the ranks that share a device run once for all of them, and
 // which run for each rank. It is a state machine without bytes, clocks and goroutines: the operations that
 // ranks ask for go in through Step, and Effects come out, in the order in which they are to be carried out.
-// So tests can try every interleaving. No device server uses the package yet.
+// So tests can try every interleaving.
 //
-//	op.go     operations, events and effects
-//	group.go  the ranks of a device, their queues of operations, and Step
-//	block.go  the blocks of memory, and for which ranks each is common memory
+//	op.go       operations, events and effects
+//	group.go    the ranks of a device, their queues of operations, and Step
+//	block.go    the blocks of memory, and for which ranks each is common memory
+//	results.go  the other way, for the software GPU: the results of operations that have run are taken
+//
+// No device server uses Group yet. What follows is about Group.
 //
 // # What is common
 //

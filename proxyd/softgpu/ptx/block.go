@@ -17,6 +17,8 @@ type block struct {
 	exited bool // since barriers were last looked at
 	spun   bool // a warp of the block seemed to wait for other warps
 	gone   uint64
+	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
+	touched map[*mapping]bool
 }
 
 // getBlock returns room for a block of a launch: the room of an earlier launch of the kernel if its

@@ -58,6 +58,8 @@ type Config struct {
 	// Issued, if not nil, is increased by the number of instructions that warps have issued. A launch that
 	// ends with an error adds only a part of them.
 	Issued *atomic.Uint64
+	// Touched, if not nil, collects what the launch accesses. It is complete if Launch returns nil.
+	Touched *Touched
 }
 
 // launch is a launch that runs.
@@ -261,6 +263,7 @@ func (b *block) addCount() {
 	if b.run.cfg.Issued != nil {
 		b.run.cfg.Issued.Add(issued)
 	}
+	b.addTouched()
 }
 
 // recoverFault turns a fault's panic into an error.

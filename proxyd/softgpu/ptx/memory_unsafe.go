@@ -50,6 +50,7 @@ func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Po
 	if store && r.readOnly {
 		w.raiseFault(IllegalAddress, in, lane, addr, "write to read-only memory")
 	}
+	w.block.noteTouched(r, store)
 	if in.site >= 0 {
 		w.sites[in.site] = r
 	}
@@ -273,6 +274,7 @@ func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
+	w.block.noteTouched(r, false)
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
 }
 

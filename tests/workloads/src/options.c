@@ -17,6 +17,7 @@ static const char usage[] =
 	"  --seed N        of parameters and data\n"
 	"  --ranks N       how many ranks; those that RANK or SLURM_PROCID do not name are threads of this process\n"
 	"  --processes     they are processes instead\n"
+	"  --own-device    they are processes, and each sees only its own device, as under srun --gpus-per-task\n"
 	"  --rank N        be only this one, as RANK with WORLD_SIZE, or SLURM_PROCID with SLURM_NTASKS, says, too\n"
 	"  --id-file PATH  where ranks that are started one by one find each other\n"
 	"  --devices N     how many devices are used, 0: all\n"
@@ -59,7 +60,7 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, SOCKET, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, EXTRA, STATISTICS, SOCKET, OWN_DEVICE, HELP };
 	static const struct option list[] = {
 		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
 		{ "seed", required_argument, NULL, SEED },
@@ -67,7 +68,8 @@ int read_options(struct options *o, int argc, char **argv)
 		{ "rank", required_argument, NULL, RANK },       { "id-file", required_argument, NULL, ID_FILE },
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
 		{ "extra", required_argument, NULL, EXTRA },     { "statistics", no_argument, NULL, STATISTICS },
-		{ "socket", required_argument, NULL, SOCKET },   { "help", no_argument, NULL, HELP },
+		{ "socket", required_argument, NULL, SOCKET },   { "own-device", no_argument, NULL, OWN_DEVICE },
+		{ "help", no_argument, NULL, HELP },
 		{ 0 },
 	};
 	int c;
@@ -89,6 +91,9 @@ int read_options(struct options *o, int argc, char **argv)
 			break;
 		case PROCESSES:
 			o->processes = true;
+			break;
+		case OWN_DEVICE:
+			o->processes = o->own_device = true;
 			break;
 		case RANK:
 			o->rank = o->local = atoi(optarg);

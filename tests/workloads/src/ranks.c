@@ -185,7 +185,7 @@ static int run_threads(struct here *h)
 /* No call of the driver may come before a fork: a child cannot use what its parent has begun. */
 static int run_processes(struct here *h, struct options *o)
 {
-	char dir[] = "/tmp/workload.XXXXXX", path[64];
+	char dir[] = "/tmp/workload.XXXXXX", path[64], device[16];
 	int failed = 0, status;
 
 	if (o->id_file == NULL) {
@@ -199,7 +199,10 @@ static int run_processes(struct here *h, struct options *o)
 		case -1:
 			fail("fork: %m");
 		case 0:
-			be(h, i, i);
+			snprintf(device, sizeof(device), "%d", i);
+			if (o->own_device && setenv("CUDA_VISIBLE_DEVICES", device, 1) != 0)
+				fail("setenv: %m");
+			be(h, i, o->own_device ? 0 : i);
 			fflush(NULL);
 			_exit(0);
 		}

@@ -21,6 +21,7 @@ struct options {
 	int rank;    /* the only one here, or -1: all */
 	int local;   /* the place of that one on this node */
 	bool processes;
+	bool own_device; /* each process sees only its own device */
 	int steps;
 	const char *until; /* a training ends when this file is there, NULL: after its steps */
 	uint32_t seed;

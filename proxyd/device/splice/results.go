@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package splice
+
+import "slices"
+
+// Results decides for a device which operations of its ranks run, where all that an operation reads can be known: on
+// the software GPU. The first rank that asks for an operation runs it on its own memory, and what it wrote is kept. A
+// rank that asks for the same operation later, with the same bytes in all memory that it reads, takes what was kept.
+// So no rank waits for another, nothing is done for a rank that has not asked, and no rank can see a difference.
+//
+// The caller makes Records. Equal Records must mean: the same code with the same parameters, and the same bytes at
+// the same addresses in all memory that the operation can reach.
+//
+// Making a Record costs time, because the bytes have to be read. Results learns for each Site whether that is worth
+// it. Results has no bytes, clocks and goroutines; it is not safe for concurrent use.
+type Results struct {
+	budget, held uint64 // bytes of what is kept
+	perCost      uint64 // bytes that are read for a unit of an operation's cost, at most
+	sites        map[Site]*site
+	kept         map[Record]*keptResult
+	order        []*keptResult // the oldest first
+}
+
+// Rank is a rank's number. No two ranks of a device have the same, ever.
+type Rank uint64
+
+// Site is a place of a program: a kernel, how it is launched, and where its parameters point to.
+type Site [32]byte
+
+// Record is an operation with all that it reads.
+type Record [32]byte
+
+// Span is a piece of memory.
+type Span struct{ Base, Size uint64 }
+
+// site is what is known of a Site.
+type site struct {
+	reads  []Span          // what the operation reads beside the memory that its parameters point to
+	asked  map[Rank]uint64 // how often each rank has asked
+	first  [sameTurns]Record
+	turn   [sameTurns]uint64 // that first is of, plus 1
+	misses uint              // in a row
+	cost   uint64            // of the last run; 0: none has ended
+	never  bool
+}
+
+// keptResult is what an operation wrote.
+type keptResult struct {
+	record Record
+	maker  Rank
+	taken  map[Rank]bool
+	takers int // ranks that may still take it
+	size   uint64
+	bytes  any
+}
+
+const (
+	sameTurns  = 8  // turns of a Site for which the first Record is known
+	mostMisses = 6  // after so many, a rank compares at each 2^mostMisses-th turn
+	mostReads  = 16 // Spans that a Site reads beside its parameters'
+	mostSites  = 1 << 14
+	mostKept   = 1 << 12
+)
+
+// NewResults keeps at most so many bytes, and has at most so many bytes read for a unit of an operation's cost: an operation
+// that costs less is run.
+func NewResults(budget, perCost uint64) *Results {
+	return &Results{budget: budget, perCost: perCost, sites: map[Site]*site{}, kept: map[Record]*keptResult{}}
+}
+
+// Ask begins an operation of a rank: one turn at a Site. If the rank is to make a Record, which reads so many bytes,
+// Ask returns true, the number of the turn, and the Spans that the Record must have beside the Site's own.
+func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint64, compare bool) {
+	s := r.sites[at]
+	if s == nil {
+		if len(r.sites) == mostSites {
+			r.sites = map[Site]*site{} // a program with ever new Sites has nothing to gain
+		}
+		s = &site{asked: map[Rank]uint64{}}
+		r.sites[at] = s
+	}
+	turn = s.asked[rank]
+	s.asked[rank]++
+	for _, x := range s.reads {
+		bytes += x.Size
+	}
+	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%(1<<min(s.misses, mostMisses)) != 0 {
+		return nil, turn, false
+	}
+	return s.reads, turn, true
+}
+
+// Take returns what an operation wrote for another rank, or false: then the rank runs it.
+func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes any, ok bool) {
+	s := r.sites[at]
+	if s == nil {
+		return nil, false
+	}
+	k := r.kept[record]
+	if k != nil && k.maker != rank && !k.taken[rank] {
+		s.misses = 0
+		k.taken[rank] = true
+		if k.takers--; k.takers <= 0 {
+			r.drop(k)
+		}
+		return k.bytes, true
+	}
+	// The ranks' turns are the same operation in programs that are alike. A rank that has come to the turn before with
+	// another Record says that this Site is not.
+	slot := turn % sameTurns
+	switch {
+	case s.turn[slot] != turn+1:
+		s.turn[slot], s.first[slot] = turn+1, record
+	case s.first[slot] != record:
+		s.misses++
+	}
+	return nil, false
+}
+
+// Learn notes what an operation has cost and read, beside the memory that its parameters point to. Learn returns
+// whether the Record had all of it: only then may the operation's result be kept.
+func (r *Results) Learn(at Site, cost uint64, had, reads []Span) bool {
+	s := r.sites[at]
+	if s == nil {
+		return false
+	}
+	s.cost = max(cost, 1)
+	complete := true
+	for _, x := range reads {
+		if slices.Contains(had, x) {
+			continue
+		}
+		complete = false
+		if !slices.Contains(s.reads, x) {
+			s.reads = append(slices.Clone(s.reads), x)
+		}
+	}
+	if len(s.reads) > mostReads {
+		s.reads, s.never = nil, true
+	}
+	return complete && !s.never
+}
+
+// Forget forgets what a Site reads: some of that memory is no longer there.
+func (r *Results) Forget(at Site) {
+	if s := r.sites[at]; s != nil {
+		s.reads = nil
+	}
+}
+
+// Refuse notes that the operations of a Site have effects beside what they write, or read what is not the rank's
+// alone. They run for each rank from here on.
+func (r *Results) Refuse(at Site) {
+	if s := r.sites[at]; s != nil {
+		s.never = true
+	}
+}
+
+// Keep keeps what an operation wrote, for so many other ranks.
+func (r *Results) Keep(rank Rank, record Record, others int, size uint64, bytes any) {
+	if others < 1 || size > r.budget || r.kept[record] != nil {
+		return
+	}
+	for len(r.order) > 0 && (r.held+size > r.budget || len(r.order) == mostKept) {
+		r.drop(r.order[0])
+	}
+	k := &keptResult{record: record, maker: rank, taken: map[Rank]bool{}, takers: others, size: size, bytes: bytes}
+	r.kept[record] = k
+	r.order = append(r.order, k)
+	r.held += size
+}
+
+// drop forgets a result.
+func (r *Results) drop(k *keptResult) {
+	delete(r.kept, k.record)
+	r.order = slices.DeleteFunc(r.order, func(o *keptResult) bool { return o == k })
+	r.held -= k.size
+}
+
+// Held is how many bytes are kept.
+func (r *Results) Held() uint64 { return r.held }

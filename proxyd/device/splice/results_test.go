@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package splice
+
+import "testing"
+
+// ask is an operation of a rank at the first Site, with a Record of one letter. It returns "" if the rank does not
+// compare, "run" if it runs, or what it takes.
+func ask(r *Results, rank Rank, record byte, others int) string {
+	_, turn, compare := r.Ask(rank, Site{}, 10)
+	if !compare {
+		return ""
+	}
+	if got, ok := r.Take(rank, Site{}, turn, Record{record}); ok {
+		return got.(string)
+	}
+	if r.Learn(Site{}, 100, nil, nil) {
+		r.Keep(rank, Record{record}, others, 10, string(record))
+	}
+	return "run"
+}
+
+func wantAsk(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// TestTake: the first rank runs, each other rank takes the result once, and then the result is gone.
+func TestTake(t *testing.T) {
+	r := NewResults(1000, 10)
+	wantAsk(t, "the first rank", ask(r, 1, 'a', 2), "run")
+	wantAsk(t, "the second", ask(r, 2, 'a', 2), "a")
+	if r.Held() != 10 {
+		t.Errorf("%d bytes are kept for the third rank, want 10", r.Held())
+	}
+	wantAsk(t, "the third", ask(r, 3, 'a', 2), "a")
+	if r.Held() != 0 {
+		t.Errorf("%d bytes are kept for no rank", r.Held())
+	}
+	wantAsk(t, "another record", ask(r, 1, 'b', 2), "run")
+	wantAsk(t, "the rank that has made it", ask(r, 1, 'b', 2), "run")
+	wantAsk(t, "a rank that lags", ask(r, 2, 'c', 2), "run")
+}
+
+// TestBudget: the oldest results make room.
+func TestBudget(t *testing.T) {
+	r := NewResults(25, 10)
+	for _, c := range []byte("abc") {
+		wantAsk(t, "the first rank", ask(r, 1, c, 1), "run")
+	}
+	if r.Held() != 20 {
+		t.Errorf("%d bytes are kept, want 20", r.Held())
+	}
+	wantAsk(t, "the oldest", ask(r, 2, 'a', 1), "run")
+	r.Keep(1, Record{'z'}, 1, 26, "z")
+	if _, ok := r.Take(2, Site{}, 9, Record{'z'}); ok {
+		t.Error("a result is kept that is larger than all that may be kept")
+	}
+}
+
+// TestInVain: ranks whose operations differ compare ever more seldom, and come back when they are alike.
+func TestInVain(t *testing.T) {
+	r := NewResults(1<<20, 10)
+	compared := 0
+	for turn := range 256 {
+		for rank := range Rank(2) {
+			if ask(r, rank, byte(2*turn)+byte(rank), 1) != "" {
+				compared++
+			}
+		}
+	}
+	if compared > 40 {
+		t.Errorf("%d of 512 operations are compared", compared)
+	}
+	taken := 0
+	for turn := range 256 {
+		for rank := range Rank(2) {
+			if got := ask(r, rank, byte(turn)^0xa5, 1); got != "" && got != "run" {
+				taken++
+			}
+		}
+	}
+	if taken < 150 {
+		t.Errorf("%d of 256 results are taken when the ranks are alike again", taken)
+	}
+}
+
+// TestLearn: a result is kept only if the Record had all that the operation read, and what it lacked is in the next.
+func TestLearn(t *testing.T) {
+	r := NewResults(1000, 10)
+	all := []Span{{1, 2}, {3, 4}}
+	if reads, _, compare := r.Ask(1, Site{}, 0); len(reads) != 0 || !compare {
+		t.Fatalf("at first: %v %v", reads, compare)
+	}
+	if r.Learn(Site{}, 5, all[:1], all) {
+		t.Error("a Record without all that was read is taken for whole")
+	}
+	reads, _, _ := r.Ask(2, Site{}, 0)
+	if len(reads) != 1 || reads[0] != all[1] {
+		t.Fatalf("the next Record is to have %v, want %v", reads, all[1:])
+	}
+	if !r.Learn(Site{}, 5, all, all) {
+		t.Error("a Record with all that was read is not taken for whole")
+	}
+	if _, _, compare := r.Ask(2, Site{}, 1000); compare {
+		t.Error("1000 bytes are read to save 5 instructions")
+	}
+	r.Refuse(Site{})
+	if _, _, compare := r.Ask(2, Site{}, 0); compare {
+		t.Error("an operation with other effects is compared")
+	}
+}

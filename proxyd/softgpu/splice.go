@@ -1,0 +1,407 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
+)
+
+// A kernel that spaces of a device launch alike, with the same bytes in all memory that it reads, runs for one of them.
+// The others take what it wrote. Package splice decides; here are the bytes.
+//
+// The interpreter tells which memory a kernel has accessed. Before a kernel runs, the bytes of the memory that it will
+// access, by its parameters and by what was learned at earlier launches, are hashed. If the kernel accesses more than
+// that, its result is not kept. Otherwise a launch of another space with the same hash would do the same, step by step:
+// what a kernel does depends on its code, its parameters, and the bytes that it reads. That holds only while no other
+// work of the space runs, which could change these bytes meanwhile; and for kernels that ask nothing of the host.
+//
+// Addresses are the same in spaces that begin at the same address. So they are where each process sees a single device.
+
+// splicer is what a device knows of kernels that its spaces launch.
+type splicer struct {
+	mu      sync.Mutex
+	results *splice.Results
+	hasher  *hasher
+	counts  backend.Spliced
+	why     map[string]uint64 // launches that ran for their space, by the reason
+	since   uint64            // launches since a result was taken
+	twist   spliceTwist
+}
+
+// spliceTwist is a deliberate mistake. Tests make these mistakes to see that the programs find them.
+type spliceTwist uint8
+
+const (
+	noTwist    spliceTwist = iota
+	anyParams              // parameters that are no addresses are not compared
+	anyBytes               // memory is not compared
+	anyReads               // a result is kept although the kernel read more than was compared
+	anyTime                // other work of the space may run at the same time
+	anyEffects             // a result is kept although the kernel has asked something of the host
+	lastTwist
+)
+
+// Why launches run for their space, as people read it.
+const (
+	whyAddresses = "the processes see several GPUs, so their addresses differ"
+	whyBytes     = "what they read differs"
+	whyOther     = "other work of the process ran at the same time"
+	whyGraph     = "they are in graphs"
+	whyMemory    = "they use memory of the host, of other GPUs or of virtual addresses"
+	whyEffects   = "they print, or allocate memory"
+	whyBlocks    = "their blocks wait for each other"
+	whyPart      = "a part of them ran before a checkpoint"
+	whyLearn     = "what they read was not known yet"
+	whyCost      = "to compare what they read would have taken longer, or was in vain before"
+)
+
+// worthCost is how many bytes are read to compare, at most, for each instruction of a warp that may be saved: to read so
+// many takes about as long as the instruction.
+const worthCost = 64
+
+// recentLaunches is for how many launches a device counts as spliced after a result was taken.
+const recentLaunches = 4096
+
+func newSplicer(memory uint64) (*splicer, error) {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails
+	h, err := newHasher(&key)
+	if err != nil {
+		return nil, err
+	}
+	return &splicer{results: splice.NewResults(memory/8, worthCost), hasher: h, why: map[string]uint64{}}, nil
+}
+
+// Spliced implements backend.Splicer.
+func (d *device) Spliced() backend.Spliced {
+	x := d.splicer
+	if x == nil {
+		return backend.Spliced{}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := x.counts
+	out.Kept = x.results.Held()
+	out.Now = out.Once > 0 && x.since < recentLaunches
+	most := uint64(0)
+	for why, n := range x.why {
+		if n > most || n == most && why < out.Why {
+			most, out.Why = n, why
+		}
+	}
+	return out
+}
+
+// countOwn counts a launch that runs for its space.
+func (x *splicer) countOwn(why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.counts.Own++
+	x.since++
+	x.why[why]++
+}
+
+// accesses is what a launch has accessed, and asked of the host.
+type accesses struct {
+	reads, writes []splice.Span // whole pieces of memory
+	effects       bool
+}
+
+// attempt is a launch that may take a result, or leave one.
+type attempt struct {
+	*splicer
+	space  *space
+	job    *job
+	others int // spaces that may launch the same
+	begun  uint64
+	site   splice.Site
+	turn   uint64
+	spans  []splice.Span // whose bytes are in the record
+	record splice.Record
+	seen   accesses
+	issued atomic.Uint64
+}
+
+// launchOnce carries out a launch, or takes the result of the same launch of another space.
+func (s *space) launchOnce(j *job, f *function, spec launch, done backend.Partial, fifo uint64) error {
+	d := s.at.Load()
+	if d.splicer == nil {
+		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+	}
+	a := d.beginAttempt(s, j, f, &spec, done)
+	if a == nil {
+		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+	}
+	if a.takeResult() {
+		return nil
+	}
+	all := spec.issued
+	spec.issued, spec.seen = &a.issued, &a.seen
+	err := s.carryOutLaunch(j, f.kernel, spec, done, fifo)
+	all.Add(a.issued.Load())
+	if err == nil {
+		a.keepResult()
+	}
+	return err
+}
+
+// beginAttempt returns nil for a launch that runs for its space.
+func (d *device) beginAttempt(s *space, j *job, f *function, spec *launch, done backend.Partial) *attempt {
+	a := &attempt{splicer: d.splicer, space: s, job: j}
+	others, alike := d.countOthers(s)
+	a.others = alike
+	why := ""
+	switch {
+	case others == 0:
+		return nil // the usual case: no other space has anything to give or to take
+	case a.others == 0:
+		why = whyAddresses
+	case j.stream == nil:
+		why = whyGraph
+	case spec.cooperative:
+		why = whyBlocks
+	case done != (backend.Partial{}):
+		why = whyPart
+	case len(s.spacesInSight()) > 1:
+		why = whyMemory
+	default:
+		why = a.makeRecord(f, spec)
+	}
+	if why != "" {
+		d.splicer.countOwn(why)
+		return nil
+	}
+	return a
+}
+
+// countOthers counts the other spaces of the device, and of these the ones with the same addresses.
+func (d *device) countOthers(s *space) (others, alike int) {
+	b := d.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for o := range b.spaces {
+		if o == s || o.at.Load() != d {
+			continue
+		}
+		if others++; o.cfg.Base == s.cfg.Base && o.size == s.size {
+			alike++
+		}
+	}
+	return others, alike
+}
+
+// makeRecord makes the record of a launch. It returns why there is none, or "".
+func (a *attempt) makeRecord(f *function, spec *launch) string {
+	begun, alone := a.space.yard.isAlone(a.job)
+	if a.begun = begun; !alone && a.twist != anyTime {
+		return whyOther
+	}
+	bases, ok := a.space.pointedSpans(spec.params)
+	if !ok {
+		return whyMemory
+	}
+	a.site = siteOf(f, spec, bases)
+	a.splicer.mu.Lock()
+	more, turn, compare := a.results.Ask(splice.Rank(a.space.number), a.site, sizeOf(bases))
+	a.splicer.mu.Unlock()
+	if !compare {
+		return whyCost
+	}
+	a.turn, a.spans = turn, withoutRepeats(append(bases, more...))
+	h := sha256.New()
+	h.Write(a.site[:])
+	if a.twist != anyParams {
+		addWord(h, uint64(len(spec.params)))
+		h.Write(spec.params)
+	}
+	for _, x := range a.spans {
+		b, ok := a.space.spanBytes(x)
+		if !ok {
+			a.splicer.mu.Lock()
+			defer a.splicer.mu.Unlock()
+			a.results.Forget(a.site)
+			return whyMemory
+		}
+		addWord(h, x.Base)
+		addWord(h, x.Size)
+		if a.twist != anyBytes {
+			tag := a.hasher.hashTag(b)
+			h.Write(tag[:])
+		}
+	}
+	h.Sum(a.record[:0])
+	return ""
+}
+
+// takeResult writes what another space's launch has written, and returns whether there was such a launch.
+func (a *attempt) takeResult() bool {
+	if begun, alone := a.space.yard.isAlone(a.job); (!alone || begun != a.begun) && a.twist != anyTime {
+		return false // what was hashed may have changed since
+	}
+	a.splicer.mu.Lock()
+	a.counts.Compared += sizeOf(a.spans)
+	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.turn, a.record)
+	a.splicer.mu.Unlock()
+	if !ok {
+		return false
+	}
+	k := kept.(*keptLaunch)
+	for i, x := range k.spans {
+		b, _ := a.space.spanBytes(x) // it was there for the record, and stays while this job runs
+		copy(b, k.bytes[i])
+	}
+	a.splicer.mu.Lock()
+	defer a.splicer.mu.Unlock()
+	if !k.taken {
+		k.taken = true
+		a.why[whyBytes]-- // it ran for all
+	}
+	a.counts.Once++
+	a.counts.Saved += k.issued
+	a.counts.Taken += sizeOf(k.spans)
+	a.since = 0
+	return true
+}
+
+// keptLaunch is what a launch has written.
+type keptLaunch struct {
+	spans  []splice.Span
+	bytes  [][]byte
+	issued uint64
+	taken  bool
+}
+
+// keepResult keeps what a launch has written, if that depends on nothing but its record.
+func (a *attempt) keepResult() {
+	why := whyBytes
+	begun, alone := a.space.yard.isAlone(a.job)
+	k := &keptLaunch{issued: a.issued.Load()}
+	ok := true
+	for _, x := range a.seen.writes {
+		b, is := a.space.spanBytes(x)
+		if ok = ok && is; ok {
+			k.spans, k.bytes = append(k.spans, x), append(k.bytes, b)
+		}
+	}
+	for _, x := range a.seen.reads {
+		_, is := a.space.spanBytes(x)
+		ok = ok && is
+	}
+	a.splicer.mu.Lock()
+	switch {
+	case a.seen.effects && a.twist != anyEffects:
+		why = whyEffects
+		a.results.Refuse(a.site)
+	case !ok:
+		why = whyMemory
+		a.results.Refuse(a.site)
+	case (!alone || begun != a.begun) && a.twist != anyTime:
+		why = whyOther
+	case a.twist != anyReads && !a.results.Learn(a.site, k.issued, a.spans, a.seen.reads):
+		why = whyLearn
+	}
+	a.splicer.mu.Unlock()
+	if why == whyBytes {
+		for i, b := range k.bytes {
+			k.bytes[i] = append([]byte(nil), b...)
+		}
+		a.splicer.mu.Lock()
+		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, sizeOf(k.spans), k)
+		a.splicer.mu.Unlock()
+	}
+	a.splicer.countOwn(why)
+}
+
+// siteOf is the site of a launch: all of it but the parameters that are no addresses.
+func siteOf(f *function, spec *launch, spans []splice.Span) (out splice.Site) {
+	h := sha256.New()
+	h.Write(f.module.code[:])
+	addWord(h, uint64(len(f.name)))
+	h.Write([]byte(f.name))
+	for _, n := range []uint64{
+		uint64(f.module.variables.Base), uint64(spec.grid.X), uint64(spec.grid.Y), uint64(spec.grid.Z), uint64(spec.block.X), uint64(spec.block.Y),
+		uint64(spec.block.Z), uint64(spec.shared), spec.stack, uint64(spec.sms), uint64(len(spans)),
+	} {
+		addWord(h, n)
+	}
+	for _, x := range spans {
+		addWord(h, x.Base)
+		addWord(h, x.Size)
+	}
+	h.Sum(out[:0])
+	return out
+}
+
+func addWord(h hash.Hash, v uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	h.Write(b[:])
+}
+
+func sizeOf(spans []splice.Span) (n uint64) {
+	for _, x := range spans {
+		n += x.Size
+	}
+	return n
+}
+
+// withoutRepeats leaves out what is there twice.
+func withoutRepeats(list []splice.Span) (out []splice.Span) {
+	seen := map[splice.Span]bool{}
+	for _, x := range list {
+		if !seen[x] {
+			out = append(out, x)
+		}
+		seen[x] = true
+	}
+	return out
+}
+
+// pointedSpans are the pieces of memory that parameters point to: those that hold the address in an aligned word. A number
+// that looks like an address does no harm; it makes a record larger. ok is false if one is not the space's alone.
+func (s *space) pointedSpans(params []byte) (out []splice.Span, ok bool) {
+	s.table.mu.RLock()
+	defer s.table.mu.RUnlock()
+	for ; len(params) >= 8; params = params[8:] {
+		at := backend.Addr(binary.LittleEndian.Uint64(params))
+		i, found := s.table.findEntry(at)
+		if !found {
+			i--
+		}
+		if i < 0 || i >= len(s.table.entries) || at >= s.table.entries[i].endAddr() {
+			continue
+		}
+		if s.table.entries[i].host {
+			return nil, false
+		}
+		out = append(out, splice.Span{Base: uint64(s.table.entries[i].base), Size: uint64(len(s.table.entries[i].bytes))})
+	}
+	return withoutRepeats(out), true
+}
+
+// spanBytes is the bytes of a piece of memory, if it is there, and the space's alone.
+func (s *space) spanBytes(x splice.Span) ([]byte, bool) {
+	s.mu.Lock()
+	alloc, found := s.ledger.At(backend.Addr(x.Base))
+	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
+	s.mu.Unlock()
+	if !own {
+		return nil, false
+	}
+	s.table.mu.RLock()
+	defer s.table.mu.RUnlock()
+	i, found := s.table.findEntry(backend.Addr(x.Base))
+	if !found || s.table.entries[i].host || uint64(len(s.table.entries[i].bytes)) != x.Size {
+		return nil, false
+	}
+	return s.table.entries[i].bytes, true
+}
