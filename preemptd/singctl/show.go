@@ -206,7 +206,7 @@ func sharingText(s *rpc.Sharing) string {
 	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
 		s.GetSwitchTime().AsDuration().Round(time.Millisecond), s.GetInterrupted())
 	if s.GetOnce()+s.GetOwn() > 0 {
-		text += fmt.Sprintf("; of %d kernels, %d took the result of another process's (splice)", s.GetOnce()+s.GetOwn(), s.GetOnce())
+		text += fmt.Sprintf("; of %d kernels, %d took the result of another process (splice)", s.GetOnce()+s.GetOwn(), s.GetOnce())
 		if s.GetOwn() > 0 && s.GetWhy() != "" {
 			text += fmt.Sprintf(", and most of the rest did not because %s", s.GetWhy())
 		}
