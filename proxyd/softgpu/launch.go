@@ -134,7 +134,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	c.mu.Unlock()
 	spec.malloc = func(n uint64) uint64 { return s.allocFromKernel(n, heap, c.id) }
 	spec.free = s.kernelFree
-	return task{run: func(j *job) error { return s.launchOnce(j, f, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
+	return task{run: func(j *job) error { return launchOnce(s, j, f, spec, l.Done, fifo) }, uses: s.spacesInSight()}, nil
 }
 
 // carryOutLaunch runs the rest of a kernel. While the space is paused the kernel waits, after the blocks that run,

@@ -6,8 +6,6 @@ package softgpu
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
-	"hash"
 	"sync"
 	"sync/atomic"
 
@@ -132,7 +130,7 @@ type attempt struct {
 }
 
 // launchOnce carries out a launch, or takes the result of the same launch of another space.
-func (s *space) launchOnce(j *job, f *function, spec launch, done backend.Partial, fifo uint64) error {
+func launchOnce(s *space, j *job, f *function, spec launch, done backend.Partial, fifo uint64) error {
 	d := s.at.Load()
 	if d.splicer == nil {
 		return s.carryOutLaunch(j, f.kernel, spec, done, fifo)
@@ -205,7 +203,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	if a.begun = begun; !alone && a.twist != anyTime {
 		return whyOther
 	}
-	bases, ok := a.space.pointedSpans(spec.params)
+	bases, ok := a.space.table.pointedSpans(spec.params)
 	if !ok {
 		return whyMemory
 	}
@@ -224,7 +222,7 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 		h.Write(spec.params)
 	}
 	for _, x := range a.spans {
-		b, ok := a.space.spanBytes(x)
+		b, ok := spanBytes(a.space, x)
 		if !ok {
 			a.splicer.mu.Lock()
 			defer a.splicer.mu.Unlock()
@@ -256,14 +254,14 @@ func (a *attempt) takeResult() bool {
 	}
 	k := kept.(*keptLaunch)
 	for i, x := range k.spans {
-		b, _ := a.space.spanBytes(x) // it was there for the record, and stays while this job runs
+		b, _ := spanBytes(a.space, x) // the span was there for the record, and stays while this job runs
 		copy(b, k.bytes[i])
 	}
 	a.splicer.mu.Lock()
 	defer a.splicer.mu.Unlock()
 	if !k.taken {
 		k.taken = true
-		a.why[whyBytes]-- // it ran for all
+		a.why[whyBytes]-- // the launch ran for all spaces
 	}
 	a.counts.Once++
 	a.counts.Saved += k.issued
@@ -287,13 +285,13 @@ func (a *attempt) keepResult() {
 	k := &keptLaunch{issued: a.issued.Load()}
 	ok := true
 	for _, x := range a.seen.writes {
-		b, is := a.space.spanBytes(x)
+		b, is := spanBytes(a.space, x)
 		if ok = ok && is; ok {
 			k.spans, k.bytes = append(k.spans, x), append(k.bytes, b)
 		}
 	}
 	for _, x := range a.seen.reads {
-		_, is := a.space.spanBytes(x)
+		_, is := spanBytes(a.space, x)
 		ok = ok && is
 	}
 	a.splicer.mu.Lock()
@@ -319,89 +317,4 @@ func (a *attempt) keepResult() {
 		a.splicer.mu.Unlock()
 	}
 	a.splicer.countOwn(why)
-}
-
-// siteOf is the site of a launch: all of it but the parameters that are no addresses.
-func siteOf(f *function, spec *launch, spans []splice.Span) (out splice.Site) {
-	h := sha256.New()
-	h.Write(f.module.code[:])
-	addWord(h, uint64(len(f.name)))
-	h.Write([]byte(f.name))
-	for _, n := range []uint64{
-		uint64(f.module.variables.Base), uint64(spec.grid.X), uint64(spec.grid.Y), uint64(spec.grid.Z), uint64(spec.block.X), uint64(spec.block.Y),
-		uint64(spec.block.Z), uint64(spec.shared), spec.stack, uint64(spec.sms), uint64(len(spans)),
-	} {
-		addWord(h, n)
-	}
-	for _, x := range spans {
-		addWord(h, x.Base)
-		addWord(h, x.Size)
-	}
-	h.Sum(out[:0])
-	return out
-}
-
-func addWord(h hash.Hash, v uint64) {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], v)
-	h.Write(b[:])
-}
-
-func sizeOf(spans []splice.Span) (n uint64) {
-	for _, x := range spans {
-		n += x.Size
-	}
-	return n
-}
-
-// withoutRepeats leaves out what is there twice.
-func withoutRepeats(list []splice.Span) (out []splice.Span) {
-	seen := map[splice.Span]bool{}
-	for _, x := range list {
-		if !seen[x] {
-			out = append(out, x)
-		}
-		seen[x] = true
-	}
-	return out
-}
-
-// pointedSpans are the pieces of memory that parameters point to: those that hold the address in an aligned word. A number
-// that looks like an address does no harm; it makes a record larger. ok is false if one is not the space's alone.
-func (s *space) pointedSpans(params []byte) (out []splice.Span, ok bool) {
-	s.table.mu.RLock()
-	defer s.table.mu.RUnlock()
-	for ; len(params) >= 8; params = params[8:] {
-		at := backend.Addr(binary.LittleEndian.Uint64(params))
-		i, found := s.table.findEntry(at)
-		if !found {
-			i--
-		}
-		if i < 0 || i >= len(s.table.entries) || at >= s.table.entries[i].endAddr() {
-			continue
-		}
-		if s.table.entries[i].host {
-			return nil, false
-		}
-		out = append(out, splice.Span{Base: uint64(s.table.entries[i].base), Size: uint64(len(s.table.entries[i].bytes))})
-	}
-	return withoutRepeats(out), true
-}
-
-// spanBytes is the bytes of a piece of memory, if it is there, and the space's alone.
-func (s *space) spanBytes(x splice.Span) ([]byte, bool) {
-	s.mu.Lock()
-	alloc, found := s.ledger.At(backend.Addr(x.Base))
-	own := found && (alloc.Kind == backend.Plain || alloc.Kind == backend.Pooled || alloc.Kind == backend.Globals)
-	s.mu.Unlock()
-	if !own {
-		return nil, false
-	}
-	s.table.mu.RLock()
-	defer s.table.mu.RUnlock()
-	i, found := s.table.findEntry(backend.Addr(x.Base))
-	if !found || s.table.entries[i].host || uint64(len(s.table.entries[i].bytes)) != x.Size {
-		return nil, false
-	}
-	return s.table.entries[i].bytes, true
 }

@@ -115,8 +115,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 						Sharing: []*rpc.Sharing{{
 							Devices: 2, Spaces: 2, Instructions: 1e9, Switches: 812, SwitchTime: durationpb.New(1200 * time.Millisecond), Interrupted: 3,
 							SwappedOut: 3 << 30, SwappedIn: 2 << 30, SwapTime: durationpb.New(time.Second), Peak: 4 << 30, Alike: 1 << 30,
-							Common: 1 << 30, Saved: 3 << 30, Private: 512 << 20, Unshared: 256 << 20, Rung: "splice",
-							Once: 400, Own: 90, Why: "what they read differs",
+							Common: 1 << 30, Saved: 3 << 30, Private: 512 << 20, Unshared: 256 << 20, Rung: "splice", Once: 400, Own: 90, Why: "what they read differs",
 						}},
 					}},
 				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{

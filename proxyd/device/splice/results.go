@@ -6,15 +6,15 @@ package splice
 import "slices"
 
 // Results decides for a device which operations of its ranks run, where all that an operation reads can be known: on
-// the software GPU. The first rank that asks for an operation runs it on its own memory, and what it wrote is kept. A
-// rank that asks for the same operation later, with the same bytes in all memory that it reads, takes what was kept.
-// So no rank waits for another, nothing is done for a rank that has not asked, and no rank can see a difference.
+// the software GPU. The first rank that asks for an operation runs the operation on its own memory, and what that wrote
+// is kept. A rank that asks for the same operation later, with the same bytes in all memory that it reads, takes what was
+// kept. So no rank waits for another, nothing is done for a rank that has not asked, and no rank can see a difference.
 //
 // The caller makes Records. Equal Records must mean: the same code with the same parameters, and the same bytes at
 // the same addresses in all memory that the operation can reach.
 //
 // Making a Record costs time, because the bytes have to be read. Results learns for each Site whether that is worth
-// it. Results has no bytes, clocks and goroutines; it is not safe for concurrent use.
+// it. Results has no bytes, clocks and goroutines, and is not safe for concurrent use.
 type Results struct {
 	budget, held uint64 // bytes of what is kept
 	perCost      uint64 // bytes that are read for a unit of an operation's cost, at most
@@ -51,7 +51,7 @@ type keptResult struct {
 	record Record
 	maker  Rank
 	taken  map[Rank]bool
-	takers int // ranks that may still take it
+	takers int // ranks that may still take the result
 	size   uint64
 	bytes  any
 }
@@ -92,7 +92,7 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint
 	return s.reads, turn, true
 }
 
-// Take returns what an operation wrote for another rank, or false: then the rank runs it.
+// Take returns what an operation wrote for another rank, or false: then the rank runs the operation.
 func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes any, ok bool) {
 	s := r.sites[at]
 	if s == nil {
@@ -120,7 +120,7 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes an
 }
 
 // Learn notes what an operation has cost and read, beside the memory that its parameters point to. Learn returns
-// whether the Record had all of it: only then may the operation's result be kept.
+// whether the Record had all of that memory: only then may the operation's result be kept.
 func (r *Results) Learn(at Site, cost uint64, had, reads []Span) bool {
 	s := r.sites[at]
 	if s == nil {
