@@ -11,12 +11,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
 // GPUs returns which GPUs a job has on each of its nodes, in the order of Job.Nodes, by the
 // numbers that Slurm gives them there. The result is nil for a job without GPUs.
 func (s *Slurm) GPUs(ctx context.Context, job string) ([][]int, error) {
 	out, err := s.scontrol.Run(ctx, "show", "job", job, "--details", "--json")
+	// The scontrol of 22.05 has no JSON; the squeue of 22.05 has, with the GPUs in it.
+	var failed *slurmrest.ScontrolError
+	if errors.As(err, &failed) && strings.Contains(failed.Output, "unrecognized option '--json'") {
+		out, err = s.squeue.Run(ctx, "--states=all", "--jobs="+job, "--json")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("GPUs of job %s: %w", job, err)
 	}

@@ -5,6 +5,8 @@ package slurm
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -42,6 +44,26 @@ func TestGPUs(t *testing.T) {
 	for _, out := range []string{"", "{}", `{"jobs": [{}, {}]}`, `{"jobs": 3}`} {
 		if got, err := parseGPUs([]byte(out), "7"); err == nil {
 			t.Errorf("%q gave %v", out, got)
+		}
+	}
+}
+
+// TestGPUsWithoutJSON asks a Slurm whose scontrol has no JSON, as that of 22.05: squeue is asked instead. Another
+// failure of scontrol is told.
+func TestGPUsWithoutJSON(t *testing.T) {
+	for complaint, want := range map[string][][]int{"unrecognized option '--json'": {{0, 1}}, "Unable to contact slurm controller": nil} {
+		dir := t.TempDir()
+		for name, script := range map[string]string{
+			"scontrol": `echo "scontrol: ` + complaint + `" >&2; exit 1`,
+			"squeue":   `[ "$*" = "--states=all --jobs=7 --json" ] && echo '{"jobs": [{"job_id": 7, "gres_detail": ["gpu:2(IDX:0-1)"]}]}'`,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := New(filepath.Join(dir, "scontrol")).GPUs(t.Context(), "7")
+		if (err == nil) != (want != nil) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v; want %v", complaint, got, err, want)
 		}
 	}
 }
