@@ -37,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases criu packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -170,6 +170,14 @@ test-devices: deps build ## jobs on software GPUs, killed at random moments; wri
 test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (30 min)
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
+# Protected jobs, faults and the controller on each Slurm but the newest. All of it runs, whatever fails.
+test-releases: deps build trees ## protected jobs, faults and the controller on Slurm 24.11 and 22.05 (40 min)
+	@failed=; for suite in $(filter-out forky,$(SUITES)); do \
+		$(GO) test -count=1 -tags cluster -timeout 20m -v ./tests/cluster -suite $$suite -run '^TestProtected' || failed=1; \
+		$(GO) test -count=1 -tags faults -timeout 20m -v ./tests/faults -suite $$suite -name faults-$$suite -seed 1 -some 12 || failed=1; \
+		$(GO) test -count=1 -tags control -timeout 20m -v ./tests/control -suite $$suite -name control-$$suite || failed=1; \
+	done; test -z "$$failed"
+
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
 test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, devices, harm (3 h)
@@ -178,6 +186,7 @@ test-long: deps build ## fuzzing, larger programs at the barrier, cold root file
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
+	$(MAKE) --no-print-directory test-releases
 	$(MAKE) --no-print-directory test-devices
 	$(MAKE) --no-print-directory test-harm
 
@@ -318,6 +327,12 @@ install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Sl
 
 # deb and rpm packages in $(PACKAGES), for the Slurm of SPANK_INCLUDE.
 PACKAGES ?= $(CURDIR)/$(B)/packages
+
+# For the Debian releases whose own CRIU does not work; docs/install.md says where else the rpm runs.
+SUITE ?= bookworm
+
+criu: $(NFPM) ## a CRIU that works for SUITE=bookworm or trixie: a deb and an rpm into bin/criu (needs root; 2 min)
+	NFPM=$(NFPM) contrib/criu/build $(SUITE) $(B)/criu
 
 packages: $(NFPM) ## debs and rpms into bin/packages (1 min)
 	@rm -rf $(PACKAGES)

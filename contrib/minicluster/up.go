@@ -88,8 +88,6 @@ func (w *wanted) checkOptions() (rootfs.Suite, error) {
 		return suite, fmt.Errorf("--nodes %d: want 1 to %d", w.nodes, maxNodes)
 	case w.corpus && !suite.Corpus:
 		return suite, fmt.Errorf("--with-corpus: %w", &rootfs.NoCorpusError{Suite: suite.Name})
-	case w.singularity && !suite.Singularity:
-		return suite, fmt.Errorf("--singularity: %w", &rootfs.NoSingularityError{Suite: suite})
 	case w.singularity && w.install != "":
 		return suite, errors.New("--singularity installs the tree that it builds: leave out --install")
 	case w.gpus < 0 || w.gpus > maxGPUs:

@@ -72,7 +72,7 @@ func checkCriuFinding(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "criu", Needs: CriuNeeds + " or newer"}
 	version, err := Criu(ctx, "criu")
 	if err != nil {
-		return f.withProblem(Fail, err.Error(), "install "+CriuNeeds+" or newer (Debian: backports or forky; else https://criu.org/Packages) so that it is in PATH")
+		return f.withProblem(Fail, err.Error(), "install "+CriuNeeds+" or newer (Debian forky has it; for older releases: make criu, docs/install.md) so that it is in PATH")
 	}
 	return f.withOK("criu " + version)
 }

@@ -76,8 +76,9 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	return src, nil
 }
 
-// sourcesList is the sources.list for a suite; keyFile is where InlineKey was written.
-func (s source) sourcesList(suite, keyFile string) string {
+// sourcesList is the line of a sources.list for a suite; kind is "deb" or "deb-src", keyFile is
+// where InlineKey was written.
+func (s source) sourcesList(kind, suite, keyFile string) string {
 	keys := slices.Clone(s.SignedBy)
 	if s.InlineKey != "" {
 		keys = append(keys, keyFile)
@@ -90,9 +91,9 @@ func (s source) sourcesList(suite, keyFile string) string {
 		options = append(options, "trusted=yes")
 	}
 	if len(options) == 0 {
-		return fmt.Sprintf("deb %s %s main\n", s.URI, suite)
+		return fmt.Sprintf("%s %s %s main\n", kind, s.URI, suite)
 	}
-	return fmt.Sprintf("deb [%s] %s %s main\n", strings.Join(options, " "), s.URI, suite)
+	return fmt.Sprintf("%s [%s] %s %s main\n", kind, strings.Join(options, " "), s.URI, suite)
 }
 
 // readSources reads all of apt's lists below root. A file that is missing or may not be read counts

@@ -128,7 +128,7 @@ func TestSourcesList(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := src.sourcesList("forky", "/build/mirror.asc"); got != c.want {
+		if got := src.sourcesList("deb", "forky", "/build/mirror.asc"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -198,7 +198,7 @@ func FuzzSources(f *testing.F) {
 		if err != nil {
 			return
 		}
-		list := src.sourcesList("forky", "/k")
+		list := src.sourcesList("deb", "forky", "/k")
 		if !strings.HasPrefix(list, "deb ") || strings.Count(list, "\n") != 1 || !strings.HasSuffix(list, " forky main\n") {
 			t.Fatalf("sources.list %q", list)
 		}

@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/criu"
 )
 
 // MissingToolError is a program the build cannot do without.
@@ -56,6 +58,7 @@ type buildJob struct {
 	recipe recipe
 	source source
 	tool   string // mmdebstrap
+	criu   string // the package of CRIU for the tree, "" for the suite's own
 	lock   *os.File
 	report *reporter
 }
@@ -97,16 +100,22 @@ func buildTree(ctx context.Context, j buildJob) (err error) {
 func (j buildJob) prepareBuild(work string) ([]string, error) {
 	r := j.recipe
 	in := func(name string) string { return filepath.Join(work, name) }
+	sources := j.source.sourcesList("deb", r.suite.Name, in("mirror.asc"))
+	if r.forCRIU {
+		sources += j.source.sourcesList("deb-src", suites[0].Name, in("mirror.asc"))
+	}
 	for _, f := range []struct {
 		name, text string
 		mode       os.FileMode
 	}{
-		{"sources.list", j.source.sourcesList(r.suite.Name, in("mirror.asc")), 0o600},
+		{"sources.list", sources, 0o600},
 		{"mirror.asc", strings.TrimSpace(j.source.InlineKey) + "\n", 0o644},
 		{"apt.conf", strings.Join(r.aptOptions(), ";\n") + ";\n" + strings.Join(j.source.options, "\n") + "\n", 0o600},
 		{"dpkg.cfg", strings.Join(r.dpkg, "\n") + "\n", 0o644},
 		{"essential", r.essential, 0o700},
 		{"customize", r.customize, 0o700},
+		{"criu", criuHook, 0o700},
+		{"build", criu.Script, 0o700},
 	} {
 		if err := os.WriteFile(in(f.name), []byte(f.text), f.mode); err != nil {
 			return nil, err
@@ -116,12 +125,22 @@ func (j buildJob) prepareBuild(work string) ([]string, error) {
 	if err := os.Chmod(work, 0o711); err != nil {
 		return nil, err
 	}
+	if r.forCRIU { // the script makes its folder in TMPDIR
+		return []string{"env", "TMPDIR=" + work, "MMDEBSTRAP=" + j.tool, in("build"), "--sources", in("sources.list"), "--apt-conf", in("apt.conf"), r.suite.Name, in("root")}, nil
+	}
 	args := []string{
 		j.tool, "--verbose", "--mode=root", "--format=directory", "--variant=minbase",
 		"--include=" + strings.Join(r.packages, ","),
 		"--aptopt=" + in("apt.conf"), "--dpkgopt=" + in("dpkg.cfg"),
-		"--essential-hook=" + in("essential"), "--customize-hook=" + in("customize"),
+		"--essential-hook=" + in("essential"),
 	}
+	if j.criu != "" {
+		if err := os.Symlink(j.criu, in("criu.deb")); err != nil {
+			return nil, err
+		}
+		args = append(args, "--customize-hook="+in("criu"))
+	}
+	args = append(args, "--customize-hook="+in("customize"))
 	if len(j.source.SignedBy) > 0 { // else mmdebstrap finds the key with gpg's help
 		args = append(args, "--skip=check/signed-by")
 	}

@@ -375,3 +375,33 @@ func TestBuildEnv(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Without a network CRIU cannot be compiled, and the tree that needs it says so. A package that is
+// there is installed by the tree's build.
+func TestBuildWithCRIU(t *testing.T) {
+	fakeTools(t, `case "$*" in
+		*essential-hook*) mkdir root; readlink criu.deb; echo "$*" | grep -c -e '--customize-hook=.*/criu ' ;;
+		*) echo 'E: Failed to fetch the source of criu'; exit 100 ;;
+		esac`)
+	o := fakeOptions(t)
+	o.Suite = mustSuite(t, "trixie")
+	want := "build criu-trixie: Failed to fetch the source of criu (log: " + o.CacheDir + "/criu-trixie.log)"
+	if _, err := Ensure(context.Background(), o); errText(err) != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	clean(t, o.CacheDir, "trixie.lock", "criu-trixie.lock", "criu-trixie.log")
+
+	made := filepath.Join(o.CacheDir, newCRIURecipe(o.Suite).treeName(), "criu_4.2.1-0+trixie_amd64.deb")
+	if err := os.MkdirAll(filepath.Dir(made), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(made, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ensure(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if log, _ := os.ReadFile(filepath.Join(o.CacheDir, "trixie.log")); string(log) != made+"\n1\n" {
+		t.Errorf("log:\n%s", log)
+	}
+}

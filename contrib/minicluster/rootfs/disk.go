@@ -35,6 +35,8 @@ func (e *SpaceError) Error() string {
 // unpacked, and the package lists, measured and rounded up.
 func (r recipe) neededSpace() (bytes, inodes uint64) {
 	switch {
+	case r.forCRIU:
+		return 900 << 20, 30_000
 	case r.corpus:
 		return 3800 << 20, 90_000
 	case r.torch:

@@ -45,6 +45,8 @@ var stages = []struct{ info, stage string }{
 	{"installing remaining packages", "reading package lists"},
 	{"running --customize-hook", "finishing"},
 	{"cleaning package lists", "finishing"},
+	{"compiling CRIU", "compiling CRIU"},
+	{"making packages of CRIU", "finishing"},
 }
 
 var newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)

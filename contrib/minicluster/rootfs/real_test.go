@@ -97,9 +97,8 @@ func checkTree(t *testing.T, dir string, s Suite) {
 			t.Errorf("%s: %q, %v; want %q", c.command, got, err, c.want)
 		}
 	}
-	criu := "criu " + s.CRIU
-	if out, err := exec.Command("chroot", dir, "criu", "--version").Output(); (err == nil) != (s.CRIU != "") {
-		t.Errorf("%s: %s, %v", criu, out, err)
+	if out, err := exec.Command("chroot", dir, "criu", "--version").Output(); err != nil || !strings.HasPrefix(string(out), "Version: "+s.CRIU) {
+		t.Errorf("criu --version: %s, %v; want %s", out, err, s.CRIU)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/criu"
 )
 
 // recipeVersion is raised when a tree must be built anew although nothing that
@@ -28,6 +30,9 @@ var corpusHook string
 //go:embed recipe/customize.sh
 var customizeHook string
 
+//go:embed recipe/criu.sh
+var criuHook string
+
 // packages are installed in every tree, on top of what Debian calls essential.
 var packages = []string{
 	"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurm-client",
@@ -36,6 +41,9 @@ var packages = []string{
 	"python3", "curl", "iproute2", "iputils-ping", "nftables",
 	"procps", "psmisc", "hostname", "mount", "passwd", "util-linux",
 }
+
+// criuPackages are what the package of CRIU that is compiled for a suite depends on.
+var criuPackages = []string{"libprotobuf-c1", "libnl-3-200", "libnet1", "libbsd0", "libnftables1"}
 
 // torchPackages are what Options.Torch adds.
 var torchPackages = []string{"python3-torch", "python3-numpy"}
@@ -91,6 +99,11 @@ type recipe struct {
 	dpkg      []string
 	essential string // hook scripts
 	customize string
+	// criu is the script that makes the suite's package of CRIU, and what becomes of the package in a
+	// tree; "" where the suite's own is installed.
+	criu string
+	// forCRIU says that not a tree is made but that package: a folder with the package in it.
+	forCRIU bool
 }
 
 func newRecipe(o Options) recipe {
@@ -103,7 +116,10 @@ func newRecipe(o Options) recipe {
 		essential: essentialHook,
 		customize: customizeHook,
 	}
-	if o.Suite.CRIU != "" {
+	if o.Suite.CompilesCRIU {
+		r.packages = append(r.packages, criuPackages...)
+		r.criu = criu.Script + criuHook
+	} else {
 		r.packages = append(r.packages, "criu")
 	}
 	if r.torch {
@@ -116,9 +132,17 @@ func newRecipe(o Options) recipe {
 	return r
 }
 
-// variantName names what is cached once per recipe: "forky", "forky-torch", "forky-corpus".
+// newCRIURecipe is how the package of CRIU is made that a suite's trees have.
+func newCRIURecipe(s Suite) recipe {
+	return recipe{suite: s, criu: criu.Script, forCRIU: true}
+}
+
+// variantName names what is cached once per recipe: "forky", "forky-torch", "forky-corpus",
+// "criu-trixie".
 func (r recipe) variantName() string {
 	switch {
+	case r.forCRIU:
+		return "criu-" + r.suite.Name
 	case r.corpus:
 		return r.suite.Name + "-corpus"
 	case r.torch:
@@ -130,9 +154,13 @@ func (r recipe) variantName() string {
 // recipeHash tells recipes of a variant apart.
 func (r recipe) recipeHash() string {
 	h := sha256.New()
-	for _, part := range [][]string{
+	parts := [][]string{
 		{fmt.Sprint(recipeVersion), r.variantName()}, r.packages, r.dpkg, {r.essential, r.customize},
-	} {
+	}
+	if r.criu != "" {
+		parts = append(parts, []string{r.criu})
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d %q\n", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:hashLen]
@@ -155,7 +183,7 @@ func isTreeOf(variant, name string) bool {
 // aptOptions are the recipe's own options; the host's options are added.
 func (r recipe) aptOptions() []string {
 	o := []string{`APT::Install-Recommends "false"`}
-	if r.suite.expired {
+	if r.suite.expired || r.forCRIU { // the source of CRIU is that of an expired suite
 		o = append(o, `Acquire::Check-Valid-Until "false"`)
 	}
 	return o

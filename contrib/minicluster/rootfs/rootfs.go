@@ -10,14 +10,16 @@
 //	forky.lock            held (flock) by the process that builds, removes or replaces a tree of the variant
 //	forky.log             what mmdebstrap said the last time
 //	building-forky.*/     a build under way, or the rest of a killed build; Ensure removes the rest
+//	criu-trixie-…/        the package of CRIU that is compiled for a suite: a variant like the others
 //
 // A tree is a lower layer for overlays and must not be written. A cluster that uses a tree keeps
 // the tree with Hold: the lock lies on the tree's folder itself.
 //
 // # Lock order
 //
-//	forky.lock      exclusive: building and removing
-//	└── the tree    shared: in use; exclusive and only ever tried: about to be removed
+//	trixie.lock              exclusive: building and removing
+//	├── criu-trixie.lock     the same
+//	└── the tree             shared: in use; exclusive and only ever tried: about to be removed
 //
 // # The builder
 //
@@ -62,7 +64,7 @@ type Options struct {
 }
 
 // Ensure returns the folder of the tree that o asks for. A missing tree is built, which needs root,
-// a network and half a minute to two. When the tree is there, Ensure returns at once and starts
+// a network and half a minute to two, and as long again where CRIU has to be compiled. When the tree is there, Ensure returns at once and starts
 // nothing.
 //
 // Any number of processes may call Ensure at once: a single process builds, all others wait and
@@ -117,29 +119,62 @@ func buildMissing(ctx context.Context, o Options, r recipe, dir string) error {
 	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
 		return describeError(o.CacheDir, r, err)
 	}
-	lock, err := lockVariant(ctx, o.CacheDir, r.variantName(), report)
-	if err != nil {
-		return describeError(o.CacheDir, r, err)
+	return buildLocked(ctx, o, buildJob{cache: o.CacheDir, dir: dir, recipe: r, source: src, tool: tool, report: report})
+}
+
+// buildLocked takes the lock of the job's variant and builds, unless another process has built meanwhile.
+func buildLocked(ctx context.Context, o Options, j buildJob) (err error) {
+	r := j.recipe
+	if j.lock, err = lockVariant(ctx, j.cache, r.variantName(), j.report); err != nil {
+		return describeError(j.cache, r, err)
 	}
-	defer lock.Close()
-	if isDir(dir) { // built while we waited
+	defer j.lock.Close()
+	if isDir(j.dir) { // built while we waited
 		return nil
 	}
-	if err := removePartials(o.CacheDir, r.variantName(), report); err != nil {
-		return describeError(o.CacheDir, r, err)
+	if err := removePartials(j.cache, r.variantName(), j.report); err != nil {
+		return describeError(j.cache, r, err)
 	}
 	if !o.skipSpaceCheck {
-		if err := checkSpace(o.CacheDir, r); err != nil {
+		if err := checkSpace(j.cache, r); err != nil {
 			return err
 		}
 	}
-	if err := buildTree(ctx, buildJob{
-		cache: o.CacheDir, dir: dir, recipe: r, source: src, tool: tool, lock: lock, report: report,
-	}); err != nil {
-		return describeError(o.CacheDir, r, err)
+	if r.suite.CompilesCRIU && !r.forCRIU {
+		hold, err := ensureCRIU(ctx, o, &j)
+		if err != nil {
+			return err
+		}
+		defer hold.Close()
 	}
-	removeOldTrees(o.CacheDir, r)
+	if err := buildTree(ctx, j); err != nil {
+		return describeError(j.cache, r, err)
+	}
+	removeOldTrees(j.cache, r)
 	return nil
+}
+
+// ensureCRIU has the package of CRIU made for the suite of a tree that is about to be built, if the
+// package is missing, gives the job the package's path, and returns the hold on the package's folder.
+func ensureCRIU(ctx context.Context, o Options, j *buildJob) (hold *os.File, err error) {
+	r := newCRIURecipe(j.recipe.suite)
+	dir := filepath.Join(j.cache, r.treeName())
+	if !isDir(dir) {
+		of := *j
+		of.recipe, of.dir = r, dir
+		if err := buildLocked(ctx, o, of); err != nil {
+			return nil, err
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "criu_*.deb"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("cache %s: %s has %d packages of CRIU: remove that folder", j.cache, dir, len(found))
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.criu = found[0]
+	return Hold(dir)
 }
 
 // euid is a variable for tests.

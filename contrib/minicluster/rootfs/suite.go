@@ -15,14 +15,13 @@ type Suite struct {
 	Name  string // "forky"
 	Slurm string // "26.05"
 	Torch string // PyTorch's version where Options.Torch asks for PyTorch: "2.14"
-	// CRIU is the version installed, "" where the suite's own does not work on
-	// the kernels in use: bookworm's 3.17 fails on today's vDSO.
-	CRIU string
+	CRIU  string // the version installed: "4.2"
+	// CompilesCRIU says that this CRIU is compiled for the suite (contrib/criu), because the suite's
+	// own does not work on the kernels in use: bookworm's 3.17 fails on today's vDSO, trixie's 4.1
+	// cannot dump TCP sockets.
+	CompilesCRIU bool
 	// Corpus says that Options.Corpus can be had: the suite has all these packages.
 	Corpus bool
-	// Singularity says that singularity-slurm runs on the suite: proxyd starts with the suite's
-	// CRIU.
-	Singularity bool
 
 	// expired says that the suite's Release file may be past its Valid-Until,
 	// as a release in development is between two pushes of a mirror.
@@ -30,9 +29,9 @@ type Suite struct {
 }
 
 var suites = []Suite{
-	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, Singularity: true, expired: true},
-	{Name: "trixie", Slurm: "24.11", CRIU: "4.1", Torch: "2.6"},
-	{Name: "bookworm", Slurm: "22.05", Torch: "1.13"},
+	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, expired: true},
+	{Name: "trixie", Slurm: "24.11", CRIU: "4.2", CompilesCRIU: true, Torch: "2.6"},
+	{Name: "bookworm", Slurm: "22.05", CRIU: "4.2", CompilesCRIU: true, Torch: "1.13"},
 }
 
 // Suites returns the known suites, newest first: the first is the default.
@@ -65,15 +64,4 @@ type NoCorpusError struct{ Suite string }
 
 func (e *NoCorpusError) Error() string {
 	return fmt.Sprintf("suite %s has not all programs of the corpus: %s has", e.Suite, suites[0].Name)
-}
-
-// NoSingularityError is a cluster with singularity-slurm of a suite with a CRIU that is too old.
-type NoSingularityError struct{ Suite Suite }
-
-func (e *NoSingularityError) Error() string {
-	has := "no CRIU that works"
-	if e.Suite.CRIU != "" {
-		has = "CRIU " + e.Suite.CRIU + ", with which proxyd does not start"
-	}
-	return fmt.Sprintf("suite %s has %s: %s has %s", e.Suite.Name, has, suites[0].Name, suites[0].CRIU)
 }

@@ -27,24 +27,6 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestNoSingularity(t *testing.T) {
-	for name, want := range map[string]string{
-		"trixie":   "suite trixie has CRIU 4.1, with which proxyd does not start: forky has 4.2",
-		"bookworm": "suite bookworm has no CRIU that works: forky has 4.2",
-	} {
-		s, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := (&NoSingularityError{s}).Error(); s.Singularity || got != want {
-			t.Errorf("%s\nwant:\n%s", got, want)
-		}
-	}
-	if !suites[0].Singularity {
-		t.Error("the default suite is not one")
-	}
-}
-
 func TestSuitesIsACopy(t *testing.T) {
 	Suites()[0].Name = "changed"
 	if Suites()[0].Name != "forky" {
