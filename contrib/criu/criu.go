@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package criu has the script that makes a package of CRIU for those Debian releases of which the own
-// CRIU does not work on today's kernels. Sites run the script as contrib/criu/build; in minicluster
+// Package criu has the script that makes a package of CRIU for Debian releases with a CRIU that does
+// not work on today's kernels. Sites run the script as contrib/criu/build; in minicluster
 // the script is embedded.
 package criu
 

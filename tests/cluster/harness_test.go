@@ -27,7 +27,13 @@ import (
 // program is the minicluster under test.
 const program = "../../contrib/minicluster/minicluster"
 
-var seed = flag.Int64("seed", time.Now().UnixNano(), "seed of the random tests; printed when one fails")
+var (
+	seed  = flag.Int64("seed", time.Now().UnixNano(), "seed of the random tests; printed when one fails")
+	suite = flag.String("suite", newest, "Debian release, and so the Slurm, of the clusters with singularity-slurm: forky, trixie or bookworm")
+)
+
+// newest is the suite that clusters have unless they say otherwise.
+const newest = "forky"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -18,9 +18,18 @@ import (
 // protected is a cluster with singularity-slurm, and what its tests do to jobs.
 type protected struct{ raised }
 
+// raiseProtected brings a cluster of the suite that -suite names up.
 func raiseProtected(t *testing.T, name string, args ...string) protected {
 	t.Helper()
-	c := protected{raise(t, name, append([]string{"--singularity"}, args...)...)}
+	return raiseProtectedOf(t, *suite, name, args...)
+}
+
+func raiseProtectedOf(t *testing.T, suite, name string, args ...string) protected {
+	t.Helper()
+	if suite != newest {
+		name += "-" + suite
+	}
+	c := protected{raise(t, name, append([]string{"--singularity", "--suite", suite}, args...)...)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range []string{"n1", "n2", "n3"} {
@@ -56,8 +65,8 @@ func (c protected) log(job string) string {
 }
 
 // slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
-// they are there as well.
-var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination).*\n`)
+// they are there as well. 22.05 has the name of the node after slurmstepd.
+var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination).*\n`)
 
 // reaches waits until the job's log has a line.
 func (c protected) reaches(t *testing.T, job, line string) {
@@ -101,6 +110,43 @@ func counted(node string) string {
 	}
 	fmt.Fprintf(&b, "sum 1830 on %s", node)
 	return b.String()
+}
+
+// requeueSteps requeues a job of two nodes while a step runs on both, and has it go on without one
+// of them: each step gives its output and its exit code once.
+func (c protected) requeueSteps(t *testing.T) {
+	t.Helper()
+	job := c.submit(t, "--singularity -N2 -w n1,n2", `
+		echo "$(hostname)"
+		srun -l bash -c 'for i in $(seq 30); do echo $i; sleep 0.15; done; exit $SLURM_PROCID' 2>/dev/null | sort -k1,1 -k2,2n > sorted.$SLURM_JOB_ID
+		echo rc ${PIPESTATUS[0]}
+		srun -n2 hostname | sort
+		md5sum < sorted.$SLURM_JOB_ID`)
+	eventually(t, 30*time.Second, func() (bool, string) {
+		s := c.ctl(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
+		return s == "1", "no step"
+	})
+	c.ctl(t, "sleep 1; scontrol requeue "+job)
+	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+	c.again(t, job, "n1")
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Error(s)
+	}
+	var want strings.Builder
+	for r := range 2 {
+		for i := 1; i <= 30; i++ {
+			fmt.Fprintf(&want, "%d: %d\n", r, i)
+		}
+	}
+	lines := strings.Split(c.log(job), "\n")
+	sorted, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/sorted."+job))
+	got := slurmsOwn.ReplaceAllString(string(sorted), "")
+	if got != want.String() {
+		t.Errorf("the step wrote:\n%s", got)
+	}
+	if len(lines) < 4 || lines[1] != "rc 1" {
+		t.Errorf("log: %q", lines)
+	}
 }
 
 // TestProtected: whatever Slurm does to a job, it costs the job nothing but time.
@@ -153,36 +199,7 @@ func TestProtected(t *testing.T) {
 			}
 			c.reaches(t, job, "usr1")
 		},
-		"steps": func(t *testing.T) {
-			job := c.submit(t, "--singularity -N2", `
-				echo "$(hostname)"
-				srun -l bash -c 'for i in $(seq 30); do echo $i; sleep 0.15; done; exit $SLURM_PROCID' 2>/dev/null | sort -k1,1 -k2,2n > sorted.$SLURM_JOB_ID
-				echo rc ${PIPESTATUS[0]}
-				srun -n2 hostname | sort
-				md5sum < sorted.$SLURM_JOB_ID`)
-			eventually(t, 30*time.Second, func() (bool, string) {
-				s := c.ctl(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
-				return s == "1", "no step"
-			})
-			c.ctl(t, "sleep 1; scontrol requeue "+job)
-			c.again(t, job, "")
-			c.ends(t, job)
-			var want strings.Builder
-			for r := range 2 {
-				for i := 1; i <= 30; i++ {
-					fmt.Fprintf(&want, "%d: %d\n", r, i)
-				}
-			}
-			lines := strings.Split(c.log(job), "\n")
-			sorted, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/sorted."+job))
-			got := slurmsOwn.ReplaceAllString(string(sorted), "")
-			if got != want.String() {
-				t.Errorf("the step wrote:\n%s", got)
-			}
-			if len(lines) < 4 || lines[1] != "rc 1" {
-				t.Errorf("log: %q", lines)
-			}
-		},
+		"steps": func(t *testing.T) { c.requeueSteps(t) },
 		"time limit": func(t *testing.T) {
 			job := c.submit(t, "--singularity --time=1", strings.ReplaceAll(count, "sleep 0.15", "sleep 1.7"))
 			eventually(t, 120*time.Second, func() (bool, string) {

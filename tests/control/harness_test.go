@@ -30,10 +30,11 @@ const (
 )
 
 var (
-	name = flag.String("name", "control-test", "name of the cluster")
-	more = flag.Int("ballast", 0, "so many MiB make the checkpoints of the scenario \"premium preempts basic\" as long as real ones")
-	seed = flag.Uint64("seed", 1, "of the random moments")
-	keep = flag.Bool("keep", false, "use a cluster of that name that is up, and leave it")
+	suite = flag.String("suite", "forky", "Debian release of the cluster, and so the Slurm: forky, trixie or bookworm")
+	name  = flag.String("name", "control-test", "name of the cluster")
+	more  = flag.Int("ballast", 0, "so many MiB make the checkpoints of the scenario \"premium preempts basic\" as long as real ones")
+	seed  = flag.Uint64("seed", 1, "of the random moments")
+	keep  = flag.Bool("keep", false, "use a cluster of that name that is up, and leave it")
 )
 
 func TestMain(m *testing.M) {
@@ -86,7 +87,7 @@ func raise(t *testing.T, name string, nodes, gpus, ranks int) *site {
 	})
 	if !*keep {
 		_, _ = s.cluster.Run(t.Context(), "down")
-		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", strconv.Itoa(nodes), "--gpus", strconv.Itoa(gpus), "--controller"); err != nil {
+		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", strconv.Itoa(nodes), "--gpus", strconv.Itoa(gpus), "--controller", "--suite", *suite); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -49,7 +49,7 @@ func raise(t *testing.T, name string) *cluster {
 // up raises the cluster, anew if it is there.
 func (c *cluster) up(ctx context.Context) error {
 	_, _ = c.Run(ctx, "down")
-	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity"); err != nil {
+	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity", "--suite", *suite); err != nil {
 		return err
 	}
 	configure := "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml"

@@ -30,6 +30,7 @@ var (
 	tableFile = flag.String("table", "", "write docs/faults.md, or another file relative to the root of the repository")
 	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
 	staging   = flag.String("staging", "", "a folder of the nodes where checkpoints land first, to be brought into the store slowly; adds the moments of that")
+	suite     = flag.String("suite", "forky", "Debian release of the clusters, and so the Slurm: forky, trixie or bookworm")
 	prefix    = flag.String("name", "faults-t", "of the clusters, before their number")
 )
 

@@ -178,10 +178,10 @@ func (j *job) requeued(ctx context.Context) error {
 
 // slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
 // they are there as well.
-var slurmsOwn = regexp.MustCompile(`^(slurmstepd: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination|error: Timed out waiting for job step).*$`)
+var slurmsOwn = regexp.MustCompile(`^(slurmstepd(-\S+)?: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination|error: Timed out waiting for job step).*$`)
 
 // slurmSays is how its programs, and ours, begin what they say into a job's log.
-var slurmSays = regexp.MustCompile(`^(srun|slurmstepd|singularity): `)
+var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 
 // right says whether what the job left behind is what it would be undisturbed: files
 // exactly. The log of a job that was rolled back, at most as often as is given, repeats
