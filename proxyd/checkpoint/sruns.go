@@ -63,7 +63,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who nodesocket.Peer, key st
 	}
 	err = lc.startSrun(ctx, who, key, caller, belongings)
 	if err != nil {
-		if err := caller.Refuse("singularity: " + err.Error()); err != nil {
+		if err := caller.Refuse(err.Error()); err != nil {
 			c.Log.Debug("cannot answer an srun", "error", err)
 		}
 	}

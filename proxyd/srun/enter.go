@@ -67,7 +67,11 @@ func becomeUser() error {
 		return err
 	}
 	for _, step := range entering {
-		if err := step.do(&e); err != nil {
+		err := step.do(&e)
+		switch {
+		case errors.Is(err, ErrPMIx), errors.Is(err, ErrHet): // the user's own words are refused
+			return err
+		case err != nil:
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}

@@ -30,7 +30,7 @@ const mpiTypeVariable = "SLURM_MPI_TYPE"
 
 // ErrPMIx is returned for a call that asks for PMIx: the server of slurmstepd listens in the node's
 // network, where tasks in a capsule cannot reach it.
-var ErrPMIx = errors.New("srun --mpi=pmix does not work in a protected job: " +
+var ErrPMIx = errors.New("--mpi=pmix does not work in a protected job: " +
 	"its server is outside of the job. Start MPI programs with mpirun in the script, " +
 	"or programs of MPICH with srun --mpi=pmi2; or submit the job without --singularity")
 

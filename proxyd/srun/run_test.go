@@ -81,8 +81,8 @@ func TestCannotStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		program, dir, want string
 	}{
-		"no srun":      {"/usr/bin/no-srun", "/", "singularity: srun: srun s1: exec: /usr/bin/no-srun: no such file or directory\n"},
-		"no programme": {"/etc/passwd", "/", "singularity: srun: srun s1: exec: /etc/passwd: permission denied\n"},
+		"no srun":      {"/usr/bin/no-srun", "/", "singularity: srun: exec: /usr/bin/no-srun: no such file or directory\n"},
+		"no programme": {"/etc/passwd", "/", "singularity: srun: exec: /etc/passwd: permission denied\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			newServer(t, tc.program)

@@ -94,7 +94,8 @@ const (
 
 // Start runs the real srun and returns when srun has been executed; "key KEY" has then been
 // written to the status pipe. The srun goes on when the process that started it ends: Find and
-// Adopt return it. If Start fails, nothing has been written and nothing runs; Refuse can say why.
+// Adopt return it. If Start fails, nothing has been written and nothing runs. The error
+// is in words for the user, whom Refuse can tell.
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
@@ -103,7 +104,7 @@ func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
 		if !errors.Is(err, ErrExists) {
 			_ = os.RemoveAll(s.Dir) // nothing runs that would miss the folder
 		}
-		return nil, fmt.Errorf("srun %s: %w", s.Rewriting.Key, err)
+		return nil, err
 	}
 	return r, nil
 }

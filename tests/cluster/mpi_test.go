@@ -78,7 +78,7 @@ func TestMPI(t *testing.T) {
 			srun --mpi=none -N1 -n1 env | grep -c ^PMI_; srun --mpi=pmix -N1 -n1 true; echo ends with $?`)
 		c.waitLog(t, job, "ends with ")
 		const want = "PMI_JOBID=s0-1\nPMI_RANK=0\nPMI_SIZE=1\nUCX_TLS=tcp,self\n0\n" +
-			"singularity: srun: singularity: srun s0-3: arguments: srun --mpi=pmix does not work in a protected job: "
+			"singularity: srun: --mpi=pmix does not work in a protected job: "
 		if log := c.log(job); !strings.HasPrefix(log, want) || !strings.HasSuffix(log, "ends with 1") {
 			t.Errorf("log:\n%s\nwant\n%s", log, want)
 		}
