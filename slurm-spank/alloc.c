@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bundle.h"
 #include "cmdline.h"
 #include "config.h"
 #include "log.h"
@@ -69,15 +70,61 @@ void alloc_init(spank_t sp, int argc, char **argv)
 		append_log();
 }
 
+/*
+ * Whether the user asks for a log that Slurm empties whenever the job starts. A line with #SBATCH does
+ * not: the variable counts more.
+ */
+static bool asks_for_truncation(const struct cmdline *c, int words)
+{
+	static const char option[] = "--open-mode";
+	const char *mode = getenv(OPEN_MODE);
+
+	for (int i = 1; i < words; ++i) {
+		const size_t n = strcspn(c->argv[i], "=");
+
+		/* getopt_long lets it be shortened. */
+		if (n < sizeof("--op") - 1 || strncmp(c->argv[i], option, n) != 0)
+			continue;
+		if (c->argv[i][n])
+			mode = c->argv[i] + n + 1;
+		else if (i + 1 < words)
+			mode = c->argv[i + 1];
+	}
+
+	return (mode && (*mode == 't' || *mode == 'T'));
+}
+
+/* Why the job must not be submitted, or NULL. What the user may not expect is told. */
+static const char *check_submission(void)
+{
+	const char *why;
+	struct cmdline c;
+
+	if (config.wrong[0])
+		return (config.wrong);
+	cmdline_read(&c);
+	why = bundle_refusal_of_sbatch(&c, cmdline_before_script(&c));
+	if (!why && asks_for_truncation(&c, cmdline_before_script(&c)))
+		sing_info("--open-mode=truncate: whenever the job starts again, Slurm empties its log; the default is append");
+	cmdline_free(&c);
+
+	return (why);
+}
+
 void alloc_options_known(void)
 {
+	const char *why;
+
 	/* sbatch has read the variable, which is none of the job's business. */
 	if (ours)
 		unsetenv(OPEN_MODE);
 	ours = false;
-	if (!options_on() || !config.wrong[0])
+	if (!options_on())
 		return;
-	sing_error("%s", config.wrong);
+	why = check_submission();
+	if (!why)
+		return;
+	sing_error("%s", why);
 	/* Where the plugin is optional, Slurm does not heed what we return. */
 	exit(EXIT_FAILURE);
 }

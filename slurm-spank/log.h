@@ -8,5 +8,6 @@
 #include <slurm/spank.h>
 
 #define sing_error(format, ...) slurm_error("singularity: " format __VA_OPT__(, ) __VA_ARGS__)
+#define sing_info(format, ...) slurm_info("singularity: " format __VA_OPT__(, ) __VA_ARGS__)
 
 #endif

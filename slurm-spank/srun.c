@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bundle.h"
 #include "cmdline.h"
 #include "config.h"
 #include "log.h"
@@ -34,6 +35,7 @@ static bool is_option(const char *word, const char *name, size_t letters)
 
 struct found {
 	bool pty, interactive, multi_prog;
+	const char *bundle; /* why it is refused */
 };
 
 /*
@@ -54,6 +56,7 @@ static struct found find(void)
 		if (is_option(c.argv[i], "--multi-prog", 2))
 			found.multi_prog = true;
 	}
+	found.bundle = bundle_refusal_of_srun(&c, optind < c.argc ? optind : c.argc);
 	cmdline_free(&c);
 
 	return (found);
@@ -75,7 +78,7 @@ static const char *refusal(void)
 			"run this step with --singularity=off");
 #endif
 
-	return (NULL);
+	return (found.bundle);
 }
 
 void srun_options_known(void)

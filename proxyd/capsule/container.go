@@ -97,7 +97,7 @@ const ownFolders = "/tmp/.singularity-containers"
 func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) {
 	plan := ContainerPlan{Rootfs: want.Bundle, Cwd: "/"}
 	if !filepath.IsAbs(want.Bundle) {
-		return plan, fmt.Errorf("bundle %q: want an absolute path", want.Bundle)
+		return plan, errors.New("want the absolute path of a bundle")
 	}
 	var oci ociConfig
 	if config != nil {

@@ -320,12 +320,27 @@ spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *argv[])
 }
 #endif
 
-void slurm_error(const char *format, ...)
+static void note_said(const char *format, va_list args)
 {
 	const size_t used = strlen(slurm.said);
+
+	vsnprintf(slurm.said + used, sizeof(slurm.said) - used, format, args);
+}
+
+void slurm_error(const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(slurm.said + used, sizeof(slurm.said) - used, format, args);
+	note_said(format, args);
+	va_end(args);
+}
+
+void slurm_info(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	note_said(format, args);
 	va_end(args);
 }

@@ -136,8 +136,6 @@ static void open_mode(void)
 		  "mode=append", 1 },
 		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity", "off" } },
 		  "mode=none", 0 },
-		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .variable = { "SBATCH_OPEN_MODE", "truncate" }, .option = { "singularity" } },
-		  "mode=truncate\nafter=truncate", 0 },
 	};
 	char said[4096], changes[32];
 
@@ -154,6 +152,34 @@ static void open_mode(void)
 	}
 }
 
+static void emptied_log(void)
+{
+	static const struct {
+		struct call call;
+		const char *said;
+	} rows[] = {
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .variable = { "SBATCH_OPEN_MODE", "truncate" } },
+		  "mode=truncate\nafter=truncate" },
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .variable = { "SBATCH_OPEN_MODE", "truncate" } },
+		  "said=singularity: --open-mode=truncate: whenever the job starts again, Slurm empties its log" },
+		{ { .argv = { "sbatch", "--singularity", "--open-mode=truncate", "job.sh" } }, "said=singularity: --open-mode=truncate: " },
+		{ { .argv = { "sbatch", "--singularity", "--open", "t", "job.sh" } }, "said=singularity: --open-mode=truncate: " },
+		{ { .argv = { "sbatch", "--singularity", "--open-mode=append", "job.sh" }, .variable = { "SBATCH_OPEN_MODE", "truncate" } },
+		  "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "job.sh", "--open-mode=truncate" } }, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "--ope", "append", "job.sh" } }, "said=\n" },
+	};
+	char said[4096];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		call = rows[i].call;
+		call.option[0] = "singularity";
+		if (code(said))
+			errx(1, "row %zu: %s", i, said);
+		CONTAINS(said, rows[i].said);
+	}
+}
+
 static void by_default(void)
 {
 	char said[4096];
@@ -167,6 +193,22 @@ static void by_default(void)
 	call.variable[1] = "colour=red";
 	CHECK(code(said) == 3);
 	CONTAINS(said, "said=singularity: SINGULARITY_SLURM=colour=red: unknown; accepted: on, off, or a list");
+}
+
+/* A script with lines for sbatch, and with text that is not for sbatch. */
+static char script_path[64];
+static const char script[] = "#!/bin/sh\n#SBATCHES --container=/no-wrong\n\n# --container=/no-wrong\n"
+			     "#SBATCH -N1 --container \"/no-such\" # --container=/no-wrong\n"
+			     "true\n#SBATCH --container=/no-wrong\n";
+
+static void write_script(void)
+{
+	FILE *f;
+
+	snprintf(script_path, sizeof(script_path), "/tmp/stub-script-%d", (int)getpid());
+	f = fopen(script_path, "w");
+	if (!f || fputs(script, f) < 0 || fclose(f))
+		err(1, "%s", script_path);
 }
 
 static void refused(void)
@@ -191,6 +233,21 @@ static void refused(void)
 		{ { .argv = { "srun", "--singularity", "ssh", "--pty" }, .option = { "singularity" }, .program = 2 }, 0, "said=\n" },
 		{ { .argv = { "srun", "--partition", "x", "bash" }, .option = { "singularity" }, .program = 3 }, 0, "said=\n" },
 		{ { .argv = { "srun", "--interactive", "--pty", "bash" }, .option = { "singularity" }, .program = 3 }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "--container", "/usr", "job.sh" }, .option = { "singularity" } }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--container=/no-bundle", "job.sh" } }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "--container=/no-bundle", "job.sh" }, .option = { "singularity" } }, 1,
+		  "singularity: --container=/no-bundle: No such file or directory; accepted: the absolute path of an OCI bundle" },
+		{ { .argv = { "sbatch", "--singularity", "--container", "../../../../../../../../usr", "job.sh" }, .option = { "singularity" } },
+		  1, "usr: a relative path, which nodes do not find: write --container=/usr\n" },
+		{ { .argv = { "sbatch", "--singularity", "job.sh", "--container=/no-bundle" }, .option = { "singularity" } }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "--container=/usr", "job.sh" }, .variable = { "SBATCH_CONTAINER", "/no-bundle" },
+		    .option = { "singularity" } }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .variable = { "SBATCH_CONTAINER", "/etc/passwd" },
+		    .option = { "singularity" } }, 1, "singularity: --container=/etc/passwd: Not a directory" },
+		{ { .argv = { "sbatch", script_path }, .option = { "singularity" } }, 1, "singularity: --container=/no-such: No such" },
+		{ { .argv = { "srun", "--singularity", "--container", "/no-bundle", "true" }, .option = { "singularity" }, .program = 4 }, 1,
+		  "singularity: --container=/no-bundle: No such file or directory" },
+		{ { .argv = { "srun", "--singularity", "x", "--container=/no-bundle" }, .option = { "singularity" }, .program = 2 }, 0, "said=\n" },
 		{ { .argv = { "srun", "--pty", "bash" }, .option = { "singularity" }, .more = { "singularity", "off" }, .program = 2 }, 0,
 		  "said=\n" },
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
@@ -202,16 +259,19 @@ static void refused(void)
 	};
 	char said[4096];
 
+	write_script();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		call = rows[i].call;
 		if (code(said) != rows[i].code)
 			errx(1, "row %zu: %s", i, said);
 		CONTAINS(said, rows[i].said);
 	}
+	unlink(script_path);
 }
 
 const struct test submit_tests[] = {
 	{ "sbatch's open mode", open_mode },
+	{ "emptied log", emptied_log },
 	{ "default of the environment", by_default },
 	{ "submission refused", refused },
 	{ NULL, NULL },

@@ -115,6 +115,33 @@ func TestContainers(t *testing.T) {
 			t.Errorf("log:\n%s", c.log(job))
 		}
 	})
+	t.Run("missing", func(t *testing.T) {
+		t.Parallel()
+		said := c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container no-bundle --wrap true")
+		const want = "singularity: --container=no-bundle: No such file or directory; accepted: the absolute path of an OCI bundle"
+		if said.code == 0 || !strings.Contains(said.err, want) {
+			t.Errorf("sbatch: %d\n%s", said.code, said.err)
+		}
+		said = c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --container bundle --wrap true")
+		if said.code == 0 || !strings.Contains(said.err, "write --container=/shared/home/alice/bundle\n") {
+			t.Errorf("sbatch: %d\n%s", said.code, said.err)
+		}
+		c.sh(t, "cd; printf '#!/bin/sh\n#SBATCH --singularity --container no-bundle\n' > missing.sh")
+		c.says(t, "alice", "cd; singctl check missing.sh", 8, "^missing.sh: refused: --container=no-bundle: No such file")
+		c.sh(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity-gpus=4-2\nif true\n' > wrong.sh`)
+		c.says(t, "alice", "cd; singctl check wrong.sh", 8, "^wrong.sh:2: refused: --singularity-gpus=4-2: the minimum is above the maximum",
+			"^wrong.sh:4: refused: Syntax error: end of file unexpected")
+		c.sh(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity --container bundle\ntrue\n' > right.sh; sed -i "s,bundle,$PWD/bundle," right.sh`)
+		c.says(t, "alice", "cd; singctl check right.sh", 0, "^right.sh: nothing in its text")
+		if queued := c.sh(t, "squeue --noheader --me --name=right.sh,wrong.sh"); queued != "" {
+			t.Errorf("singctl check has queued:\n%s", queued)
+		}
+		job := c.submit(t, "--singularity --nodes 1", "srun --container no-bundle true; echo step $?")
+		c.ends(t, job)
+		if got := c.log(job); !strings.Contains(got, want) || !strings.Contains(got, "step 1") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
 	t.Run("not of a bundle", func(t *testing.T) {
 		t.Parallel()
 		c.sh(t, `cd; mkdir -p refused/rootfs; ln -sf /proc/self/status refused/config.json`)

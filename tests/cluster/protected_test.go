@@ -170,6 +170,21 @@ func TestProtected(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"requeue":     func(t *testing.T) { requeued(t, "requeue") },
 		"requeuehold": func(t *testing.T) { requeued(t, "requeuehold") },
+		"emptied log": func(t *testing.T) { // no line with #SBATCH has Slurm empty the log
+			job := c.submit(t, "", "#SBATCH --open-mode=truncate --singularity\n"+count)
+			c.reaches(t, job, "8")
+			node := c.show(t, job, "NodeList")
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, node)
+			c.ends(t, job)
+			if got := c.log(job); got != counted(node) {
+				t.Errorf("log:\n%s", got)
+			}
+			said := c.exec(t, "ctl", "alice", "bash", "-c", "cd; sbatch --singularity --open-mode=truncate --output=%j.log --wrap true")
+			if want := "sbatch: singularity: --open-mode=truncate: whenever the job starts again, Slurm empties its log"; said.code != 0 || !strings.Contains(said.err, want) {
+				t.Errorf("sbatch: %d\n%s", said.code, said.err)
+			}
+		},
 		"pipe opened again": func(t *testing.T) {
 			job := c.submit(t, "--singularity -w n1", `exec 5> >(cat >piped)
 				`+count+`

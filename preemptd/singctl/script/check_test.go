@@ -25,7 +25,7 @@ func TestFind(t *testing.T) {
 		}},
 		{"an option that implies it", "#!/bin/bash\n#SBATCH --singularity-gpus=1-4\nsrun a", nil},
 		{"a lease", "#!/bin/bash\n#SBATCH --singularity-lease=7\n", []string{"0 unprotected the script has no line #SBATCH --singularity"}},
-		{"an emptied log", head + "#SBATCH --open-mode=truncate\n", []string{"3 changed #SBATCH --open-mode=truncate"}},
+		{"an emptied log, which append overrides", head + "#SBATCH --open-mode=truncate\n", nil},
 		{"a container of its own", head + "apptainer exec a.sif ./a\nsrun bwrap --bind / / ./a", []string{"3 not captured apptainer exec a.sif ./a"}},
 		{"no requeue", head + "\n#SBATCH -p a --no-requeue\n", []string{"4 unprotected #SBATCH --no-requeue"}},
 		{"a comment like an option", head + "##SBATCH --no-requeue\n#SBATCHES --no-requeue\n# --no-requeue", nil},

@@ -20,7 +20,6 @@ type optionRule struct {
 var optionRules = []optionRule{
 	{"--no-requeue", "", Unprotected, "take it away: a job that Slurm may not requeue cannot resume"},
 	{"--singularity", "off", Unprotected, "take it away, or write --singularity"},
-	{"--open-mode", "truncate", Changed, "leave it out: Slurm empties the job's log when the job resumes"},
 	{"hetjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 	{"packjob", "", Unprotected, "ask for nodes of a single kind: heterogeneous jobs are not protected"},
 }

@@ -62,6 +62,7 @@ spank_err_t spank_unsetenv(spank_t sp, const char *var);
 spank_err_t spank_prepend_task_argv(spank_t sp, int argc, const char *argv[]);
 #endif
 void slurm_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void slurm_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define SPANK_PLUGIN(name, version)               \
 	const char plugin_name[] = #name;         \
