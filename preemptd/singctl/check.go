@@ -4,10 +4,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,24 +31,35 @@ func (a checkCommand) build() *cobra.Command {
 		Use: "check SCRIPT", Short: "Say what of a batch script a checkpoint could not have, without queueing it",
 		Long: `check reads a batch script and names the lines that have to do with checkpoints: options by which the
 job is not protected, commands that cannot be captured, and what goes on differently after a restore,
-each with what to do. Nothing is run. Options of sbatch's command line, variables and what programs do
-once they run are not in the script: singctl show says what was found in a job that runs.
+each with what to do. sbatch --test-only says whether the job would be refused, for a wrong value of an option
+or a container that is not there, and a shell or Python whether it understands the script. Nothing is run or
+queued. Options of sbatch's command line, variables and what programs do once they run are not in the
+script: singctl show says what was found in a job that runs.
 
 The exit code is 8 if there is such a line.`,
 		Args: argumentCount(1, 1, "a script"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.checkScript(args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.checkScript(cmd.Context(), args[0]) },
 	}
 }
 
-func (a checkCommand) checkScript(path string) error {
+func (a checkCommand) checkScript(ctx context.Context, path string) error {
 	text, err := readScript(path)
 	if err != nil {
 		return rpc.Errorf(rpc.ErrInvalid, "script: %s", err)
 	}
 	findings := script.Find(text)
+	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() { // a pipe has been read
+		findings = append(findings, checkSyntax(ctx, path, text)...)
+		refusal, err := a.testSubmission(ctx, path, text)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, refusal...)
+		script.SortByLine(findings)
+	}
 	switch {
 	case a.json:
 		a.printJSON(map[string]any{"script": path, "findings": append([]script.Finding{}, findings...)})
@@ -64,6 +80,47 @@ func (a checkCommand) checkScript(path string) error {
 		return errFound
 	}
 	return nil
+}
+
+// checkTime bounds how long a program may take to look at a script.
+const checkTime = 20 * time.Second
+
+// checkSyntax has the script's interpreter look at the script. The nodes may have an interpreter
+// that is missing here.
+func checkSyntax(ctx context.Context, path, text string) []script.Finding {
+	program, arguments, ok := script.Interpreter(text)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append(arguments, path)...)
+	// Shells run what these name before they look at the script.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "BASH_ENV=") || strings.HasPrefix(v, "ENV=") })
+	said, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() <= 0 || len(said) == 0 {
+		return nil
+	}
+	return []script.Finding{script.ReadSyntaxError(path, string(said))}
+}
+
+// testSubmission has sbatch say whether the job would be refused. Where there is no Slurm, or
+// slurmctld is away, nothing is known of that.
+func (a checkCommand) testSubmission(ctx context.Context, path, text string) ([]script.Finding, error) {
+	if script.IsHeterogeneous(text) {
+		return nil, nil // sbatch tests none
+	}
+	_, err := runCommand(ctx, "sbatch", "--test-only", path)
+	var e *rpc.Error
+	switch {
+	case err == nil:
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.As(err, &e) && errors.Is(err, rpc.ErrInternal):
+		return []script.Finding{script.ReadRefusal(text, strings.TrimPrefix(e.Text, "sbatch: "))}, nil
+	}
+	return nil, nil //nolint:nilerr // see above
 }
 
 func readScript(path string) (string, error) {

@@ -5,7 +5,9 @@ package main
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,22 +22,27 @@ type checkpointsCommand struct{ *app }
 func (a checkpointsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
+		Long: `checkpoints lists checkpoints. The newest of each job are kept, as many as keep in proxyd.yaml says (2 if nothing
+else was set); older ones are removed.`,
 		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list := func(c *rpc.Client, name string) error {
-				found, err := c.Checkpoints(cmd.Context(), name)
+				found, err := c.ListCheckpoints(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
 				if a.json {
-					a.printMessage(&rpc.CheckpointsReply{Checkpoints: found})
+					a.printMessage(found)
 					return nil
 				}
-				if len(found) == 0 {
+				if len(found.GetCheckpoints()) == 0 {
 					fmt.Fprintln(a.stdout, "no checkpoints")
 					return nil
 				}
-				a.printCheckpoints(found, true)
+				a.printCheckpoints(found.GetCheckpoints(), true)
+				if lacksOlder(found) {
+					fmt.Fprintf(a.stdout, "older ones are removed: the newest %d of each job are kept (keep in proxyd.yaml)\n", found.GetKeep())
+				}
 				return nil
 			}
 			if len(args) == 0 {
@@ -48,6 +55,28 @@ func (a checkpointsCommand) build() *cobra.Command {
 			return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, j.name) })
 		},
 	}
+}
+
+// lacksOlder tells whether a job of a list has had checkpoints that were removed for newer ones.
+func lacksOlder(list *rpc.CheckpointsReply) bool {
+	count, oldest := map[string]uint32{}, map[string]uint64{}
+	for _, c := range list.GetCheckpoints() {
+		job, last := path.Split(c.GetId())
+		number, err := strconv.ParseUint(last, 10, 64)
+		if c.GetProblem() != "" || c.GetState() != "" || err != nil {
+			continue
+		}
+		if count[job] == 0 || number < oldest[job] {
+			oldest[job] = number
+		}
+		count[job]++
+	}
+	for job, n := range count {
+		if list.GetKeep() > 0 && n >= list.GetKeep() && oldest[job] > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // printCheckpoints lists them. A checkpoint of a task of an array has the number that Slurm

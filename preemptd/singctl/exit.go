@@ -19,6 +19,10 @@ import (
 // errFound says that the command did its work, found something wrong, and has printed that.
 var errFound = errors.New("problems found")
 
+// noController is what to do where no preemptd answers.
+const noController = "this needs the site's controller, preemptd; on its host: systemctl status preemptd, or systemctl enable --now preemptd " +
+	"where it was never started (a minicluster: up --controller); --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
+
 // exitCode prints an error, with what the person may do, and returns the exit code. Errors become
 // messages and exit codes only here.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
@@ -71,7 +75,7 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	case errors.Is(err, rpc.ErrUnreachable):
 		code, name, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
 	case errors.Is(err, control.ErrUnreachable):
-		code, name, hint = 6, "unreachable", "on that host: systemctl status preemptd; --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
+		code, name, hint = 6, "unreachable", noController
 	case errors.Is(err, control.ErrSlurm):
 		code, name = 6, "slurm"
 	case errors.Is(err, kind.ErrRefused):

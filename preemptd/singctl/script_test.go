@@ -58,7 +58,7 @@ func (c *cluster) serve(t *testing.T, node, address string, conductor api.Conduc
 			host.Finding{Name: "criu", Level: host.Fail, Found: "criu 3.17.1", Needs: "criu 4.2 or newer", Do: "install it"})
 	}
 	server := api.NewServer(api.Options{
-		Node: node, Version: "1.0", SlurmUser: apitest.SlurmUser, Operators: []string{"nobody"}, Conductor: conductor,
+		Node: node, Version: "1.0", SlurmUser: apitest.SlurmUser, Operators: []string{"nobody"}, Keep: 2, Conductor: conductor,
 		Doctor: func(context.Context) []host.Finding { return findings },
 	}, c.realm.As(0, 0))
 	l, err := net.Listen("tcp", address)

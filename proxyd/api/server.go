@@ -23,6 +23,7 @@ type Options struct {
 	Version   string
 	SlurmUser uint32
 	Operators []string // users, and groups as "@name"
+	Keep      int      // of each job this many checkpoints are kept
 	Conductor Conductor
 	Doctor    func(context.Context) []host.Finding
 	Log       *slog.Logger // of each caller and request; nil: no log
@@ -154,7 +155,7 @@ func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
-	return &rpc.CheckpointsReply{Checkpoints: list}, nil
+	return &rpc.CheckpointsReply{Checkpoints: list, Keep: uint32(s.opt.Keep)}, nil
 }
 
 // Verify reads checkpoints back.

@@ -81,8 +81,13 @@ func (c *Client) Show(ctx context.Context, job string) (*Job, error) {
 
 // Checkpoints lists the checkpoints of a job, or with "" all that the caller may see.
 func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, error) {
-	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
+	reply, err := c.ListCheckpoints(ctx, job)
 	return reply.GetCheckpoints(), err
+}
+
+// ListCheckpoints is Checkpoints, with how many of each job are kept.
+func (c *Client) ListCheckpoints(ctx context.Context, job string) (*CheckpointsReply, error) {
+	return callUnary(ctx, c, longDeadline, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
 }
 
 // Checkpoint makes a checkpoint of a running job. progress may be nil, and is called from the

@@ -4328,6 +4328,7 @@ func (x *CheckpointsRequest) GetJob() string {
 type CheckpointsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoints   []*Checkpoint          `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	Keep          uint32                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"` // of each job this many, the newest, are kept (keep in proxyd.yaml)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4367,6 +4368,13 @@ func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
 		return x.Checkpoints
 	}
 	return nil
+}
+
+func (x *CheckpointsReply) GetKeep() uint32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
 }
 
 type VerifyRequest struct {
@@ -5338,9 +5346,10 @@ const file_proxyd_proto_rawDesc = "" +
 	"\tcollected\x18\f \x01(\v2\x1f.singularity.proxyd.v1.GCReportH\x00R\tcollectedB\b\n" +
 	"\x06result\"&\n" +
 	"\x12CheckpointsRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"W\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"k\n" +
 	"\x10CheckpointsReply\x12C\n" +
-	"\vcheckpoints\x18\x01 \x03(\v2!.singularity.proxyd.v1.CheckpointR\vcheckpoints\"1\n" +
+	"\vcheckpoints\x18\x01 \x03(\v2!.singularity.proxyd.v1.CheckpointR\vcheckpoints\x12\x12\n" +
+	"\x04keep\x18\x02 \x01(\rR\x04keep\"1\n" +
 	"\rVerifyRequest\x12 \n" +
 	"\vcheckpoints\x18\x01 \x03(\tR\vcheckpoints\"z\n" +
 	"\fVerifyReport\x12 \n" +

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package script finds in the text of a batch script what a checkpoint will not have. Nothing is
-// run: what a program does once it runs is not in the script, and proxyd looks at that half a minute
+// Package script finds in the text of a batch script what a checkpoint will not have, and reads what
+// sbatch and the script's interpreter say of the script. Nothing of the script is run: what a program does once it runs is not in the script, and proxyd looks at that half a minute
 // after the start of a job.
 package script
 
@@ -17,6 +17,8 @@ type Level string
 
 // The levels.
 const (
+	// Refused is what keeps the job from being submitted, or its script from being run.
+	Refused Level = "refused"
 	// Unprotected jobs have no checkpoints at all.
 	Unprotected Level = "unprotected"
 	// Uncaptured is what makes checkpoints fail while a command runs.
@@ -59,8 +61,13 @@ func Find(text string) []Finding {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+	SortByLine(all)
 	return all
+}
+
+// SortByLine sorts findings by line.
+func SortByLine(all []Finding) {
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 }
 
 // asksForProtection tells whether an option makes the job a protected one: --singularity, or an

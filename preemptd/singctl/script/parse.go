@@ -86,6 +86,12 @@ func parseScript(text string) ([]option, []command) {
 	return options, commands
 }
 
+// IsHeterogeneous tells whether a script asks for a job of several components.
+func IsHeterogeneous(text string) bool {
+	options, _ := parseScript(text)
+	return slices.ContainsFunc(options, func(o option) bool { return o.name == "hetjob" || o.name == "packjob" })
+}
+
 // shellLine is the first line of a script for a shell.
 var shellLine = regexp.MustCompile(`^#![^\n]*\b(ba|da|k|z)?sh\b`)
 

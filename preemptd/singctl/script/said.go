@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Interpreter returns the program that runs a script, by its first line, and the arguments by which
+// that program looks at the script's syntax and runs nothing; the script's path is to follow. ok is
+// false for a program of which no such arguments are known.
+func Interpreter(text string) (program string, arguments []string, ok bool) {
+	first, _, _ := strings.Cut(text, "\n")
+	line, ok := strings.CutPrefix(strings.TrimSuffix(first, "\r"), "#!")
+	words := strings.Fields(line)
+	if ok && len(words) > 1 && path.Base(words[0]) == "env" {
+		words = words[1:]
+	}
+	if !ok || len(words) == 0 {
+		return "", nil, false
+	}
+	switch name := path.Base(words[0]); {
+	case slices.Contains([]string{"sh", "bash", "dash", "ksh", "ksh93", "mksh", "zsh", "csh", "tcsh"}, name):
+		return words[0], []string{"-n"}, true
+	case strings.HasPrefix(name, "python"):
+		return words[0], []string{"-I", "-c", "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"}, true
+	}
+	return "", nil, false
+}
+
+// lineNumber is where interpreters write the line of an error: "line 5", and dash "FILE: 5: ".
+var lineNumber = regexp.MustCompile(`\bline (\d+)|: (\d+): `)
+
+// ReadSyntaxError makes a finding of what a script's interpreter has said of its syntax. name is the
+// script's path.
+func ReadSyntaxError(name, said string) Finding {
+	f := Finding{Level: Refused, Do: "correct it: the job would end there"}
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(line)
+		m := lineNumber.FindStringSubmatchIndex(line)
+		if m != nil && f.Line == 0 && strings.Contains(line, name) {
+			number := line[m[0]:m[1]]
+			f.Line, _ = strconv.Atoi(strings.Trim(number, "line: "))
+			f.What = strings.TrimLeft(line[m[1]:], ": ")
+		}
+		// Python has the error in the last line, and the place in an earlier line.
+		if f.What == "" || strings.Contains(line, "SyntaxError:") || strings.Contains(line, "IndentationError:") {
+			f.What = line
+		}
+	}
+	return f
+}
+
+// ReadRefusal makes a finding of what sbatch has said of a script that sbatch refuses: the first
+// error, at the line of the option that the error names.
+func ReadRefusal(text, said string) Finding {
+	f := Finding{Level: Refused, Do: "correct it: sbatch refuses the job"}
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "sbatch: "))
+		reason, isError := strings.CutPrefix(line, "error: ")
+		if f.What == "" || isError {
+			f.What = strings.TrimPrefix(reason, "singularity: ")
+		}
+		if isError {
+			break
+		}
+	}
+	options, _ := parseScript(text)
+	for _, o := range options {
+		if strings.Contains(f.What, o.name+"="+o.value) {
+			f.Line = o.line
+		}
+	}
+	return f
+}
