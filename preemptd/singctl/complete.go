@@ -5,9 +5,11 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/singctl/session"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -24,13 +26,29 @@ func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string
 	return jobs, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNode proposes the nodes that Slurm knows.
-func (a *app) completeNode(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeNode proposes the nodes that Slurm knows, also behind nodes and a comma.
+func (a *app) completeNode(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names, err := a.slurm.nodeNames(cmd.Context(), false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
+	before := typed[:strings.LastIndex(typed, ",")+1]
+	for i := range names {
+		names[i] = before + names[i]
+	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSession proposes the caller's sessions.
+func completeSession(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	jobs, err := session.Jobs()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return jobs, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeCheckpoints proposes the caller's checkpoints, without the checkpoints that are typed

@@ -43,6 +43,9 @@ func (a *app) runCommand(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if ended := (*sessionEndError)(nil); errors.As(err, &ended) {
+		return a.tellSessionEnd(ended)
+	}
 	return a.exitCode(ctx, cmd, err)
 }
 

@@ -8,14 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,6 +80,9 @@ func (a sessionCommand) startSession(ctx context.Context, name string, options, 
 		return err
 	}
 	job, _, _ := strings.Cut(strings.TrimSpace(out), ";") // and the cluster
+	if err := session.NoteSubmission(job); err != nil {
+		return fmt.Errorf("job %s was submitted, but singctl session list will not have it before it has begun: %w", job, err)
+	}
 	if a.json {
 		a.printJSON(map[string]any{"job": job})
 		return nil
@@ -95,62 +95,14 @@ func (a sessionCommand) buildAttach() *cobra.Command {
 	return &cobra.Command{
 		Use: "attach JOB", Short: "Connect this terminal with a session",
 		Long: `attach waits until the session's job runs, and connects this terminal with its. Control-] detaches. When the job
-is requeued, attach waits for it and connects again. Several people's terminals, of the same user, can be attached.`,
+is requeued, attach says so, waits for it and connects again. Several people's terminals, of the same user, can be
+attached.
+
+When the session ends, attach returns its exit status, as ssh does: 128 and the signal's number if a signal ended it.
+Detached, it returns 0.`,
 		Example: "  singctl session attach 812",
-		Args:    argumentCount(1, 1, "a JOB"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.attachSession(cmd.Context(), args[0]) },
-	}
-}
-
-// Exit codes by which session join says why it ended, through srun.
-const (
-	joinDetached = 0
-	joinOver     = 14
-)
-
-// attachInterval is how often Slurm is asked for a job that does not run yet.
-const attachInterval = time.Second
-
-func (a sessionCommand) attachSession(ctx context.Context, job string) error {
-	told := ""
-	for {
-		shown, err := a.showSession(ctx, job)
-		if err != nil {
-			return err
-		}
-		state, node := fieldOf(shown, "JobState"), fieldOf(shown, "BatchHost")
-		if _, err := session.Load(job); errors.Is(err, fs.ErrNotExist) {
-			if told == "" && !isSession(shown) {
-				return rpc.Errorf(rpc.ErrInvalid, "job %s is no session of yours; singctl session list has those that have begun", job)
-			}
-			if state == "RUNNING" {
-				state = "STARTING"
-			}
-		} else if err != nil {
-			return err
-		}
-		switch {
-		case state == "RUNNING":
-			detached, err := a.runJoin(ctx, job, node)
-			if err != nil {
-				return err
-			}
-			if detached {
-				fmt.Fprintf(a.stderr, "detached; singctl session attach %s attaches again\n", job)
-				return nil
-			}
-		case isOver(state):
-			fmt.Fprintf(a.stderr, "session %s has ended: %s\n", job, state)
-			return nil
-		case told != state && !a.quiet:
-			fmt.Fprintf(a.stderr, "session %s: %s; waiting\n", job, state)
-		}
-		told = state
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(attachInterval):
-		}
+		Args:    argumentCount(1, 1, "a JOB"), ValidArgsFunction: completeSession,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.attachSession(cmd.Context(), args[0]) },
 	}
 }
 
@@ -173,36 +125,18 @@ func (a sessionCommand) showSession(ctx context.Context, job string) (string, er
 	return out, err
 }
 
-// isSession tells by a job's output file, as scontrol shows it, whether the caller's singctl session
-// start has submitted the job. A session that has begun has a record as well.
-func isSession(shown string) bool {
+// isSession tells whether the caller's singctl session start has submitted a job: there is a note of
+// the submission, or the job's output file, as scontrol shows it, is in the folder of sessions.
+func isSession(job, shown string) bool {
+	if session.IsNoted(job) {
+		return true
+	}
 	dir, err := session.Folder()
 	return err == nil && filepath.Dir(fieldOf(shown, "StdOut")) == dir
 }
 
-// runJoin runs session join on the session's node until the person detaches or the connection ends.
-func (a sessionCommand) runJoin(ctx context.Context, job, node string) (detached bool, err error) {
-	args := []string{
-		"--jobid=" + job, "--nodelist=" + node, "--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--mpi=none", "--quiet",
-		"--singularity=off",
-	}
-	if isTerminal(os.Stdin) {
-		args = append(args, "--pty")
-	}
-	srun := exec.CommandContext(ctx, "srun", append(args, "singctl", "session", "join", job)...)
-	srun.Stdin, srun.Stdout, srun.Stderr = os.Stdin, os.Stdout, os.Stderr
-	srun.Env = withoutJob(os.Environ())
-	err = srun.Run()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case errors.As(err, &exit): // the session is over, or the step has ended with the job's run
-		return false, nil
-	}
-	return false, fmt.Errorf("srun: %w", err)
+func notASession(job string) error {
+	return rpc.Errorf(rpc.ErrInvalid, "job %s is no session of yours; singctl session list has them, and scancel ends other jobs", job)
 }
 
 // withoutJob is an environment without the variables of a job in which singctl may run.
@@ -223,6 +157,18 @@ type sessionEntry struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	Node  string `json:"node"`
+	// Reason says why the job waits.
+	Reason string `json:"reason,omitempty"`
+}
+
+func makeSessionEntry(job, shown string) sessionEntry {
+	e := sessionEntry{
+		Job: job, Name: fieldOf(shown, "JobName"), State: fieldOf(shown, "JobState"), Node: strings.Trim(fieldOf(shown, "BatchHost"), "()"),
+	}
+	if e.State == "PENDING" {
+		e.Reason = fieldOf(shown, "Reason")
+	}
+	return e
 }
 
 func (a sessionCommand) listSessions(ctx context.Context) error {
@@ -242,25 +188,34 @@ func (a sessionCommand) listSessions(ctx context.Context) error {
 			}
 			continue
 		}
-		all = append(all, sessionEntry{job, fieldOf(out, "JobName"), fieldOf(out, "JobState"), strings.Trim(fieldOf(out, "BatchHost"), "()")})
+		all = append(all, makeSessionEntry(job, out))
 	}
 	if a.json {
 		a.printJSON(all)
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%-10s %-16s %-12s %s\n", "JOB", "NAME", "STATE", "NODE")
-	for _, s := range all {
-		fmt.Fprintf(a.stdout, "%-10s %-16s %-12s %s\n", s.Job, safeText(s.Name), s.State, s.Node)
+	if len(all) == 0 {
+		fmt.Fprintln(a.stdout, "no sessions; singctl session start submits one")
+		return nil
 	}
+	rows := [][]string{{"JOB", "NAME", "STATE", "NODE", "REASON"}}
+	for _, s := range all {
+		rows = append(rows, []string{s.Job, s.Name, s.State, orDefault(s.Node, "-"), orDefault(s.Reason, "-")})
+	}
+	printTable(a.stdout, rows)
 	return nil
 }
 
 func (a sessionCommand) buildStop() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop JOB", Short: "End a session", Args: argumentCount(1, 1, "a JOB"), Example: "  singctl session stop 812",
+		Use: "stop JOB", Short: "End a session", Args: argumentCount(1, 1, "a JOB"), ValidArgsFunction: completeSession, Example: "  singctl session stop 812",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := session.Load(args[0]); errors.Is(err, fs.ErrNotExist) {
-				return rpc.Errorf(rpc.ErrInvalid, "job %s is no session of yours that has begun; scancel ends jobs", args[0])
+			shown, err := a.showSession(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if !isSession(args[0], shown) {
+				return notASession(args[0])
 			}
 			if _, err := a.slurm.run(cmd.Context(), "scancel", args[0]); err != nil {
 				return err
@@ -353,8 +308,11 @@ func (a sessionCommand) buildJoin() *cobra.Command {
 				return err
 			}
 			err = session.Join(r, os.Stdin, os.Stdout)
-			if errors.Is(err, session.ErrOver) {
+			switch {
+			case errors.Is(err, session.ErrOver):
 				os.Exit(joinOver)
+			case errors.Is(err, session.ErrNotThere):
+				os.Exit(joinNotThere)
 			}
 			return err
 		},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,11 @@ func TestSession(t *testing.T) {
 		if now := c.show(t, job, "NodeList"); now == node {
 			t.Errorf("the job is on %s as before", now)
 		}
-		c.attach(t, job, "exit", "exit 3")
+		ended := c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
+			"timeout 60 singctl session attach %s < <(echo 'exit 3'; exec sleep 60)", job))
+		if ended.code != 3 || !strings.Contains(ended.err, "session "+job+" has ended: FAILED, exit status 3") {
+			t.Errorf("attach: %d\n%s", ended.code, ended.err)
+		}
 		if s := c.ends(t, job); !strings.Contains(s, "FAILED") || !strings.Contains(s, "3:0") && !strings.Contains(s, "768") {
 			t.Errorf("the job: %s", s)
 		}
@@ -65,7 +70,12 @@ func TestSession(t *testing.T) {
 		job := c.sh(t, "cd; singctl session start -- sh -c 'n=0; while read x; do n=$((n+1)); echo line $n; done'")
 		out := c.home("follows")
 		inCluster := "/shared/home/alice/follows"
-		done := make(chan struct{})
+		done, onTerminal := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(onTerminal)
+			c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
+				`timeout 150 script -qfec "singctl session attach %[2]s" %[1]s.terminal < <(exec sleep 150) > %[1]s.script`, inCluster, job))
+		}()
 		go func() {
 			defer close(done)
 			c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(`{ echo a; until grep -q "^line 1" %[1]s; do sleep 0.1; done
@@ -74,6 +84,10 @@ func TestSession(t *testing.T) {
 		}()
 		eventually(t, 60*time.Second, func() (bool, string) {
 			b, _ := os.ReadFile(out)
+			return strings.Contains(string(b), "line 1"), string(b)
+		})
+		eventually(t, 60*time.Second, func() (bool, string) {
+			b, _ := os.ReadFile(out + ".terminal")
 			return strings.Contains(string(b), "line 1"), string(b)
 		})
 		node := c.show(t, job, "NodeList")
@@ -92,8 +106,50 @@ func TestSession(t *testing.T) {
 			said, _ := os.ReadFile(out + ".said")
 			t.Errorf("attached:\n%s\n%s", b, said)
 		}
+		eventually(t, 60*time.Second, func() (bool, string) {
+			b, _ := os.ReadFile(out + ".terminal")
+			return strings.Contains(string(b), "line 2"), string(b)
+		})
 		c.says(t, "alice", "singctl session stop "+job, 0)
 		c.ends(t, job)
+		<-onTerminal
+		for _, file := range []string{".said", ".terminal"} {
+			b, _ := os.ReadFile(out + file)
+			if strings.Count(string(b), "session "+job+" is being moved") != 1 || strings.Contains(string(b), "srun") ||
+				strings.Contains(string(b), "CANCELLED AT") {
+				t.Errorf("%s:\n%q", file, b)
+			}
+		}
+	})
+	t.Run("waits", func(t *testing.T) {
+		t.Parallel()
+		job := c.sh(t, "cd; singctl session start --name later --sbatch=--hold")
+		list := c.sh(t, "singctl session list")
+		if want := regexp.MustCompile(`(?m)^` + job + ` +later +PENDING +- +JobHeldUser$`); !want.MatchString(list) {
+			t.Errorf("list:\n%s", list)
+		}
+		said := c.home("waits")
+		done := make(chan result)
+		go func() {
+			done <- c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
+				"timeout 60 singctl session attach %s < <(exec sleep 60) 2> /shared/home/alice/waits", job))
+		}()
+		eventually(t, 30*time.Second, func() (bool, string) {
+			b, _ := os.ReadFile(said)
+			return strings.Contains(string(b), "session "+job+": PENDING (JobHeldUser); waiting"), string(b)
+		})
+		c.says(t, "alice", "singctl session stop "+job, 0)
+		attached := <-done
+		b, _ := os.ReadFile(said)
+		if attached.code != 1 || !strings.Contains(string(b), "session "+job+" has ended: CANCELLED, exit status 1") {
+			t.Errorf("attach: %d\n%s", attached.code, b)
+		}
+		if list := c.sh(t, "singctl session list"); strings.Contains(list, "later") {
+			t.Errorf("list of a session that was stopped:\n%s", list)
+		}
+		plain := c.sh(t, "cd; sbatch --parsable --hold --output=%j.log --wrap true")
+		c.says(t, "alice", "singctl session stop "+plain, 2, "job "+plain+" is no session of yours")
+		c.sh(t, "scancel "+plain)
 	})
 	t.Run("strangers", func(t *testing.T) {
 		t.Parallel()

@@ -22,6 +22,9 @@ const DetachKey = 0x1d
 // the job has left the node.
 var ErrOver = errors.New("the session closed the connection")
 
+// ErrNotThere is returned by Join when there is no connection: the session is being restored, say.
+var ErrNotThere = errors.New("the session cannot be reached")
+
 const dialTime = 20 * time.Second
 
 // Join connects this process's terminal with a session, and returns nil when the person detaches.
@@ -29,7 +32,7 @@ const dialTime = 20 * time.Second
 func Join(r Record, in, out *os.File) error {
 	c, err := net.DialTimeout("tcp4", r.Address, dialTime)
 	if err != nil {
-		return err
+		return errors.Join(ErrNotThere, err)
 	}
 	defer c.Close()
 	if _, err := c.Write([]byte(r.Token + "\n")); err != nil {

@@ -28,17 +28,23 @@ func Folder() (string, error) {
 	return filepath.Join(home, ".singularity-slurm", "sessions"), err
 }
 
-func recordPath(job string) (string, error) {
+// Endings of the names of files in Folder; a job's log is there as well.
+const (
+	recordEnding = ".json"
+	noteEnding   = ".submitted" // empty; there from the submission on
+)
+
+func filePath(job, ending string) (string, error) {
 	if _, err := strconv.ParseUint(job, 10, 32); err != nil {
 		return "", fmt.Errorf("job %q is not a number", job)
 	}
 	dir, err := Folder()
-	return filepath.Join(dir, job+".json"), err
+	return filepath.Join(dir, job+ending), err
 }
 
 // Save writes a job's record, which only the user can read.
 func (r Record) Save(job string) error {
-	path, err := recordPath(job)
+	path, err := filePath(job, recordEnding)
 	if err != nil {
 		return err
 	}
@@ -67,7 +73,7 @@ func (r Record) Save(job string) error {
 // Load reads a job's record. The error wraps fs.ErrNotExist if the job is no session that has begun.
 func Load(job string) (Record, error) {
 	var r Record
-	path, err := recordPath(job)
+	path, err := filePath(job, recordEnding)
 	if err != nil {
 		return r, err
 	}
@@ -81,19 +87,46 @@ func Load(job string) (Record, error) {
 	return r, nil
 }
 
-// Remove removes a job's record, if there is one.
-func Remove(job string) error {
-	path, err := recordPath(job)
-	if err == nil {
-		err = os.Remove(path)
+// NoteSubmission notes that a job is a session, which has no record before the job has begun. The
+// folder must be there.
+func NoteSubmission(job string) error {
+	path, err := filePath(job, noteEnding)
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return os.WriteFile(path, nil, 0o600)
 }
 
-// Jobs returns the jobs that have records, ordered by number.
+// IsNoted tells whether a job has a note or a record.
+func IsNoted(job string) bool {
+	for _, ending := range []string{noteEnding, recordEnding} {
+		path, err := filePath(job, ending)
+		if err != nil {
+			return false
+		}
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Remove removes a job's record and note, if there are any.
+func Remove(job string) error {
+	var all error
+	for _, ending := range []string{noteEnding, recordEnding} {
+		path, err := filePath(job, ending)
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}
+
+// Jobs returns the jobs that have records or notes, ordered by number.
 func Jobs() ([]string, error) {
 	dir, err := Folder()
 	if err != nil {
@@ -105,8 +138,10 @@ func Jobs() ([]string, error) {
 	}
 	var jobs []string
 	for _, e := range entries {
-		job, ok := strings.CutSuffix(e.Name(), ".json")
-		if _, bad := strconv.ParseUint(job, 10, 32); ok && bad == nil {
+		ending := filepath.Ext(e.Name())
+		job := strings.TrimSuffix(e.Name(), ending)
+		_, bad := strconv.ParseUint(job, 10, 32)
+		if (ending == recordEnding || ending == noteEnding) && bad == nil && !slices.Contains(jobs, job) {
 			jobs = append(jobs, job)
 		}
 	}

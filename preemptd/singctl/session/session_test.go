@@ -10,9 +10,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startShell serves a shell, and returns the record and the channel of its exit code.
@@ -174,4 +177,65 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("%d %q: %v", kind, got, err)
 		}
 	})
+}
+
+// TestNote: a session is in the list from its submission on, once, until the session is removed.
+func TestNote(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if err := os.MkdirAll(home+"/.singularity-slurm/sessions", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want ...string) {
+		t.Helper()
+		if jobs, err := Jobs(); err != nil || strings.Join(jobs, " ") != strings.Join(want, " ") {
+			t.Errorf("jobs %v, %v, want %v", jobs, err, want)
+		}
+	}
+	for _, job := range []string{"12", "7"} {
+		if err := NoteSubmission(job); err != nil || !IsNoted(job) {
+			t.Fatal(job, err)
+		}
+	}
+	check("7", "12")
+	if err := (Record{Address: "a:1", Token: strings.Repeat("0", tokenSize)}).Save("12"); err != nil {
+		t.Fatal(err)
+	}
+	check("7", "12")
+	for _, job := range []string{"12", "7", "7"} {
+		if err := Remove(job); err != nil || IsNoted(job) {
+			t.Error(job, err)
+		}
+	}
+	check()
+	if NoteSubmission("../x") == nil || IsNoted("../x") {
+		t.Error("a note of no job")
+	}
+}
+
+// TestRunOnTerminal: a command has the keys and the size of the person's terminal, and what slurmstepd
+// says of the step's end is not shown.
+func TestRunOnTerminal(t *testing.T) {
+	master, slave, err := openTerminal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := master.WriteString("key\rlater\r"); err != nil {
+		t.Fatal(err)
+	}
+	var shown bytes.Buffer
+	const said = "[2026-11-23T10:12:46.196] error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-23T10:12:46 DUE TO JOB REQUEUE ***"
+	cmd := exec.Command("/bin/sh", "-c", "stty size; read x; printf '$ %s\\n' '"+said+"'; echo got $x; exit 7")
+	err = RunOnTerminal(cmd, slave, &shown)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("the command's end: %v", err)
+	}
+	if got := strings.ReplaceAll(shown.String(), "\r", ""); !strings.Contains(got, "33 77\n") || !strings.Contains(got, "$ got key\n") {
+		t.Errorf("shown: %q", got)
+	}
 }

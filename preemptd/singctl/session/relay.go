@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// obituary is what slurmstepd writes on a step's terminal when Slurm ends the step. The session goes
+// on elsewhere. slurmstepd writes it at once, so it is not looked for across two reads.
+var obituary = regexp.MustCompile(`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [^\r\n]* \*\*\*\r?\n`)
+
+// RunOnTerminal runs a command on a terminal of its own, of which terminal shows what the command
+// writes, but for obituaries, and gets the keys. RunOnTerminal returns the error of the command's end.
+// What was typed and not read by then stays in terminal.
+func RunOnTerminal(cmd *exec.Cmd, terminal *os.File, out io.Writer) error {
+	master, slave, err := openTerminal()
+	if err != nil {
+		return err
+	}
+	defer master.Close()
+	copySize(master, terminal)
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, unix.SIGWINCH)
+	defer signal.Stop(resized)
+	restore, err := makeRaw(terminal)
+	if err != nil {
+		return errors.Join(err, slave.Close())
+	}
+	defer restore()
+	cmd.Stdin, cmd.Stdout = slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = cmd.Start()
+	slave.Close()
+	if err != nil {
+		return err
+	}
+	stop, stopped, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	defer stop.Close()
+	keys, shown := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(keys)
+		copyKeys(master, terminal, stop)
+	}()
+	go func() {
+		defer close(shown)
+		copyShown(out, master)
+	}()
+	for over := false; !over; {
+		select {
+		case <-resized:
+			copySize(master, terminal)
+		case <-shown: // the command has closed its terminal
+			over = true
+		}
+	}
+	err = cmd.Wait()
+	stopped.Close()
+	<-keys
+	return err
+}
+
+func copySize(to, from *os.File) {
+	if size, err := unix.IoctlGetWinsize(int(from.Fd()), unix.TIOCGWINSZ); err == nil {
+		_ = unix.IoctlSetWinsize(int(to.Fd()), unix.TIOCSWINSZ, size) // the size is a courtesy
+	}
+}
+
+// copyKeys copies what is typed until the other end of stop is closed.
+func copyKeys(to io.Writer, terminal, stop *os.File) {
+	fds := []unix.PollFd{{Fd: int32(terminal.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd())}}
+	buf := make([]byte, maxFrame)
+	for {
+		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil || fds[1].Revents != 0 {
+			return
+		}
+		n, err := unix.Read(int(terminal.Fd()), buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// copyShown copies what a terminal shows until the last process closes the terminal.
+func copyShown(to io.Writer, master io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := master.Read(buf)
+		if _, failed := to.Write(obituary.ReplaceAll(buf[:n], nil)); err != nil || failed != nil {
+			return
+		}
+	}
+}
