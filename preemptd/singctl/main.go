@@ -24,7 +24,7 @@ var version = "development"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	a := &app{
-		stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr), outTerminal: isTerminal(os.Stdout),
+		stdout: os.Stdout, stderr: os.Stderr, terminal: movesCursor(os.Stderr), outTerminal: movesCursor(os.Stdout),
 		now: time.Now, here: hostName(),
 		port: rpc.Port,
 	}
@@ -42,4 +42,11 @@ func main() {
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// movesCursor tells whether lines that change may be written to a file: to a terminal that
+// understands how. No command writes colours, so NO_COLOR changes nothing.
+func movesCursor(f *os.File) bool {
+	kind, _ := os.LookupEnv("TERM")
+	return isTerminal(f) && kind != "dumb"
 }

@@ -20,8 +20,8 @@ import (
 // app, in a file of its own; build returns it for cobra.
 type app struct {
 	stdout, stderr io.Writer
-	terminal       bool // stderr is a terminal
-	outTerminal    bool // stdout is a terminal
+	terminal       bool // stderr is a terminal, whose cursor may be moved
+	outTerminal    bool // stdout is such a terminal
 	slurm          slurm
 	coder          munge.Coder
 	now            func() time.Time

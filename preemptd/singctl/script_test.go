@@ -114,6 +114,9 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := c.play(t, string(text))
+			if strings.Contains(got, "\x1b") {
+				t.Error("escape sequences where no terminal is")
+			}
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
