@@ -51,9 +51,13 @@ func (a checkCommand) checkScript(ctx context.Context, path string) error {
 		return rpc.Errorf(rpc.ErrInvalid, "script: %s", err)
 	}
 	findings := script.Find(text)
+	named := path
+	if strings.HasPrefix(path, "-") {
+		named = "./" + path // no option of the programs below
+	}
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() { // a pipe has been read
-		findings = append(findings, checkSyntax(ctx, path, text)...)
-		refusal, err := a.testSubmission(ctx, path, text)
+		findings = append(findings, checkSyntax(ctx, named, text)...)
+		refusal, err := a.testSubmission(ctx, named, text)
 		if err != nil {
 			return err
 		}

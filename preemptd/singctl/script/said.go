@@ -13,16 +13,20 @@ import (
 
 // Interpreter returns the program that runs a script, by its first line, and the arguments by which
 // that program looks at the script's syntax and runs nothing; the script's path is to follow. ok is
-// false for a program of which no such arguments are known.
+// false for a program of which no such arguments are known, and for a path outside of the system's
+// folders: the script may be a stranger's, and the program with it.
 func Interpreter(text string) (program string, arguments []string, ok bool) {
 	first, _, _ := strings.Cut(text, "\n")
 	line, ok := strings.CutPrefix(strings.TrimSuffix(first, "\r"), "#!")
 	words := strings.Fields(line)
-	if ok && len(words) > 1 && path.Base(words[0]) == "env" {
-		words = words[1:]
-	}
-	if !ok || len(words) == 0 {
+	if !ok || len(words) == 0 || !slices.Contains(systemFolders, path.Dir(words[0])) {
 		return "", nil, false
+	}
+	if len(words) > 1 && path.Base(words[0]) == "env" {
+		words = words[1:]
+		if strings.Contains(words[0], "/") {
+			return "", nil, false
+		}
 	}
 	switch name := path.Base(words[0]); {
 	case slices.Contains([]string{"sh", "bash", "dash", "ksh", "ksh93", "mksh", "zsh", "csh", "tcsh"}, name):
@@ -32,6 +36,9 @@ func Interpreter(text string) (program string, arguments []string, ok bool) {
 	}
 	return "", nil, false
 }
+
+// systemFolders are folders of programs that are root's.
+var systemFolders = []string{"/bin", "/usr/bin", "/usr/local/bin"}
 
 // lineNumber is where interpreters write the line of an error: "line 5", and dash "FILE: 5: ".
 var lineNumber = regexp.MustCompile(`\bline (\d+)|: (\d+): `)

@@ -21,6 +21,9 @@ func TestInterpreter(t *testing.T) {
 		{"#! /bin/bash -l", touch + "done\n", "3"},
 		{"#!/usr/bin/env python3", "open(__file__ + '.ran', 'w')\nif True\n\tpass\n", "3"},
 		{"#!/bin/bash", touch + "echo fine\n", ""},
+		{"#!/tmp/bash", touch + "done\n", "none"},
+		{"#!bash", touch + "done\n", "none"},
+		{"#!/usr/bin/env ./bash", touch + "done\n", "none"},
 		{"#!/usr/bin/perl", "open(F, '>', \"$0.ran\"); (\n", "none"},
 	} {
 		path := filepath.Join(t.TempDir(), "job.sh")
@@ -33,6 +36,10 @@ func TestInterpreter(t *testing.T) {
 			if c.want != "none" {
 				t.Errorf("%s: no interpreter", c.first)
 			}
+			continue
+		}
+		if c.want == "none" {
+			t.Errorf("%s: %s", c.first, program)
 			continue
 		}
 		said, err := exec.Command(program, append(arguments, path)...).CombinedOutput()
