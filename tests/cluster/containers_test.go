@@ -127,7 +127,7 @@ func TestContainers(t *testing.T) {
 			t.Errorf("sbatch: %d\n%s", said.code, said.err)
 		}
 		c.sh(t, "cd; printf '#!/bin/sh\n#SBATCH --singularity --container no-bundle\n' > missing.sh")
-		c.says(t, "alice", "cd; singctl check missing.sh", 8, "^missing.sh: refused: --container=no-bundle: No such file")
+		c.says(t, "alice", "cd; singctl check missing.sh", 8, "^missing.sh:2: refused: --container=no-bundle: No such file")
 		c.sh(t, `cd; printf '#!/bin/sh\n#SBATCH --singularity-gpus=4-2\nif true\n' > wrong.sh`)
 		c.says(t, "alice", "cd; singctl check wrong.sh", 8, "^wrong.sh:2: refused: --singularity-gpus=4-2: the minimum is above the maximum",
 			"^wrong.sh:4: refused: Syntax error: end of file unexpected")

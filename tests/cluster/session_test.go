@@ -54,7 +54,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("the job is on %s as before", now)
 		}
 		ended := c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
-			"timeout 60 singctl session attach %s < <(echo 'exit 3'; exec sleep 60)", job))
+			"timeout 60 singctl session attach %s < <(echo 'exit 3'; exec sleep 60 2>/dev/null)", job))
 		if ended.code != 3 || !strings.Contains(ended.err, "session "+job+" has ended: FAILED, exit status 3") {
 			t.Errorf("attach: %d\n%s", ended.code, ended.err)
 		}
@@ -74,7 +74,7 @@ func TestSession(t *testing.T) {
 		go func() {
 			defer close(onTerminal)
 			c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
-				`timeout 150 script -qfec "singctl session attach %[2]s" %[1]s.terminal < <(exec sleep 150) > %[1]s.script`, inCluster, job))
+				`timeout 150 script -qfec "singctl session attach %[2]s" %[1]s.terminal < <(exec sleep 150 2>/dev/null) > %[1]s.script`, inCluster, job))
 		}()
 		go func() {
 			defer close(done)
@@ -132,7 +132,7 @@ func TestSession(t *testing.T) {
 		done := make(chan result)
 		go func() {
 			done <- c.exec(t, "ctl", "alice", "bash", "-c", fmt.Sprintf(
-				"timeout 60 singctl session attach %s < <(exec sleep 60) 2> /shared/home/alice/waits", job))
+				"timeout 60 singctl session attach %s < <(exec sleep 60 2>/dev/null) 2> /shared/home/alice/waits", job))
 		}()
 		eventually(t, 30*time.Second, func() (bool, string) {
 			b, _ := os.ReadFile(said)
