@@ -192,3 +192,15 @@ func TestShown(t *testing.T) {
 		t.Errorf("%+v\n%s", got, text.String())
 	}
 }
+
+// TestRoundTimes: the labels of a time axis are round, and few.
+func TestRoundTimes(t *testing.T) {
+	for span, want := range map[time.Duration]string{
+		7 * time.Minute: "3 min", 238*time.Hour + 19*time.Minute: "6 d", 47*time.Hour + 24*time.Minute: "18 h", 3 * time.Hour: "90 min", 90 * 24 * time.Hour: "48 d",
+	} {
+		step := roundStep(span)
+		if got := timeLabel(3*step, step); got != want || span/step > 8 {
+			t.Errorf("%v: the fourth label is %s, want %s; %d labels", span, got, want, span/step+1)
+		}
+	}
+}

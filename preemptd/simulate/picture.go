@@ -21,6 +21,7 @@ func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	c := &canvas{}
 	c.addElement(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
 	c.addElement(`<rect width="%d" height="%d" fill="#fff"/>`, width, height)
+	c.addElement(`<title>What became of a trace of jobs, by the way in which the cluster was run</title>`)
 	for i, r := range results {
 		x := float64(left + i*230)
 		c.addElement(`<rect x="%.0f" y="14" width="12" height="12" fill="%s"/>`, x, colourOf(i))
@@ -36,7 +37,7 @@ func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	}
 	c.drawLines(frame{left, 60, width - left - 30, 170, "GPUs that compute, % of all", 100}, span, results, func(s Sample) float64 { return 100 * s.Busy })
 	c.drawLines(frame{left, 290, width - left - 30, 170, "jobs that wait", most}, span, results, waitingGPUs)
-	c.drawBars(frame{left, 520, 240, 170, "GPU fraction, %", 100}, results, func(r Named, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
+	c.drawBars(frame{left, 520, 240, 170, "GPU fraction, %; dashed: what is promised", 100}, results, func(r Named, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
 	c.tierBars(frame{left + 340, 520, 240, 170, "wait, 95 % of jobs, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Wait.P95.Minutes() })
 	c.tierBars(frame{left + 680, 520, 240, 170, "completion, median, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Complete.Median.Minutes() })
 	c.drawLosses(results)
@@ -112,9 +113,11 @@ func roundUp(v float64) float64 {
 // drawLines draws a value over time, with a line for each result.
 func (c *canvas) drawLines(f frame, span time.Duration, results []Named, of func(Sample) float64) {
 	c.drawAxes(&f)
-	for i := range 5 {
-		at := span * time.Duration(i) / 4
-		c.addText(f.x+f.w*float64(i)/4, f.y+f.h+16, "middle", fmt.Sprintf("%.1f h", at.Hours()))
+	step := roundStep(span)
+	for at := time.Duration(0); at <= span; at += step {
+		x := f.x + f.w*at.Seconds()/max(span.Seconds(), 1)
+		c.addElement(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/>`, x, x, f.y+f.h, f.y+f.h+4)
+		c.addText(x, f.y+f.h+16, "middle", timeLabel(at, step))
 	}
 	for i, r := range results {
 		var points strings.Builder
@@ -123,6 +126,30 @@ func (c *canvas) drawLines(f frame, span time.Duration, results []Named, of func
 		}
 		c.addElement(`<polyline fill="none" stroke="%s" stroke-width="1.3" points="%s"/>`, colourOf(i), strings.TrimSpace(points.String()))
 	}
+}
+
+// roundStep is the time from one label of an axis to the next: round, and for eight labels at most.
+func roundStep(span time.Duration) time.Duration {
+	step := time.Minute
+	for _, times := range []int{1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440} {
+		if step = time.Duration(times) * time.Minute; span <= 8*step {
+			return step
+		}
+	}
+	for span > 8*step {
+		step *= 2
+	}
+	return step
+}
+
+func timeLabel(at, step time.Duration) string {
+	switch {
+	case step < time.Hour:
+		return fmt.Sprintf("%d min", int(at.Minutes()))
+	case step < 24*time.Hour:
+		return fmt.Sprintf("%d h", int(at.Hours()))
+	}
+	return fmt.Sprintf("%d d", int(at.Hours()/24))
 }
 
 // tierBars is bars up to the largest.

@@ -4,9 +4,12 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
@@ -16,7 +19,7 @@ import (
 type clusterJSON struct {
 	Number uint64     `json:"number"` // of the tick; 0: nothing was seen yet
 	Time   int64      `json:"time"`
-	Nodes  []nodeJSON `json:"nodes"` // in order of names
+	Nodes  []nodeJSON `json:"nodes"` // in order of names, numbers in them as numbers: n2 before n10
 	Jobs   []jobJSON  `json:"jobs"`  // in order of ids
 }
 
@@ -95,7 +98,14 @@ func clusterOf(s *sdk.Snapshot) *clusterJSON {
 		return all
 	}
 	all.Number, all.Time = s.Number, s.Time.Unix()
-	for i := range s.Nodes {
+	order := make([]int32, len(s.Nodes))
+	for i := range order {
+		order[i] = int32(i) //nolint:gosec // a place in memory
+	}
+	slices.SortFunc(order, func(a, b int32) int { return compareNames(s.Nodes[a].Name, s.Nodes[b].Name) })
+	places := make([]int32, len(s.Nodes)) // where a node of the snapshot is here
+	for at, i := range order {
+		places[i] = int32(at) //nolint:gosec // a place in memory
 		n := &s.Nodes[i]
 		made := nodeJSON{Name: n.Name, State: stateName(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions}
 		for g := range n.GPUs {
@@ -109,9 +119,39 @@ func clusterOf(s *sdk.Snapshot) *clusterJSON {
 		all.Nodes = append(all.Nodes, made)
 	}
 	for i := range s.Jobs {
-		all.Jobs = append(all.Jobs, jobOf(&s.Jobs[i]))
+		made := jobOf(&s.Jobs[i])
+		for k := range made.Shares {
+			made.Shares[k].Node = places[made.Shares[k].Node]
+		}
+		slices.SortFunc(made.Shares, func(a, b shareJSON) int { return cmp.Compare(a.Node, b.Node) })
+		all.Jobs = append(all.Jobs, made)
 	}
 	return all
+}
+
+// compareNames orders names as people count: the digits in them are numbers.
+func compareNames(a, b string) int {
+	restA, restB := a, b
+	for restA != "" && restB != "" {
+		numberA, numberB := leadingDigits(restA), leadingDigits(restB)
+		if numberA == "" || numberB == "" {
+			if restA[0] != restB[0] {
+				return cmp.Compare(restA[0], restB[0])
+			}
+			restA, restB = restA[1:], restB[1:]
+			continue
+		}
+		shortA, shortB := strings.TrimLeft(numberA, "0"), strings.TrimLeft(numberB, "0")
+		if order := cmp.Or(cmp.Compare(len(shortA), len(shortB)), cmp.Compare(shortA, shortB)); order != 0 {
+			return order
+		}
+		restA, restB = restA[len(numberA):], restB[len(numberB):]
+	}
+	return cmp.Or(cmp.Compare(len(restA), len(restB)), cmp.Compare(a, b))
+}
+
+func leadingDigits(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }
 
 func jobOf(j *sdk.Job) jobJSON {

@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
+		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
 		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -159,6 +159,23 @@ func timelined(t *testing.T, b *browser, _ *site) {
 	b.until(`[...document.querySelectorAll("#timeline .job")].every((g) => g.getAttribute("aria-label").includes("graphcast"))`)
 	b.eval(`{ const m = document.querySelector("#match"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
 	b.until(fmt.Sprintf(`document.querySelectorAll("#timeline .job").length === %d`, rows))
+}
+
+// sortJobs: a click on the head of a column sorts the jobs, another reverses them, a third has them as before.
+func sortJobs(t *testing.T, b *browser, _ *site) {
+	const first = `[...document.querySelectorAll("#jobs tr")].slice(0, 40).map((r) => Number(r.querySelector("button").textContent)).join()`
+	var before, up, down, after string
+	b.eval(first, &before)
+	click := func(to *string) {
+		b.eval(`document.querySelector('#jobs-columns [data-sort="id"]').click()`, nil)
+		b.eval(first, to)
+	}
+	click(&up)
+	click(&down)
+	click(&after)
+	if !strings.HasPrefix(up, "1,2,3,4,") || up == before || strings.HasPrefix(down, "1,2,") || down == up || after != before {
+		t.Errorf("before %s\nup %s\ndown %s\nafter %s", before, up, down, after)
+	}
 }
 
 // escaped: a job's name and a person's reason are text, whatever is in them.

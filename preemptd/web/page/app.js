@@ -6,7 +6,7 @@
 
 import { feed, get } from "./feed.js";
 import { allowActs, refreshJob, showJob, startJob } from "./job.js";
-import { showActions, showDecisions, showHead, showJobs, showLooked, showTiers, showUseful, showTiles, startLists } from "./lists.js";
+import { showActions, showDecisions, showHead, showJobs, showLooked, showTiers, showUseful, showTiles, startLists, startSorting } from "./lists.js";
 import { showMap, startMap } from "./map.js";
 import { ago, byId, clock, duration, now } from "./text.js";
 import { showTimeline, startTimeline } from "./timeline.js";
@@ -96,6 +96,7 @@ function start() {
   startJob(turn);
   startToken(allowActs);
   byId("find").addEventListener("input", () => showJobs(cluster));
+  startSorting(() => showJobs(cluster));
   byId("rejected").addEventListener("change", () => state && showDecisions(state));
   byId("hours").addEventListener("change", () => timeline().catch(() => {})); // the next look says so
   let typing = 0;

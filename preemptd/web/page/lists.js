@@ -138,13 +138,50 @@ function where(job, nodes) {
 
 const order = ["running", "leaving", "suspended", "waiting", "held", "deferred"];
 
+const tiers = ["basic", "standard", "premium"];
+const names = new Intl.Collator("en", { numeric: true });
+
+// columns compare jobs by what a column shows.
+const columns = {
+  id: (a, b) => a.id - b.id,
+  name: (a, b) => names.compare(a.name, b.name),
+  user: (a, b) => names.compare(a.user, b.user),
+  tier: (a, b) => tiers.indexOf(b.tier) - tiers.indexOf(a.tier),
+  state: (a, b) => order.indexOf(a.state) - order.indexOf(b.state),
+  gpus: (a, b) => b.gpus - a.gpus,
+  fraction: (a, b) => a.fraction - b.fraction,
+};
+
+let sorted = ""; // the column; empty: by state, tier and age
+let turned = false;
+
+// startSorting has the heads of the table of jobs sort it: once again for the reverse, a third time for
+// the order of the beginning.
+export function startSorting(redraw) {
+  const buttons = [...document.querySelectorAll("#jobs-columns [data-sort]")];
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      const column = button.dataset.sort;
+      if (sorted !== column) [sorted, turned] = [column, false];
+      else if (turned) [sorted, turned] = ["", false];
+      else turned = true;
+      for (const b of buttons) {
+        if (b.dataset.sort === sorted) b.closest("th").setAttribute("aria-sort", turned ? "descending" : "ascending");
+        else b.closest("th").removeAttribute("aria-sort");
+      }
+      redraw();
+    });
+  }
+}
+
 export function showJobs(cluster) {
   const words = byId("find").value.toLowerCase().split(/\s+/).filter((w) => w);
   const found = cluster.jobs.filter((j) => {
     const text = [j.label, j.name, j.user, j.state, j.tier, j.action || ""].join(" ").toLowerCase();
     return words.every((w) => text.includes(w));
   });
-  found.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state) || b.promised - a.promised || b.id - a.id);
+  const chosen = columns[sorted] ? (a, b) => (turned ? -1 : 1) * columns[sorted](a, b) : () => 0;
+  found.sort((a, b) => chosen(a, b) || order.indexOf(a.state) - order.indexOf(b.state) || b.promised - a.promised || b.id - a.id);
   const shown = found.slice(0, most);
   refill(byId("jobs"), shown, () => shown.map((j) => el("tr", {},
     el("td", {}, jobLink(j.id, j.label)), el("td", {}, j.name), el("td", {}, j.user),

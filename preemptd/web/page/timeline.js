@@ -17,7 +17,7 @@ const idle = new Set(["held", "deferred"]);
 
 // ticks are the times at which the axis has a label: some six of them, at full minutes.
 function ticks(from, to, room) {
-  const steps = [300, 600, 1800, 3600, 7200, 14400, 21600];
+  const steps = [60, 300, 600, 1800, 3600, 7200, 14400, 21600];
   const step = steps.find((s) => ((to - from) / s) * 62 < room) || steps.at(-1);
   const all = [];
   const zone = new Date(to * 1000).getTimezoneOffset() * 60;
@@ -66,12 +66,20 @@ function row(job, i, scale, left, width) {
   return g;
 }
 
+// begin is where the time line begins: a cluster that is younger than the span that was asked for has all
+// of the width, from ten minutes on.
+function begin(to) {
+  const asked = to - (last.to - last.from);
+  const first = last.jobs.reduce((t, job) => job.parts.reduce((s, part) => Math.min(s, part.from), t), to);
+  return Math.max(asked, Math.min(first - (to - first) / 50, to - 600));
+}
+
 function draw() {
   if (!last) return;
   const width = Math.max(box.clientWidth, 240);
   const left = width < 600 ? 110 : 200;
   const to = Math.max(last.to, now());
-  const from = to - (last.to - last.from);
+  const from = begin(to);
   const scale = { from, to, at: (t) => left + (Math.max(0, t - from) / (to - from)) * (width - left - 8) };
   const height = axisHeight + last.jobs.length * rowHeight + 4;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Timeline of jobs" });
