@@ -88,7 +88,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 			return err
 		}
 		s.checkpoints = j.GetCheckpoints()
-		s.addEvents(j.GetTimeline(), a.now())
+		s.addEvents(j.GetTimeline())
 		return nil
 	})
 	switch {
@@ -102,7 +102,7 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 	return nil
 }
 
-func (s *jobSummary) addEvents(timeline []*rpc.Event, now time.Time) {
+func (s *jobSummary) addEvents(timeline []*rpc.Event) {
 	if len(timeline) == 0 {
 		return
 	}
@@ -113,7 +113,7 @@ func (s *jobSummary) addEvents(timeline []*rpc.Event, now time.Time) {
 			s.lent = append(s.lent, e)
 		}
 	}
-	work := summary.CountWork(events, s.runs, now)
+	work := summary.CountWork(events, s.runs)
 	s.work = &work
 }
 
@@ -150,6 +150,9 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 	}
 	if s.work != nil {
 		a.printWork(s.work)
+		if t.Ran > 0 {
+			fmt.Fprintf(w, "useful: %.0f %% of the time that it ran\n", 100*s.work.UsefulShare(t.Ran))
+		}
 	}
 	if usable, captured, stored := s.sumCheckpoints(); usable > 0 {
 		fmt.Fprintf(w, "in the store: %s, %s captured, %s stored\n", pluralOf(int64(usable), "checkpoint"),
@@ -204,11 +207,12 @@ func (s *jobSummary) jsonObject() map[string]any {
 	o := map[string]any{
 		"job": s.name, "user": last.User, "state": last.State, "runs": runs, "moves": s.totals.Moves,
 		"ran": s.totals.Ran.Seconds(), "waited": s.totals.Waited.Seconds(), "gpu_seconds": s.totals.GPUTime.Seconds(),
-		"missing": append([]string{}, s.missing...), "work": nil, "history": nil,
+		"missing": append([]string{}, s.missing...), "work": nil, "useful": nil, "history": nil,
 	}
 	usable, captured, stored := s.sumCheckpoints()
 	o["store"] = map[string]any{"checkpoints": usable, "captured": captured, "stored": stored}
 	if k := s.work; k != nil {
+		o["useful"] = k.UsefulShare(s.totals.Ran)
 		o["work"] = map[string]any{
 			"checkpoints": k.Made, "failed": k.Failed, "longest": k.Longest.Seconds(), "capturing": k.Capturing.Seconds(),
 			"restoring": k.Restoring.Seconds(), "worked": k.Worked.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),

@@ -32,7 +32,7 @@ func TestCountWork(t *testing.T) {
 		{name: "a node dies: the run ends when Slurm says", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 30s"},
 			{atMinute(40), "started", "run 2, to resume from checkpoint 1; 5m0s of work are lost"}, {atMinute(41), "restored", "from checkpoint 1; 5m0s of work are lost"},
-		}, runs: []Run{{Ended: atMinute(15)}, {}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m}},
+		}, runs: []Run{{Ended: atMinute(15)}, {Began: atMinute(40), Elapsed: 20 * m}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m}},
 		{name: "a part of the run is lost", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(5), "no checkpoint", "process 7 holds a terminal"},
 			{atMinute(10), "to be run again", "node n2: no answer"}, {atMinute(12), "started", "run 2, anew"},
@@ -69,11 +69,11 @@ func TestCountWork(t *testing.T) {
 			{atMinute(11), "started", "run 2, to resume from checkpoint 1"}, {atMinute(11), "restored", "from checkpoint 1"}, {atMinute(14), "to be run again", ""},
 			{atMinute(15), "started", "run 3, anew"}, {atMinute(16), "ended", ""},
 		}, want: Work{Made: 1, Worked: 14 * m, Anew: 13 * m}},
-		{name: "it runs", events: []Event{{atMinute(50), "started", ""}}, runs: []Run{{Began: atMinute(50)}}, want: Work{Worked: 10 * m}},
+		{name: "it runs", events: []Event{{atMinute(50), "started", ""}}, runs: []Run{{Began: atMinute(50), Elapsed: 10 * m}}, want: Work{Worked: 10 * m}},
 		{name: "texts that mean nothing", events: []Event{{atMinute(1), "checkpoint", "soon"}, {atMinute(2), "restored", ""}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := CountWork(tt.events, tt.runs, atMinute(60)); got != tt.want {
+			if got := CountWork(tt.events, tt.runs); got != tt.want {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
@@ -108,9 +108,19 @@ func TestWorkIsCountedOnce(t *testing.T) {
 				add("restored", fmt.Sprintf("from checkpoint %d", number))
 			}
 		}
-		got := CountWork(events, nil, atMinute(float64(at)))
+		got := CountWork(events, []Run{{Began: then, Elapsed: time.Duration(at) * time.Minute}})
 		if most := time.Duration(at) * time.Minute; got.Worked > most || got.Saved+got.Lost+got.Anew > got.Worked || got.Saved < 0 || got.Lost < 0 {
 			t.Fatalf("seed %d: %+v of %v; %+v", seed, got, most, events)
+		}
+	}
+}
+
+// TestUsefulShare: work that was done again is not useful, and nothing is more than all of the time.
+func TestUsefulShare(t *testing.T) {
+	w := Work{Worked: 9 * time.Minute, Lost: time.Minute, Anew: 3 * time.Minute}
+	for ran, want := range map[time.Duration]float64{10 * time.Minute: 0.5, 4 * time.Minute: 1, 0: 0} {
+		if got := w.UsefulShare(ran); got != want {
+			t.Errorf("of %v: %v, want %v", ran, got, want)
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // Work is what the checkpoints of a job came to. Work is the time in which the job's programs ran: from the start of a run,
-// or from the end of its restore, until the run's end, without the time of captures. Each moment of it is counted once:
+// or from the end of its restore, until the run's end, without the time of captures. Each moment of work is counted once:
 //
 //	Worked = Saved + Lost + Anew + the work of the newest run since its start or restore
 //
@@ -54,21 +54,33 @@ type Work struct {
 	Anew      time.Duration // work of runs after which the job began anew: done again
 }
 
-// CountWork adds up a time line, which is in order, until now. A run that ended without an event, as with its node, ends
-// when Slurm says.
-func CountWork(events []Event, runs []Run, now time.Time) Work {
+// UsefulShare is which part of the time that a job ran was work that was not done again, between 0 and 1; 0 of no time.
+func (w Work) UsefulShare(ran time.Duration) float64 {
+	if ran <= 0 {
+		return 0
+	}
+	return min(1, (w.Worked-w.Lost-w.Anew).Seconds()/ran.Seconds())
+}
+
+// CountWork adds up a time line, which is in order. A run that ended without an event, as with its node, ends when Slurm
+// says; a run that goes on ends for the sum after the time that Slurm has counted so far.
+func CountWork(events []Event, runs []Run) Work {
 	c := workCounter{kept: map[int]time.Duration{}, runs: runs}
 	for _, e := range events {
 		c.countEvent(e)
 	}
-	if c.working {
-		end := c.runEnd(now)
-		if len(runs) > 0 && runs[len(runs)-1].Ended.IsZero() {
-			end = now
-		}
-		c.stopWork(end)
+	if n := len(runs); n > 0 {
+		c.stopWork(c.runEnd(endOf(runs[n-1])))
 	}
 	return c.work
+}
+
+// endOf returns when a run ended, or until when Slurm has counted the run.
+func endOf(r Run) time.Time {
+	if r.Ended.IsZero() && !r.Began.IsZero() {
+		return r.Began.Add(r.Elapsed)
+	}
+	return r.Ended
 }
 
 // workCounter is a job in the middle of its time line.
@@ -117,8 +129,8 @@ func (c *workCounter) runEnd(before time.Time) time.Time {
 	end := c.since
 	for _, r := range c.runs {
 		// The clocks of slurmctld and of the nodes may differ by a second.
-		if r.Ended.After(end) && !r.Ended.After(before.Add(time.Second)) {
-			end = r.Ended
+		if at := endOf(r); at.After(end) && !at.After(before.Add(time.Second)) {
+			end = at
 		}
 	}
 	return end
