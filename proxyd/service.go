@@ -214,6 +214,9 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 	}
 	for k, home := range v.Record.Nodes {
 		c := &rpc.Capsule{Index: uint32(k), Home: home, Address: v.Record.Addresses[k].String()}
+		if k < len(v.Record.GPUs) {
+			c.Gpus = uint32(v.Record.GPUs[k]) //nolint:gosec // GPUs of a node
+		}
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
 			c.Node, c.Devices = cv.Node, devicesOf(cv.Devices)

@@ -24,6 +24,8 @@ type Sizes struct {
 	Proxyd interface {
 		// Show tells of a running job. Errors are errors of package rpc.
 		Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
+		// ShowWaiting tells of a job that does not run; any of the nodes is asked.
+		ShowWaiting(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error)
 	}
 	Journal interface {
 		Origin(ctx context.Context, job int64) (json.RawMessage, error)
@@ -55,7 +57,11 @@ func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func
 	if err := target(args, &wanted); err != nil {
 		return &jobrequest.SizeError{Text: err.Error()}
 	}
-	began, lent, err := s.beganWith(ctx, job, now, asked)
+	nodes, err := s.Slurm.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	began, lent, err := s.beganWith(ctx, job, nodes, now, asked)
 	if err != nil {
 		return err
 	}
@@ -63,10 +69,6 @@ func (s *Sizes) checkTarget(ctx context.Context, job *slurmrest.Job, target func
 		if err := began.CheckUse(now, wanted); err != nil {
 			return err
 		}
-	}
-	nodes, err := s.Slurm.Nodes(ctx)
-	if err != nil {
-		return err
 	}
 	place := jobrequest.Place{Partition: job.Partition, Nodes: nodes, Own: lent}
 	if err := place.CheckNodes(wanted); err != nil {
@@ -95,37 +97,42 @@ func (s *Sizes) askedFor(ctx context.Context, job int64, now jobrequest.Request)
 	return now.TakeBack(record.Asked, record.Ours), nil
 }
 
-// beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is nil for a
-// job that has not begun.
-func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, now, asked jobrequest.Request) (*jobrequest.Began, map[string]int64, error) {
+// beganWith returns how the job's programs began, and by node the GPUs that other jobs lend to the job. The result is nil
+// for a job that has not begun.
+func (s *Sizes) beganWith(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node, now, asked jobrequest.Request) (*jobrequest.Began, map[string]int64, error) {
 	lent := map[string]int64{}
 	if !isRunning(job) && job.Restarts == 0 {
 		return nil, lent, nil
 	}
-	if isRunning(job) {
-		shown, err := s.Proxyd.Show(ctx, job)
-		switch {
-		case err == nil:
-			if began := beganAs(shown, now.GPUsOnNode(), lent); began != nil {
-				return began, lent, nil
-			}
-		case !errors.Is(err, rpc.ErrNotProtected) && !errors.Is(err, rpc.ErrNoJob) && !errors.Is(err, rpc.ErrNotRunning):
-			return nil, nil, fmt.Errorf("how many GPUs its programs see: %w", err)
+	shown, err := s.show(ctx, job, nodes)
+	switch {
+	case err == nil:
+		if began := beganAs(shown, now.GPUsOnNode(), lent); began != nil {
+			return began, lent, nil
 		}
+	case isRunning(job) && !errors.Is(err, rpc.ErrNotProtected) && !errors.Is(err, rpc.ErrNoJob) && !errors.Is(err, rpc.ErrNotRunning):
+		return nil, nil, fmt.Errorf("how many GPUs its programs see: %w", err)
 	}
 	each := max(asked.GPUsOnNode(), now.GPUsOnNode())
 	return &jobrequest.Began{GPUs: slices.Repeat([]int64{each}, int(max(asked.Nodes, now.Nodes, 1))), Estimated: true}, lent, nil
 }
 
-// beganAs is what the job's node says; nil if the node does not say how many GPUs the job's programs see: a device server
-// may not answer. lent is filled in.
+// show asks the node that leads a running job, and any node about a job that waits.
+func (s *Sizes) show(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error) {
+	if isRunning(job) {
+		return s.Proxyd.Show(ctx, job)
+	}
+	return s.Proxyd.ShowWaiting(ctx, job, nodes)
+}
+
+// beganAs is what a node says; nil if the node does not know how many GPUs the job's programs see. lent is filled in.
 func beganAs(shown *rpc.Job, gpusNow int64, lent map[string]int64) *jobrequest.Began {
 	if len(shown.GetCapsules()) == 0 {
 		return nil
 	}
 	b := &jobrequest.Began{Range: shown.GetOptions()["gpus"]}
 	for _, c := range shown.GetCapsules() {
-		sees := int64(len(c.GetDevices().GetDevices()))
+		sees := int64(c.GetGpus())
 		if sees == 0 && gpusNow > 0 {
 			return nil
 		}

@@ -18,15 +18,38 @@ type seeing []int
 
 func (s seeing) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) {
 	shown := &rpc.Job{}
-	for range s {
-		shown.Capsules = append(shown.Capsules, &rpc.Capsule{Devices: &rpc.Devices{}})
-	}
-	for i, sees := range s {
-		for range sees {
-			shown.Capsules[i].Devices.Devices = append(shown.Capsules[i].Devices.Devices, &rpc.Device{})
-		}
+	for _, sees := range s {
+		shown.Capsules = append(shown.Capsules, &rpc.Capsule{Gpus: uint32(sees)})
 	}
 	return shown, nil
+}
+
+func (s seeing) ShowWaiting(ctx context.Context, job *slurmrest.Job, _ []slurmrest.Node) (*rpc.Job, error) {
+	return s.Show(ctx, job)
+}
+
+// TestSizeOfWaitingJob: a job that waits can have what its programs see, though no GPU is idle, and no more; one that
+// has not begun can have what a node has.
+func TestSizeOfWaitingJob(t *testing.T) {
+	w := newWorld(t, true)
+	j := w.journal(t)
+	for _, name := range []string{"n1", "n2"} {
+		w.srv.AddNode(slurmrest.Node{Name: name, State: slurmrest.NodeState{Base: "IDLE"}, GRES: "gpu:a100:8", GRESUsed: "gpu:a100:8"})
+	}
+	sizes := &Sizes{Slurm: w.srv.Client(t), Proxyd: seeing{4, 4}, Journal: j}
+	for _, c := range []struct {
+		restarts, gpus int64
+		said           string
+	}{
+		{1, 4, ""}, {1, 5, "its programs see 4 there"}, {0, 8, ""}, {0, 9, "the most on a node is 8"},
+	} {
+		now := w.job()
+		now.Restarts = c.restarts
+		err := sizes.CheckAction(t.Context(), &now, "resize", Args{GPUs: c.gpus}, true)
+		if (err == nil) != (c.said == "") || err != nil && !strings.Contains(err.Error(), c.said) {
+			t.Errorf("%d GPUs after %d restarts: %v, want %q", c.gpus, c.restarts, err, c.said)
+		}
+	}
 }
 
 // TestSizesRefused: a size that a job cannot have is refused at the action's first step, or before its checkpoint if the

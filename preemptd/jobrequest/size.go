@@ -62,7 +62,7 @@ func (b Began) CheckUse(now, wanted Request) error {
 	why := "a job that is to grow is submitted with --singularity-gpus=MIN-MAX"
 	switch {
 	case b.Estimated:
-		why = "that is what the job asked for; whether they see more is known only while it runs"
+		why = "that is what the job asked for; no node knows whether they see more"
 	case b.Range != "":
 		why = "it was submitted with --singularity-gpus=" + b.Range
 	}

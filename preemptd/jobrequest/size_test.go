@@ -21,7 +21,7 @@ func TestCheckUse(t *testing.T) {
 		"within its range":       {Began{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:4"}, ""},
 		"beyond its range":       {Began{GPUs: []int64{4}, Range: "1-4"}, one, Request{Nodes: 1, TRESNode: "gres/gpu:a100:5"}, "5 GPUs on a node: its programs see 4 there, and can use no more: 1 to 4 are possible (it was submitted with --singularity-gpus=1-4)"},
 		"without a range":        {Began{GPUs: []int64{1}}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "submitted with --singularity-gpus=MIN-MAX)"},
-		"while it waits":         {Began{GPUs: []int64{1}, Estimated: true}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "known only while it runs"},
+		"of no known number":     {Began{GPUs: []int64{1}, Estimated: true}, one, Request{Nodes: 1, TRESNode: "gres/gpu:2"}, "no node knows whether they see more"},
 		"without GPUs":           {Began{GPUs: []int64{0}}, Request{Nodes: 1}, Request{Nodes: 1, TRESNode: "gres/gpu:1"}, "began without GPUs"},
 		"two nodes on one":       {Began{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:4"}, ""},
 		"too many on that one":   {Began{GPUs: []int64{2, 2}}, Request{Nodes: 2, TRESNode: "gres/gpu:2"}, Request{Nodes: 1, TRESNode: "gres/gpu:5"}, "its programs see 4 there"},

@@ -85,6 +85,28 @@ const knock = 2 * time.Second
 // is asked.
 func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
+	err := f.atAnyNode(ctx, nodes, func(c *rpc.Client) error {
+		var err error
+		all, err = c.Checkpoints(ctx, "")
+		return err
+	})
+	return all, err
+}
+
+// ShowWaiting tells of a job that does not run, and so has no leader: what is kept of a job every
+// node sees.
+func (f *Finder) ShowWaiting(ctx context.Context, job *slurmrest.Job, nodes []slurmrest.Node) (*rpc.Job, error) {
+	var shown *rpc.Job
+	err := f.atAnyNode(ctx, nodes, func(c *rpc.Client) error {
+		var err error
+		shown, err = c.Show(ctx, job.Label())
+		return err
+	})
+	return shown, err
+}
+
+// atAnyNode calls ask with the first node that answers.
+func (f *Finder) atAnyNode(ctx context.Context, nodes []slurmrest.Node, ask func(*rpc.Client) error) error {
 	tried, last := 0, error(&rpc.Error{Kind: rpc.ErrUnreachable, Text: "no node is up"})
 	for i := range nodes {
 		n := &nodes[i]
@@ -97,16 +119,11 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 		if last = f.acceptsConnections(ctx, n); last != nil {
 			continue
 		}
-		last = f.callNode(n, func(c *rpc.Client) error {
-			var err error
-			all, err = c.Checkpoints(ctx, "")
-			return err
-		})
-		if !errors.Is(last, rpc.ErrUnreachable) {
+		if last = f.callNode(n, ask); !errors.Is(last, rpc.ErrUnreachable) {
 			break
 		}
 	}
-	return all, last
+	return last
 }
 
 // Knock pings a node's proxyd.

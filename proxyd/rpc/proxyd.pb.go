@@ -2904,6 +2904,7 @@ type Capsule struct {
 	Programs      []*Program             `protobuf:"bytes,5,rep,name=programs,proto3" json:"programs,omitempty"`
 	Devices       *Devices               `protobuf:"bytes,6,opt,name=devices,proto3" json:"devices,omitempty"` // that its device server holds; none: it has no device server
 	Leases        []*Lease               `protobuf:"bytes,7,rep,name=leases,proto3" json:"leases,omitempty"`   // jobs that lend it their GPUs
+	Gpus          uint32                 `protobuf:"varint,8,opt,name=gpus,proto3" json:"gpus,omitempty"`      // that its programs see, for life
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2985,6 +2986,13 @@ func (x *Capsule) GetLeases() []*Lease {
 		return x.Leases
 	}
 	return nil
+}
+
+func (x *Capsule) GetGpus() uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
 }
 
 // Lease is a job that lends its GPUs to another job of its user on the same node.
@@ -5223,7 +5231,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\aLending\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
-	"\x04gpus\x18\x03 \x03(\rR\x04gpus\"\x8d\x02\n" +
+	"\x04gpus\x18\x03 \x03(\rR\x04gpus\"\xa1\x02\n" +
 	"\aCapsule\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x12\n" +
@@ -5231,7 +5239,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12:\n" +
 	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\x128\n" +
 	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\x124\n" +
-	"\x06leases\x18\a \x03(\v2\x1c.singularity.proxyd.v1.LeaseR\x06leases\"-\n" +
+	"\x06leases\x18\a \x03(\v2\x1c.singularity.proxyd.v1.LeaseR\x06leases\x12\x12\n" +
+	"\x04gpus\x18\b \x01(\rR\x04gpus\"-\n" +
 	"\x05Lease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x12\n" +
 	"\x04gpus\x18\x02 \x01(\rR\x04gpus\"\xaa\x02\n" +
