@@ -17,7 +17,8 @@ var obstacles = []struct{ pattern, text string }{
 	// Terminals.
 	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
 	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)"},
-	{`tty: .*(ctty inheritance|No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
+	{`tty: ctty inheritance detected sid/pgrp (\d+)`, "session $1 has /dev/tty open on a terminal that another process of the program holds, as an interactive dash does below tmux; bash does not"},
+	{`tty: .*(No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
 	{`Unable to find a tty driver`, "WHO holds a terminal"},
 	{`queued data overflow`, "WHO holds a terminal with unread input"},
 
