@@ -30,6 +30,10 @@ type cost struct {
 
 // addCosts adds a row for each figure that a program has said both ways.
 func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cost) {
+	if native.wasCutShort(0) || ours.wasCutShort(native.seconds) {
+		k.add(row{Name: kind + "costs", Outcome: cannot, Why: timeOver})
+		return
+	}
 	if native.err != nil || native.exit != 0 {
 		k.add(row{Name: kind + "costs", Outcome: differs, Why: "natively: " + native.said()})
 		return
@@ -111,6 +115,9 @@ func askQuestions(ctx context.Context, k *kit) {
 				continue
 			}
 			w.Values[a.name] = strings.TrimSpace(a.value + " " + a.unit)
+		}
+		if len(w.Values) == 0 && e.wasCutShort(0) {
+			w.Outcome, w.Why = cannot, timeOver
 		}
 		if len(w.Values) == 0 && w.Outcome == right {
 			w.Outcome, w.Why = wrong, "the probe says nothing: "+e.said()

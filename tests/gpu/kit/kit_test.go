@@ -90,6 +90,30 @@ func TestStepsAreApart(t *testing.T) {
 	}
 }
 
+// TestCutShort: a program that the end of its step's time ends says nothing, unless that program has had much more than is normal.
+func TestCutShort(t *testing.T) {
+	k := fakeKit(t, "")
+	hang := func(limit, own time.Duration) *ended {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return k.runChild(ctx, task{name: "hang", limit: own}, "sleep", "1000")
+	}
+	if e := hang(50*time.Millisecond, time.Minute); !e.wasCutShort(0) || e.err == nil {
+		t.Errorf("the step's time was over: %+v", e)
+	}
+	if e := hang(time.Minute, 50*time.Millisecond); e.wasCutShort(0) || e.err == nil {
+		t.Errorf("its own time was over: %+v", e)
+	}
+	for _, tt := range []struct {
+		seconds, normal float64
+		want            bool
+	}{{29, 1, true}, {31, 1, false}, {31, 20, true}, {200, 20, false}} {
+		if got := (&ended{over: true, seconds: tt.seconds}).wasCutShort(tt.normal); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
 // TestLinkUnknown: a device of which the kernel says nothing has no speed.
 func TestLinkUnknown(t *testing.T) {
 	if speed, text := linkSpeed("0000ffff:ff:1f.7"); speed != 0 || text != "not known" {

@@ -180,6 +180,9 @@ func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 	return exitRight
 }
 
+// slowness is how much more time steps have on software GPUs.
+const slowness = 5
+
 // runStep runs a step within the limits. A step that panics has failed, and the next runs.
 func (k *kit) runStep(ctx context.Context, s step) {
 	k.step = s.name
@@ -192,7 +195,11 @@ func (k *kit) runStep(ctx context.Context, s step) {
 		k.add(row{Name: s.name, Outcome: cannot, Why: "the time of --limit is over"})
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	limit := s.limit
+	if k.soft {
+		limit *= slowness
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s.run(ctx, k)
 }

@@ -41,11 +41,11 @@ func (k *kit) needTorch(ctx context.Context, name string) bool {
 
 // training is a run of train.py.
 func (k *kit) training(name string, env []string, args ...string) task {
-	size := "large"
+	size, limit := "large", 4*time.Minute
 	if k.soft {
-		size = "small"
+		size, limit = "small", slowness*limit
 	}
-	return task{name: name, path: k.python, env: env, limit: 4 * time.Minute, args: append([]string{k.file("programs", "train.py"), "--size", size}, args...)}
+	return task{name: name, path: k.python, env: env, limit: limit, args: append([]string{k.file("programs", "train.py"), "--size", size}, args...)}
 }
 
 // comparePyTorch trains natively and by proxyd.

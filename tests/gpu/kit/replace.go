@@ -58,10 +58,15 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	}
 	t.name += " undisturbed"
 	want := k.runProxied(ctx, t)
+	if want.wasCutShort(0) {
+		k.add(row{Name: name, Outcome: cannot, Why: timeOver})
+		return
+	}
 	if want.err != nil || want.exit != 0 {
 		k.add(row{Name: name, Outcome: wrong, Why: "undisturbed, by proxyd, it fails: " + want.said()})
 		return
 	}
+	since := time.Now()
 	limited, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	m, err := k.startMoved(limited, t)
@@ -73,7 +78,10 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	got, log := m.printed(), m.logged()
 	k.writeLog(name, fmt.Sprintf("%v\n%s\n--- device servers\n%s", err, got, log))
 	w := row{Name: name, Outcome: right, Values: map[string]string{"stopped for": strings.Join(took, ", ")}}
+	cut := &ended{over: ctx.Err() != nil, seconds: time.Since(since).Seconds()}
 	switch {
+	case err != nil && cut.wasCutShort(want.seconds):
+		w.Outcome, w.Why = cannot, timeOver
 	case err != nil:
 		w.Outcome, w.Why = wrong, err.Error()+"\n"+lastLine(log)
 	case len(took) == 0:

@@ -37,7 +37,18 @@ type ended struct {
 	exit           int
 	seconds        float64
 	err            error // why the program did not end by itself
+	over           bool  // because the step's time was over, and not the program's own
 }
+
+// wasCutShort tells whether a step's time was over before the program had several times what is normal: that says nothing of the
+// program. A program that has had as much hangs.
+func (e *ended) wasCutShort(normal float64) bool {
+	const atLeast, times = 30, 5
+	return e.over && e.seconds < max(atLeast, times*normal)
+}
+
+// timeOver is why there is no result of a program that was cut short.
+const timeOver = "the time of this step is over"
 
 // said is what went wrong with a program, in a few lines.
 func (e *ended) said() string {
@@ -74,6 +85,7 @@ func (k *kit) environment(more []string) []string {
 
 // runChild runs a command in a process group of its own, and leaves nothing of the group. The output is in the logs, too.
 func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
@@ -92,6 +104,8 @@ func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 	e.stdout, e.stderr = stdout.String(), stderr.String()
 	var status *exec.ExitError
 	switch {
+	case whole.Err() != nil:
+		e.over, e.err = true, fmt.Errorf("it did not end in %.0f s, and the time of the step is over", e.seconds)
 	case ctx.Err() != nil:
 		e.err = fmt.Errorf("it did not end within its time, %s", p.limit)
 	case err != nil && !errors.As(err, &status):
