@@ -35,17 +35,17 @@ type slicingCase struct {
 	steps int
 	args  []string
 	bound float64 // of the modelled overhead of ranks whose memory fits, in percent
-	once  float64 // the same where kernels that are alike run once
+	once  float64 // the same where kernels that are alike run once, 0: there is no bound
 	slow  bool    // only for the table
 }
 
 var slicingCases = []slicingCase{
 	{"mlp", 12, nil, 5, 1, false},
-	{"mlp", 12, []string{"--statistics"}, 5, 1, true},
-	{"mlp", 3, []string{"--extra", "1000000"}, 10, 1, true},
-	{"gpt", 3, nil, 10, 1, true},
-	{"streams", 12, nil, 15, 15, true},
-	{"grid", 6, nil, 25, 25, true},
+	{"mlp", 12, []string{"--statistics"}, 5, 0, true},
+	{"mlp", 3, []string{"--extra", "1000000"}, 10, 0, true},
+	{"gpt", 3, nil, 10, 0, true},
+	{"streams", 12, nil, 15, 0, true},
+	{"grid", 6, nil, 25, 0, true},
 }
 
 // slicingRun is what a run printed, and what the devices of the machine counted, in all.
@@ -164,6 +164,20 @@ func TestSlicing(t *testing.T) {
 	t.Logf("\n%s", &table)
 	if *slicingTable != "" && !t.Failed() {
 		writeSlicing(t, table.String())
+	}
+}
+
+// TestSplice: ranks of which kernels run once compute the bits of ranks with devices of their own, on any number of devices.
+func TestSplice(t *testing.T) {
+	c := slicingCase{name: "mlp"}
+	alone := c.run(t, 4, 2)
+	for _, on := range []string{"1", "2", "3"} {
+		r := c.run(t, 4, 2, "--on", on, "--rung", server.RungSplice)
+		same(t, on+" devices", r.lines, alone.lines)
+		// On three devices, two ranks share one.
+		if r.Once == 0 || r.Instructions >= alone.Instructions {
+			t.Errorf("%s devices: %d kernels took the result of another rank; %d instructions, %d on devices of their own", on, r.Once, r.Instructions, alone.Instructions)
+		}
 	}
 }
 
