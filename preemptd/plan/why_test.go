@@ -26,6 +26,11 @@ func TestWhy(t *testing.T) {
 			"it does not fit, and nothing of a lower tier holds anything"},
 		"not enough": {func(s *sdk.Snapshot) { find(s, 30).CPUs, find(s, 20).Fraction = 9, 0.5 },
 			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left"},
+		"more is promised than there is": {func(s *sdk.Snapshot) {
+			find(s, 30).Request, find(s, 30).Promised = 1000, 0.95
+			find(s, 10).Request, find(s, 20).Request, find(s, 40).Request, find(s, 41).Request = 0, 0, 0, 0
+		}, fmt.Sprintf("no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41; jobs of its tier and higher tiers are "+
+			"promised 950.0 GPUs and the cluster has %d: not all these promises can be kept", gpusOf(small()))},
 		"each for its reason": {func(s *sdk.Snapshot) {
 			find(s, 10).Preemptable, find(s, 10).Obstacle = false, "it runs without --singularity"
 			find(s, 20).Action = "migrate"
@@ -59,4 +64,12 @@ func TestWhy(t *testing.T) {
 			}
 		})
 	}
+}
+
+func gpusOf(s *sdk.Snapshot) int {
+	n := 0
+	for i := range s.Nodes {
+		n += s.Nodes[i].Usable().Count()
+	}
+	return n
 }
