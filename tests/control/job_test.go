@@ -62,7 +62,9 @@ func (j *job) now() state {
 	}
 	restarts, _ := strconv.Atoi(fields["Restarts"])
 	return state{
-		fields["JobState"], fields["Reason"], fields["NodeList"], fields["TresPerNode"], fields["Comment"],
+		fields["JobState"], fields["Reason"], fields["NodeList"],
+		strings.Replace(fields["TresPerNode"], "gres:", "gres/", 1), // as 22.05 has it, and as later ones have it
+		fields["Comment"],
 		fields["Priority"] == "0", restarts,
 	}
 }
