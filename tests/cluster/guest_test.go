@@ -55,7 +55,7 @@ func TestGuest(t *testing.T) {
 	if err != nil || len(vmlinuz) != 1 {
 		t.Fatalf("kernels %v, %v", vmlinuz, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // one on a machine that does nothing else
 	defer cancel()
 	share := func(tag, path, more string) string {
 		return "local,mount_tag=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more
