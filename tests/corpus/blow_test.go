@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,6 +48,9 @@ func (r *run) strike(ctx context.Context, b blow) error {
 			return errMissed
 		}
 		return fmt.Errorf("%s: %w", b, err)
+	}
+	if b.kind.inPlace() {
+		return r.runsOn(ctx, b, victim)
 	}
 	err = r.back(ctx, victim)
 	if b.kind == nodeFail { // whatever came of it, the lane is somebody else's next
@@ -85,6 +89,28 @@ var strikes = map[kind]func(context.Context, hit) error{
 	move:    strikeMove,
 	preempt: strikePreempt,
 	fewer:   func(ctx context.Context, h hit) error { return moveWith(ctx, h, "TresPerNode=gres/gpu:1") },
+	oneNode: func(ctx context.Context, h hit) error {
+		all := strconv.Itoa(h.program.nodes * h.program.tasks)
+		return moveWith(ctx, h, "NumNodes=1", "NumTasks="+all, "TasksPerNode="+all)
+	},
+	grow: func(ctx context.Context, h hit) error {
+		_, err := strikeLend(ctx, h)
+		return err
+	},
+	shrink: func(ctx context.Context, h hit) error {
+		lease, err := strikeLend(ctx, h)
+		if err != nil {
+			return err
+		}
+		// Anywhere in a step of the program.
+		if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
+			return err
+		}
+		if _, err := h.c.Exec(ctx, "ctl", "alice", "scancel", lease); err != nil {
+			return err
+		}
+		return h.hasGPUs(ctx, h.program.gpus)
+	},
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. Not long
 		// before it: a job whose time is up starts no more steps.
@@ -146,6 +172,61 @@ func moveWith(ctx context.Context, h hit, changes ...string) error {
 		return err
 	}
 	return h.c.Scontrol(ctx, "release", h.victim.name())
+}
+
+// strikeLend has another job of alice's lend the victim a GPU of its node, and returns that job when the victim has it.
+func strikeLend(ctx context.Context, h hit) (lease string, err error) {
+	lease, err = h.c.Exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=lender", "--singularity-lease="+h.victim.name(),
+		"--gpus-per-node=1", "--nodelist="+h.host, "--time=10", "--output=/dev/null", "--wrap=exec sleep 600")
+	if err != nil {
+		return "", err
+	}
+	h.run.leases = append(h.run.leases, lease)
+	return lease, h.hasGPUs(ctx, h.program.gpus+1)
+}
+
+// hasGPUs waits until the victim has so many GPUs, its own and others'.
+func (h hit) hasGPUs(ctx context.Context, want int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("it has not %d GPUs after a minute", want))
+	defer cancel()
+	for {
+		said, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "show", "--json", h.victim.name())
+		if err != nil {
+			return err
+		}
+		if now := lentNow.FindAllStringSubmatch(said, -1); len(now) > 0 && now[len(now)-1][1] == strconv.Itoa(want) {
+			return nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// lentNow is an event of a job's time line: how many GPUs it has since another job lends it some, or has ended.
+var lentNow = regexp.MustCompile(`"text": "job \d+ [^"]*: (\d+) now"`)
+
+// runsOn checks that a blow has left the run of its victim alone.
+func (r *run) runsOn(ctx context.Context, b blow, victim job) error {
+	restarts, err := r.c.Exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+victim.name(), "--Format=RestartCnt,State")
+	if err != nil {
+		return err
+	}
+	if f := strings.Fields(restarts); len(f) != 2 || f[0] != strconv.Itoa(victim.restarts) || f[1] != "RUNNING" && f[1] != "COMPLETING" && f[1] != "COMPLETED" {
+		return fmt.Errorf("%s: it was to run on, and squeue has restarts and state %q, not %d", b, restarts, victim.restarts)
+	}
+	return nil
+}
+
+// endLeases ends the jobs that have lent GPUs, and waits until their GPUs are free for the next program.
+func (r *run) endLeases(ctx context.Context) error {
+	for _, lease := range r.leases {
+		_, _ = r.c.Exec(ctx, "ctl", "root", "scancel", lease) // it ends with the job that it lent to, too
+		if err := r.c.board.until(ctx, lease, "the end of a lease", func(jobs []job) (bool, error) { return allEnded(jobs), nil }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // strikePreempt has bob want one of the job's nodes for himself, with a right to it.

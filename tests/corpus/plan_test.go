@@ -20,14 +20,17 @@ const nodesPerLane = 3
 type kind string
 
 const (
-	requeue   kind = "requeue"    // scontrol requeue; wherever Slurm puts it next
-	move      kind = "move"       // requeuehold, its node excluded, release: another node
-	preempt   kind = "preempt"    // a premium job wants the whole node
-	timeLimit kind = "time limit" // the job's time is up
-	nodeFail  kind = "node fail"  // a checkpoint, then a power cut of one of its nodes
-	proxyd    kind = "proxyd"     // kill -9 of the node's proxyd, which is started again; then a move
-	slurmd    kind = "slurmd"     // slurmd restarted under the job; then a requeue
-	fewer     kind = "fewer GPUs" // a move to one GPU on each node
+	requeue   kind = "requeue"             // scontrol requeue; wherever Slurm puts it next
+	move      kind = "move"                // requeuehold, its node excluded, release: another node
+	preempt   kind = "preempt"             // a premium job wants the whole node
+	timeLimit kind = "time limit"          // the job's time is up
+	nodeFail  kind = "node fail"           // a checkpoint, then a power cut of one of its nodes
+	proxyd    kind = "proxyd"              // kill -9 of the node's proxyd, which is started again; then a move
+	slurmd    kind = "slurmd"              // slurmd restarted under the job; then a requeue
+	fewer     kind = "fewer GPUs"          // a move to one GPU on each node
+	oneNode   kind = "fewer nodes"         // a move to one node, with as many GPUs as one of them had
+	grow      kind = "more GPUs"           // another job lends it a GPU, for as long as it runs
+	shrink    kind = "fewer GPUs by lease" // another job lends it a GPU, and ends
 )
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
@@ -35,6 +38,9 @@ var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
 // rolledBack says that what the job did after its last checkpoint is done again: its
 // log, which is never cut, then shows those lines twice.
 func (k kind) rolledBack() bool { return k == nodeFail }
+
+// inPlace says that the job runs on, and is not restarted.
+func (k kind) inPlace() bool { return k == grow || k == shrink }
 
 // blow is one kill of a round.
 type blow struct {
@@ -57,6 +63,12 @@ func plan(seed uint64, p program, rounds int) [][]blow {
 	deck := slices.Clone(kinds)
 	if p.gpus > 1 {
 		deck = append(deck, fewer)
+	}
+	if p.gpus > 0 && p.nodes > 1 {
+		deck = append(deck, oneNode)
+	}
+	if p.most > p.gpus {
+		deck = append(deck, grow, shrink)
 	}
 	rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	all := make([][]blow, rounds)
@@ -118,6 +130,28 @@ func TestPlan(t *testing.T) {
 		}
 		if seen[k] < 50 {
 			t.Errorf("%s is planned %d times in 50 decks", k, seen[k])
+		}
+	}
+	for _, c := range []struct {
+		program program
+		more    []kind
+	}{
+		{program{name: "p", nodes: 1, gpus: 1, most: 1}, nil},
+		{program{name: "p", nodes: 1, gpus: 2, most: 2}, []kind{fewer}},
+		{program{name: "p", nodes: 2, gpus: 1, most: 1}, []kind{oneNode}},
+		{program{name: "p", nodes: 1, gpus: 1, most: 2}, []kind{grow, shrink}},
+		{program{name: "p", nodes: 2}, nil},
+	} {
+		var got []kind
+		for _, blows := range plan(1, c.program, len(kinds)+len(c.more)) {
+			if !slices.Contains(kinds, blows[0].kind) {
+				got = append(got, blows[0].kind)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(c.more)
+		if !slices.Equal(got, c.more) {
+			t.Errorf("%+v: besides %v, want %v", c.program, got, c.more)
 		}
 	}
 	if got := describe([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {

@@ -35,6 +35,8 @@ type program struct {
 	nodes    int
 	elements int    // of a job array; 1 for a plain job
 	gpus     int    // of each node
+	tasks    int    // of each node
+	most     int    // GPUs that it can use, with those of other jobs
 	fails    string // why it is known not to come through; "" for all but a few
 }
 
@@ -46,6 +48,8 @@ var (
 	nodesFlag = regexp.MustCompile(`--nodes=(\d+)`)
 	arrayFlag = regexp.MustCompile(`--array=1-(\d+)`)
 	gpusFlag  = regexp.MustCompile(`--gpus-per-node=(\d+)`)
+	tasksFlag = regexp.MustCompile(`--ntasks-per-node=(\d+)`)
+	mostFlag  = regexp.MustCompile(`--singularity-gpus=\d+-(\d+)`)
 )
 
 // readPrograms returns the programs of a folder by name, or the first head that is wrong.
@@ -70,7 +74,7 @@ func readPrograms(dir string) ([]program, error) {
 }
 
 func parseProgram(name, text string) (program, error) {
-	p := program{name: name, nodes: 1, elements: 1}
+	p := program{name: name, nodes: 1, elements: 1, tasks: 1}
 	what, needs, options := whatLine.FindStringSubmatch(text), needsLine.FindStringSubmatch(text), sbatch.FindStringSubmatch(text)
 	switch {
 	case what == nil || needs == nil || options == nil:
@@ -87,7 +91,7 @@ func parseProgram(name, text string) (program, error) {
 	for _, f := range []struct {
 		flag *regexp.Regexp
 		into *int
-	}{{nodesFlag, &p.nodes}, {arrayFlag, &p.elements}, {gpusFlag, &p.gpus}} {
+	}{{nodesFlag, &p.nodes}, {arrayFlag, &p.elements}, {gpusFlag, &p.gpus}, {tasksFlag, &p.tasks}, {mostFlag, &p.most}} {
 		if m := f.flag.FindStringSubmatch(options[1]); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err != nil {
@@ -122,7 +126,7 @@ func TestPrograms(t *testing.T) {
 			two++
 		}
 	}
-	if len(all)-known < 32 || two < 5 || len(devices) < 9 {
+	if len(all)-known < 32 || two < 5 || len(devices) < 13 {
 		t.Errorf("%d programs, %d of them on two nodes, %d known to fail: want 32 that pass, and 5", len(all), two, known)
 	}
 }
@@ -135,13 +139,15 @@ func TestParseProgram(t *testing.T) {
 		err  string
 	}{
 		"plain": {text: head + "#SBATCH --job-name=p --output=log\n",
-			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1}},
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1}},
 		"two nodes": {text: head + "#SBATCH --job-name=p --nodes=2 --output=log\n",
-			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 2, elements: 1}},
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 2, elements: 1, tasks: 1}},
 		"array": {text: head + "#SBATCH --job-name=p --array=1-3 --output=log.%a\n",
-			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 3}},
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 3, tasks: 1}},
+		"grows": {text: head + "#SBATCH --job-name=p --gpus-per-node=1 --singularity-gpus=1-2 --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, gpus: 1, most: 2}},
 		"known to fail": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
-			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, fails: "by design"}},
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, fails: "by design"}},
 		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},
 		"wrong name": {text: head + "#SBATCH --job-name=pq --output=log\n", err: "want --job-name=p"},
 		"other log":  {text: head + "#SBATCH --job-name=p --output=log.txt\n", err: "want --output=log, or log.%a for an array"},

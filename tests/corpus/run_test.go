@@ -30,6 +30,7 @@ type run struct {
 	held    map[string]time.Time // since when a job is, that should not be
 	silent  bool                 // a checkpoint to fall back to was made before the log had its first line
 	tick    time.Time            // when a time limit is enforced, where that is the first blow
+	leases  []string             // jobs that lend it GPUs
 }
 
 // ending is how a run came out.
@@ -81,7 +82,9 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 			return allEnded(jobs), nil
 		}))
 	}
-	return e, err
+	clear, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Minute, errors.New("does not end"))
+	defer cancel()
+	return e, errors.Join(err, r.endLeases(clear))
 }
 
 // scriptHadEnded tells whether a batch script on a lane's nodes has ended, since a time, while its job was being requeued.
@@ -213,7 +216,7 @@ func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []
 		if b.kind.rolledBack() {
 			back = max(back, notToZero)
 		}
-		if (b.kind == move || b.kind == fewer) && got.nodes < 2 {
+		if (b.kind == move || b.kind == fewer || b.kind == oneNode) && got.nodes < 2 {
 			return errors.New("ran on one node only")
 		}
 	}
