@@ -208,9 +208,9 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 		return whyMemory
 	}
 	a.site = siteOf(f, spec, bases)
-	a.splicer.mu.Lock()
+	a.mu.Lock()
 	more, turn, compare := a.results.Ask(splice.Rank(a.space.number), a.site, sizeOf(bases))
-	a.splicer.mu.Unlock()
+	a.mu.Unlock()
 	if !compare {
 		return whyCost
 	}
@@ -224,8 +224,8 @@ func (a *attempt) makeRecord(f *function, spec *launch) string {
 	for _, x := range a.spans {
 		b, ok := spanBytes(a.space, x)
 		if !ok {
-			a.splicer.mu.Lock()
-			defer a.splicer.mu.Unlock()
+			a.mu.Lock()
+			defer a.mu.Unlock()
 			a.results.Forget(a.site)
 			return whyMemory
 		}
@@ -245,10 +245,10 @@ func (a *attempt) takeResult() bool {
 	if begun, alone := a.space.yard.isAlone(a.job); (!alone || begun != a.begun) && a.twist != anyTime {
 		return false // what was hashed may have changed since
 	}
-	a.splicer.mu.Lock()
+	a.mu.Lock()
 	a.counts.Compared += sizeOf(a.spans)
 	kept, ok := a.results.Take(splice.Rank(a.space.number), a.site, a.turn, a.record)
-	a.splicer.mu.Unlock()
+	a.mu.Unlock()
 	if !ok {
 		return false
 	}
@@ -257,8 +257,8 @@ func (a *attempt) takeResult() bool {
 		b, _ := spanBytes(a.space, x) // the span was there for the record, and stays while this job runs
 		copy(b, k.bytes[i])
 	}
-	a.splicer.mu.Lock()
-	defer a.splicer.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !k.taken {
 		k.taken = true
 		a.why[whyBytes]-- // the launch ran for all spaces
@@ -294,7 +294,7 @@ func (a *attempt) keepResult() {
 		_, is := spanBytes(a.space, x)
 		ok = ok && is
 	}
-	a.splicer.mu.Lock()
+	a.mu.Lock()
 	switch {
 	case a.seen.effects && a.twist != anyEffects:
 		why = whyEffects
@@ -307,14 +307,14 @@ func (a *attempt) keepResult() {
 	case a.twist != anyReads && !a.results.Learn(a.site, k.issued, a.spans, a.seen.reads):
 		why = whyLearn
 	}
-	a.splicer.mu.Unlock()
+	a.mu.Unlock()
 	if why == whyBytes {
 		for i, b := range k.bytes {
 			k.bytes[i] = append([]byte(nil), b...)
 		}
-		a.splicer.mu.Lock()
+		a.mu.Lock()
 		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, sizeOf(k.spans), k)
-		a.splicer.mu.Unlock()
+		a.mu.Unlock()
 	}
 	a.splicer.countOwn(why)
 }

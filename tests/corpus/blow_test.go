@@ -49,7 +49,7 @@ func (r *run) strike(ctx context.Context, b blow) error {
 		}
 		return fmt.Errorf("%s: %w", b, err)
 	}
-	if b.kind.inPlace() {
+	if b.kind == grow || b.kind == shrink {
 		return r.runsOn(ctx, b, victim)
 	}
 	err = r.back(ctx, victim)
@@ -181,7 +181,7 @@ func strikeLend(ctx context.Context, h hit) (lease string, err error) {
 	if err != nil {
 		return "", err
 	}
-	h.run.leases = append(h.run.leases, lease)
+	h.leases = append(h.leases, lease)
 	return lease, h.hasGPUs(ctx, h.program.gpus+1)
 }
 

@@ -39,9 +39,6 @@ var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
 // log, which is never cut, then shows those lines twice.
 func (k kind) rolledBack() bool { return k == nodeFail }
 
-// inPlace says that the job runs on, and is not restarted.
-func (k kind) inPlace() bool { return k == grow || k == shrink }
-
 // blow is one kill of a round.
 type blow struct {
 	kind kind

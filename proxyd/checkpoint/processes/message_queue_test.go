@@ -11,8 +11,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
 // TestMessageQueue: an open POSIX message queue is found and named; a file in the root folder, a removed file and a

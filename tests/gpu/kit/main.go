@@ -37,8 +37,9 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	os.Exit(runKit(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := runKit(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // step is a part of the kit. A step that fails leaves the later steps as they are.

@@ -182,7 +182,7 @@ func (m *moved) killServer() error {
 func (m *moved) cleanUp() error {
 	if m.process != nil {
 		_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL) // a session is a group, too
-		<-m.ended
+		_ = <-m.ended
 		m.process = nil
 	}
 	if m.server != nil {
@@ -201,7 +201,7 @@ func (m *moved) dumpProgram() error {
 	if err := m.runCRIU("dump", "--tree", strconv.Itoa(m.process.Pid)); err != nil {
 		return err
 	}
-	<-m.ended // else the number is in use
+	_ = <-m.ended // else the number is in use
 	return nil
 }
 
