@@ -165,6 +165,14 @@ def check():
     v = os.eventfd_read(e); os.eventfd_write(e, v)
     return ok, ev, v`,
 
+	"periodic timer that was not read": `
+import os, select
+t = os.timerfd_create(1); os.timerfd_settime(t, initial=0.1, interval=0.1)
+def check():
+    select.select([t], [], []); os.read(t, 8)
+    again = select.select([t], [], [], 20)[0] == [t] # and is not read
+    return again`,
+
 	"family": `
 import os, signal, subprocess, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (500, 600)); os.nice(5); os.umask(0o027); os.chdir(WORK); os.environ['MARK'] = 'kept'

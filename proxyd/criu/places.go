@@ -13,6 +13,7 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	sk_unix "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-unix"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/timerfd"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -56,8 +57,8 @@ func placeFiles(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes
 	return bytes.NewReader(append(first, rest...)), size, err
 }
 
-// rewriteEntry takes the name from an entry of a connection, and renames a file as nameOf says. early
-// tells that the entry must stand before all others: a unix socket that listens. For a connection
+// rewriteEntry takes the name from an entry of a connection, renames a file as nameOf says, and arms a timer
+// that CRIU would not arm. early tells that the entry must stand before all others: a unix socket that listens. For a connection
 // that is not accepted yet, CRIU looks for the socket that it goes to among the sockets read so far
 // (try_resolve_unix_peer), and gives up if the connection is read first.
 func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte, early bool, err error) {
@@ -72,11 +73,20 @@ func rewriteEntry(b []byte, nameOf func(*regfile.RegFileEntry) string) (_ []byte
 		f.Name = proto.String(nameOf(f))
 	case losesName(s):
 		s.Name = []byte{}
+	case isOverdue(m.GetTfd()):
+		m.Tfd.Vsec, m.Tfd.Vnsec = m.Tfd.Isec, m.Tfd.Insec
 	default:
 		return b, s.GetState() == listening, nil
 	}
 	b, err = proto.Marshal(&m)
 	return b, false, err
+}
+
+// isOverdue tells whether a periodic timer has expired and was not read since. The kernel arms such a timer when the
+// program reads it, and shows no time until then (timerfd_show); CRIU would restore it with that time, which is a timer
+// that is not armed.
+func isOverdue(t *timerfd.TimerfdEntry) bool {
+	return t.GetTicks() > 0 && t.GetVsec() == 0 && t.GetVnsec() == 0 && (t.GetIsec() > 0 || t.GetInsec() > 0)
 }
 
 // hasPlace tells whether a socket has a place in the file system.

@@ -14,12 +14,13 @@ import (
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fown"
 	sk_opts "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-opts"
 	sk_unix "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-unix"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/timerfd"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-// TestPlaced: only connections lose their names, and sockets that listen come first; every other
-// byte stays.
+// TestPlaced: only connections lose their names, sockets that listen come first, and a periodic timer that has
+// expired is armed; every other byte stays.
 func TestPlaced(t *testing.T) {
 	socket := func(state, kind int, name string, deleted bool) []byte {
 		none := proto.Uint32(0)
@@ -33,6 +34,13 @@ func TestPlaced(t *testing.T) {
 			},
 		}})
 	}
+	timer := func(ticks, value, interval uint64) []byte {
+		none, zero := proto.Uint32(0), proto.Uint64(0)
+		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_TIMERFD.Enum(), Id: none, Tfd: &timerfd.TimerfdEntry{
+			Id: none, Flags: none, Clockid: none, Ticks: &ticks, SettimeFlags: none, Vsec: zero, Vnsec: &value, Isec: zero, Insec: &interval,
+			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
+		}})
+	}
 	var before, after [][]byte
 	for _, c := range []struct{ before, after []byte }{
 		{socket(established, unix.SOCK_STREAM, "/tmp/s", false), socket(established, unix.SOCK_STREAM, "", false)},
@@ -42,6 +50,10 @@ func TestPlaced(t *testing.T) {
 		{before: socket(established, unix.SOCK_STREAM, "/tmp/s", true)},
 		{before: socket(established, unix.SOCK_DGRAM, "/tmp/s", false)},
 		{before: socket(listening, unix.SOCK_STREAM, "/tmp/s", false)},
+		{timer(1, 0, 7), timer(1, 7, 7)},
+		{before: timer(0, 0, 7)}, // not armed by the program
+		{before: timer(1, 5, 7)},
+		{before: timer(1, 0, 0)},                                   // fires once
 		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x05}}, // of a kind that nobody knows
 	} {
 		if c.after == nil {
