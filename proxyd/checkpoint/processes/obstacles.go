@@ -136,6 +136,9 @@ func processObstacles(p capsule.Program, pid int, own terminals) []Obstacle {
 		if isMessageQueue(pid, fd.Name(), link) {
 			see("has the POSIX message queue "+link+" open", messageQueueCure)
 		}
+		if isSemaphoreEvent(pid, fd.Name(), link) {
+			see("has an eventfd with EFD_SEMAPHORE open, which cannot be restored", semaphoreEventCure)
+		}
 		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {
 				if strings.HasSuffix(d.what, ", ") {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: python: epoll, eventfd, timerfd, pidfd, signalfd by set_wakeup_fd, subprocesses of asyncio, a pseudo-terminal
-# Fails: CRIU restores an eventfd without EFD_SEMAPHORE, so that the program counts fewer reads and waits for ever
+# Fails: an eventfd with EFD_SEMAPHORE cannot be restored, which is named
 # Needs: python3
 #SBATCH --job-name=python-fds --ntasks=1 --output=log
 set -eu
