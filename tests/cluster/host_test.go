@@ -272,7 +272,10 @@ func TestFaults(t *testing.T) {
 	}
 	c.exec(t, "n2", "", "pgrep", "-x", "slurmd").must(t) // it lives
 	mc(t, "heal", "n2", "--name", c.name).must(t)
-	c.exec(t, "ctl", "", "ping", "-c1", "-W5", "n2").must(t)
+	eventually(t, 60*time.Second, func() (bool, string) {
+		r := c.exec(t, "ctl", "", "ping", "-c1", "-W5", "n2")
+		return r.code == 0, r.out
+	})
 	state("n2", "idle")
 
 	c.exec(t, "n2", "", "pkill", "-9", "-x", "slurmd").must(t)
