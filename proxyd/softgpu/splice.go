@@ -316,5 +316,5 @@ func (a *attempt) keepResult() {
 		a.results.Keep(splice.Rank(a.space.number), a.record, a.others, sizeOf(k.spans), k)
 		a.mu.Unlock()
 	}
-	a.splicer.countOwn(why)
+	a.countOwn(why)
 }

@@ -182,7 +182,7 @@ func (m *moved) killServer() error {
 func (m *moved) cleanUp() error {
 	if m.process != nil {
 		_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL) // a session is a group, too
-		_ = <-m.ended
+		fmt.Fprintln(&m.log, "the program has ended:", <-m.ended)
 		m.process = nil
 	}
 	if m.server != nil {
@@ -201,7 +201,7 @@ func (m *moved) dumpProgram() error {
 	if err := m.runCRIU("dump", "--tree", strconv.Itoa(m.process.Pid)); err != nil {
 		return err
 	}
-	_ = <-m.ended // else the number is in use
+	fmt.Fprintln(&m.log, "the program was dumped, and has ended:", <-m.ended) // else its number is in use
 	return nil
 }
 
