@@ -138,6 +138,12 @@ func resizeInPlace(s *site) {
 	if st := rigid.now(); st.restarts != 1 || st.gres != "gres/gpu:1" || strings.Contains(st.comment, "in place") {
 		s.Errorf("shrunk: %s", st)
 	}
+	// While it waits its node is not there to say how many GPUs its programs see: any other knows.
+	s.on("ctl", "operator", fmt.Sprintf("singctl preempt %[1]s --hold && singctl resize %[1]s --gpus 2 && ! singctl resize %[1]s --gpus 3 && singctl resume %[1]s", rigid.id))
+	if st := rigid.becomes("RUNNING"); st.restarts != 2 || st.gres != "gres/gpu:2" {
+		s.Errorf("grown while it waited: %s", st)
+	}
+	rigid.trains()
 	rigid.ends()
 	if st := grows.ends(); st.restarts != 0 {
 		s.Errorf("the job was restarted %d times", st.restarts)
