@@ -11,7 +11,7 @@ import (
 )
 
 // TestTouched: a launch tells which ranges it has read and written, in each way in which instructions access memory, also
-// when the room of an earlier launch is used again.
+// when the room of an earlier launch is used again. Each block has words of its own, so that blocks do not race.
 func TestTouched(t *testing.T) {
 	const a, b, c = 1 << 40, 2 << 40, 3 << 40
 	for _, x := range []struct {
@@ -37,9 +37,13 @@ func TestTouched(t *testing.T) {
 {
 	.shared .align 16 .b8 room[64];
 	.reg .b32 %r<3>;
-	.reg .b64 %rd<3>;
+	.reg .b64 %rd<4>;
 	ld.param.u64 %rd1, [p];
 	ld.param.u64 %rd2, [q];
+	mov.u32 %r1, %ctaid.x;
+	mul.wide.u32 %rd3, %r1, 16;
+	add.u64 %rd1, %rd1, %rd3;
+	add.u64 %rd2, %rd2, %rd3;
 	`+x.body+`
 	ret;
 }
