@@ -36,7 +36,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all help check test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases criu packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
@@ -63,16 +63,16 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		awk -F '\t' '{ printf "  make %-20s %s\n", $$1, $$2 }'
 
-# The tests of CI are two runs, `make test` and `make test-full`, of which each has what the other has not. A count is added
-# to the file TALLY_RECORD, where .ci/run finds it.
+# `make test` and `make test-full` are lists of parts, of which each has what the other has not, but for the unit tests:
+# test has them in short, test-full whole. `make ci` has both lists, and the unit tests once.
 # SELF is this make; written as $(MAKE), `make -n test` would run the tests.
 SELF  = $(MAKE) --no-print-directory
-TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
+TALLY := $(GO) run ./tests/tally
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
-# Unit tests: `make test` has all packages in short, test-full has them whole with the race detector, but for tests/pytorch,
-# whose programs are not Go. Tests that do less with the race detector, because of its time or memory, are in NO_RACE.
-NO_RACE := ./proxyd/store ./slurmrestd-client
+# The whole unit tests run with the race detector, but for tests/pytorch, whose programs are not Go. Packages with tests that
+# do less with the race detector, because of its time or memory, are in NO_RACE.
+NO_RACE := ./proxyd/store ./slurmrestd-client ./tests/pytorch
 
 # Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
 SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch libsingshim/shimtest
@@ -85,30 +85,35 @@ SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
 LONG_DEVICES := TestCorpus/torch-(nodes|four)
 
+UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 25m ./...'
+TEST_PARTS = \
+	'plugin, on stubs of Slurm: $(SELF) test-c' \
+	'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
+	'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
+	'devices, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+	'control: $(GO_CLUSTER) control -timeout 15m ./tests/control' \
+	'faults, some: $(GO_CLUSTER) faults -timeout 15m ./tests/faults -seed 1 -some 8'
+FULL_PARTS = \
+	'unit, with the race detector: $(GO) test -json -race -timeout 25m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
+	'unit, without the race detector: $(GO) test -json -timeout 20m $(NO_RACE)' \
+	'root file systems: $(SELF) trees' \
+	'plugin, for each Slurm: $(SELF) plugins' \
+	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
+	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
+	'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
+	'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
+	'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
-	@$(TALLY) \
-		'lint: $(SELF) lint' \
-		'unit, in short: $(GO) test -json -short -timeout 25m ./...' \
-		'plugin, on stubs of Slurm: $(SELF) test-c' \
-		'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-		'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
-		'devices, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
-		'control: $(GO_CLUSTER) control -timeout 15m ./tests/control' \
-		'faults, some: $(GO_CLUSTER) faults -timeout 15m ./tests/faults -seed 1 -some 8'
+	@$(TALLY) 'lint: $(SELF) lint' $(UNIT_IN_SHORT) $(TEST_PARTS)
 
 test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
 	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
-	@$(TALLY) \
-		'unit, with the race detector: $(GO) test -json -race -timeout 25m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
-		'unit, what the race detector cuts short: $(GO) test -json -timeout 10m $(NO_RACE)' \
-		'root file systems: $(SELF) trees' \
-		'plugin, for each Slurm: $(SELF) plugins' \
-		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
-		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
-		'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
-		'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
-		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+	@$(TALLY) $(FULL_PARTS)
+
+ci: deps build $(LINT) ## make test and make test-full in one run, each test once (65 min)
+	@$(TALLY) 'lint: $(SELF) lint' $(TEST_PARTS) $(FULL_PARTS)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)

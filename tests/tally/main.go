@@ -6,15 +6,11 @@
 // counts its tests; any other part counts as a single test, which passes if the command succeeds. For each
 // package tally prints a line with the tests that passed. For each test that failed or was skipped it prints
 // the test's output. At the end there are tables of the time that parts, packages and tests took.
-//
-// With -record FILE, tally adds the count to a file, as a line. "tally -sum N FILE" prints the sum of N such
-// lines. A missing line counts as a failure, because its run did not come to an end.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,19 +22,7 @@ import (
 )
 
 func main() {
-	record := flag.String("record", "", "add the count to `FILE`")
-	runs := flag.Int("sum", 0, "only print the sum of what `N` runs have recorded")
-	flag.Parse()
-	var total count
-	if *runs > 0 {
-		total = sumRecords(flag.Arg(0), *runs)
-	} else {
-		total = runParts(flag.Args())
-		if err := total.appendTo(*record); err != nil {
-			fmt.Fprintln(os.Stderr, "tally:", err)
-			total.failed++
-		}
-	}
+	total := runParts(os.Args[1:])
 	fmt.Println(total)
 	if total.failed > 0 || total.passed == 0 {
 		os.Exit(1)

@@ -142,31 +142,6 @@ func TestCommandOfTest(t *testing.T) {
 	}
 }
 
-// TestRecord adds up what several runs recorded. A run that recorded nothing is a failure.
-func TestRecord(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "counts")
-	if got := sumRecords(path, 2); got != (count{failed: 2}) {
-		t.Errorf("no record of two runs: %+v", got)
-	}
-	for _, c := range []count{{1, 2, 3, 4}, {10, 20, 30, 40}} {
-		if err := c.appendTo(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := sumRecords(path, 2); got != (count{11, 22, 33, 44}) {
-		t.Errorf("two records of two runs: %+v", got)
-	}
-	if got := sumRecords(path, 3); got != (count{11, 23, 33, 44}) {
-		t.Errorf("two records of three runs: %+v", got)
-	}
-	if err := os.WriteFile(path, []byte("killed\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := sumRecords(path, 1); got != (count{failed: 1}) {
-		t.Errorf("a record that is no count: %+v", got)
-	}
-}
-
 // TestTiming prints parts in their order, the slowest packages and tests first, and no test that is in another.
 func TestTiming(t *testing.T) {
 	tl := newTally(io.Discard)
