@@ -38,7 +38,7 @@ type job struct {
 	capsulesMu sync.Mutex
 
 	run         run
-	termination termination
+	termination termination[withheldSignal]
 	part        participant
 	restore     restore
 	report      jobReport

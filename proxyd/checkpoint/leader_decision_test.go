@@ -20,8 +20,8 @@ func TestLeaderComesBack(t *testing.T) {
 	asked := make(chan string)
 	n2.Remote = counted{l, asked}
 	j := n2.jobFor(7)
-	j.run.now.rec = &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
-	j.run.now.placement = records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}
+	nodes := []string{"n1", "n2"}
+	j.run.beginNext(&records.Record{Job: 7, Slurm: "7", Nodes: nodes}, 0, nodes, nil)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

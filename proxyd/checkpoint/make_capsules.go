@@ -134,7 +134,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := point.unpackPrivateFolders(ctx, dir, m); err != nil {
+	if err := unpackPrivateFolders(ctx, point, dir, m); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if lc.note.Script != "" {
@@ -192,7 +192,7 @@ func (lc *localCapsule) restoreContents(ctx context.Context, point *resumePoint,
 		return err
 	}
 	shm := fmt.Sprintf("/proc/%d/root/dev/shm", c.PID())
-	if err := point.unpackFolder(ctx, m, "shm", shm); err != nil {
+	if err := unpackFolder(ctx, point, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
 	renamed, err := criu.RenameRemoved(c.PID(), m.Removed)
@@ -216,7 +216,7 @@ func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
 }
 
 // unpackPrivateFolders fills the folders that become /tmp and /var/tmp.
-func (p *resumePoint) unpackPrivateFolders(ctx context.Context, dir string, m *records.CapsuleMeta) error {
+func unpackPrivateFolders(ctx context.Context, p *resumePoint, dir string, m *records.CapsuleMeta) error {
 	if m == nil {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (p *resumePoint) unpackPrivateFolders(ctx context.Context, dir string, m *r
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			return err
 		}
-		if err := p.unpackFolder(ctx, m, f.name, to); err != nil {
+		if err := unpackFolder(ctx, p, m, f.name, to); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
@@ -236,7 +236,7 @@ func (p *resumePoint) unpackPrivateFolders(ctx context.Context, dir string, m *r
 var privateFolders = []struct{ name string }{{"tmp"}, {"var-tmp"}}
 
 // unpackFolder unpacks a folder from the checkpoint.
-func (p *resumePoint) unpackFolder(ctx context.Context, m *records.CapsuleMeta, name, dir string) error {
+func unpackFolder(ctx context.Context, p *resumePoint, m *records.CapsuleMeta, name, dir string) error {
 	r, err := p.reader.Stream(m.StreamID(name + ".pack"))
 	if err != nil {
 		return err

@@ -47,8 +47,8 @@ func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c.Remote = r
 	j := c.jobFor(7)
 	nodes := []string{"n1", "n2", "n3"}
-	j.run.now.rec, j.run.now.placement = &records.Record{Job: 7}, records.Placement{First: nodes, Today: nodes}
-	j.run.now.point = &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
+	point := &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
+	j.run.beginNext(&records.Record{Job: 7, Nodes: nodes}, 0, nodes, point)
 	return j
 }
 

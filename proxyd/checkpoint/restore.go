@@ -276,15 +276,6 @@ func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, er
 	return left, nil
 }
 
-// nodesToday returns the nodes of this run that have capsules of the checkpoint.
-func (p *resumePoint) nodesToday(where records.Placement) map[string]bool {
-	nodes := map[string]bool{}
-	for _, m := range p.meta.Capsules {
-		nodes[where.NodeOf(m.Index)] = true
-	}
-	return nodes
-}
-
 // unrestoredPrograms asks all nodes for the programs that are not restored yet.
 func (r *restore) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
 	j := r.j

@@ -17,22 +17,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// resumePoint is the checkpoint that a run is restored from.
-type resumePoint struct {
-	id     store.ID
-	reader *store.Reader
-	meta   *records.Meta
-
-	lostWork  string // for the comment and the time line: what the earlier runs had done after it, or ""
-	lostNewer string // for the comment: the newer checkpoint that is lost, or ""
-}
-
-func (p *resumePoint) close() {
-	if p != nil {
-		p.reader.Close()
-	}
-}
-
 // loadOrCreateRecord loads the job's record, or creates it at the job's first start. anew means
 // that the job is expected to have no checkpoint.
 func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket.Join) (_ *records.Record, anew bool, err error) {

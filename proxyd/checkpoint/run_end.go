@@ -77,17 +77,6 @@ func (e runEnding) noteEnd(n decisions.NextRun) error {
 // before it is captured. Slurm's KillWait is 30 s by default.
 const handlerWithin = 10 * time.Second
 
-// requester is a program that asked Slurm to requeue a job.
-type requester struct {
-	Node    string
-	Capsule int
-	Program string
-	At      time.Time
-}
-
-// requestWithin is how long it may take Slurm to do what it was asked for.
-const requestWithin = 2 * time.Minute
-
 // NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job.
 func (c *Conductor) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
 	j, lc, err := c.callerCapsule(who)
@@ -142,9 +131,6 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 	}
 	return "", errNoProgram
 }
-
-// isRecent says that a request is recent enough to be what Slurm does.
-func (r *requester) isRecent() bool { return r != nil && time.Since(r.At) <= requestWithin }
 
 // endsItself waits until a program that had its own job requeued has ended, or the BatchProgram
 // script has. It says no when that program goes on.

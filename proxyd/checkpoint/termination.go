@@ -3,30 +3,33 @@
 
 package checkpoint
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // terminationState says what is known of a SIGTERM of Slurm.
 type terminationState int
 
 const (
 	terminationNone     terminationState = iota // Slurm has sent none in this run
-	terminationDeciding                         // programs wait for the decision of handleTermination
+	terminationDeciding                         // programs wait for the decision of the conductor
 	terminationDecided                          // decided; a further SIGTERM is decided again
 )
 
-// termination has the programs whose SIGTERM is withheld until handleTermination has decided what
-// follows. All methods may be called concurrently.
+// termination has the programs whose SIGTERM is withheld until the conductor has decided what
+// follows. Signal names such a program. All methods may be called concurrently.
 //
 //	none ──► deciding ◄──► decided
-type termination struct {
+type termination[Signal any] struct {
 	mu        sync.Mutex
 	state     terminationState
-	withheld  []withheldSignal
+	withheld  []Signal
 	requester *requester // the program that asked Slurm for a requeue; nil: none did
 }
 
 // withholdFor adds a program, and returns true if a decision must be started.
-func (t *termination) withholdFor(signal withheldSignal) (start bool) {
+func (t *termination[Signal]) withholdFor(signal Signal) (start bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld = append(t.withheld, signal)
@@ -36,7 +39,7 @@ func (t *termination) withholdFor(signal withheldSignal) (start bool) {
 }
 
 // endDecision ends a decision, and returns the programs that wait for it.
-func (t *termination) endDecision() []withheldSignal {
+func (t *termination[Signal]) endDecision() []Signal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.withheld
@@ -44,14 +47,14 @@ func (t *termination) endDecision() []withheldSignal {
 	return all
 }
 
-func (t *termination) currentState() terminationState {
+func (t *termination[Signal]) currentState() terminationState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
 }
 
 // forgetEarlierRun forgets what belongs to an earlier run. A decision in progress goes on.
-func (t *termination) forgetEarlierRun() {
+func (t *termination[Signal]) forgetEarlierRun() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld, t.requester = nil, nil
@@ -61,14 +64,14 @@ func (t *termination) forgetEarlierRun() {
 }
 
 // forgetWithheld forgets the programs of a run that was removed.
-func (t *termination) forgetWithheld() {
+func (t *termination[Signal]) forgetWithheld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.withheld = nil
 }
 
 // noteRequester remembers a program that asks Slurm for a requeue.
-func (t *termination) noteRequester(r *requester) {
+func (t *termination[Signal]) noteRequester(r *requester) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requester = r
@@ -76,7 +79,7 @@ func (t *termination) noteRequester(r *requester) {
 
 // recentRequester returns the program that asked for the requeue that Slurm makes; nil: no program
 // did, or not recently.
-func (t *termination) recentRequester() *requester {
+func (t *termination[Signal]) recentRequester() *requester {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.requester.isRecent() {
@@ -84,3 +87,17 @@ func (t *termination) recentRequester() *requester {
 	}
 	return t.requester
 }
+
+// requester is a program that asked Slurm to requeue a job.
+type requester struct {
+	Node    string
+	Capsule int
+	Program string
+	At      time.Time
+}
+
+// requestWithin is how long it may take Slurm to do what it was asked for.
+const requestWithin = 2 * time.Minute
+
+// isRecent says that a request is recent enough to be what Slurm does.
+func (r *requester) isRecent() bool { return r != nil && time.Since(r.At) <= requestWithin }
