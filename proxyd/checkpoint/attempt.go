@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
@@ -98,7 +100,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.R
 func (c *Conductor) startOrJoinAttempt(j *job, w decisions.Request) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.run.snapshot().hasBeen(runReleased) {
+	if j.run.Snapshot().HasBeen(runs.Released) {
 		return nil, false
 	}
 	if a = j.ledAttempt; a == nil {

@@ -31,7 +31,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 			c := l.boot("n1", t.TempDir()+"/s", nil)
 			j := c.jobFor(7)
 			j.mu.Lock()
-			j.run.beginNext(recordOf(7), 0, nil, nil)
+			j.run.BeginNext(recordOf(7), 0, nil, nil)
 			j.mu.Unlock()
 			before := phases
 			defer func() { phases = before }()

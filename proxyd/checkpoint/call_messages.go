@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
@@ -84,7 +86,7 @@ func encodeCall(call string, args any) (*rpc.CallRequest, error) {
 		req.Call = &rpc.CallRequest_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesCall{Connect: b.Peers != nil, Peers: encodeAddresses(b.Peers)}}
 	case uploadRequest:
 		req.Call = &rpc.CallRequest_UploadShare{UploadShare: &rpc.UploadShareCall{Ticket: string(b.Ticket)}}
-	case requester:
+	case runs.Requester:
 		m := &rpc.Requester{Node: b.Node, Capsule: int32(b.Capsule), Program: b.Program, At: timestamppb.New(b.At)}
 		if call == callProgramRuns {
 			req.Call = &rpc.CallRequest_ProgramRuns{ProgramRuns: &rpc.ProgramRunsCall{Requester: m}}
@@ -278,8 +280,8 @@ func (r *prepareReply) readMessage(m *rpc.PrepareReply) {
 	}
 }
 
-func decodeRequester(m *rpc.Requester) requester {
-	return requester{m.GetNode(), int(m.GetCapsule()), m.GetProgram(), m.GetAt().AsTime()}
+func decodeRequester(m *rpc.Requester) runs.Requester {
+	return runs.Requester{Node: m.GetNode(), Capsule: int(m.GetCapsule()), Program: m.GetProgram(), At: m.GetAt().AsTime()}
 }
 
 func encodeCounts(counts map[string]int) map[string]int32 {

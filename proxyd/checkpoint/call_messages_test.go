@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
@@ -31,7 +33,7 @@ func sent[M proto.Message](t *testing.T, m, arrived M) M {
 
 // TestCallMessages: every call that a node carries out has a message, with which name and arguments arrive.
 func TestCallMessages(t *testing.T) {
-	asked := requester{"n1", 2, "s0-1.0", time.Unix(5, 7).UTC()}
+	asked := runs.Requester{Node: "n1", Capsule: 2, Program: "s0-1.0", At: time.Unix(5, 7).UTC()}
 	arguments := map[string][]any{
 		phasePrepare:         {prepareRequest{true, 3, true}, prepareRequest{}},
 		callExchange:         {exchangeRequest{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},

@@ -19,7 +19,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	j := n1.jobFor(7)
 	rec := &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
-	j.run.beginNext(rec, 0, nil, nil)
+	j.run.BeginNext(rec, 0, nil, nil)
 	noError(t, n1.records.Save(rec))
 	own := uint32(0)
 	next := func(want uint32) {

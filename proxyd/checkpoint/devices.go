@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -56,10 +58,10 @@ const (
 
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
-func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
+func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *runs.ResumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
 	j := lc.j
-	snap := j.run.snapshot()
-	rec, where := snap.rec, snap.placement
+	snap := j.run.Snapshot()
+	rec, where := snap.Record, snap.Placement
 	g, err := j.findGrant(ctx, rec, where, lc.index)
 	if err != nil || g == nil {
 		return nil, err
@@ -94,11 +96,11 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *res
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		if err := g.checkSharedMemory(point.meta.Capsules, j.c.Devices.Memory); err != nil {
+		if err := g.checkSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
 			return nil, err
 		}
 		spec.Order = nil // the server knows which ranks have memory that is alike
-		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, records.DevicesFolder + "/"})
+		lc.devices, err = life.Restore(ctx, spec, streamSource{point.Reader, m, records.DevicesFolder + "/"})
 	} else {
 		lc.devices, err = life.Start(ctx, spec)
 	}

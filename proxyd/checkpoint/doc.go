@@ -9,7 +9,7 @@
 //
 //	phases.go         a checkpoint from top to bottom
 //	attempt.go        one attempt at a checkpoint
-//	run_state.go      the states of a run, and which may follow which
+//	runs              a package: the states of a run, and what is known of its SIGTERM
 //	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
@@ -69,8 +69,8 @@
 //	restore.mu            held while the leader takes steps of a restore
 //	participant.mu        held while this node joins or leaves a checkpoint
 //	└─ job.mu             the other fields of a job; never held during a call that waits
-//	   ├─ run.mu          the run, and where it stands
-//	   ├─ termination.mu  what is known of a SIGTERM of Slurm
+//	   ├─ Run.mu          the run, and where it stands
+//	   ├─ Termination.mu  what is known of a SIGTERM of Slurm
 //	   ├─ Outcome.mu      what follows an attempt
 //	   ├─ captureTimes.mu the longest capture
 //	   └─ jobTable.mu     the table of jobs

@@ -222,7 +222,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
 	j.mu.Unlock()
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	var err error
 	if m.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
 		return nil, err
@@ -447,7 +447,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	for _, r := range a.reports {
 		bytes += r.Bytes
 	}
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	a.upload = &upload.Record{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: rec.Slurm, UID: rec.UID, Submitted: rec.Submitted,
 		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.outcome.LeavesNodes(),

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -52,10 +54,10 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
 	}
-	snap := j.run.snapshot()
-	rec, run, nodes := snap.rec, snap.number, slices.Clone(snap.placement.Today)
-	leads := rec != nil && snap.placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.hasBeen(runReleased), j.ending.progressOf(snap), next, c.OnTimeLimit)
+	snap := j.run.Snapshot()
+	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.Today)
+	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
+	again := statesToRequeue(snap.HasBeen(runs.Released), j.ending.progressOf(snap), next, c.OnTimeLimit)
 	j.mu.Lock()
 	asked := j.awaitsProtection
 	j.mu.Unlock()
@@ -138,8 +140,8 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 	j.mu.Lock()
 	busy := j.ledAttempt != nil || len(j.capsules) == 0 && !j.awaitsProtection
 	j.mu.Unlock()
-	run := j.run.snapshot().number
-	if busy || j.part.currentMembership() != nil || j.termination.currentState() == terminationDeciding {
+	run := j.run.Snapshot().Number
+	if busy || j.part.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding {
 		return false
 	}
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -158,8 +160,8 @@ const leaderDecisionTimeout = 40 * time.Second
 // checkpoint that the leader's daemon takes after a restart.
 func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 	j := e.j
-	snap := j.run.snapshot()
-	leads := snap.rec == nil || snap.placement.NodeOf(0) == j.c.Node
+	snap := j.run.Snapshot()
+	leads := snap.Record == nil || snap.Placement.NodeOf(0) == j.c.Node
 	if leads {
 		return
 	}
@@ -179,7 +181,7 @@ func (e runEnding) awaitDecisionHere(ctx context.Context) error {
 		lc := j.capsules[0]
 		leads := j.ledAttempt != nil
 		j.mu.Unlock()
-		if j.termination.currentState() == terminationDecided && !leads || lc == nil {
+		if j.termination.CurrentState() == runs.TerminationDecided && !leads || lc == nil {
 			break
 		}
 		if !runsBatchScript(ctx, lc) {
@@ -206,7 +208,7 @@ func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
 		j.mu.Lock()
 		lead := j.ledAttempt
 		j.mu.Unlock()
-		busy := j.part.currentMembership() != nil || j.termination.currentState() == terminationDeciding
+		busy := j.part.currentMembership() != nil || j.termination.CurrentState() == runs.TerminationDeciding
 		switch {
 		case lead != nil:
 			select {

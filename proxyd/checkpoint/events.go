@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -126,7 +128,7 @@ func (lc *localCapsule) saveRunEnv() {
 
 // withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.
 func (j *job) withholdSignal(signal withheldSignal) {
-	if j.termination.withholdFor(signal) {
+	if j.termination.WithholdFor(signal) {
 		j.c.startBackground(j.handleTermination)
 	}
 }
@@ -135,17 +137,17 @@ func (j *job) withholdSignal(signal withheldSignal) {
 // run again. After an error, and if the job will not run again, the programs get their SIGTERM,
 // as without --singularity.
 func (j *job) handleTermination(ctx context.Context) {
-	snap := j.run.snapshot()
+	snap := j.run.Snapshot()
 	v, reason, err := decisions.ForwardSignal, decisions.ForwardSignal.String(), error(nil)
-	if !snap.hasBeen(runGivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
-		v, reason, err = j.c.askVerdict(ctx, j.id, snap.number)
+	if !snap.HasBeen(runs.GivenUp) { // else this daemon itself ends the run, which is not complete and is not captured.
+		v, reason, err = j.c.askVerdict(ctx, j.id, snap.Number)
 	}
 	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
-	own := j.termination.recentRequester()
+	own := j.termination.RecentRequester()
 	if err == nil && v == decisions.Requeued && own != nil && j.endsItself(ctx, own) {
 		j.log.Info("the job has had itself requeued, and ends by itself", "program", own.Program)
 		v, reason = decisions.ForwardSignal, "requeue that the job asked for"
-		j.setState(runRequeuedItself)
+		j.setState(runs.RequeuedItself)
 	}
 	if err == nil && v != decisions.ForwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, decisions.Request{After: v, Reason: reason})
@@ -169,9 +171,9 @@ func (j *job) handleTermination(ctx context.Context) {
 		a.outcome.StopWaiting()
 	}
 	if err != nil {
-		j.setState(runTerminated)
+		j.setState(runs.Terminated)
 	}
-	all := j.termination.endDecision()
+	all := j.termination.EndDecision()
 	if err == nil && v != decisions.ForwardSignal {
 		return
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -26,7 +28,7 @@ const journalPeriod = 100 * time.Millisecond
 // createJournal creates the list for a capsule that is about to be made.
 func (j *job) createJournal(index int) (*files.Journal, error) {
 	dir := j.c.folders().journalDir(j.id, index)
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
 	}
@@ -45,8 +47,8 @@ func (lc *localCapsule) recordFileChanges(ctx context.Context) {
 			j.log.Error("record changed files", "capsule", lc.index, "error", err)
 		}
 	})
-	snap := j.run.snapshot()
-	kit := filepath.Join(j.c.kits.Local, snap.rec.Kit)
+	snap := j.run.Snapshot()
+	kit := filepath.Join(j.c.kits.Local, snap.Record.Kit)
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
@@ -79,7 +81,7 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 // fileUser returns the user with whose rights the job's files are read and written. Supplementary
 // groups may be needed for access.
 func (lc *localCapsule) fileUser(groups []uint32) files.User {
-	rec := lc.j.run.snapshot().rec
+	rec := lc.j.run.Snapshot().Record
 	return files.User{PID: lc.capsule.PID(), UID: rec.UID, GID: rec.GID, Groups: groups}
 }
 
@@ -90,7 +92,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	for _, p := range programs {
 		pids = append(pids, processes.InCgroup(p.Cgroup)...)
 	}
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	groups := processes.UserGroups(pids, rec.UID, rec.GID)
 	// What srun writes for its step (--output=FILE) belongs to the job, too.
 	pids = append(pids, lc.sruns.PIDs()...)
@@ -152,11 +154,11 @@ func (lc *localCapsule) fileJob(programs []capsule.Program) files.Job {
 			}
 		}
 	}
-	return files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
+	return files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
 }
 
 // putBack restores the state of a capsule's files, before the first program is restored.
-func (lc *localCapsule) putBack(ctx context.Context, point *resumePoint, m *records.CapsuleMeta) error {
+func (lc *localCapsule) putBack(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	j := lc.j
 	if m.Files == nil {
 		return nil
@@ -165,8 +167,8 @@ func (lc *localCapsule) putBack(ctx context.Context, point *resumePoint, m *reco
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.snapshot().rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
-		streamSource{point.reader, m, "files/"})
+	report, err := files.PutBack(ctx, lc.fileUser(m.Groups), files.Job{Exclude: j.run.Snapshot().Record.Options.Exclude, Logs: m.Logs}, m.Files, after,
+		streamSource{point.Reader, m, "files/"})
 	if err != nil {
 		return err
 	}

@@ -163,8 +163,8 @@ func (g *gpuGrant) checkSharedMemory(capsules []records.CapsuleMeta, memory uint
 // hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
 // run.
 func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
-	snap := j.run.snapshot()
-	rec, where := snap.rec, snap.placement
+	snap := j.run.Snapshot()
+	rec, where := snap.Record, snap.Placement
 	if rec.GPUs == nil {
 		return false, nil
 	}

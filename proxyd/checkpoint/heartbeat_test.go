@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -63,7 +65,7 @@ func TestHeartbeatHere(t *testing.T) {
 		defer cancel()
 		c := (&Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: jobTable{}}).wireParts()
 		id := (&lab{}).id(3)
-		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: run{now: runSnapshot{placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}}}}).wireParts()
+		j := (&job{c: c, id: 7, log: slog.New(slog.DiscardHandler), run: runs.NewRunAt(runs.Snapshot{Placement: records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}})}).wireParts()
 		c.jobs.addJob(j)
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()

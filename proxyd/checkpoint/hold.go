@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -33,17 +35,17 @@ func (j *job) giveUpRun(why error) error {
 // markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
 // no failure. It returns false if the run was marked before, or is leaving anyway.
 func (j *job) markGivenUp() bool {
-	return j.run.enterState(runGivenUp) == nil
+	return j.run.EnterState(runs.GivenUp) == nil
 }
 
 func (j *job) isGivenUp() bool {
-	return j.run.snapshot().hasBeen(runGivenUp)
+	return j.run.Snapshot().HasBeen(runs.GivenUp)
 }
 
 // holdOrRestart holds the job, or has it begin anew. The caller has marked the run as given up.
 func (j *job) holdOrRestart(why error) error {
 	ctx := context.WithoutCancel(j.c.daemonCtx)
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	if rec == nil { // The run was not looked up in Slurm yet.
 		var err error
 		if rec, err = j.c.records.Load(j.id); err != nil || rec == nil {
@@ -138,7 +140,7 @@ const (
 // retrySlurmCommand repeats a command until Slurm accepts it, or has ended the run by itself. It
 // outlasts a restart of slurmctld.
 func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, string) error) error {
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	for {
 		try, cancel := context.WithTimeout(ctx, slurmCommandTimeout)
 		err := do(try, j.slurmName())
@@ -158,5 +160,5 @@ func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, st
 
 // isLearnt tells whether the run was looked up in Slurm.
 func (j *job) isLearnt() bool {
-	return j.run.snapshot().rec != nil
+	return j.run.Snapshot().Record != nil
 }

@@ -70,7 +70,7 @@ func (p *participant) openBase(ctx context.Context, w upload.ShareWriter, id sto
 		j.log.Warn("the previous checkpoint is not used as base", "checkpoint", id, "error", err)
 		return nil
 	}
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	if meta.Run != run {
 		return nil
 	}

@@ -22,7 +22,7 @@ func TestOpenBase(t *testing.T) {
 	l := newLab(t)
 	c := l.boot("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)
-	j.run.beginNext(&records.Record{}, 2, nil, nil)
+	j.run.BeginNext(&records.Record{}, 2, nil, nil)
 	made := func(number uint32, run int, save string) {
 		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
 		noError(t, err)

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -37,8 +39,8 @@ type job struct {
 	// held during a call that waits.
 	capsulesMu sync.Mutex
 
-	run         run
-	termination termination[withheldSignal]
+	run         runs.Run
+	termination runs.Termination[withheldSignal]
 	part        participant
 	restore     restore
 	report      jobReport
@@ -164,7 +166,7 @@ func (j *job) localCapsules() []*localCapsule {
 
 // slurmName returns the job's name for Slurm's commands.
 func (j *job) slurmName() string {
-	if rec := j.run.snapshot().rec; rec != nil {
+	if rec := j.run.Snapshot().Record; rec != nil {
 		return rec.Slurm
 	}
 	return jobName(j.id)
@@ -172,7 +174,7 @@ func (j *job) slurmName() string {
 
 // submittedAt distinguishes the job from an earlier job of the same number.
 func (j *job) submittedAt() string {
-	if rec := j.run.snapshot().rec; rec != nil {
+	if rec := j.run.Snapshot().Record; rec != nil {
 		return rec.Submitted
 	}
 	return ""
@@ -180,14 +182,14 @@ func (j *job) submittedAt() string {
 
 // leaderNode returns the node of capsule 0, where the batch script runs.
 func (j *job) leaderNode() string {
-	return j.run.snapshot().placement.NodeOf(0)
+	return j.run.Snapshot().Placement.NodeOf(0)
 }
 
 // isLeader tells whether this node leads the job. No node is known to lead before the run has been
 // looked up in Slurm for the first task.
 func (j *job) isLeader() bool {
-	snap := j.run.snapshot()
-	return snap.rec != nil && snap.placement.NodeOf(0) == j.c.Node
+	snap := j.run.Snapshot()
+	return snap.Record != nil && snap.Placement.NodeOf(0) == j.c.Node
 }
 
 // removeCapsule ends a capsule and removes everything that belongs to it.
@@ -231,8 +233,8 @@ func (j *job) removeRun(ctx context.Context) error {
 		j.stopPeriodic()
 		j.stopPeriodic = nil
 	}
-	j.run.closePoint()
-	j.termination.forgetWithheld()
+	j.run.ClosePoint()
+	j.termination.ForgetWithheld()
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), nil)
 }
 

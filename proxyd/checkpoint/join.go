@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -27,7 +29,7 @@ func (c *Conductor) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Pla
 		return c.leases.beginLease(ctx, t)
 	}
 	j := c.jobFor(t.Job)
-	known := j.run.snapshot().rec != nil
+	known := j.run.Snapshot().Record != nil
 	j.mu.Lock()
 	j.awaitsProtection = !known
 	j.mu.Unlock()
@@ -84,8 +86,8 @@ func (c *Conductor) placeOrWait(ctx context.Context, t nodesocket.Join) (nodesoc
 // learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
 func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, err error) {
-	if t.Step == records.BatchProgram && j.run.snapshot().state == runGivenUp {
-		j.setState(runUnknown) // A held job that was repaired and released may be given up again.
+	if t.Step == records.BatchProgram && j.run.Snapshot().State == runs.GivenUp {
+		j.setState(runs.Unknown) // A held job that was repaired and released may be given up again.
 	}
 	s, err := j.showPatiently(ctx)
 	if err != nil {
@@ -115,14 +117,14 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	if err != nil {
 		return "", err
 	}
-	snap := j.run.snapshot()
-	fresh := snap.rec == nil || snap.number != s.Restarts
+	snap := j.run.Snapshot()
+	fresh := snap.Record == nil || snap.Number != s.Restarts
 	lost := ""
 	switch {
 	case !fresh || s.Restarts == 0:
 	case point != nil:
-		lost = j.c.findLostWork(s, point.id.Number)
-		point.lostWork = lost
+		lost = j.c.findLostWork(s, point.ID.Number)
+		point.LostWork = lost
 	case !anew: // else the run is meant to begin anew
 		lost = j.c.findLostWork(s, 0)
 	}
@@ -159,10 +161,10 @@ func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 	}
 }
 
-func describeStart(restarts int, point *resumePoint) string {
+func describeStart(restarts int, point *runs.ResumePoint) string {
 	switch {
 	case point != nil:
-		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, point.id.Number)
+		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, point.ID.Number)
 	case restarts > 0:
 		return fmt.Sprintf("run %d, anew", restarts+1)
 	}
@@ -172,31 +174,31 @@ func describeStart(restarts int, point *resumePoint) string {
 // removeEarlierRun removes what an earlier run has on this node. It finds something only if this
 // node missed the end of that run.
 func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
-	snap := j.run.snapshot()
-	old := snap.rec != nil && snap.number != s.Restarts
+	snap := j.run.Snapshot()
+	old := snap.Record != nil && snap.Number != s.Restarts
 	if !old {
 		return nil
 	}
 	err := j.removeRun(ctx)
-	j.setState(runUnknown)
+	j.setState(runs.Unknown)
 	return err
 }
 
 // setState makes the run enter a state. A transition that is not allowed is logged, and changes
 // nothing.
-func (j *job) setState(next runState) {
-	if j.run.snapshot().state == next {
+func (j *job) setState(next runs.State) {
+	if j.run.Snapshot().State == next {
 		return
 	}
-	if err := j.run.enterState(next); err != nil {
+	if err := j.run.EnterState(next); err != nil {
 		j.log.Info("the state of the run stays", "why", err)
 	}
 }
 
 // beginRun notes the run that begins on this node.
-func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *resumePoint) {
-	j.run.beginNext(rec, run, nodes, point)
-	j.termination.forgetEarlierRun()
+func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *runs.ResumePoint) {
+	j.run.BeginNext(rec, run, nodes, point)
+	j.termination.ForgetEarlierRun()
 }
 
 // captureEnv are variables that make programs avoid features which cannot be captured and which
@@ -215,8 +217,8 @@ func (c *Conductor) mpiEnv() []string {
 
 // placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
 func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
-	snap := j.run.snapshot()
-	rec, point, where := snap.rec, snap.point, snap.placement
+	snap := j.run.Snapshot()
+	rec, point, where := snap.Record, snap.Point, snap.Placement
 	if t.UID != rec.UID {
 		return nodesocket.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
 	}
@@ -233,7 +235,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	}
 	index, mode := here[0], nodesocket.Fresh
 	if point != nil {
-		if m := point.meta.CapsuleOf(program); m != nil {
+		if m := point.Meta.CapsuleOf(program); m != nil {
 			if !slices.Contains(here, m.Index) {
 				return nodesocket.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
 			}
@@ -249,7 +251,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 	}
 	if program == records.BatchProgram && point != nil {
 		if _, err := j.restore.takeSteps(ctx, snap, scriptStarts); err != nil {
-			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
+			err = fmt.Errorf("restore checkpoint %d: %w", point.ID.Number, err)
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
 				return nodesocket.Place{}, err
 			}
@@ -348,7 +350,7 @@ func (lc *localCapsule) makeSpoolFolder(ctx context.Context, t nodesocket.Join) 
 
 // restoreContainers has a capsule show the containers of a checkpoint.
 func (lc *localCapsule) restoreContainers(ctx context.Context, m *records.CapsuleMeta) error {
-	rec := lc.j.run.snapshot().rec
+	rec := lc.j.run.Snapshot().Record
 	for _, c := range m.Containers {
 		if err := lc.capsule.RestoreContainer(ctx, c.Plan, capsule.User{UID: rec.UID, GID: rec.GID, Groups: m.Groups}); err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -100,6 +102,6 @@ func (l *lab) id(number uint32) store.ID {
 }
 
 // runOf is a run of a job that runs.
-func runOf(number int, rec *records.Record) run {
-	return run{now: runSnapshot{number: number, rec: rec, state: runRunning}}
+func runOf(number int, rec *records.Record) runs.Run {
+	return runs.NewRunAt(runs.Snapshot{Number: number, Record: rec, State: runs.Running})
 }

@@ -21,7 +21,7 @@ func TestLeaderComesBack(t *testing.T) {
 	n2.Remote = counted{l, asked}
 	j := n2.jobFor(7)
 	nodes := []string{"n1", "n2"}
-	j.run.beginNext(&records.Record{Job: 7, Slurm: "7", Nodes: nodes}, 0, nodes, nil)
+	j.run.BeginNext(&records.Record{Job: 7, Slurm: "7", Nodes: nodes}, 0, nodes, nil)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

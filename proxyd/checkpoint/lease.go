@@ -83,7 +83,7 @@ func (l gpuLeases) borrowerFor(id, uid uint32) (*localCapsule, error) {
 	if j == nil {
 		return nil, errNoBorrower
 	}
-	rec := j.run.snapshot().rec
+	rec := j.run.Snapshot().Record
 	if rec == nil || rec.UID != uid {
 		return nil, errNoBorrower
 	}

@@ -19,7 +19,7 @@ func leaseConductor(t *testing.T, kind string) (*Conductor, *localCapsule) {
 	t.Helper()
 	c := (&Conductor{Config: Config{Node: "n1", Lib: t.TempDir(), Devices: DeviceConfig{Kind: kind}}, Deps: Deps{Log: slog.New(slog.DiscardHandler)}}).wireParts()
 	j := c.jobFor(7)
-	j.run.beginNext(&records.Record{Job: 7, UID: 1001, Nodes: []string{"n1"}, GPUs: []int{4}}, 0, []string{"n1"}, nil)
+	j.run.BeginNext(&records.Record{Job: 7, UID: 1001, Nodes: []string{"n1"}, GPUs: []int{4}}, 0, []string{"n1"}, nil)
 	lc := &localCapsule{j: j, note: capsuleNote{Job: 7, GPUs: []string{"3", "3", "3", "3"}, OwnGPUs: 1}}
 	j.capsules = map[int]*localCapsule{0: lc}
 	return c, lc

@@ -30,15 +30,15 @@ func (c *Conductor) Lend(ctx context.Context, name string, gpus int, qos string)
 	if j == nil {
 		return nil, ErrNoJob
 	}
-	snap := j.run.snapshot()
-	if snap.rec == nil {
+	snap := j.run.Snapshot()
+	if snap.Record == nil {
 		return nil, ErrNoJob
 	}
-	lc, err := c.leases.borrowerFor(id, snap.rec.UID)
+	lc, err := c.leases.borrowerFor(id, snap.Record.UID)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
-	case len(snap.placement.Today) != 1:
+	case len(snap.Placement.Today) != 1:
 		return nil, fmt.Errorf("%w: it runs on several nodes", ErrNotLent)
 	case gpus < lc.note.OwnGPUs || gpus < 1:
 		return nil, fmt.Errorf("%w: it has %d of its own, which only a requeue takes", ErrNotLent, lc.note.OwnGPUs)
@@ -47,7 +47,7 @@ func (c *Conductor) Lend(ctx context.Context, name string, gpus int, qos string)
 	}
 	lc.lending.Lock()
 	defer lc.lending.Unlock()
-	l := lending{lc: lc, uid: snap.rec.UID, gid: snap.rec.GID, extra: gpus - lc.note.OwnGPUs, qos: qos}
+	l := lending{lc: lc, uid: snap.Record.UID, gid: snap.Record.GID, extra: gpus - lc.note.OwnGPUs, qos: qos}
 	short, cancel := context.WithTimeout(ctx, lendPatience)
 	defer cancel()
 	if err := l.change(short); err != nil {

@@ -42,7 +42,7 @@ func (r jobReport) writeLogLine(ctx context.Context, text string) {
 	}
 	script, err := lc.processOfScript(ctx)
 	if err == nil {
-		rec, group := j.run.snapshot().rec, processes.OwnCgroup(j.c.Cgroups, warden)
+		rec, group := j.run.Snapshot().Record, processes.OwnCgroup(j.c.Cgroups, warden)
 		line := strings.ReplaceAll(r.trimJobPrefix(text), "\n", "; ") // joined errors have several lines
 		err = appendToStderr(ctx, rec, script, group, commentPrefix+line)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
@@ -30,13 +32,13 @@ func (j *job) ensureCapsule(ctx context.Context, index int, t nodesocket.Join) (
 	j.mu.Lock()
 	lc := j.capsules[index]
 	j.mu.Unlock()
-	point := j.run.snapshot().point
+	point := j.run.Snapshot().Point
 	if lc != nil {
 		return lc, nil
 	}
 	var m *records.CapsuleMeta
 	if point != nil {
-		m = point.meta.Capsule(index)
+		m = point.Meta.Capsule(index)
 	}
 	lc, err := j.makeCapsule(ctx, index, t.Script, point, m)
 	if err != nil {
@@ -64,9 +66,9 @@ func (lc *localCapsule) addCapsule() {
 
 // makeCapsule makes a capsule. m is the capsule's entry in the checkpoint's manifest, or nil for
 // a new capsule.
-func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *records.CapsuleMeta) (_ *localCapsule, err error) {
-	snap := j.run.snapshot()
-	rec, where, run := snap.rec, snap.placement, snap.number
+func (j *job) makeCapsule(ctx context.Context, index int, script string, point *runs.ResumePoint, m *records.CapsuleMeta) (_ *localCapsule, err error) {
+	snap := j.run.Snapshot()
+	rec, where, run := snap.Record, snap.Placement, snap.Number
 	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			return nil, err
 		}
 		spec.Restore, spec.Clocks = true, &m.Clocks
-		lc.note.ResumedFrom, lc.note.SrunKeys, lc.note.FirstEnv = point.id.Number, m.Sruns, point.meta.Env
+		lc.note.ResumedFrom, lc.note.SrunKeys, lc.note.FirstEnv = point.ID.Number, m.Sruns, point.Meta.Env
 		lc.note.NetworkLocked = true
 		for _, p := range m.Programs {
 			lc.note.ProgramsToRestore = append(lc.note.ProgramsToRestore, p.Name)
@@ -180,7 +182,7 @@ func (c *Conductor) isKitFile(path string) bool {
 
 // restoreContents restores what a capsule contains besides programs, and locks its network until
 // all programs of the job are restored.
-func (lc *localCapsule) restoreContents(ctx context.Context, point *resumePoint, m *records.CapsuleMeta) error {
+func (lc *localCapsule) restoreContents(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
 	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {
 		return err
@@ -216,7 +218,7 @@ func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
 }
 
 // unpackPrivateFolders fills the folders that become /tmp and /var/tmp.
-func unpackPrivateFolders(ctx context.Context, p *resumePoint, dir string, m *records.CapsuleMeta) error {
+func unpackPrivateFolders(ctx context.Context, p *runs.ResumePoint, dir string, m *records.CapsuleMeta) error {
 	if m == nil {
 		return nil
 	}
@@ -236,8 +238,8 @@ func unpackPrivateFolders(ctx context.Context, p *resumePoint, dir string, m *re
 var privateFolders = []struct{ name string }{{"tmp"}, {"var-tmp"}}
 
 // unpackFolder unpacks a folder from the checkpoint.
-func unpackFolder(ctx context.Context, p *resumePoint, m *records.CapsuleMeta, name, dir string) error {
-	r, err := p.reader.Stream(m.StreamID(name + ".pack"))
+func unpackFolder(ctx context.Context, p *runs.ResumePoint, m *records.CapsuleMeta, name, dir string) error {
+	r, err := p.Reader.Stream(m.StreamID(name + ".pack"))
 	if err != nil {
 		return err
 	}
@@ -270,9 +272,9 @@ func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.P
 // makeCapsulesHere makes the capsules of this node. Caller holds j.capsulesMu.
 func (r *restore) makeCapsulesHere(ctx context.Context) error {
 	j := r.j
-	snap := j.run.snapshot()
-	point, where := snap.point, snap.placement
-	for _, m := range point.meta.Capsules {
+	snap := j.run.Snapshot()
+	point, where := snap.Point, snap.Placement
+	for _, m := range point.Meta.Capsules {
 		if where.NodeOf(m.Index) != j.c.Node {
 			continue
 		}
@@ -308,7 +310,7 @@ func (r *restore) makeCapsulesForLeader(ctx context.Context, b makeCapsulesReque
 		return err
 	}
 	if err := j.removeRun(ctx); err != nil {
-		point.close()
+		point.Close()
 		return err
 	}
 	j.beginRun(rec, b.Run, b.Today, point)

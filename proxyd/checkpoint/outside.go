@@ -36,13 +36,13 @@ const (
 
 // refusesOutside tells whether the job is not captured while it has connections to outside.
 func (j *job) refusesOutside() bool {
-	return cmp.Or(j.run.snapshot().rec.Options.Outside, j.c.Outside) == outsideRefuse
+	return cmp.Or(j.run.Snapshot().Record.Options.Outside, j.c.Outside) == outsideRefuse
 }
 
 // findOutside returns the connections of programs of a capsule to outside of the job.
 func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.OutsideSocket, error) {
 	j := lc.j
-	return processes.FindOutside(lc.capsule.PID(), programs, j.run.snapshot().rec.Addresses)
+	return processes.FindOutside(lc.capsule.PID(), programs, j.run.Snapshot().Record.Addresses)
 }
 
 // findObstacles returns what in programs of a capsule cannot be captured, and the connections to

@@ -72,15 +72,15 @@ func (p *periodic) noteResult(err error) {
 func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	run := j.run.snapshot()
-	p := &periodic{j: j, every: run.rec.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.placement.Today)}
+	run := j.run.Snapshot()
+	p := &periodic{j: j, every: run.Record.Options.Interval, nodeMTBF: j.c.NodeMTBF, nodes: len(run.Placement.Today)}
 	if p.every == 0 {
 		p.every = j.c.Interval
 	}
 	if p.every == 0 || j.stopPeriodic != nil {
 		return
 	}
-	if meta := run.meta(); j.captureCost == 0 && meta != nil { // of the checkpoint from which the run resumes
+	if meta := run.Meta(); j.captureCost == 0 && meta != nil { // of the checkpoint from which the run resumes
 		for _, phase := range meta.Phases {
 			j.captureCost += phase.Took
 		}

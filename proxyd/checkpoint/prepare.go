@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -91,10 +93,10 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
-	snap := j.run.snapshot()
-	today, leaves := snap.placement.Today, a.outcome.LeavesOrHolds()
+	snap := j.run.Snapshot()
+	today, leaves := snap.Placement.Today, a.outcome.LeavesOrHolds()
 	after, _ := a.outcome.WhatFollows()
-	a.meta = records.Meta{Record: *snap.rec, Run: snap.number, Reason: a.reason, Itself: after == decisions.Requeued && j.termination.recentRequester() != nil}
+	a.meta = records.Meta{Record: *snap.Record, Run: snap.Number, Reason: a.reason, Itself: after == decisions.Requeued && j.termination.RecentRequester() != nil}
 	j.mu.Lock()
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv
@@ -153,7 +155,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 // reserveNumber saves the number in the job's record, before anything is frozen: no other
 // checkpoint of the job gets the number, even if this attempt fails.
 func (j *job) reserveNumber(number uint32) error {
-	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool { rec.LastNumber = number; return true })
+	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool { rec.LastNumber = number; return true })
 }
 
 // checkBatchRuns returns errScriptEnded unless the batch script runs.
@@ -174,7 +176,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 // unprepare releases the reservation and ends the membership of every node. Nodes without a
 // membership ignore the call.
 func (a *attempt) unprepare(ctx context.Context) error {
-	a.nodes = a.j.run.snapshot().placement.Today
+	a.nodes = a.j.run.Snapshot().Placement.Today
 	err := a.resumeJob(ctx)
 	if a.reservation != nil {
 		err = errors.Join(err, a.reservation.Release(ctx))
@@ -215,11 +217,11 @@ const leaderTimeout = 45 * time.Second
 func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
 	j := p.j
 	var r prepareReply
-	snap := j.run.snapshot()
+	snap := j.run.Snapshot()
 	switch {
-	case snap.hasBeen(runTerminated):
+	case snap.HasBeen(runs.Terminated):
 		return r, errSignalForwarded
-	case snap.hasBeen(runGivenUp):
+	case snap.HasBeen(runs.GivenUp):
 		return r, errGivenUp
 	}
 	other := p.joinAttempt(id, b.Release)

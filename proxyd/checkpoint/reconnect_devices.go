@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -75,11 +77,11 @@ func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 }
 
 // reconnectDevices connects the stopped device servers of a restored job with each other.
-func (r *restore) reconnectDevices(ctx context.Context, snap runSnapshot) (bool, error) {
-	if !slices.ContainsFunc(snap.point.meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
+func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (bool, error) {
+	if !slices.ContainsFunc(snap.Point.Meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
 		return true, nil
 	}
-	nodes := snap.point.nodesToday(snap.placement)
+	nodes := snap.Point.NodesToday(snap.Placement)
 	peers, err := r.reconnectOnNodes(ctx, nodes, reconnectRequest{})
 	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {

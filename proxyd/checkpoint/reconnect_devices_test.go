@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -47,8 +49,8 @@ func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c.Remote = r
 	j := c.jobFor(7)
 	nodes := []string{"n1", "n2", "n3"}
-	point := &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
-	j.run.beginNext(&records.Record{Job: 7, Nodes: nodes}, 0, nodes, point)
+	point := &runs.ResumePoint{Meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
+	j.run.BeginNext(&records.Record{Job: 7, Nodes: nodes}, 0, nodes, point)
 	return j
 }
 
@@ -60,7 +62,7 @@ func TestCompleteOnce(t *testing.T) {
 		opened := make(chan bool)
 		for range 2 {
 			go func() {
-				did, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), nodeReports)
+				did, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), nodeReports)
 				if err != nil {
 					t.Error(err)
 				}
@@ -81,7 +83,7 @@ func TestCompleteOnce(t *testing.T) {
 func TestCompleteAfterRestart(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
-	if did, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), nodeReports); err != nil || !did {
+	if did, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), nodeReports); err != nil || !did {
 		t.Fatal(did, err)
 	}
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {

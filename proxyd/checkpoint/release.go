@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -32,7 +34,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		}
 	}()
 	then, exit := a.outcome.WhatFollows()
-	rec := *j.run.snapshot().rec
+	rec := *j.run.Snapshot().Record
 	if then == decisions.TimeLimit {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
@@ -62,7 +64,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
 		if then != decisions.TimeLimit {
-			j.setState(runReleased)
+			j.setState(runs.Released)
 		}
 		// A node that does not answer releases its capsules later (resolveOrphaned), or loses
 		// them with its end. The checkpoint exists, so an error here is no error of the
@@ -111,7 +113,7 @@ var errJobEnded = errors.New("the job has ended meanwhile")
 // already needs no requeue.
 func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j := a.j
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	switch {
 	case err != nil:
@@ -221,8 +223,8 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 // so that they need not wait for their own timeouts.
 func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j := p.j
-	snap := j.run.snapshot()
-	nodes := slices.Clone(snap.placement.Today)
+	snap := j.run.Snapshot()
+	nodes := slices.Clone(snap.Placement.Today)
 	if j.leaderNode() != j.c.Node {
 		return
 	}
@@ -249,7 +251,7 @@ func (p *participant) wasReleased(ctx context.Context, id store.ID, release bool
 	if !release {
 		return false, nil
 	}
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return false, err

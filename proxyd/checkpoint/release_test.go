@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
@@ -47,7 +49,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 	} {
 		t.Run(fmt.Sprintf("%s, run %d", tt.state, tt.run), func(t *testing.T) {
 			q.set(t, map[uint32]string{7: tt.state})
-			a := &attempt{j: (&job{c: c, id: 7, run: run{now: runSnapshot{number: tt.run}}}).wireParts(), log: slog.New(slog.DiscardHandler)}
+			a := &attempt{j: (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run})}).wireParts(), log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := a.requeuePreempted(ctx)
@@ -95,7 +97,7 @@ func TestWasReleased(t *testing.T) {
 			}
 			q.set(t, states)
 			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
-			j := (&job{c: tt.c, id: 7, run: run{now: runSnapshot{number: tt.run, rec: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}}}).wireParts()
+			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).wireParts()
 			got, err := j.part.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)

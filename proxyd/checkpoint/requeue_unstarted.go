@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -80,15 +82,15 @@ func (e jobEnds) settleUnstartedRun(ctx context.Context, id uint32, asked bool) 
 // progressOf says how far the run has come. Before its batch script is restored the job itself has
 // done nothing in the run, and its exit status means nothing: Slurm ends such a run for a node
 // that died a moment ago.
-func (e runEnding) progressOf(snap runSnapshot) progress {
+func (e runEnding) progressOf(snap runs.Snapshot) progress {
 	j := e.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lc := j.capsules[0]
 	switch {
-	case snap.rec == nil || snap.hasBeen(runGivenUp):
+	case snap.Record == nil || snap.HasBeen(runs.GivenUp):
 		return ran
-	case lc == nil && snap.point != nil:
+	case lc == nil && snap.Point != nil:
 		return unrestored
 	case lc == nil:
 		return unstarted

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
@@ -102,10 +104,10 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		)
 	}
 	j := c.jobFor(n.Job)
-	snap := j.run.snapshot()
-	fresh := snap.rec == nil
+	snap := j.run.Snapshot()
+	fresh := snap.Record == nil
 	if fresh {
-		var point *resumePoint
+		var point *runs.ResumePoint
 		if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
 			if point, err = c.openCheckpoint(store.ID{JobID: c.storeJob(n.Job), Number: n.ResumedFrom}); err != nil {
 				cap.Close()
@@ -163,7 +165,7 @@ func (r restart) usedKits() map[string]bool {
 	c := r.c
 	used := map[string]bool{}
 	for _, j := range c.jobs.allJobs() {
-		if rec := j.run.snapshot().rec; rec != nil {
+		if rec := j.run.Snapshot().Record; rec != nil {
 			used[rec.Kit] = true
 		}
 	}
@@ -209,7 +211,7 @@ func (r restart) recoverJob(ctx context.Context, j *job) {
 		c.startBackground(j.restore.reportAfterRestart)
 	}
 	s, err := c.Slurm.Show(ctx, jobName(j.id))
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	if errors.Is(err, slurm.ErrNoJob) || err == nil && s.Restarts > run+1 {
 		c.startBackground(func(ctx context.Context) {
 			if err := c.End(ctx, j.id); err != nil {

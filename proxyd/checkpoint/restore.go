@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -71,7 +73,7 @@ func (j *job) hasRunEnded(ctx context.Context) bool {
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}
-	return err == nil && (s.Restarts > j.run.snapshot().number || !s.Runs())
+	return err == nil && (s.Restarts > j.run.Snapshot().Number || !s.Runs())
 }
 
 // logCRIU logs the path of CRIU's own log, for an administrator.
@@ -84,17 +86,17 @@ func (j *job) logCRIU(err error) {
 
 func (lc *localCapsule) restoreProgram(ctx context.Context, program string) error {
 	j := lc.j
-	snap := j.run.snapshot()
-	point, rec := snap.point, snap.rec
+	snap := j.run.Snapshot()
+	point, rec := snap.Point, snap.Record
 	j.mu.Lock()
 	left, renamed := slices.Contains(lc.note.ProgramsToRestore, program), lc.note.Renamed
 	j.mu.Unlock()
 	if point == nil || !left {
 		return errors.New("the program is in no checkpoint that is being restored")
 	}
-	m := point.meta.Capsule(lc.index)
+	m := point.Meta.Capsule(lc.index)
 	if m == nil || m.Program(program) == nil {
-		return fmt.Errorf("checkpoint %d has no such program", point.id.Number)
+		return fmt.Errorf("checkpoint %d has no such program", point.ID.Number)
 	}
 	p := m.Program(program)
 	group, err := programCgroup(ctx, lc.capsule, program)
@@ -121,7 +123,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	}
 	err = criu.Restore(ctx, p.Image, criu.Program{
 		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group, Renamed: renamed,
-	}, [3]*os.File(stdio), streamSource{point.reader, m, program + "/"})
+	}, [3]*os.File(stdio), streamSource{point.Reader, m, program + "/"})
 	if err != nil {
 		return err
 	}
@@ -223,19 +225,19 @@ const stepsDeadline = 10 * time.Minute
 // awaitSteps gives the run up if the tasks of its steps do not come back in time.
 func (r *restore) awaitSteps(ctx context.Context) {
 	j := r.j
-	snap := j.run.snapshot()
-	point, run := snap.point, snap.number
+	snap := j.run.Snapshot()
+	point, run := snap.Point, snap.Number
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(stepsDeadline):
 	}
 	left, err := r.unrestoredPrograms(ctx, point)
-	now := j.run.snapshot()
-	if err != nil || len(left) == 0 || now.point != point || now.number != run {
+	now := j.run.Snapshot()
+	if err != nil || len(left) == 0 || now.Point != point || now.Number != run {
 		return
 	}
-	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.id.Number, joinNames(left))
+	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.ID.Number, joinNames(left))
 	if up := j.giveUpRun(err); up != nil {
 		j.log.Error("cannot hold the job", "error", up)
 	}
@@ -255,18 +257,18 @@ func (r *restore) reportRestored(ctx context.Context) error {
 // capsules that are not made yet.
 func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
 	j := r.j
-	snap := j.run.snapshot()
+	snap := j.run.Snapshot()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var left []string
 	for _, lc := range j.capsules {
 		left = append(left, lc.note.ProgramsToRestore...)
 	}
-	if snap.point == nil {
+	if snap.Point == nil {
 		return left, nil
 	}
-	for _, m := range snap.point.meta.Capsules {
-		if snap.placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
+	for _, m := range snap.Point.Meta.Capsules {
+		if snap.Placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
 			continue
 		}
 		for _, p := range m.Programs {
@@ -277,13 +279,13 @@ func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, er
 }
 
 // unrestoredPrograms asks all nodes for the programs that are not restored yet.
-func (r *restore) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
+func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoint) ([]string, error) {
 	j := r.j
-	where := j.run.snapshot().placement
+	where := j.run.Snapshot().Placement
 	var mu sync.Mutex
 	var left []string
 	g, ctx := errgroup.WithContext(ctx)
-	for node := range point.nodesToday(where) {
+	for node := range point.NodesToday(where) {
 		g.Go(func() error {
 			var there []string
 			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callUnrestored, empty{}, &there)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -21,7 +23,7 @@ import (
 type restoreStep struct {
 	name  string
 	event restoreEvent // starts the step
-	do    func(*restore, context.Context, runSnapshot) (bool, error)
+	do    func(*restore, context.Context, runs.Snapshot) (bool, error)
 }
 
 // restoreEvent is what makes the leader take the next steps.
@@ -71,10 +73,10 @@ type restore struct {
 
 // takeSteps takes the steps of an event, unless the run of snap is restored already or another run has
 // begun. The result is true if all of these steps were taken by this call.
-func (r *restore) takeSteps(ctx context.Context, snap runSnapshot, event restoreEvent) (bool, error) {
+func (r *restore) takeSteps(ctx context.Context, snap runs.Snapshot, event restoreEvent) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.j.run.snapshot(); now.hasBeen(runRunning) || now.point != snap.point {
+	if now := r.j.run.Snapshot(); now.HasBeen(runs.Running) || now.Point != snap.Point {
 		return false, nil
 	}
 	for _, s := range restoreSteps {
@@ -102,27 +104,27 @@ func (r *restore) callNodes(ctx context.Context, nodes map[string]bool, call str
 
 // makeCapsules makes every capsule of the checkpoint on its node of this run, before the first
 // program is restored, so that an error is found early. Caller holds j.capsulesMu.
-func (r *restore) makeCapsules(ctx context.Context, snap runSnapshot) (bool, error) {
-	others := snap.point.nodesToday(snap.placement)
+func (r *restore) makeCapsules(ctx context.Context, snap runs.Snapshot) (bool, error) {
+	others := snap.Point.NodesToday(snap.Placement)
 	delete(others, r.j.c.Node)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return r.callNodes(ctx, others, callMakeCapsules, makeCapsulesRequest{snap.point.id.Number, snap.number, snap.placement.Today})
+		return r.callNodes(ctx, others, callMakeCapsules, makeCapsulesRequest{snap.Point.ID.Number, snap.Number, snap.Placement.Today})
 	})
 	g.Go(func() error { return r.makeCapsulesHere(ctx) })
 	return true, g.Wait()
 }
 
 // checkPrograms tells whether all programs of all nodes are restored.
-func (r *restore) checkPrograms(ctx context.Context, snap runSnapshot) (bool, error) {
-	left, err := r.unrestoredPrograms(ctx, snap.point)
+func (r *restore) checkPrograms(ctx context.Context, snap runs.Snapshot) (bool, error) {
+	left, err := r.unrestoredPrograms(ctx, snap.Point)
 	return len(left) == 0, err
 }
 
 // unlockNodes lets the job run on. The leader's own network is the last: a successor of this daemon
 // recognizes by a locked network that the restore is not complete.
-func (r *restore) unlockNodes(ctx context.Context, snap runSnapshot) (bool, error) {
-	others := snap.point.nodesToday(snap.placement)
+func (r *restore) unlockNodes(ctx context.Context, snap runs.Snapshot) (bool, error) {
+	others := snap.Point.NodesToday(snap.Placement)
 	delete(others, r.j.c.Node)
 	err := r.callNodes(ctx, others, callUnlock, empty{})
 	if err == nil {
@@ -132,9 +134,9 @@ func (r *restore) unlockNodes(ctx context.Context, snap runSnapshot) (bool, erro
 }
 
 // completeRestore notes that all programs are restored, and resets the count of unrestored runs.
-func (r *restore) completeRestore(context.Context, runSnapshot) (bool, error) {
-	r.j.setState(runRunning)
-	err := r.j.run.changeRecord(r.j.c.records.Save, func(rec *records.Record) bool {
+func (r *restore) completeRestore(context.Context, runs.Snapshot) (bool, error) {
+	r.j.setState(runs.Running)
+	err := r.j.run.ChangeRecord(r.j.c.records.Save, func(rec *records.Record) bool {
 		changed := rec.UnrestoredRuns != 0
 		rec.UnrestoredRuns = 0
 		return changed
@@ -145,15 +147,15 @@ func (r *restore) completeRestore(context.Context, runSnapshot) (bool, error) {
 // nodeRestored is called on the leader when a node has restored all its programs. After the last
 // step the user is told.
 func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
-	j, snap := r.j, r.j.run.snapshot()
-	if snap.point == nil {
+	j, snap := r.j, r.j.run.Snapshot()
+	if snap.Point == nil {
 		return empty{}, nil
 	}
 	if whole, err := r.takeSteps(ctx, snap, nodeReports); err != nil || !whole {
 		return empty{}, err
 	}
-	j.log.Info("job restored", "checkpoint", snap.point.id.Number)
-	j.report.addEvent(records.EventRestored, snap.placement.Today, fmt.Sprintf("from checkpoint %d", snap.point.id.Number)+snap.point.lostWork)
-	j.report.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.point.id.Number, joinNames(snap.placement.Today)) + snap.point.lostWork + snap.point.lostNewer)
+	j.log.Info("job restored", "checkpoint", snap.Point.ID.Number)
+	j.report.addEvent(records.EventRestored, snap.Placement.Today, fmt.Sprintf("from checkpoint %d", snap.Point.ID.Number)+snap.Point.LostWork)
+	j.report.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, joinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
 	return empty{}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 )
 
 // TestRestoreSteps: the list has the steps of each event in order, and ends with the run restored.
@@ -46,7 +48,7 @@ func TestLeadRestore(t *testing.T) {
 			var took []string
 			restoreSteps = nil
 			for name, event := range map[string]restoreEvent{"make": scriptStarts, "look": nodeReports, "unlock": nodeReports, "note": nodeReports} {
-				restoreSteps = append(restoreSteps, restoreStep{name, event, func(*restore, context.Context, runSnapshot) (bool, error) {
+				restoreSteps = append(restoreSteps, restoreStep{name, event, func(*restore, context.Context, runs.Snapshot) (bool, error) {
 					took = append(took, name)
 					if name == tt.fails {
 						return false, broken
@@ -59,14 +61,14 @@ func TestLeadRestore(t *testing.T) {
 				return slices.Index(order, a.name) - slices.Index(order, b.name)
 			})
 			j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
-			j.run.beginNext(recordOf(7), 1, []string{"n1"}, &resumePoint{})
-			whole, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), tt.event)
+			j.run.BeginNext(recordOf(7), 1, []string{"n1"}, &runs.ResumePoint{})
+			whole, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), tt.event)
 			if whole != tt.whole || (err != nil) != (tt.fails != "") || !slices.Equal(took, tt.want) {
 				t.Errorf("whole %v, error %v, steps %q, want %q", whole, err, took, tt.want)
 			}
 			took = nil
-			j.setState(runRunning)
-			if whole, err := j.restore.takeSteps(t.Context(), j.run.snapshot(), tt.event); whole || err != nil || took != nil {
+			j.setState(runs.Running)
+			if whole, err := j.restore.takeSteps(t.Context(), j.run.Snapshot(), tt.event); whole || err != nil || took != nil {
 				t.Errorf("a run that is restored: whole %v, error %v, steps %q", whole, err, took)
 			}
 		})
@@ -76,10 +78,10 @@ func TestLeadRestore(t *testing.T) {
 // TestRestoreOfEarlierRun: a report that was sent to an earlier run changes nothing.
 func TestRestoreOfEarlierRun(t *testing.T) {
 	j := conductorOn(t, "n1", t.TempDir()).jobFor(7)
-	j.run.beginNext(recordOf(7), 1, []string{"n1"}, &resumePoint{})
-	earlier := j.run.snapshot()
-	j.run.beginNext(recordOf(7), 2, []string{"n1"}, &resumePoint{})
-	if whole, err := j.restore.takeSteps(t.Context(), earlier, nodeReports); whole || err != nil || j.run.snapshot().hasBeen(runRunning) {
-		t.Errorf("whole %v, error %v, state %s", whole, err, j.run.snapshot().state)
+	j.run.BeginNext(recordOf(7), 1, []string{"n1"}, &runs.ResumePoint{})
+	earlier := j.run.Snapshot()
+	j.run.BeginNext(recordOf(7), 2, []string{"n1"}, &runs.ResumePoint{})
+	if whole, err := j.restore.takeSteps(t.Context(), earlier, nodeReports); whole || err != nil || j.run.Snapshot().HasBeen(runs.Running) {
+		t.Errorf("whole %v, error %v, state %s", whole, err, j.run.Snapshot().State)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
@@ -81,9 +83,9 @@ var errNoCheckpoint = errors.New("it has no checkpoint, and Slurm runs it again"
 
 // openNewestCheckpoint opens the checkpoint from which the run resumes; nil if there is none.
 // begins means that the run begins now: then an upload of the newest checkpoint is waited for.
-func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *records.Record, anew, begins bool) (*resumePoint, error) {
-	if snap := j.run.snapshot(); snap.rec != nil && snap.number == s.Restarts {
-		return snap.point, nil
+func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *records.Record, anew, begins bool) (*runs.ResumePoint, error) {
+	if snap := j.run.Snapshot(); snap.Record != nil && snap.Number == s.Restarts {
+		return snap.Point, nil
 	}
 	var lost *upload.Record
 	if begins {
@@ -110,23 +112,23 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 	}
 	newest := slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) })
 	p, err := j.c.openCheckpoint(newest.ID)
-	if err == nil && (p.meta.Record.UID != rec.UID || p.meta.Record.Submitted != rec.Submitted) {
-		p.close()
-		err = fmt.Errorf("the checkpoint is of a job of uid %d, submitted at %s", p.meta.Record.UID, p.meta.Record.Submitted)
+	if err == nil && (p.Meta.Record.UID != rec.UID || p.Meta.Record.Submitted != rec.Submitted) {
+		p.Close()
+		err = fmt.Errorf("the checkpoint is of a job of uid %d, submitted at %s", p.Meta.Record.UID, p.Meta.Record.Submitted)
 	}
 	if err != nil {
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
 		return nil, errors.Join(err, j.giveUpRun(err))
 	}
 	if lost != nil && lost.Released {
-		p.lostNewer = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
+		p.LostNewer = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
 	}
 	return p, nil
 }
 
 // openCheckpoint opens a checkpoint for a restore. It stays open during the run, so it does not
 // end with the request that opens it.
-func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
+func (c *Conductor) openCheckpoint(id store.ID) (*runs.ResumePoint, error) {
 	r, err := c.Store.Open(c.daemonCtx, id)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
 		r.Close()
 		return nil, err
 	}
-	return &resumePoint{id: id, reader: r, meta: meta}, nil
+	return &runs.ResumePoint{ID: id, Reader: r, Meta: meta}, nil
 }
 
 // uploadCommentInterval is how often a restore that waits for an upload updates the job's comment.

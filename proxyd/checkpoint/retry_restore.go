@@ -65,7 +65,7 @@ func (j *job) countUnrestoredRun() (again bool, err error) {
 	if err != nil || rec == nil {
 		return false, errors.Join(err, ErrNoJob)
 	}
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	if rec.UnrestoredRuns > 0 && rec.LastUnrestoredRun == run { // Another node of this run has counted it.
 		return true, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -24,10 +26,10 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 	j.mu.Lock()
 	lc := j.capsules[0]
 	j.mu.Unlock()
-	snap := j.run.snapshot()
+	snap := j.run.Snapshot()
 	end := decisions.RunEnd{
-		Left: snap.hasBeen(runReleased), Told: snap.hasBeen(runTerminated), GaveUp: snap.hasBeen(runGivenUp), Itself: snap.hasBeen(runRequeuedItself),
-		Resumed: snap.point != nil && snap.point.meta.Itself,
+		Left: snap.HasBeen(runs.Released), Told: snap.HasBeen(runs.Terminated), GaveUp: snap.HasBeen(runs.GivenUp), Itself: snap.HasBeen(runs.RequeuedItself),
+		Resumed: snap.Point != nil && snap.Point.Meta.Itself,
 	}
 	if lc == nil {
 		return end
@@ -47,8 +49,8 @@ func (e runEnding) runEnd(ctx context.Context) decisions.RunEnd {
 // ended for that, which is none of its own doing.
 func (e runEnding) lostNode(ctx context.Context) bool {
 	j := e.j
-	snap := j.run.snapshot()
-	nodes := slices.Clone(snap.placement.Today)
+	snap := j.run.Snapshot()
+	nodes := slices.Clone(snap.Placement.Today)
 	for _, node := range nodes {
 		if node == j.c.Node {
 			continue
@@ -66,7 +68,7 @@ func (e runEnding) noteEnd(n decisions.NextRun) error {
 	if n == decisions.Resumes {
 		return nil
 	}
-	return j.run.changeRecord(j.c.records.Save, func(rec *records.Record) bool {
+	return j.run.ChangeRecord(j.c.records.Save, func(rec *records.Record) bool {
 		changed := !rec.BeginAnew
 		rec.BeginAnew = true
 		return changed
@@ -91,18 +93,19 @@ func (c *Conductor) NoteRequeue(ctx context.Context, who nodesocket.Peer) error 
 		return err
 	}
 	j.log.Info("a program asks Slurm for a requeue", "capsule", lc.index, "program", program)
-	return c.callNode(ctx, j.leaderNode(), j.id, 0, callAsksRequeue, requester{c.Node, lc.index, program, time.Now()}, nil)
+	asked := runs.Requester{Node: c.Node, Capsule: lc.index, Program: program, At: time.Now()}
+	return c.callNode(ctx, j.leaderNode(), j.id, 0, callAsksRequeue, asked, nil)
 }
 
 // asksThere is told, on the leader, that a program of the job asks for a requeue.
-func (j *job) asksThere(_ context.Context, _ store.ID, r requester) (empty, error) {
+func (j *job) asksThere(_ context.Context, _ store.ID, r runs.Requester) (empty, error) {
 	r.At = time.Now() // clocks of nodes differ
-	j.termination.noteRequester(&r)
+	j.termination.NoteRequester(&r)
 	return empty{}, nil
 }
 
 // runsHere says whether a program of this node still runs.
-func (j *job) runsHere(ctx context.Context, _ store.ID, r requester) (bool, error) {
+func (j *job) runsHere(ctx context.Context, _ store.ID, r runs.Requester) (bool, error) {
 	j.mu.Lock()
 	lc := j.capsules[r.Capsule]
 	j.mu.Unlock()
@@ -134,7 +137,7 @@ func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error)
 
 // endsItself waits until a program that had its own job requeued has ended, or the BatchProgram
 // script has. It says no when that program goes on.
-func (j *job) endsItself(ctx context.Context, r *requester) bool {
+func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 	j.mu.Lock()
 	lc := j.capsules[0]
 	j.mu.Unlock()

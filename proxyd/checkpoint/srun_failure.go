@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
@@ -20,7 +22,7 @@ import (
 // isLeavingNodes tells whether Slurm is taking the job's nodes away, as far as this node knows.
 func (j *job) isLeavingNodes() bool {
 	// In this order: a decision leads to an attempt, and the attempt to the release.
-	if j.termination.currentState() == terminationDeciding {
+	if j.termination.CurrentState() == runs.TerminationDeciding {
 		return true
 	}
 	j.mu.Lock()
@@ -29,8 +31,8 @@ func (j *job) isLeavingNodes() bool {
 	if m := j.part.currentMembership(); led != nil && led.outcome.LeavesNodes() || m != nil && m.release {
 		return true
 	}
-	now := j.run.snapshot()
-	return now.hasBeen(runReleased) || now.hasBeen(runGivenUp)
+	now := j.run.Snapshot()
+	return now.HasBeen(runs.Released) || now.HasBeen(runs.GivenUp)
 }
 
 // awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
@@ -103,7 +105,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	if j.isLeavingNodes() {
 		return false
 	}
-	run := j.run.snapshot().number
+	run := j.run.Snapshot().Number
 	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
@@ -125,12 +127,12 @@ func (j *job) endRunLogged(why error) {
 // isStepUnrestored tells whether a step belongs to the restored checkpoint and not all of its
 // tasks are restored, as far as this node can find out.
 func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
-	snap := j.run.snapshot()
-	point := snap.point
-	if point == nil || snap.hasBeen(runRunning) {
+	snap := j.run.Snapshot()
+	point := snap.Point
+	if point == nil || snap.HasBeen(runs.Running) {
 		return false
 	}
-	if tasks, err := point.meta.StepTasks(key); err == nil && len(tasks) == 0 {
+	if tasks, err := point.Meta.StepTasks(key); err == nil && len(tasks) == 0 {
 		return false // a step of this run
 	}
 	left, err := j.restore.unrestoredPrograms(ctx, point)

@@ -105,8 +105,8 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 		// keep what slurmstepd has written for the step so far
 		env = append(env, "SLURM_OPEN_MODE=append")
 	}
-	snap := j.run.snapshot()
-	layout, err := steps.Layout(snap.meta(), snap.placement, key)
+	snap := j.run.Snapshot()
+	layout, err := steps.Layout(snap.Meta(), snap.Placement, key)
 	if err == nil {
 		layout.FewerGPUs, err = j.hasFewerGPUs(ctx)
 	}
@@ -120,7 +120,7 @@ func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key 
 		Dir: filepath.Join(c.folders().srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help, MPIDefault: c.MPIDefault},
 		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
-		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.meta(), key), Ask: c.Socket,
+		Cgroups: lc.wardenCgroups(), Clean: steps.Outputs(snap.Meta(), key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
@@ -190,8 +190,8 @@ func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, err
 			if err != nil || !os.SameFile(ns, of) {
 				continue
 			}
-			snap := j.run.snapshot()
-			owner := snap.rec.UID
+			snap := j.run.Snapshot()
+			owner := snap.Record.UID
 			if who.UID != owner {
 				return nil, nil, fmt.Errorf("uid %d is not the job's user", who.UID)
 			}

@@ -110,10 +110,10 @@ func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Progr
 // checkComplete returns an error if a part of the job is missing, as far as the replies show.
 func (a *attempt) checkComplete() error {
 	j := a.j
-	snap := j.run.snapshot()
-	point, where := snap.point, snap.placement
+	snap := j.run.Snapshot()
+	point, where := snap.Point, snap.Placement
 	if point != nil {
-		for node := range point.nodesToday(where) {
+		for node := range point.NodesToday(where) {
 			if r := a.reports[node]; r == nil || r.Capsules == 0 {
 				return fmt.Errorf("node %s: %w", node, errCapsuleLost)
 			}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 )
@@ -15,12 +17,12 @@ import (
 // TestCheckComplete: a checkpoint that lacks a part of the job is refused.
 func TestCheckComplete(t *testing.T) {
 	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
-	restored := &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 0}, {Index: 1}}}}
+	restored := &runs.ResumePoint{Meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 0}, {Index: 1}}}}
 	step := func(tasks, here int, sruns ...string) *prepareReply {
 		return &prepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
 	}
 	for name, c := range map[string]struct {
-		from    *resumePoint
+		from    *runs.ResumePoint
 		reports map[string]*prepareReply
 		want    error
 	}{
@@ -33,7 +35,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := (&job{run: run{now: runSnapshot{point: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}}}).wireParts()
+		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}})}).wireParts()
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -21,11 +21,11 @@ func (j *job) tryLater(ctx context.Context, run int) {
 	if !sleepUnlessDone(ctx, trialDelay) || j.c.jobs.findJob(j.id) != j {
 		return
 	}
-	snap := j.run.snapshot()
-	if snap.number != run {
+	snap := j.run.Snapshot()
+	if snap.Number != run {
 		return
 	}
-	found := j.obstaclesOf(j.viewAll(ctx, snap.placement.Today))
+	found := j.obstaclesOf(j.viewAll(ctx, snap.Placement.Today))
 	if len(found) == 0 {
 		return
 	}

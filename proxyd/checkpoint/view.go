@@ -114,18 +114,18 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		}
 		return &View{Record: *rec}, nil
 	}
-	snap := j.run.snapshot()
-	if snap.rec == nil {
+	snap := j.run.Snapshot()
+	if snap.Record == nil {
 		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	v := &View{Record: *snap.rec, Run: snap.number, Leader: snap.placement.NodeOf(0)}
+	v := &View{Record: *snap.Record, Run: snap.Number, Leader: snap.Placement.NodeOf(0)}
 	j.mu.Lock()
 	v.Obstacles = slices.Clone(j.lastObstacles)
-	for k := range snap.rec.Nodes {
-		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: snap.placement.NodeOf(k)})
+	for k := range snap.Record.Nodes {
+		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: snap.Placement.NodeOf(k)})
 	}
 	j.mu.Unlock()
-	views := j.viewAll(ctx, snap.placement.Today)
+	views := j.viewAll(ctx, snap.Placement.Today)
 	if found := j.obstaclesOf(views); len(found) > 0 {
 		v.Obstacles = found
 	}
