@@ -42,7 +42,7 @@ func writeServe(w *text, c *api.Call) {
 		case a.Dir == api.Out && !madeUp(a):
 			results = append(results, name)
 			if a.Opt {
-				w.line("\t%s := d.there()", wantParameter(a))
+				w.line("\t%s := d.readPresence()", wantParameter(a))
 				args = append(args, wantParameter(a))
 			}
 		default:
@@ -54,7 +54,7 @@ func writeServe(w *text, c *api.Call) {
 		}
 	}
 	writeLimits(w, c)
-	w.line("\tif !d.end() {")
+	w.line("\tif !d.checkEnd() {")
 	w.line("\t\treturn 0")
 	w.line("\t}")
 	call := fmt.Sprintf("b.%s(%s)", goMethod(c), strings.Join(args, ", "))
@@ -85,28 +85,28 @@ func writeDecode(w *text, a api.Arg) {
 	name := goName(a.Name)
 	switch {
 	case a.Type.Word == "string":
-		w.line("\t%s := d.text(%t)", name, a.Opt)
+		w.line("\t%s := d.readText(%t)", name, a.Opt)
 	case a.Count.IsArray() && a.Dir == api.In:
 		if a.Type.Word == "bytes" || a.Type.Wire == "u8" && !a.Type.Handle {
-			w.line("\t%s, _ := d.array(1, %t)", name, a.Opt)
+			w.line("\t%s, _ := d.readArray(1, %t)", name, a.Opt)
 			return
 		}
-		w.line("\t%s := slice(d, %d, %t, %s)", name, a.Type.ElementSize(), a.Opt, getterOf(a.Type))
+		w.line("\t%s := readSlice(d, %d, %t, %s)", name, a.Type.ElementSize(), a.Opt, getterOf(a.Type))
 	case a.Type.Struct && a.Opt:
-		w.line("\tthere%s := d.there()", goTitle(a.Name))
+		w.line("\tthere%s := d.readPresence()", goTitle(a.Name))
 		w.line("\tvar %s %s", name, goType(a.Type))
-		w.line("\tif s := d.bytes(%d); s != nil && there%s {", a.Type.Size, goTitle(a.Name))
+		w.line("\tif s := d.readBytes(%d); s != nil && there%s {", a.Type.Size, goTitle(a.Name))
 		w.line("\t\t%s = get%s(s)", name, goType(a.Type))
 		w.line("\t}")
 	case a.Type.Struct:
 		w.line("\tvar %s %s", name, goType(a.Type))
-		w.line("\tif s := d.bytes(%d); s != nil {", a.Type.Size)
+		w.line("\tif s := d.readBytes(%d); s != nil {", a.Type.Size)
 		w.line("\t\t%s = get%s(s)", name, goType(a.Type))
 		w.line("\t}")
 	case a.Type.Handle:
-		w.line("\t%s := %s(d.%s())", name, goType(a.Type), a.Type.Wire)
+		w.line("\t%s := %s(d.read%s())", name, goType(a.Type), goTitle(a.Type.Wire))
 	default:
-		w.line("\t%s := d.%s()", name, a.Type.Wire)
+		w.line("\t%s := d.read%s()", name, goTitle(a.Type.Wire))
 	}
 }
 
@@ -130,7 +130,7 @@ func writeLimits(w *text, c *api.Call) {
 			if a.Opt {
 				there = goName(a.Name) + " != nil"
 			}
-			w.line("\td.counted(%q, len(%s), %s, %s)", a.Name, goName(a.Name), there, roomOf(a))
+			w.line("\td.checkCount(%q, len(%s), %s, %s)", a.Name, goName(a.Name), there, roomOf(a))
 			continue
 		}
 		if !asked {
@@ -139,11 +139,11 @@ func writeLimits(w *text, c *api.Call) {
 		}
 		if a.Opt {
 			w.line("\tif %s {", wantParameter(a))
-			w.line("\t\td.room(%q, %s, %d, &total)", a.Name, roomOf(a), a.Type.ElementSize())
+			w.line("\t\td.checkRoom(%q, %s, %d, &total)", a.Name, roomOf(a), a.Type.ElementSize())
 			w.line("\t}")
 			continue
 		}
-		w.line("\td.room(%q, %s, %d, &total)", a.Name, roomOf(a), a.Type.ElementSize())
+		w.line("\td.checkRoom(%q, %s, %d, &total)", a.Name, roomOf(a), a.Type.ElementSize())
 	}
 }
 
@@ -158,9 +158,9 @@ func writeEncode(w *text, a api.Arg) {
 	}
 	switch {
 	case a.Type.Word == "text":
-		w.line("\te.text(%s, %s)", name, roomOf(a))
+		w.line("\te.writeText(%s, %s)", name, roomOf(a))
 	case a.Count.IsArray():
-		w.line("\te.count(%q, len(%s), %s)", a.Name, name, roomOf(a))
+		w.line("\te.writeCount(%q, len(%s), %s)", a.Name, name, roomOf(a))
 		if a.Type.Wire == "u8" && !a.Type.Handle {
 			w.line("\te.out = append(e.out, %s...)", name)
 			return

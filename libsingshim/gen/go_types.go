@@ -203,7 +203,7 @@ func toBytes(t *api.Type, v string) string {
 	case t.Struct:
 		return fmt.Sprintf("e.put%s(%s)", goType(t), v)
 	case t.Handle:
-		return fmt.Sprintf("e.%s(%s(%s))", t.Wire, goScalar[t.Wire], v)
+		return fmt.Sprintf("e.write%s(%s(%s))", goTitle(t.Wire), goScalar[t.Wire], v)
 	}
-	return fmt.Sprintf("e.%s(%s)", t.Wire, v)
+	return fmt.Sprintf("e.write%s(%s)", goTitle(t.Wire), v)
 }

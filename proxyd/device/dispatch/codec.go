@@ -20,17 +20,18 @@ type decoder struct {
 	err  error
 }
 
-func (d *decoder) fail(format string, args ...any) {
+// setError keeps the first error and ends the decoding: nothing is left to read.
+func (d *decoder) setError(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 	}
 	d.rest = nil
 }
 
-// bytes returns the next n bytes, or nil after an error.
-func (d *decoder) bytes(n int) []byte {
+// readBytes returns the next n bytes, or nil after an error.
+func (d *decoder) readBytes(n int) []byte {
 	if n > len(d.rest) {
-		d.fail("%d bytes where %d belong", len(d.rest), n)
+		d.setError("%d bytes where %d belong", len(d.rest), n)
 		return nil
 	}
 	b := d.rest[:n:n]
@@ -38,82 +39,82 @@ func (d *decoder) bytes(n int) []byte {
 	return b
 }
 
-func (d *decoder) u8() uint8 {
-	if b := d.bytes(1); b != nil {
+func (d *decoder) readU8() uint8 {
+	if b := d.readBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *decoder) u16() uint16 {
-	if b := d.bytes(2); b != nil {
+func (d *decoder) readU16() uint16 {
+	if b := d.readBytes(2); b != nil {
 		return little.Uint16(b)
 	}
 	return 0
 }
 
-func (d *decoder) u32() uint32 {
-	if b := d.bytes(4); b != nil {
+func (d *decoder) readU32() uint32 {
+	if b := d.readBytes(4); b != nil {
 		return little.Uint32(b)
 	}
 	return 0
 }
 
-func (d *decoder) u64() uint64 {
-	if b := d.bytes(8); b != nil {
+func (d *decoder) readU64() uint64 {
+	if b := d.readBytes(8); b != nil {
 		return little.Uint64(b)
 	}
 	return 0
 }
 
-func (d *decoder) i32() int32 { return int32(d.u32()) }
+func (d *decoder) readI32() int32 { return int32(d.readU32()) }
 
-// there decodes the byte before a value that may be NULL, and tells whether the value follows.
-func (d *decoder) there() bool {
-	switch b := d.u8(); b {
+// readPresence decodes the byte before a value that may be NULL, and tells whether the value follows.
+func (d *decoder) readPresence() bool {
+	switch b := d.readU8(); b {
 	case 0:
 		return false
 	case 1:
 		return true
 	default:
-		d.fail("%d for yes or no", b)
+		d.setError("%d for yes or no", b)
 		return false
 	}
 }
 
-// array returns the bytes of an array with elements of that size, nil if the array is NULL, and the number of
+// readArray returns the bytes of an array with elements of that size, nil if the array is NULL, and the number of
 // elements.
-func (d *decoder) array(size int, mayBeAbsent bool) ([]byte, int) {
-	n := d.u64()
+func (d *decoder) readArray(size int, mayBeAbsent bool) ([]byte, int) {
+	n := d.readU64()
 	if n == absent && mayBeAbsent {
 		return nil, 0
 	}
 	if n > uint64(len(d.rest)/size) {
-		d.fail("an array of %d elements in %d bytes", n, len(d.rest))
+		d.setError("an array of %d elements in %d bytes", n, len(d.rest))
 		return nil, 0
 	}
-	b := d.bytes(int(n) * size)
+	b := d.readBytes(int(n) * size)
 	if b == nil {
 		return nil, 0
 	}
 	return b, int(n)
 }
 
-// text decodes a string. NULL becomes "".
-func (d *decoder) text(mayBeAbsent bool) string {
-	b, _ := d.array(1, mayBeAbsent)
+// readText decodes a string. NULL becomes "".
+func (d *decoder) readText(mayBeAbsent bool) string {
+	b, _ := d.readArray(1, mayBeAbsent)
 	for _, c := range b {
 		if c == 0 {
-			d.fail("a NUL in a string")
+			d.setError("a NUL in a string")
 			return ""
 		}
 	}
 	return string(b)
 }
 
-// slice decodes an array. An empty array is not nil; NULL is.
-func slice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []T {
-	b, n := d.array(size, mayBeAbsent)
+// readSlice decodes an array. An empty array is not nil; NULL is.
+func readSlice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []T {
+	b, n := d.readArray(size, mayBeAbsent)
 	if b == nil {
 		return nil
 	}
@@ -124,30 +125,30 @@ func slice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []
 	return all
 }
 
-// counted checks the length of an array against the argument that states the length.
-func (d *decoder) counted(name string, length int, there bool, n int64) {
+// checkCount checks the length of an array against the argument that states the length.
+func (d *decoder) checkCount(name string, length int, there bool, n int64) {
 	if there && int64(length) != n {
-		d.fail("%s has %d elements, not %d", name, length, n)
+		d.setError("%s has %d elements, not %d", name, length, n)
 	}
 }
 
-// room checks the number of elements of that size that the caller wants back. total is the sum of the bytes
+// checkRoom checks the number of elements of that size that the caller wants back. total is the sum of the bytes
 // for earlier arguments.
-func (d *decoder) room(name string, n int64, size int, total *int64) {
+func (d *decoder) checkRoom(name string, n int64, size int, total *int64) {
 	if d.err != nil {
 		return
 	}
 	if n < 0 || n > (MaxAnswer-*total)/int64(size) {
-		d.fail("%s: %d elements are asked for", name, n)
+		d.setError("%s: %d elements are asked for", name, n)
 		return
 	}
 	*total += n * int64(size)
 }
 
-// end fails if bytes are left, and tells whether the whole message was valid.
-func (d *decoder) end() bool {
+// checkEnd fails if bytes are left, and tells whether the whole message was valid.
+func (d *decoder) checkEnd() bool {
 	if len(d.rest) > 0 {
-		d.fail("%d bytes too many", len(d.rest))
+		d.setError("%d bytes too many", len(d.rest))
 	}
 	return d.err == nil
 }
@@ -158,25 +159,25 @@ type encoder struct {
 	err error
 }
 
-func (e *encoder) u8(v uint8)    { e.out = append(e.out, v) }
-func (e *encoder) u16(v uint16)  { e.out = little.AppendUint16(e.out, v) }
-func (e *encoder) u32(v uint32)  { e.out = little.AppendUint32(e.out, v) }
-func (e *encoder) u64(v uint64)  { e.out = little.AppendUint64(e.out, v) }
-func (e *encoder) i32(v int32)   { e.u32(uint32(v)) }
-func (e *encoder) f32(v float32) { e.u32(math.Float32bits(v)) }
+func (e *encoder) writeU8(v uint8)    { e.out = append(e.out, v) }
+func (e *encoder) writeU16(v uint16)  { e.out = little.AppendUint16(e.out, v) }
+func (e *encoder) writeU32(v uint32)  { e.out = little.AppendUint32(e.out, v) }
+func (e *encoder) writeU64(v uint64)  { e.out = little.AppendUint64(e.out, v) }
+func (e *encoder) writeI32(v int32)   { e.writeU32(uint32(v)) }
+func (e *encoder) writeF32(v float32) { e.writeU32(math.Float32bits(v)) }
 
-// count begins an array of n elements. n may not be above room, the number that the caller wants back.
-func (e *encoder) count(name string, n int, room int64) {
+// writeCount begins an array of n elements. n may not be above room, the number that the caller wants back.
+func (e *encoder) writeCount(name string, n int, room int64) {
 	if int64(n) > room && e.err == nil {
 		e.err = fmt.Errorf("%w: %d elements in %s, %d fit", ErrAnswer, n, name, room)
 	}
-	e.u64(uint64(n))
+	e.writeU64(uint64(n))
 }
 
-// text writes a string for a buffer of room bytes, the NUL included. Bytes that do not fit are left out.
-func (e *encoder) text(s string, room int64) {
+// writeText writes a string for a buffer of room bytes, the NUL included. Bytes that do not fit are left out.
+func (e *encoder) writeText(s string, room int64) {
 	s = s[:max(0, min(int64(len(s)), room-1))]
-	e.u64(uint64(len(s)))
+	e.writeU64(uint64(len(s)))
 	e.out = append(e.out, s...)
 }
 

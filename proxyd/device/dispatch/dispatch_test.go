@@ -46,7 +46,7 @@ func (f few) DeviceGetName(_ *Call, _ int32, _ int32) (string, Result) { return 
 
 func TestHostile(t *testing.T) {
 	nodes := func(wanted uint8, n uint64) []byte {
-		return message(func(e *encoder) { e.u64(1); e.u8(wanted); e.u64(n) })
+		return message(func(e *encoder) { e.writeU64(1); e.writeU8(wanted); e.writeU64(n) })
 	}
 	for _, tc := range []struct {
 		name, symbol string
@@ -59,14 +59,14 @@ func TestHostile(t *testing.T) {
 		{"neither yes nor no", "cuGraphGetNodes", nodes(2, 0), "2 for yes or no"},
 		{"too much asked for", "cuGraphGetNodes", nodes(1, math.MaxUint64), "elements are asked for"},
 		{"more than an answer asked for", "cuGraphGetNodes", nodes(1, MaxAnswer/8+1), "elements are asked for"},
-		{"negative room", "cuDeviceGetName", message(func(e *encoder) { e.i32(-1); e.i32(0) }), "-1 elements are asked for"},
+		{"negative room", "cuDeviceGetName", message(func(e *encoder) { e.writeI32(-1); e.writeI32(0) }), "-1 elements are asked for"},
 		{"array longer than the message", "module_load",
-			message(func(e *encoder) { e.u64(math.MaxUint64 - 1) }), "elements in 0 bytes"},
-		{"NULL where something must be", "module_load", message(func(e *encoder) { e.u64(absent) }), "elements in 0 bytes"},
+			message(func(e *encoder) { e.writeU64(math.MaxUint64 - 1) }), "elements in 0 bytes"},
+		{"NULL where something must be", "module_load", message(func(e *encoder) { e.writeU64(absent) }), "elements in 0 bytes"},
 		{"array and count disagree", "copy_in",
-			message(func(e *encoder) { e.u64(1); e.u64(2); e.u16(0); e.u64(3); e.u64(0) }), "src has 2 elements, not 3"},
+			message(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0); e.writeU64(3); e.writeU64(0) }), "src has 2 elements, not 3"},
 		{"NUL in a string", "cuModuleGetFunction",
-			message(func(e *encoder) { e.u64(1); e.u64(2); e.u16(0x41) }), "a NUL in a string"},
+			message(func(e *encoder) { e.writeU64(1); e.writeU64(2); e.writeU16(0x41) }), "a NUL in a string"},
 		{"half a struct", "cuMemPoolCreate", make([]byte, 87), "87 bytes where 88 belong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestHostile(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	nodes := message(func(e *encoder) { e.u64(1); e.u8(1); e.u64(2) })
-	name := message(func(e *encoder) { e.i32(4); e.i32(0) })
+	nodes := message(func(e *encoder) { e.writeU64(1); e.writeU8(1); e.writeU64(2) })
+	name := message(func(e *encoder) { e.writeI32(4); e.writeI32(0) })
 	for _, tc := range []struct {
 		what, symbol string
 		b            Backend
@@ -97,14 +97,14 @@ func TestAnswers(t *testing.T) {
 		err          error
 	}{
 		{"fits", "cuGraphGetNodes", few{nodes: []Node{5, 6}}, nodes,
-			message(func(e *encoder) { e.u64(2); e.u64(5); e.u64(6); e.u64(2) }), nil},
-		{"fewer", "cuGraphGetNodes", few{nodes: []Node{5}}, nodes, message(func(e *encoder) { e.u64(1); e.u64(5); e.u64(1) }), nil},
+			message(func(e *encoder) { e.writeU64(2); e.writeU64(5); e.writeU64(6); e.writeU64(2) }), nil},
+		{"fewer", "cuGraphGetNodes", few{nodes: []Node{5}}, nodes, message(func(e *encoder) { e.writeU64(1); e.writeU64(5); e.writeU64(1) }), nil},
 		{"too many", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, nodes, nil, ErrAnswer},
-		{"not wanted", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, message(func(e *encoder) { e.u64(1); e.u8(0); e.u64(0) }),
-			message(func(e *encoder) { e.u64(3) }), nil},
-		{"text", "cuDeviceGetName", few{name: "gpu"}, name, message(func(e *encoder) { e.u64(3); e.out = append(e.out, "gpu"...) }), nil},
+		{"not wanted", "cuGraphGetNodes", few{nodes: []Node{5, 6, 7}}, message(func(e *encoder) { e.writeU64(1); e.writeU8(0); e.writeU64(0) }),
+			message(func(e *encoder) { e.writeU64(3) }), nil},
+		{"text", "cuDeviceGetName", few{name: "gpu"}, name, message(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "gpu"...) }), nil},
 		{"text too long", "cuDeviceGetName", few{name: "a gpu"}, name,
-			message(func(e *encoder) { e.u64(3); e.out = append(e.out, "a g"...) }), nil},
+			message(func(e *encoder) { e.writeU64(3); e.out = append(e.out, "a g"...) }), nil},
 		{"no room for text", "cuDeviceGetName", few{name: "gpu"}, make([]byte, 8), make([]byte, 8), nil},
 	} {
 		out, r, err := Serve(tc.b, Call{}, op(t, tc.symbol), tc.in, nil)

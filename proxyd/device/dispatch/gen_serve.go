@@ -340,94 +340,94 @@ var ops = map[uint32]Info{
 }
 
 func serveDriverGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.DriverGetVersion(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(version)
+	e.writeI32(version)
 	return r
 }
 
 func serveAttach(b Backend, c *Call, d *decoder, e *encoder) Result {
-	flags := d.u32()
-	if !d.end() {
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	devices, version, r := b.Attach(c, flags)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(devices)
-	e.i32(version)
+	e.writeI32(devices)
+	e.writeI32(version)
 	return r
 }
 
 func serveDeviceAttributes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	n := d.u32()
+	dev := d.readI32()
+	n := d.readU32()
 	var total int64
-	d.room("values", int64(n), 4, &total)
-	if !d.end() {
+	d.checkRoom("values", int64(n), 4, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	values, r := b.DeviceAttributes(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.count("values", len(values), int64(n))
+	e.writeCount("values", len(values), int64(n))
 	for _, v := range values {
-		e.i32(v)
+		e.writeI32(v)
 	}
 	return r
 }
 
 func serveDeviceGet(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ordinal := d.i32()
-	if !d.end() {
+	ordinal := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.DeviceGet(c, ordinal)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(dev)
+	e.writeI32(dev)
 	return r
 }
 
 func serveDeviceGetCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	count, r := b.DeviceGetCount(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(count)
+	e.writeI32(count)
 	return r
 }
 
 func serveDeviceGetName(b Backend, c *Call, d *decoder, e *encoder) Result {
-	size := d.i32()
-	dev := d.i32()
+	size := d.readI32()
+	dev := d.readI32()
 	var total int64
-	d.room("name", int64(size), 1, &total)
-	if !d.end() {
+	d.checkRoom("name", int64(size), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	name, r := b.DeviceGetName(c, size, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.text(name, int64(size))
+	e.writeText(name, int64(size))
 	return r
 }
 
 func serveDeviceGetUuid(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.DeviceGetUuid(c, dev)
@@ -439,8 +439,8 @@ func serveDeviceGetUuid(b Backend, c *Call, d *decoder, e *encoder) Result {
 }
 
 func serveDeviceGetUuidV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.DeviceGetUuidV2(c, dev)
@@ -452,21 +452,21 @@ func serveDeviceGetUuidV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 }
 
 func serveDeviceTotalMemV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	bytes, r := b.DeviceTotalMemV2(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(bytes)
+	e.writeU64(bytes)
 	return r
 }
 
 func serveDeviceGetProperties(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	prop, r := b.DeviceGetProperties(c, dev)
@@ -478,395 +478,395 @@ func serveDeviceGetProperties(b Backend, c *Call, d *decoder, e *encoder) Result
 }
 
 func serveDeviceComputeCapability(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	major, minor, r := b.DeviceComputeCapability(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(major)
-	e.i32(minor)
+	e.writeI32(major)
+	e.writeI32(minor)
 	return r
 }
 
 func serveDeviceGetByPCIBusId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	id := d.text(false)
-	if !d.end() {
+	id := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.DeviceGetByPCIBusId(c, id)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(dev)
+	e.writeI32(dev)
 	return r
 }
 
 func serveDeviceGetPCIBusId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	size := d.i32()
-	dev := d.i32()
+	size := d.readI32()
+	dev := d.readI32()
 	var total int64
-	d.room("id", int64(size), 1, &total)
-	if !d.end() {
+	d.checkRoom("id", int64(size), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.DeviceGetPCIBusId(c, size, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.text(id, int64(size))
+	e.writeText(id, int64(size))
 	return r
 }
 
 func serveDeviceGetP2PAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	attribute := d.i32()
-	src := d.i32()
-	dst := d.i32()
-	if !d.end() {
+	attribute := d.readI32()
+	src := d.readI32()
+	dst := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.DeviceGetP2PAttribute(c, attribute, src, dst)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(value)
+	e.writeI32(value)
 	return r
 }
 
 func serveDeviceCanAccessPeer(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	peer := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	peer := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	yes, r := b.DeviceCanAccessPeer(c, dev, peer)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(yes)
+	e.writeI32(yes)
 	return r
 }
 
 func serveDeviceGetExecAffinitySupport(b Backend, c *Call, d *decoder, e *encoder) Result {
-	typ := d.i32()
-	dev := d.i32()
-	if !d.end() {
+	typ := d.readI32()
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	yes, r := b.DeviceGetExecAffinitySupport(c, typ, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(yes)
+	e.writeI32(yes)
 	return r
 }
 
 func serveDeviceGetHostAtomicCapabilities(b Backend, c *Call, d *decoder, e *encoder) Result {
-	operations := slice(d, 4, false, getI32)
-	count := d.u32()
-	dev := d.i32()
+	operations := readSlice(d, 4, false, getI32)
+	count := d.readU32()
+	dev := d.readI32()
 	var total int64
-	d.room("capabilities", int64(count), 4, &total)
-	d.counted("operations", len(operations), true, int64(count))
-	if !d.end() {
+	d.checkRoom("capabilities", int64(count), 4, &total)
+	d.checkCount("operations", len(operations), true, int64(count))
+	if !d.checkEnd() {
 		return 0
 	}
 	capabilities, r := b.DeviceGetHostAtomicCapabilities(c, operations, count, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.count("capabilities", len(capabilities), int64(count))
+	e.writeCount("capabilities", len(capabilities), int64(count))
 	for _, v := range capabilities {
-		e.u32(v)
+		e.writeU32(v)
 	}
 	return r
 }
 
 func serveDeviceGetP2PAtomicCapabilities(b Backend, c *Call, d *decoder, e *encoder) Result {
-	operations := slice(d, 4, false, getI32)
-	count := d.u32()
-	src := d.i32()
-	dst := d.i32()
+	operations := readSlice(d, 4, false, getI32)
+	count := d.readU32()
+	src := d.readI32()
+	dst := d.readI32()
 	var total int64
-	d.room("capabilities", int64(count), 4, &total)
-	d.counted("operations", len(operations), true, int64(count))
-	if !d.end() {
+	d.checkRoom("capabilities", int64(count), 4, &total)
+	d.checkCount("operations", len(operations), true, int64(count))
+	if !d.checkEnd() {
 		return 0
 	}
 	capabilities, r := b.DeviceGetP2PAtomicCapabilities(c, operations, count, src, dst)
 	if !(r == 0) {
 		return r
 	}
-	e.count("capabilities", len(capabilities), int64(count))
+	e.writeCount("capabilities", len(capabilities), int64(count))
 	for _, v := range capabilities {
-		e.u32(v)
+		e.writeU32(v)
 	}
 	return r
 }
 
 func serveDeviceSetMemPool(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	pool := Mempool(d.u64())
-	if !d.end() {
+	dev := d.readI32()
+	pool := Mempool(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DeviceSetMemPool(c, dev, pool)
 }
 
 func serveDeviceGetMemPool(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	pool, r := b.DeviceGetMemPool(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(pool))
+	e.writeU64(uint64(pool))
 	return r
 }
 
 func serveDeviceGetDefaultMemPool(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	pool, r := b.DeviceGetDefaultMemPool(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(pool))
+	e.writeU64(uint64(pool))
 	return r
 }
 
 func serveDeviceGraphMemTrim(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DeviceGraphMemTrim(c, dev)
 }
 
 func serveDeviceGetGraphMemAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	attribute := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	attribute := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.DeviceGetGraphMemAttribute(c, dev, attribute)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(value)
+	e.writeU64(value)
 	return r
 }
 
 func serveDeviceSetGraphMemAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	attribute := d.i32()
-	value := slice(d, 8, false, getU64)
-	d.counted("value", len(value), true, 1)
-	if !d.end() {
+	dev := d.readI32()
+	attribute := d.readI32()
+	value := readSlice(d, 8, false, getU64)
+	d.checkCount("value", len(value), true, 1)
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DeviceSetGraphMemAttribute(c, dev, attribute, value)
 }
 
 func serveDevicePrimaryCtxRetain(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	dev := d.i32()
-	if !d.end() {
+	ctx := Context(d.readU64())
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DevicePrimaryCtxRetain(c, ctx, dev)
 }
 
 func serveDevicePrimaryCtxReleaseV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DevicePrimaryCtxReleaseV2(c, dev)
 }
 
 func serveDevicePrimaryCtxResetV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DevicePrimaryCtxResetV2(c, dev)
 }
 
 func serveDevicePrimaryCtxSetFlagsV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	flags := d.u32()
-	if !d.end() {
+	dev := d.readI32()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.DevicePrimaryCtxSetFlagsV2(c, dev, flags)
 }
 
 func serveDevicePrimaryCtxGetState(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := d.i32()
-	if !d.end() {
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, active, r := b.DevicePrimaryCtxGetState(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(flags)
-	e.i32(active)
+	e.writeU32(flags)
+	e.writeI32(active)
 	return r
 }
 
 func serveCtxCreateV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	flags := d.u32()
-	dev := d.i32()
-	if !d.end() {
+	ctx := Context(d.readU64())
+	flags := d.readU32()
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxCreateV2(c, ctx, flags, dev)
 }
 
 func serveCtxDestroyV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxDestroyV2(c, ctx)
 }
 
 func serveCtxGetApiVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.CtxGetApiVersion(c, ctx)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(version)
+	e.writeU32(version)
 	return r
 }
 
 func serveCtxGetId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.CtxGetId(c, ctx)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(id)
+	e.writeU64(id)
 	return r
 }
 
 func serveCtxSynchronize(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSynchronize(c)
 }
 
 func serveCtxSynchronizeV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSynchronizeV2(c, ctx)
 }
 
 func serveCtxGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, r := b.CtxGetFlags(c)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(flags)
+	e.writeU32(flags)
 	return r
 }
 
 func serveCtxSetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	flags := d.u32()
-	if !d.end() {
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSetFlags(c, flags)
 }
 
 func serveCtxGetLimit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	limit := d.i32()
-	if !d.end() {
+	limit := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.CtxGetLimit(c, limit)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(value)
+	e.writeU64(value)
 	return r
 }
 
 func serveCtxSetLimit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	limit := d.i32()
-	value := d.u64()
-	if !d.end() {
+	limit := d.readI32()
+	value := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSetLimit(c, limit, value)
 }
 
 func serveCtxGetCacheConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	config, r := b.CtxGetCacheConfig(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(config)
+	e.writeI32(config)
 	return r
 }
 
 func serveCtxSetCacheConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	config := d.i32()
-	if !d.end() {
+	config := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSetCacheConfig(c, config)
 }
 
 func serveCtxGetSharedMemConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	config, r := b.CtxGetSharedMemConfig(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(config)
+	e.writeI32(config)
 	return r
 }
 
 func serveCtxSetSharedMemConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	config := d.i32()
-	if !d.end() {
+	config := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxSetSharedMemConfig(c, config)
 }
 
 func serveCtxGetStreamPriorityRange(b Backend, c *Call, d *decoder, e *encoder) Result {
-	wantLeast := d.there()
-	wantGreatest := d.there()
-	if !d.end() {
+	wantLeast := d.readPresence()
+	wantGreatest := d.readPresence()
+	if !d.checkEnd() {
 		return 0
 	}
 	least, greatest, r := b.CtxGetStreamPriorityRange(c, wantLeast, wantGreatest)
@@ -874,93 +874,93 @@ func serveCtxGetStreamPriorityRange(b Backend, c *Call, d *decoder, e *encoder) 
 		return r
 	}
 	if wantLeast {
-		e.i32(least)
+		e.writeI32(least)
 	}
 	if wantGreatest {
-		e.i32(greatest)
+		e.writeI32(greatest)
 	}
 	return r
 }
 
 func serveCtxResetPersistingL2Cache(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxResetPersistingL2Cache(c)
 }
 
 func serveCtxEnablePeerAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
-	peer := Context(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	peer := Context(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxEnablePeerAccess(c, peer, flags)
 }
 
 func serveCtxDisablePeerAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
-	peer := Context(d.u64())
-	if !d.end() {
+	peer := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CtxDisablePeerAccess(c, peer)
 }
 
 func serveMemGetInfoV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	free, total, r := b.MemGetInfoV2(c)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(free)
-	e.u64(total)
+	e.writeU64(free)
+	e.writeU64(total)
 	return r
 }
 
 func serveMemAllocV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
-	if !d.end() {
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.MemAllocV2(c, n)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveMemAllocPitchV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	width := d.u64()
-	height := d.u64()
-	element := d.u32()
-	if !d.end() {
+	width := d.readU64()
+	height := d.readU64()
+	element := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, pitch, r := b.MemAllocPitchV2(c, width, height, element)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
-	e.u64(pitch)
+	e.writeU64(uint64(ptr))
+	e.writeU64(pitch)
 	return r
 }
 
 func serveMemFreeV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Devptr(d.u64())
-	if !d.end() {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemFreeV2(c, ptr)
 }
 
 func serveMemGetAddressRangeV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	wantBase := d.there()
-	wantSize := d.there()
-	ptr := Devptr(d.u64())
-	if !d.end() {
+	wantBase := d.readPresence()
+	wantSize := d.readPresence()
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	base, size, r := b.MemGetAddressRangeV2(c, wantBase, wantSize, ptr)
@@ -968,181 +968,181 @@ func serveMemGetAddressRangeV2(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return r
 	}
 	if wantBase {
-		e.u64(uint64(base))
+		e.writeU64(uint64(base))
 	}
 	if wantSize {
-		e.u64(size)
+		e.writeU64(size)
 	}
 	return r
 }
 
 func serveHostAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	n := d.u64()
-	flags := d.u32()
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	n := d.readU64()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostAlloc(c, p, n, flags)
 }
 
 func serveHostShare(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	n := d.u64()
-	fd := d.i32()
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	n := d.readU64()
+	fd := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostShare(c, p, n, fd)
 }
 
 func serveHostFree(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostFree(c, p)
 }
 
 func serveHostRegister(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	n := d.u64()
-	flags := d.u32()
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	n := d.readU64()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostRegister(c, p, n, flags)
 }
 
 func serveHostUnregister(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostUnregister(c, p)
 }
 
 func serveHostReach(b Backend, c *Call, d *decoder, e *encoder) Result {
-	p := Hostmem(d.u64())
-	if !d.end() {
+	p := Hostmem(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.HostReach(c, p)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func servePointerFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Devptr(d.u64())
-	if !d.end() {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	kind, ctx, dev, begin, n, id, pool, r := b.PointerFacts(c, ptr)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(kind)
-	e.u64(uint64(ctx))
-	e.i32(dev)
-	e.u64(begin)
-	e.u64(n)
-	e.u64(id)
-	e.u64(uint64(pool))
+	e.writeU32(kind)
+	e.writeU64(uint64(ctx))
+	e.writeI32(dev)
+	e.writeU64(begin)
+	e.writeU64(n)
+	e.writeU64(id)
+	e.writeU64(uint64(pool))
 	return r
 }
 
 func servePointerSet(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Devptr(d.u64())
-	attribute := d.i32()
-	value := d.u64()
-	if !d.end() {
+	ptr := Devptr(d.readU64())
+	attribute := d.readI32()
+	value := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.PointerSet(c, ptr, attribute, value)
 }
 
 func serveMemAddressReserve(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
-	alignment := d.u64()
-	at := Range(d.u64())
-	flags := d.u64()
-	if !d.end() {
+	n := d.readU64()
+	alignment := d.readU64()
+	at := Range(d.readU64())
+	flags := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.MemAddressReserve(c, n, alignment, at, flags)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveMemAddressFree(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Range(d.u64())
-	n := d.u64()
-	if !d.end() {
+	ptr := Range(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemAddressFree(c, ptr, n)
 }
 
 func serveMemCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
+	n := d.readU64()
 	var prop Allocprop
-	if s := d.bytes(32); s != nil {
+	if s := d.readBytes(32); s != nil {
 		prop = getAllocprop(s)
 	}
-	flags := d.u64()
-	if !d.end() {
+	flags := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	handle, r := b.MemCreate(c, n, prop, flags)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(handle))
+	e.writeU64(uint64(handle))
 	return r
 }
 
 func serveMemRelease(b Backend, c *Call, d *decoder, e *encoder) Result {
-	handle := Alloc(d.u64())
-	if !d.end() {
+	handle := Alloc(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemRelease(c, handle)
 }
 
 func serveMemMap(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Range(d.u64())
-	n := d.u64()
-	offset := d.u64()
-	handle := Alloc(d.u64())
-	flags := d.u64()
-	if !d.end() {
+	ptr := Range(d.readU64())
+	n := d.readU64()
+	offset := d.readU64()
+	handle := Alloc(d.readU64())
+	flags := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemMap(c, ptr, n, offset, handle, flags)
 }
 
 func serveMemUnmap(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Range(d.u64())
-	n := d.u64()
-	if !d.end() {
+	ptr := Range(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemUnmap(c, ptr, n)
 }
 
 func serveMemSetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Range(d.u64())
-	n := d.u64()
-	desc := slice(d, 12, false, getAccess)
-	count := d.u64()
-	d.counted("desc", len(desc), true, int64(count))
-	if !d.end() {
+	ptr := Range(d.readU64())
+	n := d.readU64()
+	desc := readSlice(d, 12, false, getAccess)
+	count := d.readU64()
+	d.checkCount("desc", len(desc), true, int64(count))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemSetAccess(c, ptr, n, desc, count)
@@ -1150,41 +1150,41 @@ func serveMemSetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemGetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var where Location
-	if s := d.bytes(8); s != nil {
+	if s := d.readBytes(8); s != nil {
 		where = getLocation(s)
 	}
-	ptr := Devptr(d.u64())
-	if !d.end() {
+	ptr := Devptr(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, r := b.MemGetAccess(c, where, ptr)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(flags)
+	e.writeU64(flags)
 	return r
 }
 
 func serveMemGetAllocationGranularity(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var prop Allocprop
-	if s := d.bytes(32); s != nil {
+	if s := d.readBytes(32); s != nil {
 		prop = getAllocprop(s)
 	}
-	option := d.i32()
-	if !d.end() {
+	option := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	granularity, r := b.MemGetAllocationGranularity(c, prop, option)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(granularity)
+	e.writeU64(granularity)
 	return r
 }
 
 func serveMemGetAllocationPropertiesFromHandle(b Backend, c *Call, d *decoder, e *encoder) Result {
-	handle := Alloc(d.u64())
-	if !d.end() {
+	handle := Alloc(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	prop, r := b.MemGetAllocationPropertiesFromHandle(c, handle)
@@ -1196,255 +1196,255 @@ func serveMemGetAllocationPropertiesFromHandle(b Backend, c *Call, d *decoder, e
 }
 
 func serveMemRetainAllocationHandle(b Backend, c *Call, d *decoder, e *encoder) Result {
-	address := d.u64()
-	if !d.end() {
+	address := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	handle, r := b.MemRetainAllocationHandle(c, address)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(handle))
+	e.writeU64(uint64(handle))
 	return r
 }
 
 func serveMemPoolCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var props Poolprops
-	if s := d.bytes(88); s != nil {
+	if s := d.readBytes(88); s != nil {
 		props = getPoolprops(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	pool, r := b.MemPoolCreate(c, props)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(pool))
+	e.writeU64(uint64(pool))
 	return r
 }
 
 func serveMemPoolDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
-	if !d.end() {
+	pool := Mempool(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemPoolDestroy(c, pool)
 }
 
 func serveMemPoolTrimTo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
-	keep := d.u64()
-	if !d.end() {
+	pool := Mempool(d.readU64())
+	keep := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemPoolTrimTo(c, pool, keep)
 }
 
 func servePoolSet(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
-	attribute := d.i32()
-	value := d.u64()
-	if !d.end() {
+	pool := Mempool(d.readU64())
+	attribute := d.readI32()
+	value := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.PoolSet(c, pool, attribute, value)
 }
 
 func servePoolGet(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
-	attribute := d.i32()
-	if !d.end() {
+	pool := Mempool(d.readU64())
+	attribute := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.PoolGet(c, pool, attribute)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(value)
+	e.writeU64(value)
 	return r
 }
 
 func serveMemPoolSetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
-	mapping := slice(d, 12, false, getAccess)
-	count := d.u64()
-	d.counted("map", len(mapping), true, int64(count))
-	if !d.end() {
+	pool := Mempool(d.readU64())
+	mapping := readSlice(d, 12, false, getAccess)
+	count := d.readU64()
+	d.checkCount("map", len(mapping), true, int64(count))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemPoolSetAccess(c, pool, mapping, count)
 }
 
 func serveMemPoolGetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
-	pool := Mempool(d.u64())
+	pool := Mempool(d.readU64())
 	var where Location
-	if s := d.bytes(8); s != nil {
+	if s := d.readBytes(8); s != nil {
 		where = getLocation(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, r := b.MemPoolGetAccess(c, pool, where)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(flags)
+	e.writeI32(flags)
 	return r
 }
 
 func serveMemAllocAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.MemAllocAsync(c, n, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveMemAllocFromPoolAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
-	pool := Mempool(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
+	n := d.readU64()
+	pool := Mempool(d.readU64())
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.MemAllocFromPoolAsync(c, n, pool, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveMemFreeAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Devptr(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
+	ptr := Devptr(d.readU64())
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemFreeAsync(c, ptr, stream)
 }
 
 func serveMemcpy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src := Devptr(d.u64())
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy(c, dst, src, n)
 }
 
 func serveMemcpyAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src := Devptr(d.u64())
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyAsync(c, dst, src, n, stream)
 }
 
 func serveMemcpyHtoDAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src := d.u64()
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src := d.readU64()
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyHtoDAsyncV2(c, dst, src, n, stream)
 }
 
 func serveMemcpyDtoHAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := d.u64()
-	src := Devptr(d.u64())
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := d.readU64()
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyDtoHAsyncV2(c, dst, src, n, stream)
 }
 
 func serveCopyIn(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src, _ := d.array(1, false)
-	n := d.u64()
-	stream := Stream(d.u64())
-	d.counted("src", len(src), true, int64(n))
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src, _ := d.readArray(1, false)
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	d.checkCount("src", len(src), true, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CopyIn(c, dst, src, n, stream)
 }
 
 func serveCopyOut(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	n := d.u64()
-	stream := Stream(d.u64())
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	stream := Stream(d.readU64())
 	var total int64
-	d.room("dst", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("dst", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	dst, r := b.CopyOut(c, src, n, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.count("dst", len(dst), int64(n))
+	e.writeCount("dst", len(dst), int64(n))
 	e.out = append(e.out, dst...)
 	return r
 }
 
 func serveMemcpyDtoDV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src := Devptr(d.u64())
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyDtoDV2(c, dst, src, n)
 }
 
 func serveMemcpyDtoDAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	src := Devptr(d.u64())
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	src := Devptr(d.readU64())
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyDtoDAsyncV2(c, dst, src, n, stream)
 }
 
 func serveMemcpyPeer(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	to := Context(d.u64())
-	src := Devptr(d.u64())
-	from := Context(d.u64())
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	to := Context(d.readU64())
+	src := Devptr(d.readU64())
+	from := Context(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyPeer(c, dst, to, src, from, n)
 }
 
 func serveMemcpyPeerAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	to := Context(d.u64())
-	src := Devptr(d.u64())
-	from := Context(d.u64())
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	to := Context(d.readU64())
+	src := Devptr(d.readU64())
+	from := Context(d.readU64())
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemcpyPeerAsync(c, dst, to, src, from, n, stream)
@@ -1452,10 +1452,10 @@ func serveMemcpyPeerAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy2DV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy2d
-	if s := d.bytes(128); s != nil {
+	if s := d.readBytes(128); s != nil {
 		what = getMemcpy2d(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy2DV2(c, what)
@@ -1463,11 +1463,11 @@ func serveMemcpy2DV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy2DAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy2d
-	if s := d.bytes(128); s != nil {
+	if s := d.readBytes(128); s != nil {
 		what = getMemcpy2d(s)
 	}
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy2DAsyncV2(c, what, stream)
@@ -1475,10 +1475,10 @@ func serveMemcpy2DAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy3DV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy3d
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3d(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy3DV2(c, what)
@@ -1486,11 +1486,11 @@ func serveMemcpy3DV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy3DAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy3d
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3d(s)
 	}
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy3DAsyncV2(c, what, stream)
@@ -1498,10 +1498,10 @@ func serveMemcpy3DAsyncV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy3DPeer(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy3dpeer
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3dpeer(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy3DPeer(c, what)
@@ -1509,246 +1509,246 @@ func serveMemcpy3DPeer(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveMemcpy3DPeerAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
 	var what Memcpy3dpeer
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3dpeer(s)
 	}
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Memcpy3DPeerAsync(c, what, stream)
 }
 
 func serveMemsetD8V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u8()
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU8()
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD8V2(c, dst, value, n)
 }
 
 func serveMemsetD8Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u8()
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU8()
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD8Async(c, dst, value, n, stream)
 }
 
 func serveMemsetD16V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u16()
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU16()
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD16V2(c, dst, value, n)
 }
 
 func serveMemsetD16Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u16()
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU16()
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD16Async(c, dst, value, n, stream)
 }
 
 func serveMemsetD32V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u32()
-	n := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU32()
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD32V2(c, dst, value, n)
 }
 
 func serveMemsetD32Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	value := d.u32()
-	n := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	value := d.readU32()
+	n := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD32Async(c, dst, value, n, stream)
 }
 
 func serveMemsetD2D8V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u8()
-	width := d.u64()
-	height := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU8()
+	width := d.readU64()
+	height := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D8V2(c, dst, pitch, value, width, height)
 }
 
 func serveMemsetD2D8Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u8()
-	width := d.u64()
-	height := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU8()
+	width := d.readU64()
+	height := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D8Async(c, dst, pitch, value, width, height, stream)
 }
 
 func serveMemsetD2D16V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u16()
-	width := d.u64()
-	height := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU16()
+	width := d.readU64()
+	height := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D16V2(c, dst, pitch, value, width, height)
 }
 
 func serveMemsetD2D16Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u16()
-	width := d.u64()
-	height := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU16()
+	width := d.readU64()
+	height := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D16Async(c, dst, pitch, value, width, height, stream)
 }
 
 func serveMemsetD2D32V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u32()
-	width := d.u64()
-	height := d.u64()
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU32()
+	width := d.readU64()
+	height := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D32V2(c, dst, pitch, value, width, height)
 }
 
 func serveMemsetD2D32Async(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	pitch := d.u64()
-	value := d.u32()
-	width := d.u64()
-	height := d.u64()
-	stream := Stream(d.u64())
-	if !d.end() {
+	dst := Devptr(d.readU64())
+	pitch := d.readU64()
+	value := d.readU32()
+	width := d.readU64()
+	height := d.readU64()
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.MemsetD2D32Async(c, dst, pitch, value, width, height, stream)
 }
 
 func serveStreamCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamCreate(c, stream, flags)
 }
 
 func serveStreamCreateWithPriority(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	flags := d.u32()
-	priority := d.i32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	flags := d.readU32()
+	priority := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamCreateWithPriority(c, stream, flags, priority)
 }
 
 func serveStreamDestroyV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamDestroyV2(c, stream)
 }
 
 func serveStreamGetPriority(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	priority, r := b.StreamGetPriority(c, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(priority)
+	e.writeI32(priority)
 	return r
 }
 
 func serveStreamGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, r := b.StreamGetFlags(c, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(flags)
+	e.writeU32(flags)
 	return r
 }
 
 func serveStreamGetDevice(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.StreamGetDevice(c, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(dev)
+	e.writeI32(dev)
 	return r
 }
 
 func serveStreamGetId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.StreamGetId(c, stream)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(id)
+	e.writeU64(id)
 	return r
 }
 
 func serveStreamCopyAttributes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Stream(d.u64())
-	src := Stream(d.u64())
-	if !d.end() {
+	dst := Stream(d.readU64())
+	src := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamCopyAttributes(c, dst, src)
 }
 
 func serveStreamGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	id := d.i32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	id := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.StreamGetAttribute(c, stream, id)
@@ -1760,325 +1760,325 @@ func serveStreamGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result 
 }
 
 func serveStreamSetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	id := d.i32()
+	stream := Stream(d.readU64())
+	id := d.readI32()
 	var value Launchvalue
-	if s := d.bytes(64); s != nil {
+	if s := d.readBytes(64); s != nil {
 		value = getLaunchvalue(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamSetAttribute(c, stream, id, value)
 }
 
 func serveStreamQuery(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamQuery(c, stream)
 }
 
 func serveStreamSynchronize(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	if !d.end() {
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamSynchronize(c, stream)
 }
 
 func serveStreamWaitEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	event := Event(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	event := Event(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamWaitEvent(c, stream, event, flags)
 }
 
 func serveStreamWaitValue32V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	at := Devptr(d.u64())
-	value := d.u32()
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	at := Devptr(d.readU64())
+	value := d.readU32()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamWaitValue32V2(c, stream, at, value, flags)
 }
 
 func serveStreamWaitValue64V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	at := Devptr(d.u64())
-	value := d.u64()
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	at := Devptr(d.readU64())
+	value := d.readU64()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamWaitValue64V2(c, stream, at, value, flags)
 }
 
 func serveStreamWriteValue32V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	at := Devptr(d.u64())
-	value := d.u32()
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	at := Devptr(d.readU64())
+	value := d.readU32()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamWriteValue32V2(c, stream, at, value, flags)
 }
 
 func serveStreamWriteValue64V2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	at := Devptr(d.u64())
-	value := d.u64()
-	flags := d.u32()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	at := Devptr(d.readU64())
+	value := d.readU64()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamWriteValue64V2(c, stream, at, value, flags)
 }
 
 func serveStreamBatchMemOpV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	count := d.u32()
-	ops := slice(d, 48, false, getMemop)
-	flags := d.u32()
-	d.counted("ops", len(ops), true, int64(count))
-	if !d.end() {
+	stream := Stream(d.readU64())
+	count := d.readU32()
+	ops := readSlice(d, 48, false, getMemop)
+	flags := d.readU32()
+	d.checkCount("ops", len(ops), true, int64(count))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.StreamBatchMemOpV2(c, stream, count, ops, flags)
 }
 
 func serveHostFunc(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	ticket := d.u64()
-	if !d.end() {
+	stream := Stream(d.readU64())
+	ticket := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostFunc(c, stream, ticket)
 }
 
 func serveHostFuncNext(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	ticket, status, last, r := b.HostFuncNext(c)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(ticket)
-	e.i32(status)
-	e.u32(last)
+	e.writeU64(ticket)
+	e.writeI32(status)
+	e.writeU32(last)
 	return r
 }
 
 func serveHostFuncDone(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ticket := d.u64()
-	if !d.end() {
+	ticket := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.HostFuncDone(c, ticket)
 }
 
 func serveCaptured(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	counts := slice(d, 16, false, getNcclcount)
-	cc := d.u32()
-	op := d.u32()
-	args, _ := d.array(1, false)
-	k := d.u64()
-	m := d.u64()
-	d.counted("deps", len(deps), true, int64(n))
-	d.counted("counts", len(counts), true, int64(cc))
-	d.counted("args", len(args), true, int64(k))
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	counts := readSlice(d, 16, false, getNcclcount)
+	cc := d.readU32()
+	op := d.readU32()
+	args, _ := d.readArray(1, false)
+	k := d.readU64()
+	m := d.readU64()
+	d.checkCount("deps", len(deps), true, int64(n))
+	d.checkCount("counts", len(counts), true, int64(cc))
+	d.checkCount("args", len(args), true, int64(k))
 	var total int64
-	d.room("answer", int64(m), 1, &total)
-	if !d.end() {
+	d.checkRoom("answer", int64(m), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	answer, mOut, r := b.Captured(c, node, graph, deps, n, counts, cc, op, args, k, m)
 	if !(r == 0) {
 		return r
 	}
-	e.count("answer", len(answer), int64(m))
+	e.writeCount("answer", len(answer), int64(m))
 	e.out = append(e.out, answer...)
-	e.u64(mOut)
+	e.writeU64(mOut)
 	return r
 }
 
 func serveEventCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	event := Event(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventCreate(c, event, flags)
 }
 
 func serveEventDestroyV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	if !d.end() {
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventDestroyV2(c, event)
 }
 
 func serveEventRecord(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
+	event := Event(d.readU64())
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventRecord(c, event, stream)
 }
 
 func serveEventRecordWithFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	stream := Stream(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	event := Event(d.readU64())
+	stream := Stream(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventRecordWithFlags(c, event, stream, flags)
 }
 
 func serveEventQuery(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	if !d.end() {
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventQuery(c, event)
 }
 
 func serveEventSynchronize(b Backend, c *Call, d *decoder, e *encoder) Result {
-	event := Event(d.u64())
-	if !d.end() {
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.EventSynchronize(c, event)
 }
 
 func serveEventElapsedTime(b Backend, c *Call, d *decoder, e *encoder) Result {
-	start := Event(d.u64())
-	end := Event(d.u64())
-	if !d.end() {
+	start := Event(d.readU64())
+	end := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	milliseconds, r := b.EventElapsedTime(c, start, end)
 	if !(r == 0) {
 		return r
 	}
-	e.f32(milliseconds)
+	e.writeF32(milliseconds)
 	return r
 }
 
 func serveEventElapsedTimeV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	start := Event(d.u64())
-	end := Event(d.u64())
-	if !d.end() {
+	start := Event(d.readU64())
+	end := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	milliseconds, r := b.EventElapsedTimeV2(c, start, end)
 	if !(r == 0) {
 		return r
 	}
-	e.f32(milliseconds)
+	e.writeF32(milliseconds)
 	return r
 }
 
 func serveModuleLoad(b Backend, c *Call, d *decoder, e *encoder) Result {
-	image, _ := d.array(1, false)
-	n := d.u64()
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	ninfo := d.u32()
-	nerrors := d.u32()
-	d.counted("image", len(image), true, int64(n))
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
+	image, _ := d.readArray(1, false)
+	n := d.readU64()
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	ninfo := d.readU32()
+	nerrors := d.readU32()
+	d.checkCount("image", len(image), true, int64(n))
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
 	var total int64
-	d.room("info", int64(ninfo), 1, &total)
-	d.room("errors", int64(nerrors), 1, &total)
-	if !d.end() {
+	d.checkRoom("info", int64(ninfo), 1, &total)
+	d.checkRoom("errors", int64(nerrors), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	module, info, errors, milliseconds, r := b.ModuleLoad(c, image, n, names, values, k, ninfo, nerrors)
-	e.text(info, int64(ninfo))
-	e.text(errors, int64(nerrors))
-	e.u64(uint64(module))
-	e.f32(milliseconds)
+	e.writeText(info, int64(ninfo))
+	e.writeText(errors, int64(nerrors))
+	e.writeU64(uint64(module))
+	e.writeF32(milliseconds)
 	return r
 }
 
 func serveModuleUnload(b Backend, c *Call, d *decoder, e *encoder) Result {
-	module := Module(d.u64())
-	if !d.end() {
+	module := Module(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.ModuleUnload(c, module)
 }
 
 func serveModuleGetFunction(b Backend, c *Call, d *decoder, e *encoder) Result {
-	module := Module(d.u64())
-	name := d.text(false)
-	if !d.end() {
+	module := Module(d.readU64())
+	name := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	function, r := b.ModuleGetFunction(c, module, name)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(function))
+	e.writeU64(uint64(function))
 	return r
 }
 
 func serveModuleGetFunctionCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	module := Module(d.u64())
-	if !d.end() {
+	module := Module(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.ModuleGetFunctionCount(c, module)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(n)
+	e.writeU32(n)
 	return r
 }
 
 func serveModuleEnumerateFunctions(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
-	module := Module(d.u64())
+	n := d.readU32()
+	module := Module(d.readU64())
 	var total int64
-	d.room("functions", int64(n), 8, &total)
-	if !d.end() {
+	d.checkRoom("functions", int64(n), 8, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	functions, r := b.ModuleEnumerateFunctions(c, n, module)
 	if !(r == 0) {
 		return r
 	}
-	e.count("functions", len(functions), int64(n))
+	e.writeCount("functions", len(functions), int64(n))
 	for _, v := range functions {
-		e.u64(uint64(v))
+		e.writeU64(uint64(v))
 	}
 	return r
 }
 
 func serveModuleGetGlobalV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	wantPtr := d.there()
-	wantN := d.there()
-	module := Module(d.u64())
-	name := d.text(false)
-	if !d.end() {
+	wantPtr := d.readPresence()
+	wantN := d.readPresence()
+	module := Module(d.readU64())
+	name := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, n, r := b.ModuleGetGlobalV2(c, wantPtr, wantN, module, name)
@@ -2086,117 +2086,117 @@ func serveModuleGetGlobalV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantPtr {
-		e.u64(uint64(ptr))
+		e.writeU64(uint64(ptr))
 	}
 	if wantN {
-		e.u64(n)
+		e.writeU64(n)
 	}
 	return r
 }
 
 func serveLibraryLoad(b Backend, c *Call, d *decoder, e *encoder) Result {
-	image, _ := d.array(1, false)
-	n := d.u64()
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	libraryNames := slice(d, 4, false, getI32)
-	libraryValues := slice(d, 8, false, getU64)
-	j := d.u32()
-	ninfo := d.u32()
-	nerrors := d.u32()
-	d.counted("image", len(image), true, int64(n))
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
-	d.counted("libraryNames", len(libraryNames), true, int64(j))
-	d.counted("libraryValues", len(libraryValues), true, int64(j))
+	image, _ := d.readArray(1, false)
+	n := d.readU64()
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	libraryNames := readSlice(d, 4, false, getI32)
+	libraryValues := readSlice(d, 8, false, getU64)
+	j := d.readU32()
+	ninfo := d.readU32()
+	nerrors := d.readU32()
+	d.checkCount("image", len(image), true, int64(n))
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
+	d.checkCount("libraryNames", len(libraryNames), true, int64(j))
+	d.checkCount("libraryValues", len(libraryValues), true, int64(j))
 	var total int64
-	d.room("info", int64(ninfo), 1, &total)
-	d.room("errors", int64(nerrors), 1, &total)
-	if !d.end() {
+	d.checkRoom("info", int64(ninfo), 1, &total)
+	d.checkRoom("errors", int64(nerrors), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	library, info, errors, milliseconds, r := b.LibraryLoad(c, image, n, names, values, k, libraryNames, libraryValues, j, ninfo, nerrors)
-	e.text(info, int64(ninfo))
-	e.text(errors, int64(nerrors))
-	e.u64(uint64(library))
-	e.f32(milliseconds)
+	e.writeText(info, int64(ninfo))
+	e.writeText(errors, int64(nerrors))
+	e.writeU64(uint64(library))
+	e.writeF32(milliseconds)
 	return r
 }
 
 func serveLibraryUnload(b Backend, c *Call, d *decoder, e *encoder) Result {
-	library := Library(d.u64())
-	if !d.end() {
+	library := Library(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.LibraryUnload(c, library)
 }
 
 func serveLibraryGetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
-	library := Library(d.u64())
-	name := d.text(false)
-	if !d.end() {
+	library := Library(d.readU64())
+	name := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	kernel, r := b.LibraryGetKernel(c, library, name)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(kernel))
+	e.writeU64(uint64(kernel))
 	return r
 }
 
 func serveLibraryGetKernelCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	library := Library(d.u64())
-	if !d.end() {
+	library := Library(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.LibraryGetKernelCount(c, library)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(n)
+	e.writeU32(n)
 	return r
 }
 
 func serveLibraryEnumerateKernels(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
-	library := Library(d.u64())
+	n := d.readU32()
+	library := Library(d.readU64())
 	var total int64
-	d.room("kernels", int64(n), 8, &total)
-	if !d.end() {
+	d.checkRoom("kernels", int64(n), 8, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	kernels, r := b.LibraryEnumerateKernels(c, n, library)
 	if !(r == 0) {
 		return r
 	}
-	e.count("kernels", len(kernels), int64(n))
+	e.writeCount("kernels", len(kernels), int64(n))
 	for _, v := range kernels {
-		e.u64(uint64(v))
+		e.writeU64(uint64(v))
 	}
 	return r
 }
 
 func serveLibraryGetModule(b Backend, c *Call, d *decoder, e *encoder) Result {
-	library := Library(d.u64())
-	if !d.end() {
+	library := Library(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	module, r := b.LibraryGetModule(c, library)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(module))
+	e.writeU64(uint64(module))
 	return r
 }
 
 func serveLibraryGetGlobal(b Backend, c *Call, d *decoder, e *encoder) Result {
-	wantPtr := d.there()
-	wantN := d.there()
-	library := Library(d.u64())
-	name := d.text(false)
-	if !d.end() {
+	wantPtr := d.readPresence()
+	wantN := d.readPresence()
+	library := Library(d.readU64())
+	name := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, n, r := b.LibraryGetGlobal(c, wantPtr, wantN, library, name)
@@ -2204,590 +2204,590 @@ func serveLibraryGetGlobal(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantPtr {
-		e.u64(uint64(ptr))
+		e.writeU64(uint64(ptr))
 	}
 	if wantN {
-		e.u64(n)
+		e.writeU64(n)
 	}
 	return r
 }
 
 func serveKernelGetFunction(b Backend, c *Call, d *decoder, e *encoder) Result {
-	kernel := Kernel(d.u64())
-	if !d.end() {
+	kernel := Kernel(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	function, r := b.KernelGetFunction(c, kernel)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(function))
+	e.writeU64(uint64(function))
 	return r
 }
 
 func serveKernelGetLibrary(b Backend, c *Call, d *decoder, e *encoder) Result {
-	kernel := Kernel(d.u64())
-	if !d.end() {
+	kernel := Kernel(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	library, r := b.KernelGetLibrary(c, kernel)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(library))
+	e.writeU64(uint64(library))
 	return r
 }
 
 func serveKernelGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	attribute := d.i32()
-	kernel := Kernel(d.u64())
-	dev := d.i32()
-	if !d.end() {
+	attribute := d.readI32()
+	kernel := Kernel(d.readU64())
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.KernelGetAttribute(c, attribute, kernel, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(value)
+	e.writeI32(value)
 	return r
 }
 
 func serveKernelSetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	attribute := d.i32()
-	value := d.i32()
-	kernel := Kernel(d.u64())
-	dev := d.i32()
-	if !d.end() {
+	attribute := d.readI32()
+	value := d.readI32()
+	kernel := Kernel(d.readU64())
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.KernelSetAttribute(c, attribute, value, kernel, dev)
 }
 
 func serveKernelSetCacheConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	kernel := Kernel(d.u64())
-	config := d.i32()
-	dev := d.i32()
-	if !d.end() {
+	kernel := Kernel(d.readU64())
+	config := d.readI32()
+	dev := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.KernelSetCacheConfig(c, kernel, config, dev)
 }
 
 func serveKernelName(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
-	kernel := Kernel(d.u64())
+	n := d.readU32()
+	kernel := Kernel(d.readU64())
 	var total int64
-	d.room("name", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("name", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	name, r := b.KernelName(c, n, kernel)
 	if !(r == 0) {
 		return r
 	}
-	e.text(name, int64(n))
+	e.writeText(name, int64(n))
 	return r
 }
 
 func serveKernelGetParamInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	kernel := Kernel(d.u64())
-	index := d.u64()
-	wantN := d.there()
-	if !d.end() {
+	kernel := Kernel(d.readU64())
+	index := d.readU64()
+	wantN := d.readPresence()
+	if !d.checkEnd() {
 		return 0
 	}
 	offset, n, r := b.KernelGetParamInfo(c, kernel, index, wantN)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(offset)
+	e.writeU64(offset)
 	if wantN {
-		e.u64(n)
+		e.writeU64(n)
 	}
 	return r
 }
 
 func serveKernelGetParamCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	kernel := Kernel(d.u64())
-	if !d.end() {
+	kernel := Kernel(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.KernelGetParamCount(c, kernel)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(n)
+	e.writeU64(n)
 	return r
 }
 
 func serveLinkDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	state := Linkstate(d.u64())
-	if !d.end() {
+	state := Linkstate(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.LinkDestroy(c, state)
 }
 
 func serveLinkCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
-	if !d.end() {
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	state, r := b.LinkCreate(c, names, values, k)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(state))
+	e.writeU64(uint64(state))
 	return r
 }
 
 func serveLinkAdd(b Backend, c *Call, d *decoder, e *encoder) Result {
-	state := Linkstate(d.u64())
-	typ := d.i32()
-	data, _ := d.array(1, false)
-	n := d.u64()
-	name := d.text(true)
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	ninfo := d.u32()
-	nerrors := d.u32()
-	d.counted("data", len(data), true, int64(n))
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
+	state := Linkstate(d.readU64())
+	typ := d.readI32()
+	data, _ := d.readArray(1, false)
+	n := d.readU64()
+	name := d.readText(true)
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	ninfo := d.readU32()
+	nerrors := d.readU32()
+	d.checkCount("data", len(data), true, int64(n))
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
 	var total int64
-	d.room("info", int64(ninfo), 1, &total)
-	d.room("errors", int64(nerrors), 1, &total)
-	if !d.end() {
+	d.checkRoom("info", int64(ninfo), 1, &total)
+	d.checkRoom("errors", int64(nerrors), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	info, errors, r := b.LinkAdd(c, state, typ, data, n, name, names, values, k, ninfo, nerrors)
-	e.text(info, int64(ninfo))
-	e.text(errors, int64(nerrors))
+	e.writeText(info, int64(ninfo))
+	e.writeText(errors, int64(nerrors))
 	return r
 }
 
 func serveLinkComplete(b Backend, c *Call, d *decoder, e *encoder) Result {
-	state := Linkstate(d.u64())
-	n := d.u64()
-	ninfo := d.u32()
-	nerrors := d.u32()
+	state := Linkstate(d.readU64())
+	n := d.readU64()
+	ninfo := d.readU32()
+	nerrors := d.readU32()
 	var total int64
-	d.room("image", int64(n), 1, &total)
-	d.room("info", int64(ninfo), 1, &total)
-	d.room("errors", int64(nerrors), 1, &total)
-	if !d.end() {
+	d.checkRoom("image", int64(n), 1, &total)
+	d.checkRoom("info", int64(ninfo), 1, &total)
+	d.checkRoom("errors", int64(nerrors), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	image, nOut, info, errors, milliseconds, r := b.LinkComplete(c, state, n, ninfo, nerrors)
-	e.count("image", len(image), int64(n))
+	e.writeCount("image", len(image), int64(n))
 	e.out = append(e.out, image...)
-	e.text(info, int64(ninfo))
-	e.text(errors, int64(nerrors))
-	e.u64(nOut)
-	e.f32(milliseconds)
+	e.writeText(info, int64(ninfo))
+	e.writeText(errors, int64(nerrors))
+	e.writeU64(nOut)
+	e.writeF32(milliseconds)
 	return r
 }
 
 func serveFuncGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	attribute := d.i32()
-	function := Function(d.u64())
-	if !d.end() {
+	attribute := d.readI32()
+	function := Function(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.FuncGetAttribute(c, attribute, function)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(value)
+	e.writeI32(value)
 	return r
 }
 
 func serveFuncSetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	attribute := d.i32()
-	value := d.i32()
-	if !d.end() {
+	function := Function(d.readU64())
+	attribute := d.readI32()
+	value := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.FuncSetAttribute(c, function, attribute, value)
 }
 
 func serveFuncSetCacheConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	config := d.i32()
-	if !d.end() {
+	function := Function(d.readU64())
+	config := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.FuncSetCacheConfig(c, function, config)
 }
 
 func serveFuncSetSharedMemConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	config := d.i32()
-	if !d.end() {
+	function := Function(d.readU64())
+	config := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.FuncSetSharedMemConfig(c, function, config)
 }
 
 func serveFuncGetModule(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	if !d.end() {
+	function := Function(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	module, r := b.FuncGetModule(c, function)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(module))
+	e.writeU64(uint64(module))
 	return r
 }
 
 func serveFunctionName(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
-	function := Function(d.u64())
+	n := d.readU32()
+	function := Function(d.readU64())
 	var total int64
-	d.room("name", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("name", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	name, r := b.FunctionName(c, n, function)
 	if !(r == 0) {
 		return r
 	}
-	e.text(name, int64(n))
+	e.writeText(name, int64(n))
 	return r
 }
 
 func serveFuncGetParamInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	index := d.u64()
-	wantN := d.there()
-	if !d.end() {
+	function := Function(d.readU64())
+	index := d.readU64()
+	wantN := d.readPresence()
+	if !d.checkEnd() {
 		return 0
 	}
 	offset, n, r := b.FuncGetParamInfo(c, function, index, wantN)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(offset)
+	e.writeU64(offset)
 	if wantN {
-		e.u64(n)
+		e.writeU64(n)
 	}
 	return r
 }
 
 func serveFuncGetParamCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	if !d.end() {
+	function := Function(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.FuncGetParamCount(c, function)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(n)
+	e.writeU64(n)
 	return r
 }
 
 func serveFuncIsLoaded(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	if !d.end() {
+	function := Function(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	state, r := b.FuncIsLoaded(c, function)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(state)
+	e.writeI32(state)
 	return r
 }
 
 func serveFuncLoad(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	if !d.end() {
+	function := Function(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.FuncLoad(c, function)
 }
 
 func serveFunctionFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	n := d.u32()
+	function := Function(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("offsets", int64(n), 4, &total)
-	d.room("sizes", int64(n), 4, &total)
-	if !d.end() {
+	d.checkRoom("offsets", int64(n), 4, &total)
+	d.checkRoom("sizes", int64(n), 4, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	facts, offsets, sizes, nOut, r := b.FunctionFacts(c, function, n)
 	if !(r == 0) {
 		return r
 	}
-	e.count("offsets", len(offsets), int64(n))
+	e.writeCount("offsets", len(offsets), int64(n))
 	for _, v := range offsets {
-		e.u32(v)
+		e.writeU32(v)
 	}
-	e.count("sizes", len(sizes), int64(n))
+	e.writeCount("sizes", len(sizes), int64(n))
 	for _, v := range sizes {
-		e.u32(v)
+		e.writeU32(v)
 	}
 	e.putFacts(facts)
-	e.u32(nOut)
+	e.writeU32(nOut)
 	return r
 }
 
 func serveLaunch(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	gridX := d.u32()
-	gridY := d.u32()
-	gridZ := d.u32()
-	blockX := d.u32()
-	blockY := d.u32()
-	blockZ := d.u32()
-	shared := d.u32()
-	stream := Stream(d.u64())
-	params, _ := d.array(1, false)
-	n := d.u32()
-	d.counted("params", len(params), true, int64(n))
-	if !d.end() {
+	function := Function(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	stream := Stream(d.readU64())
+	params, _ := d.readArray(1, false)
+	n := d.readU32()
+	d.checkCount("params", len(params), true, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.Launch(c, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n)
 }
 
 func serveLaunchEx(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	gridX := d.u32()
-	gridY := d.u32()
-	gridZ := d.u32()
-	blockX := d.u32()
-	blockY := d.u32()
-	blockZ := d.u32()
-	shared := d.u32()
-	stream := Stream(d.u64())
-	params, _ := d.array(1, false)
-	n := d.u32()
-	attributes := slice(d, 72, false, getLaunchattr)
-	k := d.u32()
-	d.counted("params", len(params), true, int64(n))
-	d.counted("attributes", len(attributes), true, int64(k))
-	if !d.end() {
+	function := Function(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	stream := Stream(d.readU64())
+	params, _ := d.readArray(1, false)
+	n := d.readU32()
+	attributes := readSlice(d, 72, false, getLaunchattr)
+	k := d.readU32()
+	d.checkCount("params", len(params), true, int64(n))
+	d.checkCount("attributes", len(attributes), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.LaunchEx(c, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n, attributes, k)
 }
 
 func serveOccupancyMaxActiveBlocksPerMultiprocessor(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	size := d.i32()
-	shared := d.u64()
-	if !d.end() {
+	function := Function(d.readU64())
+	size := d.readI32()
+	shared := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	blocks, r := b.OccupancyMaxActiveBlocksPerMultiprocessor(c, function, size, shared)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(blocks)
+	e.writeI32(blocks)
 	return r
 }
 
 func serveOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	size := d.i32()
-	shared := d.u64()
-	flags := d.u32()
-	if !d.end() {
+	function := Function(d.readU64())
+	size := d.readI32()
+	shared := d.readU64()
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	blocks, r := b.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c, function, size, shared, flags)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(blocks)
+	e.writeI32(blocks)
 	return r
 }
 
 func serveOccupancyAvailableDynamicSMemPerBlock(b Backend, c *Call, d *decoder, e *encoder) Result {
-	function := Function(d.u64())
-	blocks := d.i32()
-	size := d.i32()
-	if !d.end() {
+	function := Function(d.readU64())
+	blocks := d.readI32()
+	size := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	shared, r := b.OccupancyAvailableDynamicSMemPerBlock(c, function, blocks, size)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(shared)
+	e.writeU64(shared)
 	return r
 }
 
 func serveGraphCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	flags := d.u32()
-	if !d.end() {
+	graph := Graph(d.readU64())
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphCreate(c, graph, flags)
 }
 
 func serveGraphDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	if !d.end() {
+	graph := Graph(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphDestroy(c, graph)
 }
 
 func serveGraphClone(b Backend, c *Call, d *decoder, e *encoder) Result {
-	clone := Graph(d.u64())
-	graph := Graph(d.u64())
-	if !d.end() {
+	clone := Graph(d.readU64())
+	graph := Graph(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphClone(c, clone, graph)
 }
 
 func serveGraphNodeFindInClone(b Backend, c *Call, d *decoder, e *encoder) Result {
-	original := Node(d.u64())
-	clone := Graph(d.u64())
-	if !d.end() {
+	original := Node(d.readU64())
+	clone := Graph(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	node, r := b.GraphNodeFindInClone(c, original, clone)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(node))
+	e.writeU64(uint64(node))
 	return r
 }
 
 func serveGraphDot(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	flags := d.u32()
-	n := d.u64()
+	graph := Graph(d.readU64())
+	flags := d.readU32()
+	n := d.readU64()
 	var total int64
-	d.room("dot", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("dot", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	dot, nOut, r := b.GraphDot(c, graph, flags, n)
 	if !(r == 0) {
 		return r
 	}
-	e.count("dot", len(dot), int64(n))
+	e.writeCount("dot", len(dot), int64(n))
 	e.out = append(e.out, dot...)
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphAddEmptyNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddEmptyNode(c, node, graph, deps, n)
 }
 
 func serveGraphAddKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	function := Function(d.u64())
-	kernel := Kernel(d.u64())
-	ctx := Context(d.u64())
-	gridX := d.u32()
-	gridY := d.u32()
-	gridZ := d.u32()
-	blockX := d.u32()
-	blockY := d.u32()
-	blockZ := d.u32()
-	shared := d.u32()
-	params, _ := d.array(1, false)
-	k := d.u32()
-	d.counted("deps", len(deps), true, int64(n))
-	d.counted("params", len(params), true, int64(k))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	function := Function(d.readU64())
+	kernel := Kernel(d.readU64())
+	ctx := Context(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	params, _ := d.readArray(1, false)
+	k := d.readU32()
+	d.checkCount("deps", len(deps), true, int64(n))
+	d.checkCount("params", len(params), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddKernel(c, node, graph, deps, n, function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, k)
 }
 
 func serveGraphSetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	function := Function(d.u64())
-	kernel := Kernel(d.u64())
-	ctx := Context(d.u64())
-	gridX := d.u32()
-	gridY := d.u32()
-	gridZ := d.u32()
-	blockX := d.u32()
-	blockY := d.u32()
-	blockZ := d.u32()
-	shared := d.u32()
-	params, _ := d.array(1, false)
-	k := d.u32()
-	d.counted("params", len(params), true, int64(k))
-	if !d.end() {
+	node := Node(d.readU64())
+	function := Function(d.readU64())
+	kernel := Kernel(d.readU64())
+	ctx := Context(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	params, _ := d.readArray(1, false)
+	k := d.readU32()
+	d.checkCount("params", len(params), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphSetKernel(c, node, function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, k)
 }
 
 func serveGraphGetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	k := d.u32()
+	node := Node(d.readU64())
+	k := d.readU32()
 	var total int64
-	d.room("params", int64(k), 1, &total)
-	if !d.end() {
+	d.checkRoom("params", int64(k), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, kOut, r := b.GraphGetKernel(c, node, k)
 	if !(r == 0) {
 		return r
 	}
-	e.count("params", len(params), int64(k))
+	e.writeCount("params", len(params), int64(k))
 	e.out = append(e.out, params...)
-	e.u64(uint64(function))
-	e.u64(uint64(kernel))
-	e.u64(uint64(ctx))
-	e.u32(gridX)
-	e.u32(gridY)
-	e.u32(gridZ)
-	e.u32(blockX)
-	e.u32(blockY)
-	e.u32(blockZ)
-	e.u32(shared)
-	e.u32(kOut)
+	e.writeU64(uint64(function))
+	e.writeU64(uint64(kernel))
+	e.writeU64(uint64(ctx))
+	e.writeU32(gridX)
+	e.writeU32(gridY)
+	e.writeU32(gridZ)
+	e.writeU32(blockX)
+	e.writeU32(blockY)
+	e.writeU32(blockZ)
+	e.writeU32(shared)
+	e.writeU32(kOut)
 	return r
 }
 
 func serveGraphKernelNodeCopyAttributes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Node(d.u64())
-	src := Node(d.u64())
-	if !d.end() {
+	dst := Node(d.readU64())
+	src := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphKernelNodeCopyAttributes(c, dst, src)
 }
 
 func serveGraphKernelNodeGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	id := d.i32()
-	if !d.end() {
+	node := Node(d.readU64())
+	id := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	value, r := b.GraphKernelNodeGetAttribute(c, node, id)
@@ -2799,38 +2799,38 @@ func serveGraphKernelNodeGetAttribute(b Backend, c *Call, d *decoder, e *encoder
 }
 
 func serveGraphKernelNodeSetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	id := d.i32()
+	node := Node(d.readU64())
+	id := d.readI32()
 	var value Launchvalue
-	if s := d.bytes(64); s != nil {
+	if s := d.readBytes(64); s != nil {
 		value = getLaunchvalue(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphKernelNodeSetAttribute(c, node, id, value)
 }
 
 func serveGraphAddMemcpyNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
 	var what Memcpy3d
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3d(s)
 	}
-	ctx := Context(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	ctx := Context(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddMemcpyNode(c, node, graph, deps, n, what, ctx)
 }
 
 func serveGraphMemcpyNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	what, r := b.GraphMemcpyNodeGetParams(c, node)
@@ -2842,37 +2842,37 @@ func serveGraphMemcpyNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) R
 }
 
 func serveGraphMemcpyNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
+	node := Node(d.readU64())
 	var what Memcpy3d
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3d(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphMemcpyNodeSetParams(c, node, what)
 }
 
 func serveGraphAddMemsetNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
 	var params Memset
-	if s := d.bytes(40); s != nil {
+	if s := d.readBytes(40); s != nil {
 		params = getMemset(s)
 	}
-	ctx := Context(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	ctx := Context(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddMemsetNode(c, node, graph, deps, n, params, ctx)
 }
 
 func serveGraphMemsetNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	params, r := b.GraphMemsetNodeGetParams(c, node)
@@ -2884,244 +2884,244 @@ func serveGraphMemsetNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) R
 }
 
 func serveGraphMemsetNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
+	node := Node(d.readU64())
 	var params Memset
-	if s := d.bytes(40); s != nil {
+	if s := d.readBytes(40); s != nil {
 		params = getMemset(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphMemsetNodeSetParams(c, node, params)
 }
 
 func serveGraphAddHost(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	ticket := d.u64()
-	d.counted("deps", len(deps), true, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	ticket := d.readU64()
+	d.checkCount("deps", len(deps), true, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddHost(c, node, graph, deps, n, ticket)
 }
 
 func serveGraphGetHost(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	ticket, r := b.GraphGetHost(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(ticket)
+	e.writeU64(ticket)
 	return r
 }
 
 func serveGraphSetHost(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	ticket := d.u64()
-	if !d.end() {
+	node := Node(d.readU64())
+	ticket := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphSetHost(c, node, ticket)
 }
 
 func serveGraphAddChildGraphNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	child := Graph(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	child := Graph(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddChildGraphNode(c, node, graph, deps, n, child)
 }
 
 func serveGraphChildGraphNodeGetGraph(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	graph, r := b.GraphChildGraphNodeGetGraph(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(graph))
+	e.writeU64(uint64(graph))
 	return r
 }
 
 func serveGraphAddEventRecordNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	event := Event(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	event := Event(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddEventRecordNode(c, node, graph, deps, n, event)
 }
 
 func serveGraphEventRecordNodeGetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	event, r := b.GraphEventRecordNodeGetEvent(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(event))
+	e.writeU64(uint64(event))
 	return r
 }
 
 func serveGraphEventRecordNodeSetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	event := Event(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphEventRecordNodeSetEvent(c, node, event)
 }
 
 func serveGraphAddEventWaitNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	event := Event(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	event := Event(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddEventWaitNode(c, node, graph, deps, n, event)
 }
 
 func serveGraphEventWaitNodeGetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	event, r := b.GraphEventWaitNodeGetEvent(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(event))
+	e.writeU64(uint64(event))
 	return r
 }
 
 func serveGraphEventWaitNodeSetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	event := Event(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphEventWaitNodeSetEvent(c, node, event)
 }
 
 func serveGraphAddAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
 	var props Poolprops
-	if s := d.bytes(88); s != nil {
+	if s := d.readBytes(88); s != nil {
 		props = getPoolprops(s)
 	}
-	mapping := slice(d, 12, false, getAccess)
-	k := d.u64()
-	size := d.u64()
-	d.counted("deps", len(deps), true, int64(n))
-	d.counted("map", len(mapping), true, int64(k))
-	if !d.end() {
+	mapping := readSlice(d, 12, false, getAccess)
+	k := d.readU64()
+	size := d.readU64()
+	d.checkCount("deps", len(deps), true, int64(n))
+	d.checkCount("map", len(mapping), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.GraphAddAlloc(c, node, graph, deps, n, props, mapping, k, size)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveGraphGetAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	k := d.u64()
+	node := Node(d.readU64())
+	k := d.readU64()
 	var total int64
-	d.room("map", int64(k), 12, &total)
-	if !d.end() {
+	d.checkRoom("map", int64(k), 12, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	props, mapping, kOut, size, ptr, r := b.GraphGetAlloc(c, node, k)
 	if !(r == 0) {
 		return r
 	}
-	e.count("map", len(mapping), int64(k))
+	e.writeCount("map", len(mapping), int64(k))
 	for _, v := range mapping {
 		e.putAccess(v)
 	}
 	e.putPoolprops(props)
-	e.u64(kOut)
-	e.u64(size)
-	e.u64(uint64(ptr))
+	e.writeU64(kOut)
+	e.writeU64(size)
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveGraphAddMemFreeNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	ptr := Devptr(d.u64())
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	if !d.end() {
+	node := Node(d.readU64())
+	graph := Graph(d.readU64())
+	deps := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	ptr := Devptr(d.readU64())
+	d.checkCount("deps", len(deps), deps != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddMemFreeNode(c, node, graph, deps, n, ptr)
 }
 
 func serveGraphMemFreeNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	ptr, r := b.GraphMemFreeNodeGetParams(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(ptr))
+	e.writeU64(uint64(ptr))
 	return r
 }
 
 func serveGraphNodeGetType(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	typ, r := b.GraphNodeGetType(c, node)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(typ)
+	e.writeI32(typ)
 	return r
 }
 
 func serveGraphGetNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	wantNodes := d.there()
-	n := d.u64()
+	graph := Graph(d.readU64())
+	wantNodes := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantNodes {
-		d.room("nodes", int64(n), 8, &total)
+		d.checkRoom("nodes", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	nodes, nOut, r := b.GraphGetNodes(c, graph, wantNodes, n)
@@ -3129,24 +3129,24 @@ func serveGraphGetNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantNodes {
-		e.count("nodes", len(nodes), int64(n))
+		e.writeCount("nodes", len(nodes), int64(n))
 		for _, v := range nodes {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphGetRootNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	wantNodes := d.there()
-	n := d.u64()
+	graph := Graph(d.readU64())
+	wantNodes := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantNodes {
-		d.room("nodes", int64(n), 8, &total)
+		d.checkRoom("nodes", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	nodes, nOut, r := b.GraphGetRootNodes(c, graph, wantNodes, n)
@@ -3154,28 +3154,28 @@ func serveGraphGetRootNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantNodes {
-		e.count("nodes", len(nodes), int64(n))
+		e.writeCount("nodes", len(nodes), int64(n))
 		for _, v := range nodes {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphGetEdges(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	wantFrom := d.there()
-	wantTo := d.there()
-	n := d.u64()
+	graph := Graph(d.readU64())
+	wantFrom := d.readPresence()
+	wantTo := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantFrom {
-		d.room("from", int64(n), 8, &total)
+		d.checkRoom("from", int64(n), 8, &total)
 	}
 	if wantTo {
-		d.room("to", int64(n), 8, &total)
+		d.checkRoom("to", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	from, to, nOut, r := b.GraphGetEdges(c, graph, wantFrom, wantTo, n)
@@ -3183,38 +3183,38 @@ func serveGraphGetEdges(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantFrom {
-		e.count("from", len(from), int64(n))
+		e.writeCount("from", len(from), int64(n))
 		for _, v := range from {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
 	if wantTo {
-		e.count("to", len(to), int64(n))
+		e.writeCount("to", len(to), int64(n))
 		for _, v := range to {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphGetEdgesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	wantFrom := d.there()
-	wantTo := d.there()
-	wantEdges := d.there()
-	n := d.u64()
+	graph := Graph(d.readU64())
+	wantFrom := d.readPresence()
+	wantTo := d.readPresence()
+	wantEdges := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantFrom {
-		d.room("from", int64(n), 8, &total)
+		d.checkRoom("from", int64(n), 8, &total)
 	}
 	if wantTo {
-		d.room("to", int64(n), 8, &total)
+		d.checkRoom("to", int64(n), 8, &total)
 	}
 	if wantEdges {
-		d.room("edges", int64(n), 8, &total)
+		d.checkRoom("edges", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	from, to, edges, nOut, r := b.GraphGetEdgesV2(c, graph, wantFrom, wantTo, wantEdges, n)
@@ -3222,36 +3222,36 @@ func serveGraphGetEdgesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	if wantFrom {
-		e.count("from", len(from), int64(n))
+		e.writeCount("from", len(from), int64(n))
 		for _, v := range from {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
 	if wantTo {
-		e.count("to", len(to), int64(n))
+		e.writeCount("to", len(to), int64(n))
 		for _, v := range to {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
 	if wantEdges {
-		e.count("edges", len(edges), int64(n))
+		e.writeCount("edges", len(edges), int64(n))
 		for _, v := range edges {
 			e.putEdge(v)
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphNodeGetDependencies(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	wantDeps := d.there()
-	n := d.u64()
+	node := Node(d.readU64())
+	wantDeps := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantDeps {
-		d.room("deps", int64(n), 8, &total)
+		d.checkRoom("deps", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	deps, nOut, r := b.GraphNodeGetDependencies(c, node, wantDeps, n)
@@ -3259,28 +3259,28 @@ func serveGraphNodeGetDependencies(b Backend, c *Call, d *decoder, e *encoder) R
 		return r
 	}
 	if wantDeps {
-		e.count("deps", len(deps), int64(n))
+		e.writeCount("deps", len(deps), int64(n))
 		for _, v := range deps {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphNodeGetDependenciesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	wantDeps := d.there()
-	wantEdges := d.there()
-	n := d.u64()
+	node := Node(d.readU64())
+	wantDeps := d.readPresence()
+	wantEdges := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantDeps {
-		d.room("deps", int64(n), 8, &total)
+		d.checkRoom("deps", int64(n), 8, &total)
 	}
 	if wantEdges {
-		d.room("edges", int64(n), 8, &total)
+		d.checkRoom("edges", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	deps, edges, nOut, r := b.GraphNodeGetDependenciesV2(c, node, wantDeps, wantEdges, n)
@@ -3288,30 +3288,30 @@ func serveGraphNodeGetDependenciesV2(b Backend, c *Call, d *decoder, e *encoder)
 		return r
 	}
 	if wantDeps {
-		e.count("deps", len(deps), int64(n))
+		e.writeCount("deps", len(deps), int64(n))
 		for _, v := range deps {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
 	if wantEdges {
-		e.count("edges", len(edges), int64(n))
+		e.writeCount("edges", len(edges), int64(n))
 		for _, v := range edges {
 			e.putEdge(v)
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphNodeGetDependentNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	wantDeps := d.there()
-	n := d.u64()
+	node := Node(d.readU64())
+	wantDeps := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantDeps {
-		d.room("deps", int64(n), 8, &total)
+		d.checkRoom("deps", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	deps, nOut, r := b.GraphNodeGetDependentNodes(c, node, wantDeps, n)
@@ -3319,28 +3319,28 @@ func serveGraphNodeGetDependentNodes(b Backend, c *Call, d *decoder, e *encoder)
 		return r
 	}
 	if wantDeps {
-		e.count("deps", len(deps), int64(n))
+		e.writeCount("deps", len(deps), int64(n))
 		for _, v := range deps {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphNodeGetDependentNodesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	wantDeps := d.there()
-	wantEdges := d.there()
-	n := d.u64()
+	node := Node(d.readU64())
+	wantDeps := d.readPresence()
+	wantEdges := d.readPresence()
+	n := d.readU64()
 	var total int64
 	if wantDeps {
-		d.room("deps", int64(n), 8, &total)
+		d.checkRoom("deps", int64(n), 8, &total)
 	}
 	if wantEdges {
-		d.room("edges", int64(n), 8, &total)
+		d.checkRoom("edges", int64(n), 8, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	deps, edges, nOut, r := b.GraphNodeGetDependentNodesV2(c, node, wantDeps, wantEdges, n)
@@ -3348,167 +3348,167 @@ func serveGraphNodeGetDependentNodesV2(b Backend, c *Call, d *decoder, e *encode
 		return r
 	}
 	if wantDeps {
-		e.count("deps", len(deps), int64(n))
+		e.writeCount("deps", len(deps), int64(n))
 		for _, v := range deps {
-			e.u64(uint64(v))
+			e.writeU64(uint64(v))
 		}
 	}
 	if wantEdges {
-		e.count("edges", len(edges), int64(n))
+		e.writeCount("edges", len(edges), int64(n))
 		for _, v := range edges {
 			e.putEdge(v)
 		}
 	}
-	e.u64(nOut)
+	e.writeU64(nOut)
 	return r
 }
 
 func serveGraphAddDependencies(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	from := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	to := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	d.counted("from", len(from), from != nil, int64(n))
-	d.counted("to", len(to), to != nil, int64(n))
-	if !d.end() {
+	graph := Graph(d.readU64())
+	from := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	to := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	d.checkCount("from", len(from), from != nil, int64(n))
+	d.checkCount("to", len(to), to != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddDependencies(c, graph, from, to, n)
 }
 
 func serveGraphAddDependenciesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	from := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	to := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	edges := slice(d, 8, true, getEdge)
-	n := d.u64()
-	d.counted("from", len(from), from != nil, int64(n))
-	d.counted("to", len(to), to != nil, int64(n))
-	d.counted("edges", len(edges), edges != nil, int64(n))
-	if !d.end() {
+	graph := Graph(d.readU64())
+	from := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	to := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	edges := readSlice(d, 8, true, getEdge)
+	n := d.readU64()
+	d.checkCount("from", len(from), from != nil, int64(n))
+	d.checkCount("to", len(to), to != nil, int64(n))
+	d.checkCount("edges", len(edges), edges != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphAddDependenciesV2(c, graph, from, to, edges, n)
 }
 
 func serveGraphRemoveDependencies(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	from := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	to := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	n := d.u64()
-	d.counted("from", len(from), from != nil, int64(n))
-	d.counted("to", len(to), to != nil, int64(n))
-	if !d.end() {
+	graph := Graph(d.readU64())
+	from := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	to := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	n := d.readU64()
+	d.checkCount("from", len(from), from != nil, int64(n))
+	d.checkCount("to", len(to), to != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphRemoveDependencies(c, graph, from, to, n)
 }
 
 func serveGraphRemoveDependenciesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
-	from := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	to := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	edges := slice(d, 8, true, getEdge)
-	n := d.u64()
-	d.counted("from", len(from), from != nil, int64(n))
-	d.counted("to", len(to), to != nil, int64(n))
-	d.counted("edges", len(edges), edges != nil, int64(n))
-	if !d.end() {
+	graph := Graph(d.readU64())
+	from := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	to := readSlice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
+	edges := readSlice(d, 8, true, getEdge)
+	n := d.readU64()
+	d.checkCount("from", len(from), from != nil, int64(n))
+	d.checkCount("to", len(to), to != nil, int64(n))
+	d.checkCount("edges", len(edges), edges != nil, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphRemoveDependenciesV2(c, graph, from, to, edges, n)
 }
 
 func serveGraphDestroyNode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	node := Node(d.u64())
-	if !d.end() {
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphDestroyNode(c, node)
 }
 
 func serveGraphInstantiate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	graph := Graph(d.u64())
+	graph := Graph(d.readU64())
 	var params Instantiate
-	if s := d.bytes(32); s != nil {
+	if s := d.readBytes(32); s != nil {
 		params = getInstantiate(s)
 	}
-	n := d.u32()
+	n := d.readU32()
 	var total int64
-	d.room("log", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("log", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	exec, paramsOut, log, r := b.GraphInstantiate(c, graph, params, n)
-	e.text(log, int64(n))
-	e.u64(uint64(exec))
+	e.writeText(log, int64(n))
+	e.writeU64(uint64(exec))
 	e.putInstantiate(paramsOut)
 	return r
 }
 
 func serveGraphCounts(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	n := d.u32()
+	exec := Graphexec(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("counts", int64(n), 16, &total)
-	if !d.end() {
+	d.checkRoom("counts", int64(n), 16, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	counts, nOut, r := b.GraphCounts(c, exec, n)
 	if !(r == 0) {
 		return r
 	}
-	e.count("counts", len(counts), int64(n))
+	e.writeCount("counts", len(counts), int64(n))
 	for _, v := range counts {
 		e.putNcclcount(v)
 	}
-	e.u32(nOut)
+	e.writeU32(nOut)
 	return r
 }
 
 func serveGraphExecGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	flags, r := b.GraphExecGetFlags(c, exec)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(flags)
+	e.writeU64(flags)
 	return r
 }
 
 func serveGraphExecDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecDestroy(c, exec)
 }
 
 func serveGraphUpload(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphUpload(c, exec, stream)
 }
 
 func serveGraphLaunch(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	stream := Stream(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphLaunch(c, exec, stream)
 }
 
 func serveGraphUpdate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	graph := Graph(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	graph := Graph(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	info, r := b.GraphUpdate(c, exec, graph)
@@ -3517,133 +3517,133 @@ func serveGraphUpdate(b Backend, c *Call, d *decoder, e *encoder) Result {
 }
 
 func serveGraphNodeSetEnabled(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	on := d.u32()
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	on := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphNodeSetEnabled(c, exec, node, on)
 }
 
 func serveGraphNodeGetEnabled(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	on, r := b.GraphNodeGetEnabled(c, exec, node)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(on)
+	e.writeU32(on)
 	return r
 }
 
 func serveGraphExecKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	function := Function(d.u64())
-	kernel := Kernel(d.u64())
-	ctx := Context(d.u64())
-	gridX := d.u32()
-	gridY := d.u32()
-	gridZ := d.u32()
-	blockX := d.u32()
-	blockY := d.u32()
-	blockZ := d.u32()
-	shared := d.u32()
-	params, _ := d.array(1, false)
-	k := d.u32()
-	d.counted("params", len(params), true, int64(k))
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	function := Function(d.readU64())
+	kernel := Kernel(d.readU64())
+	ctx := Context(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	params, _ := d.readArray(1, false)
+	k := d.readU32()
+	d.checkCount("params", len(params), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecKernel(c, exec, node, function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, k)
 }
 
 func serveGraphExecMemcpyNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
 	var what Memcpy3d
-	if s := d.bytes(200); s != nil {
+	if s := d.readBytes(200); s != nil {
 		what = getMemcpy3d(s)
 	}
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecMemcpyNodeSetParams(c, exec, node, what, ctx)
 }
 
 func serveGraphExecMemsetNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
 	var params Memset
-	if s := d.bytes(40); s != nil {
+	if s := d.readBytes(40); s != nil {
 		params = getMemset(s)
 	}
-	ctx := Context(d.u64())
-	if !d.end() {
+	ctx := Context(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecMemsetNodeSetParams(c, exec, node, params, ctx)
 }
 
 func serveGraphExecHost(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	ticket := d.u64()
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	ticket := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecHost(c, exec, node, ticket)
 }
 
 func serveGraphExecChild(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	child := Graph(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	child := Graph(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecChild(c, exec, node, child)
 }
 
 func serveGraphExecEventRecordNodeSetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	event := Event(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecEventRecordNodeSetEvent(c, exec, node, event)
 }
 
 func serveGraphExecEventWaitNodeSetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
-	exec := Graphexec(d.u64())
-	node := Node(d.u64())
-	event := Event(d.u64())
-	if !d.end() {
+	exec := Graphexec(d.readU64())
+	node := Node(d.readU64())
+	event := Event(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.GraphExecEventWaitNodeSetEvent(c, exec, node, event)
 }
 
 func serveNcclGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NcclGetVersion(c)
 	if !(r == 0 || r == 7) {
 		return r
 	}
-	e.i32(version)
+	e.writeI32(version)
 	return r
 }
 
 func serveNcclGetUniqueId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.NcclGetUniqueId(c)
@@ -3655,487 +3655,487 @@ func serveNcclGetUniqueId(b Backend, c *Call, d *decoder, e *encoder) Result {
 }
 
 func serveCommInit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	ranks := d.i32()
-	rank := d.i32()
-	ids := slice(d, 128, false, getUniqueid)
-	n := d.i32()
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	d.counted("ids", len(ids), true, int64(n))
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
-	if !d.end() {
+	comm := Comm(d.readU64())
+	ranks := d.readI32()
+	rank := d.readI32()
+	ids := readSlice(d, 128, false, getUniqueid)
+	n := d.readI32()
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	d.checkCount("ids", len(ids), true, int64(n))
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CommInit(c, comm, ranks, rank, ids, n, names, values, k)
 }
 
 func serveCommSplit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	color := d.i32()
-	key := d.i32()
-	part := Comm(d.u64())
-	names := slice(d, 4, false, getI32)
-	values := slice(d, 8, false, getU64)
-	k := d.u32()
-	d.counted("names", len(names), true, int64(k))
-	d.counted("values", len(values), true, int64(k))
-	if !d.end() {
+	comm := Comm(d.readU64())
+	color := d.readI32()
+	key := d.readI32()
+	part := Comm(d.readU64())
+	names := readSlice(d, 4, false, getI32)
+	values := readSlice(d, 8, false, getU64)
+	k := d.readU32()
+	d.checkCount("names", len(names), true, int64(k))
+	d.checkCount("values", len(values), true, int64(k))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CommSplit(c, comm, color, key, part, names, values, k)
 }
 
 func serveCommState(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	wait := d.u32()
-	if !d.end() {
+	comm := Comm(d.readU64())
+	wait := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	error, ranks, rank, dev, r := b.CommState(c, comm, wait)
 	if !(r == 0 || r == 7) {
 		return r
 	}
-	e.i32(error)
-	e.i32(ranks)
-	e.i32(rank)
-	e.i32(dev)
+	e.writeI32(error)
+	e.writeI32(ranks)
+	e.writeI32(rank)
+	e.writeI32(dev)
 	return r
 }
 
 func serveCommError(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	room := d.u32()
+	comm := Comm(d.readU64())
+	room := d.readU32()
 	var total int64
-	d.room("text", int64(room), 1, &total)
-	if !d.end() {
+	d.checkRoom("text", int64(room), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	text, r := b.CommError(c, comm, room)
 	if !(r == 0 || r == 7) {
 		return r
 	}
-	e.text(text, int64(room))
+	e.writeText(text, int64(room))
 	return r
 }
 
 func serveCommFinalize(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
+	comm := Comm(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.CommFinalize(c, comm)
 }
 
 func serveNcclCommDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
+	comm := Comm(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NcclCommDestroy(c, comm)
 }
 
 func serveNcclCommAbort(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
+	comm := Comm(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NcclCommAbort(c, comm)
 }
 
 func serveNcclGroup(b Backend, c *Call, d *decoder, e *encoder) Result {
-	counts := slice(d, 16, false, getNcclcount)
-	k := d.u32()
-	ops := slice(d, 56, false, getNcclop)
-	n := d.u32()
-	stream := Stream(d.u64())
-	d.counted("counts", len(counts), true, int64(k))
-	d.counted("ops", len(ops), true, int64(n))
-	if !d.end() {
+	counts := readSlice(d, 16, false, getNcclcount)
+	k := d.readU32()
+	ops := readSlice(d, 56, false, getNcclop)
+	n := d.readU32()
+	stream := Stream(d.readU64())
+	d.checkCount("counts", len(counts), true, int64(k))
+	d.checkCount("ops", len(ops), true, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NcclGroup(c, counts, k, ops, n, stream)
 }
 
 func serveRedopCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
-	scalar, _ := d.array(1, false)
-	n := d.u32()
-	at := Devptr(d.u64())
-	typ := d.i32()
-	residence := d.i32()
-	comm := Comm(d.u64())
-	d.counted("scalar", len(scalar), true, int64(n))
-	if !d.end() {
+	scalar, _ := d.readArray(1, false)
+	n := d.readU32()
+	at := Devptr(d.readU64())
+	typ := d.readI32()
+	residence := d.readI32()
+	comm := Comm(d.readU64())
+	d.checkCount("scalar", len(scalar), true, int64(n))
+	if !d.checkEnd() {
 		return 0
 	}
 	op, r := b.RedopCreate(c, scalar, n, at, typ, residence, comm)
 	if !(r == 0 || r == 7) {
 		return r
 	}
-	e.i32(int32(op))
+	e.writeI32(int32(op))
 	return r
 }
 
 func serveNcclRedOpDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
-	op := Redop(d.i32())
-	comm := Comm(d.u64())
-	if !d.end() {
+	op := Redop(d.readI32())
+	comm := Comm(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NcclRedOpDestroy(c, op, comm)
 }
 
 func serveNcclCommRegister(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	ptr := Devptr(d.u64())
-	n := d.u64()
-	if !d.end() {
+	comm := Comm(d.readU64())
+	ptr := Devptr(d.readU64())
+	n := d.readU64()
+	if !d.checkEnd() {
 		return 0
 	}
 	handle, r := b.NcclCommRegister(c, comm, ptr, n)
 	if !(r == 0 || r == 7) {
 		return r
 	}
-	e.u64(uint64(handle))
+	e.writeU64(uint64(handle))
 	return r
 }
 
 func serveNcclCommDeregister(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	handle := Commreg(d.u64())
-	if !d.end() {
+	comm := Comm(d.readU64())
+	handle := Commreg(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NcclCommDeregister(c, comm, handle)
 }
 
 func serveNvmlInitV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NvmlInitV2(c)
 }
 
 func serveNvmlInitWithFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
-	flags := d.u32()
-	if !d.end() {
+	flags := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NvmlInitWithFlags(c, flags)
 }
 
 func serveNvmlShutdown(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	return b.NvmlShutdown(c)
 }
 
 func serveNvmlSystemGetDriverVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
+	n := d.readU32()
 	var total int64
-	d.room("version", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("version", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlSystemGetDriverVersion(c, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(version, int64(n))
+	e.writeText(version, int64(n))
 	return r
 }
 
 func serveNvmlSystemGetNVMLVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u32()
+	n := d.readU32()
 	var total int64
-	d.room("version", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("version", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlSystemGetNVMLVersion(c, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(version, int64(n))
+	e.writeText(version, int64(n))
 	return r
 }
 
 func serveNvmlSystemGetCudaDriverVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlSystemGetCudaDriverVersion(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(version)
+	e.writeI32(version)
 	return r
 }
 
 func serveNvmlSystemGetCudaDriverVersionV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlSystemGetCudaDriverVersionV2(c)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(version)
+	e.writeI32(version)
 	return r
 }
 
 func serveNvmlDeviceGetCountV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.NvmlDeviceGetCountV2(c)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(n)
+	e.writeU32(n)
 	return r
 }
 
 func serveNvmlDeviceGetHandleByIndexV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	index := d.u32()
-	if !d.end() {
+	index := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByIndexV2(c, index)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(dev))
+	e.writeU64(uint64(dev))
 	return r
 }
 
 func serveNvmlDeviceGetHandleByPciBusIdV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	id := d.text(false)
-	if !d.end() {
+	id := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByPciBusIdV2(c, id)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(dev))
+	e.writeU64(uint64(dev))
 	return r
 }
 
 func serveNvmlDeviceGetHandleByUUID(b Backend, c *Call, d *decoder, e *encoder) Result {
-	id := d.text(false)
-	if !d.end() {
+	id := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByUUID(c, id)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(dev))
+	e.writeU64(uint64(dev))
 	return r
 }
 
 func serveNvmlDeviceGetHandleBySerial(b Backend, c *Call, d *decoder, e *encoder) Result {
-	serial := d.text(false)
-	if !d.end() {
+	serial := d.readText(false)
+	if !d.checkEnd() {
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleBySerial(c, serial)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(uint64(dev))
+	e.writeU64(uint64(dev))
 	return r
 }
 
 func serveNvmlDeviceGetIndex(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	index, r := b.NvmlDeviceGetIndex(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(index)
+	e.writeU32(index)
 	return r
 }
 
 func serveNvmlDeviceGetMinorNumber(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	number, r := b.NvmlDeviceGetMinorNumber(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(number)
+	e.writeU32(number)
 	return r
 }
 
 func serveNvmlDeviceGetName(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("name", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("name", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	name, r := b.NvmlDeviceGetName(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(name, int64(n))
+	e.writeText(name, int64(n))
 	return r
 }
 
 func serveNvmlDeviceGetUUID(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("id", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("id", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.NvmlDeviceGetUUID(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(id, int64(n))
+	e.writeText(id, int64(n))
 	return r
 }
 
 func serveNvmlDeviceGetSerial(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("serial", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("serial", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	serial, r := b.NvmlDeviceGetSerial(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(serial, int64(n))
+	e.writeText(serial, int64(n))
 	return r
 }
 
 func serveNvmlDeviceGetVbiosVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("version", int64(n), 1, &total)
-	if !d.end() {
+	d.checkRoom("version", int64(n), 1, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlDeviceGetVbiosVersion(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.text(version, int64(n))
+	e.writeText(version, int64(n))
 	return r
 }
 
 func serveNvmlDeviceGetBoardId(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	id, r := b.NvmlDeviceGetBoardId(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(id)
+	e.writeU32(id)
 	return r
 }
 
 func serveNvmlDeviceGetMultiGpuBoard(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	yes, r := b.NvmlDeviceGetMultiGpuBoard(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(yes)
+	e.writeU32(yes)
 	return r
 }
 
 func serveNvmlDeviceGetBrand(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	brand, r := b.NvmlDeviceGetBrand(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(brand)
+	e.writeI32(brand)
 	return r
 }
 
 func serveNvmlDeviceGetArchitecture(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	architecture, r := b.NvmlDeviceGetArchitecture(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(architecture)
+	e.writeU32(architecture)
 	return r
 }
 
 func serveNvmlDeviceGetCudaComputeCapability(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	major, minor, r := b.NvmlDeviceGetCudaComputeCapability(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(major)
-	e.i32(minor)
+	e.writeI32(major)
+	e.writeI32(minor)
 	return r
 }
 
 func serveNvmlDeviceGetNumGpuCores(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.NvmlDeviceGetNumGpuCores(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(n)
+	e.writeU32(n)
 	return r
 }
 
 func serveNvmlDeviceGetMemoryBusWidth(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	bits, r := b.NvmlDeviceGetMemoryBusWidth(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(bits)
+	e.writeU32(bits)
 	return r
 }
 
 func serveNvmlDeviceGetPciInfoV3(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	info, r := b.NvmlDeviceGetPciInfoV3(c, dev)
@@ -4147,60 +4147,60 @@ func serveNvmlDeviceGetPciInfoV3(b Backend, c *Call, d *decoder, e *encoder) Res
 }
 
 func serveNvmlDeviceGetMaxPcieLinkGeneration(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	generation, r := b.NvmlDeviceGetMaxPcieLinkGeneration(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(generation)
+	e.writeU32(generation)
 	return r
 }
 
 func serveNvmlDeviceGetMaxPcieLinkWidth(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	width, r := b.NvmlDeviceGetMaxPcieLinkWidth(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(width)
+	e.writeU32(width)
 	return r
 }
 
 func serveNvmlDeviceGetCurrPcieLinkGeneration(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	generation, r := b.NvmlDeviceGetCurrPcieLinkGeneration(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(generation)
+	e.writeU32(generation)
 	return r
 }
 
 func serveNvmlDeviceGetCurrPcieLinkWidth(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	width, r := b.NvmlDeviceGetCurrPcieLinkWidth(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(width)
+	e.writeU32(width)
 	return r
 }
 
 func serveNvmlDeviceGetMemoryInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	memory, r := b.NvmlDeviceGetMemoryInfo(c, dev)
@@ -4212,12 +4212,12 @@ func serveNvmlDeviceGetMemoryInfo(b Backend, c *Call, d *decoder, e *encoder) Re
 }
 
 func serveNvmlDeviceGetMemoryInfoV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
+	dev := Nvmldevice(d.readU64())
 	var memory Nvmlmemory2
-	if s := d.bytes(40); s != nil {
+	if s := d.readBytes(40); s != nil {
 		memory = getNvmlmemory2(s)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	memoryOut, r := b.NvmlDeviceGetMemoryInfoV2(c, dev, memory)
@@ -4229,8 +4229,8 @@ func serveNvmlDeviceGetMemoryInfoV2(b Backend, c *Call, d *decoder, e *encoder) 
 }
 
 func serveNvmlDeviceGetBAR1MemoryInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	memory, r := b.NvmlDeviceGetBAR1MemoryInfo(c, dev)
@@ -4242,8 +4242,8 @@ func serveNvmlDeviceGetBAR1MemoryInfo(b Backend, c *Call, d *decoder, e *encoder
 }
 
 func serveNvmlDeviceGetUtilizationRates(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	utilization, r := b.NvmlDeviceGetUtilizationRates(c, dev)
@@ -4255,468 +4255,468 @@ func serveNvmlDeviceGetUtilizationRates(b Backend, c *Call, d *decoder, e *encod
 }
 
 func serveNvmlDeviceGetTemperature(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	sensor := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	sensor := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	celsius, r := b.NvmlDeviceGetTemperature(c, dev, sensor)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(celsius)
+	e.writeU32(celsius)
 	return r
 }
 
 func serveNvmlDeviceGetPowerUsage(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetPowerUsage(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(milliwatts)
+	e.writeU32(milliwatts)
 	return r
 }
 
 func serveNvmlDeviceGetTotalEnergyConsumption(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	millijoules, r := b.NvmlDeviceGetTotalEnergyConsumption(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(millijoules)
+	e.writeU64(millijoules)
 	return r
 }
 
 func serveNvmlDeviceGetPowerManagementLimit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetPowerManagementLimit(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(milliwatts)
+	e.writeU32(milliwatts)
 	return r
 }
 
 func serveNvmlDeviceGetPowerManagementLimitConstraints(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	least, most, r := b.NvmlDeviceGetPowerManagementLimitConstraints(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(least)
-	e.u32(most)
+	e.writeU32(least)
+	e.writeU32(most)
 	return r
 }
 
 func serveNvmlDeviceGetEnforcedPowerLimit(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetEnforcedPowerLimit(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(milliwatts)
+	e.writeU32(milliwatts)
 	return r
 }
 
 func serveNvmlDeviceGetClockInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	clock := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	clock := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetClockInfo(c, dev, clock)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(mhz)
+	e.writeU32(mhz)
 	return r
 }
 
 func serveNvmlDeviceGetMaxClockInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	clock := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	clock := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetMaxClockInfo(c, dev, clock)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(mhz)
+	e.writeU32(mhz)
 	return r
 }
 
 func serveNvmlDeviceGetFanSpeed(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	percent, r := b.NvmlDeviceGetFanSpeed(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(percent)
+	e.writeU32(percent)
 	return r
 }
 
 func serveNvmlDeviceGetPerformanceState(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	state, r := b.NvmlDeviceGetPerformanceState(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(state)
+	e.writeI32(state)
 	return r
 }
 
 func serveNvmlDeviceGetComputeMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetComputeMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(mode)
+	e.writeI32(mode)
 	return r
 }
 
 func serveNvmlDeviceGetPersistenceMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetPersistenceMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(mode)
+	e.writeI32(mode)
 	return r
 }
 
 func serveNvmlDeviceGetDisplayMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetDisplayMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(mode)
+	e.writeI32(mode)
 	return r
 }
 
 func serveNvmlDeviceGetDisplayActive(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetDisplayActive(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(mode)
+	e.writeI32(mode)
 	return r
 }
 
 func serveNvmlDeviceGetEccMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	current, pending, r := b.NvmlDeviceGetEccMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(current)
-	e.i32(pending)
+	e.writeI32(current)
+	e.writeI32(pending)
 	return r
 }
 
 func serveNvmlDeviceGetTotalEccErrors(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	typ := d.i32()
-	counter := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	typ := d.readI32()
+	counter := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.NvmlDeviceGetTotalEccErrors(c, dev, typ, counter)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(n)
+	e.writeU64(n)
 	return r
 }
 
 func serveNvmlDeviceGetEncoderUtilization(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	percent, period, r := b.NvmlDeviceGetEncoderUtilization(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(percent)
-	e.u32(period)
+	e.writeU32(percent)
+	e.writeU32(period)
 	return r
 }
 
 func serveNvmlDeviceGetDecoderUtilization(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	percent, period, r := b.NvmlDeviceGetDecoderUtilization(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(percent)
-	e.u32(period)
+	e.writeU32(percent)
+	e.writeU32(period)
 	return r
 }
 
 func serveNvmlDeviceGetPcieThroughput(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	counter := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	counter := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	kilobytes, r := b.NvmlDeviceGetPcieThroughput(c, dev, counter)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(kilobytes)
+	e.writeU32(kilobytes)
 	return r
 }
 
 func serveNvmlDeviceGetClock(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	clock := d.i32()
-	id := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	clock := d.readI32()
+	id := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetClock(c, dev, clock, id)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(mhz)
+	e.writeU32(mhz)
 	return r
 }
 
 func serveNvmlDeviceGetApplicationsClock(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	clock := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	clock := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetApplicationsClock(c, dev, clock)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(mhz)
+	e.writeU32(mhz)
 	return r
 }
 
 func serveNvmlDeviceGetMaxCustomerBoostClock(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	clock := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	clock := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetMaxCustomerBoostClock(c, dev, clock)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(mhz)
+	e.writeU32(mhz)
 	return r
 }
 
 func serveNvmlDeviceGetTemperatureThreshold(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	threshold := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	threshold := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	celsius, r := b.NvmlDeviceGetTemperatureThreshold(c, dev, threshold)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(celsius)
+	e.writeU32(celsius)
 	return r
 }
 
 func serveNvmlDeviceGetPowerManagementMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetPowerManagementMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(mode)
+	e.writeI32(mode)
 	return r
 }
 
 func serveNvmlDeviceGetRetiredPagesPendingStatus(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	pending, r := b.NvmlDeviceGetRetiredPagesPendingStatus(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(pending)
+	e.writeI32(pending)
 	return r
 }
 
 func serveNvmlDeviceGetMigMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	current, pending, r := b.NvmlDeviceGetMigMode(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(current)
-	e.u32(pending)
+	e.writeU32(current)
+	e.writeU32(pending)
 	return r
 }
 
 func serveNvmlDeviceGetCpuAffinity(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
 	var total int64
-	d.room("set", int64(n), 8, &total)
-	if !d.end() {
+	d.checkRoom("set", int64(n), 8, &total)
+	if !d.checkEnd() {
 		return 0
 	}
 	set, r := b.NvmlDeviceGetCpuAffinity(c, dev, n)
 	if !(r == 0) {
 		return r
 	}
-	e.count("set", len(set), int64(n))
+	e.writeCount("set", len(set), int64(n))
 	for _, v := range set {
-		e.u64(v)
+		e.writeU64(v)
 	}
 	return r
 }
 
 func serveNvmlDeviceGetTopologyCommonAncestor(b Backend, c *Call, d *decoder, e *encoder) Result {
-	one := Nvmldevice(d.u64())
-	other := Nvmldevice(d.u64())
-	if !d.end() {
+	one := Nvmldevice(d.readU64())
+	other := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	level, r := b.NvmlDeviceGetTopologyCommonAncestor(c, one, other)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(level)
+	e.writeI32(level)
 	return r
 }
 
 func serveNvmlDeviceGetP2PStatus(b Backend, c *Call, d *decoder, e *encoder) Result {
-	one := Nvmldevice(d.u64())
-	other := Nvmldevice(d.u64())
-	index := d.i32()
-	if !d.end() {
+	one := Nvmldevice(d.readU64())
+	other := Nvmldevice(d.readU64())
+	index := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	status, r := b.NvmlDeviceGetP2PStatus(c, one, other, index)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(status)
+	e.writeI32(status)
 	return r
 }
 
 func serveNvmlDeviceGetNvLinkState(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	link := d.u32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	link := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	active, r := b.NvmlDeviceGetNvLinkState(c, dev, link)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(active)
+	e.writeI32(active)
 	return r
 }
 
 func serveNvmlDeviceGetNvLinkVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	link := d.u32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	link := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	version, r := b.NvmlDeviceGetNvLinkVersion(c, dev, link)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(version)
+	e.writeU32(version)
 	return r
 }
 
 func serveNvmlDeviceGetNvLinkCapability(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	link := d.u32()
-	capability := d.i32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	link := d.readU32()
+	capability := d.readI32()
+	if !d.checkEnd() {
 		return 0
 	}
 	yes, r := b.NvmlDeviceGetNvLinkCapability(c, dev, link, capability)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(yes)
+	e.writeU32(yes)
 	return r
 }
 
 func serveNvmlDeviceGetNvLinkRemoteDeviceType(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	link := d.u32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	link := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	typ, r := b.NvmlDeviceGetNvLinkRemoteDeviceType(c, dev, link)
 	if !(r == 0) {
 		return r
 	}
-	e.i32(typ)
+	e.writeI32(typ)
 	return r
 }
 
 func serveNvmlDeviceGetNvLinkRemotePciInfoV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	link := d.u32()
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	link := d.readU32()
+	if !d.checkEnd() {
 		return 0
 	}
 	info, r := b.NvmlDeviceGetNvLinkRemotePciInfoV2(c, dev, link)
@@ -4728,97 +4728,97 @@ func serveNvmlDeviceGetNvLinkRemotePciInfoV2(b Backend, c *Call, d *decoder, e *
 }
 
 func serveNvmlDeviceGetComputeRunningProcessesV3(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
-	wantList := d.there()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
+	wantList := d.readPresence()
 	var total int64
 	if wantList {
-		d.room("list", int64(n), 24, &total)
+		d.checkRoom("list", int64(n), 24, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	nOut, list, r := b.NvmlDeviceGetComputeRunningProcessesV3(c, dev, n, wantList)
 	if wantList {
-		e.count("list", len(list), int64(n))
+		e.writeCount("list", len(list), int64(n))
 		for _, v := range list {
 			e.putNvmlprocess(v)
 		}
 	}
-	e.u32(nOut)
+	e.writeU32(nOut)
 	return r
 }
 
 func serveNvmlDeviceGetGraphicsRunningProcessesV3(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	n := d.u32()
-	wantList := d.there()
+	dev := Nvmldevice(d.readU64())
+	n := d.readU32()
+	wantList := d.readPresence()
 	var total int64
 	if wantList {
-		d.room("list", int64(n), 24, &total)
+		d.checkRoom("list", int64(n), 24, &total)
 	}
-	if !d.end() {
+	if !d.checkEnd() {
 		return 0
 	}
 	nOut, list, r := b.NvmlDeviceGetGraphicsRunningProcessesV3(c, dev, n, wantList)
 	if wantList {
-		e.count("list", len(list), int64(n))
+		e.writeCount("list", len(list), int64(n))
 		for _, v := range list {
 			e.putNvmlprocess(v)
 		}
 	}
-	e.u32(nOut)
+	e.writeU32(nOut)
 	return r
 }
 
 func serveNvmlDeviceGetCurrentClocksThrottleReasons(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	reasons, r := b.NvmlDeviceGetCurrentClocksThrottleReasons(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(reasons)
+	e.writeU64(reasons)
 	return r
 }
 
 func serveNvmlDeviceGetCurrentClocksEventReasons(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	reasons, r := b.NvmlDeviceGetCurrentClocksEventReasons(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u64(reasons)
+	e.writeU64(reasons)
 	return r
 }
 
 func serveNvmlDeviceIsMigDeviceHandle(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	yes, r := b.NvmlDeviceIsMigDeviceHandle(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(yes)
+	e.writeU32(yes)
 	return r
 }
 
 func serveNvmlDeviceGetMaxMigDeviceCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dev := Nvmldevice(d.u64())
-	if !d.end() {
+	dev := Nvmldevice(d.readU64())
+	if !d.checkEnd() {
 		return 0
 	}
 	n, r := b.NvmlDeviceGetMaxMigDeviceCount(c, dev)
 	if !(r == 0) {
 		return r
 	}
-	e.u32(n)
+	e.writeU32(n)
 	return r
 }

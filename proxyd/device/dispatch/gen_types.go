@@ -237,7 +237,7 @@ func getUuid(b []byte) (s Uuid) {
 
 func (e *encoder) putUuid(s Uuid) {
 	for _, v := range s.Bytes {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -275,20 +275,20 @@ func getDevprop(b []byte) (s Devprop) {
 }
 
 func (e *encoder) putDevprop(s Devprop) {
-	e.i32(s.MaxThreadsPerBlock)
+	e.writeI32(s.MaxThreadsPerBlock)
 	for _, v := range s.MaxThreadsDim {
-		e.i32(v)
+		e.writeI32(v)
 	}
 	for _, v := range s.MaxGridSize {
-		e.i32(v)
+		e.writeI32(v)
 	}
-	e.i32(s.SharedMemPerBlock)
-	e.i32(s.TotalConstantMemory)
-	e.i32(s.SimdWidth)
-	e.i32(s.MemPitch)
-	e.i32(s.RegsPerBlock)
-	e.i32(s.ClockRate)
-	e.i32(s.TextureAlign)
+	e.writeI32(s.SharedMemPerBlock)
+	e.writeI32(s.TotalConstantMemory)
+	e.writeI32(s.SimdWidth)
+	e.writeI32(s.MemPitch)
+	e.writeI32(s.RegsPerBlock)
+	e.writeI32(s.ClockRate)
+	e.writeI32(s.TextureAlign)
 }
 
 // Memcpy2d is CUDA_MEMCPY2D.
@@ -333,24 +333,24 @@ func getMemcpy2d(b []byte) (s Memcpy2d) {
 }
 
 func (e *encoder) putMemcpy2d(s Memcpy2d) {
-	e.u64(s.SrcX)
-	e.u64(s.SrcY)
-	e.i32(s.SrcType)
+	e.writeU64(s.SrcX)
+	e.writeU64(s.SrcY)
+	e.writeI32(s.SrcType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.SrcHost)
-	e.u64(uint64(s.SrcDevice))
-	e.u64(uint64(s.SrcArray))
-	e.u64(s.SrcPitch)
-	e.u64(s.DstX)
-	e.u64(s.DstY)
-	e.i32(s.DstType)
+	e.writeU64(s.SrcHost)
+	e.writeU64(uint64(s.SrcDevice))
+	e.writeU64(uint64(s.SrcArray))
+	e.writeU64(s.SrcPitch)
+	e.writeU64(s.DstX)
+	e.writeU64(s.DstY)
+	e.writeI32(s.DstType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.DstHost)
-	e.u64(uint64(s.DstDevice))
-	e.u64(uint64(s.DstArray))
-	e.u64(s.DstPitch)
-	e.u64(s.Width)
-	e.u64(s.Height)
+	e.writeU64(s.DstHost)
+	e.writeU64(uint64(s.DstDevice))
+	e.writeU64(uint64(s.DstArray))
+	e.writeU64(s.DstPitch)
+	e.writeU64(s.Width)
+	e.writeU64(s.Height)
 }
 
 // Memcpy3d is CUDA_MEMCPY3D.
@@ -413,33 +413,33 @@ func getMemcpy3d(b []byte) (s Memcpy3d) {
 }
 
 func (e *encoder) putMemcpy3d(s Memcpy3d) {
-	e.u64(s.SrcX)
-	e.u64(s.SrcY)
-	e.u64(s.SrcZ)
-	e.u64(s.SrcLOD)
-	e.i32(s.SrcType)
+	e.writeU64(s.SrcX)
+	e.writeU64(s.SrcY)
+	e.writeU64(s.SrcZ)
+	e.writeU64(s.SrcLOD)
+	e.writeI32(s.SrcType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.SrcHost)
-	e.u64(uint64(s.SrcDevice))
-	e.u64(uint64(s.SrcArray))
-	e.u64(s.Reserved0)
-	e.u64(s.SrcPitch)
-	e.u64(s.SrcHeight)
-	e.u64(s.DstX)
-	e.u64(s.DstY)
-	e.u64(s.DstZ)
-	e.u64(s.DstLOD)
-	e.i32(s.DstType)
+	e.writeU64(s.SrcHost)
+	e.writeU64(uint64(s.SrcDevice))
+	e.writeU64(uint64(s.SrcArray))
+	e.writeU64(s.Reserved0)
+	e.writeU64(s.SrcPitch)
+	e.writeU64(s.SrcHeight)
+	e.writeU64(s.DstX)
+	e.writeU64(s.DstY)
+	e.writeU64(s.DstZ)
+	e.writeU64(s.DstLOD)
+	e.writeI32(s.DstType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.DstHost)
-	e.u64(uint64(s.DstDevice))
-	e.u64(uint64(s.DstArray))
-	e.u64(s.Reserved1)
-	e.u64(s.DstPitch)
-	e.u64(s.DstHeight)
-	e.u64(s.Width)
-	e.u64(s.Height)
-	e.u64(s.Depth)
+	e.writeU64(s.DstHost)
+	e.writeU64(uint64(s.DstDevice))
+	e.writeU64(uint64(s.DstArray))
+	e.writeU64(s.Reserved1)
+	e.writeU64(s.DstPitch)
+	e.writeU64(s.DstHeight)
+	e.writeU64(s.Width)
+	e.writeU64(s.Height)
+	e.writeU64(s.Depth)
 }
 
 // Memcpy3dpeer is CUDA_MEMCPY3D_PEER.
@@ -502,33 +502,33 @@ func getMemcpy3dpeer(b []byte) (s Memcpy3dpeer) {
 }
 
 func (e *encoder) putMemcpy3dpeer(s Memcpy3dpeer) {
-	e.u64(s.SrcX)
-	e.u64(s.SrcY)
-	e.u64(s.SrcZ)
-	e.u64(s.SrcLOD)
-	e.i32(s.SrcType)
+	e.writeU64(s.SrcX)
+	e.writeU64(s.SrcY)
+	e.writeU64(s.SrcZ)
+	e.writeU64(s.SrcLOD)
+	e.writeI32(s.SrcType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.SrcHost)
-	e.u64(uint64(s.SrcDevice))
-	e.u64(uint64(s.SrcArray))
-	e.u64(uint64(s.SrcContext))
-	e.u64(s.SrcPitch)
-	e.u64(s.SrcHeight)
-	e.u64(s.DstX)
-	e.u64(s.DstY)
-	e.u64(s.DstZ)
-	e.u64(s.DstLOD)
-	e.i32(s.DstType)
+	e.writeU64(s.SrcHost)
+	e.writeU64(uint64(s.SrcDevice))
+	e.writeU64(uint64(s.SrcArray))
+	e.writeU64(uint64(s.SrcContext))
+	e.writeU64(s.SrcPitch)
+	e.writeU64(s.SrcHeight)
+	e.writeU64(s.DstX)
+	e.writeU64(s.DstY)
+	e.writeU64(s.DstZ)
+	e.writeU64(s.DstLOD)
+	e.writeI32(s.DstType)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.DstHost)
-	e.u64(uint64(s.DstDevice))
-	e.u64(uint64(s.DstArray))
-	e.u64(uint64(s.DstContext))
-	e.u64(s.DstPitch)
-	e.u64(s.DstHeight)
-	e.u64(s.Width)
-	e.u64(s.Height)
-	e.u64(s.Depth)
+	e.writeU64(s.DstHost)
+	e.writeU64(uint64(s.DstDevice))
+	e.writeU64(uint64(s.DstArray))
+	e.writeU64(uint64(s.DstContext))
+	e.writeU64(s.DstPitch)
+	e.writeU64(s.DstHeight)
+	e.writeU64(s.Width)
+	e.writeU64(s.Height)
+	e.writeU64(s.Depth)
 }
 
 // Memset is CUDA_MEMSET_NODE_PARAMS.
@@ -553,12 +553,12 @@ func getMemset(b []byte) (s Memset) {
 }
 
 func (e *encoder) putMemset(s Memset) {
-	e.u64(uint64(s.Dst))
-	e.u64(s.Pitch)
-	e.u32(s.Value)
-	e.u32(s.ElementSize)
-	e.u64(s.Width)
-	e.u64(s.Height)
+	e.writeU64(uint64(s.Dst))
+	e.writeU64(s.Pitch)
+	e.writeU32(s.Value)
+	e.writeU32(s.ElementSize)
+	e.writeU64(s.Width)
+	e.writeU64(s.Height)
 }
 
 // Location is CUmemLocation.
@@ -575,8 +575,8 @@ func getLocation(b []byte) (s Location) {
 }
 
 func (e *encoder) putLocation(s Location) {
-	e.i32(s.Type)
-	e.i32(s.Id)
+	e.writeI32(s.Type)
+	e.writeI32(s.Id)
 }
 
 // Access is CUmemAccessDesc.
@@ -594,7 +594,7 @@ func getAccess(b []byte) (s Access) {
 
 func (e *encoder) putAccess(s Access) {
 	e.putLocation(s.Location)
-	e.i32(s.Flags)
+	e.writeI32(s.Flags)
 }
 
 // Allocprop is CUmemAllocationProp.
@@ -625,15 +625,15 @@ func getAllocprop(b []byte) (s Allocprop) {
 }
 
 func (e *encoder) putAllocprop(s Allocprop) {
-	e.i32(s.Type)
-	e.i32(s.RequestedHandleTypes)
+	e.writeI32(s.Type)
+	e.writeI32(s.RequestedHandleTypes)
 	e.putLocation(s.Location)
-	e.u64(s.Win32HandleMetaData)
-	e.u8(s.CompressionType)
-	e.u8(s.GpuDirectRDMACapable)
-	e.u16(s.Usage)
+	e.writeU64(s.Win32HandleMetaData)
+	e.writeU8(s.CompressionType)
+	e.writeU8(s.GpuDirectRDMACapable)
+	e.writeU16(s.Usage)
 	for _, v := range s.Reserved {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -663,14 +663,14 @@ func getPoolprops(b []byte) (s Poolprops) {
 }
 
 func (e *encoder) putPoolprops(s Poolprops) {
-	e.i32(s.AllocType)
-	e.i32(s.HandleTypes)
+	e.writeI32(s.AllocType)
+	e.writeI32(s.HandleTypes)
 	e.putLocation(s.Location)
-	e.u64(s.Win32SecurityAttributes)
-	e.u64(s.MaxSize)
-	e.u16(s.Usage)
+	e.writeU64(s.Win32SecurityAttributes)
+	e.writeU64(s.MaxSize)
+	e.writeU16(s.Usage)
 	for _, v := range s.Reserved {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -694,11 +694,11 @@ func getEdge(b []byte) (s Edge) {
 }
 
 func (e *encoder) putEdge(s Edge) {
-	e.u8(s.FromPort)
-	e.u8(s.ToPort)
-	e.u8(s.Type)
+	e.writeU8(s.FromPort)
+	e.writeU8(s.ToPort)
+	e.writeU8(s.Type)
 	for _, v := range s.Reserved {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -718,10 +718,10 @@ func getExecupdate(b []byte) (s Execupdate) {
 }
 
 func (e *encoder) putExecupdate(s Execupdate) {
-	e.i32(s.Result)
+	e.writeI32(s.Result)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(uint64(s.ErrorNode))
-	e.u64(uint64(s.ErrorFromNode))
+	e.writeU64(uint64(s.ErrorNode))
+	e.writeU64(uint64(s.ErrorFromNode))
 }
 
 // Instantiate is CUDA_GRAPH_INSTANTIATE_PARAMS.
@@ -742,10 +742,10 @@ func getInstantiate(b []byte) (s Instantiate) {
 }
 
 func (e *encoder) putInstantiate(s Instantiate) {
-	e.u64(s.Flags)
-	e.u64(uint64(s.UploadStream))
-	e.u64(uint64(s.ErrorNode))
-	e.i32(s.Result)
+	e.writeU64(s.Flags)
+	e.writeU64(uint64(s.UploadStream))
+	e.writeU64(uint64(s.ErrorNode))
+	e.writeI32(s.Result)
 	e.out = append(e.out, make([]byte, 4)...)
 }
 
@@ -764,7 +764,7 @@ func getLaunchvalue(b []byte) (s Launchvalue) {
 
 func (e *encoder) putLaunchvalue(s Launchvalue) {
 	for _, v := range s.Word {
-		e.u64(v)
+		e.writeU64(v)
 	}
 }
 
@@ -784,8 +784,8 @@ func getLaunchattr(b []byte) (s Launchattr) {
 }
 
 func (e *encoder) putLaunchattr(s Launchattr) {
-	e.i32(s.Id)
-	e.u32(s.Pad)
+	e.writeI32(s.Id)
+	e.writeU32(s.Pad)
 	e.putLaunchvalue(s.Value)
 }
 
@@ -827,23 +827,23 @@ func getFacts(b []byte) (s Facts) {
 }
 
 func (e *encoder) putFacts(s Facts) {
-	e.u64(uint64(s.Context))
-	e.u32(s.Bytes)
-	e.u32(s.Threads)
-	e.u32(s.Shared)
+	e.writeU64(uint64(s.Context))
+	e.writeU32(s.Bytes)
+	e.writeU32(s.Threads)
+	e.writeU32(s.Shared)
 	for _, v := range s.Required {
-		e.u32(v)
+		e.writeU32(v)
 	}
-	e.u32(s.AnyThreads)
+	e.writeU32(s.AnyThreads)
 	for _, v := range s.Block {
-		e.u32(v)
+		e.writeU32(v)
 	}
 	for _, v := range s.Grid {
-		e.u32(v)
+		e.writeU32(v)
 	}
-	e.u32(s.Multiprocessors)
-	e.u32(s.PerMultiprocessor)
-	e.u32(s.Warp)
+	e.writeU32(s.Multiprocessors)
+	e.writeU32(s.PerMultiprocessor)
+	e.writeU32(s.Warp)
 }
 
 // Memop is CUstreamBatchMemOpParams.
@@ -861,7 +861,7 @@ func getMemop(b []byte) (s Memop) {
 
 func (e *encoder) putMemop(s Memop) {
 	for _, v := range s.Word {
-		e.u64(v)
+		e.writeU64(v)
 	}
 }
 
@@ -880,7 +880,7 @@ func getUniqueid(b []byte) (s Uniqueid) {
 
 func (e *encoder) putUniqueid(s Uniqueid) {
 	for _, v := range s.Bytes {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -912,15 +912,15 @@ func getNcclop(b []byte) (s Ncclop) {
 }
 
 func (e *encoder) putNcclop(s Ncclop) {
-	e.i32(s.Kind)
-	e.i32(s.Type)
-	e.i32(int32(s.Op))
-	e.i32(s.Root)
-	e.u64(s.Count)
-	e.u64(uint64(s.Src))
-	e.u64(uint64(s.Dst))
-	e.u64(uint64(s.Comm))
-	e.u64(uint64(s.Stream))
+	e.writeI32(s.Kind)
+	e.writeI32(s.Type)
+	e.writeI32(int32(s.Op))
+	e.writeI32(s.Root)
+	e.writeU64(s.Count)
+	e.writeU64(uint64(s.Src))
+	e.writeU64(uint64(s.Dst))
+	e.writeU64(uint64(s.Comm))
+	e.writeU64(uint64(s.Stream))
 }
 
 // Ncclcount is sing_nccl_count.
@@ -939,9 +939,9 @@ func getNcclcount(b []byte) (s Ncclcount) {
 }
 
 func (e *encoder) putNcclcount(s Ncclcount) {
-	e.u64(s.Key)
-	e.u32(s.N)
-	e.u32(s.Reserved)
+	e.writeU64(s.Key)
+	e.writeU32(s.N)
+	e.writeU32(s.Reserved)
 }
 
 // Nvmlmemory is nvmlMemory_t.
@@ -960,9 +960,9 @@ func getNvmlmemory(b []byte) (s Nvmlmemory) {
 }
 
 func (e *encoder) putNvmlmemory(s Nvmlmemory) {
-	e.u64(s.Total)
-	e.u64(s.Free)
-	e.u64(s.Used)
+	e.writeU64(s.Total)
+	e.writeU64(s.Free)
+	e.writeU64(s.Used)
 }
 
 // Nvmlmemory2 is nvmlMemory_v2_t.
@@ -985,12 +985,12 @@ func getNvmlmemory2(b []byte) (s Nvmlmemory2) {
 }
 
 func (e *encoder) putNvmlmemory2(s Nvmlmemory2) {
-	e.u32(s.Version)
+	e.writeU32(s.Version)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.Total)
-	e.u64(s.Reserved)
-	e.u64(s.Free)
-	e.u64(s.Used)
+	e.writeU64(s.Total)
+	e.writeU64(s.Reserved)
+	e.writeU64(s.Free)
+	e.writeU64(s.Used)
 }
 
 // Nvmlutil is nvmlUtilization_t.
@@ -1007,8 +1007,8 @@ func getNvmlutil(b []byte) (s Nvmlutil) {
 }
 
 func (e *encoder) putNvmlutil(s Nvmlutil) {
-	e.u32(s.Gpu)
-	e.u32(s.Memory)
+	e.writeU32(s.Gpu)
+	e.writeU32(s.Memory)
 }
 
 // Nvmlpci is nvmlPciInfo_t.
@@ -1040,15 +1040,15 @@ func getNvmlpci(b []byte) (s Nvmlpci) {
 
 func (e *encoder) putNvmlpci(s Nvmlpci) {
 	for _, v := range s.BusIdLegacy {
-		e.u8(v)
+		e.writeU8(v)
 	}
-	e.u32(s.Domain)
-	e.u32(s.Bus)
-	e.u32(s.Device)
-	e.u32(s.PciDeviceId)
-	e.u32(s.PciSubSystemId)
+	e.writeU32(s.Domain)
+	e.writeU32(s.Bus)
+	e.writeU32(s.Device)
+	e.writeU32(s.PciDeviceId)
+	e.writeU32(s.PciSubSystemId)
 	for _, v := range s.BusId {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
@@ -1070,11 +1070,11 @@ func getNvmlprocess(b []byte) (s Nvmlprocess) {
 }
 
 func (e *encoder) putNvmlprocess(s Nvmlprocess) {
-	e.u32(s.Pid)
+	e.writeU32(s.Pid)
 	e.out = append(e.out, make([]byte, 4)...)
-	e.u64(s.UsedGpuMemory)
-	e.u32(s.GpuInstanceId)
-	e.u32(s.ComputeInstanceId)
+	e.writeU64(s.UsedGpuMemory)
+	e.writeU32(s.GpuInstanceId)
+	e.writeU32(s.ComputeInstanceId)
 }
 
 // Ipchandle is CUipcMemHandle.
@@ -1092,7 +1092,7 @@ func getIpchandle(b []byte) (s Ipchandle) {
 
 func (e *encoder) putIpchandle(s Ipchandle) {
 	for _, v := range s.Bytes {
-		e.u8(v)
+		e.writeU8(v)
 	}
 }
 
