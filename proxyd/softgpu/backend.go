@@ -142,8 +142,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// elapsed is the backend's clock.
-func (b *Backend) elapsed() time.Duration { return time.Since(b.epoch) }
+// timeSinceStart is the backend's clock: the time since the backend was made.
+func (b *Backend) timeSinceStart() time.Duration { return time.Since(b.epoch) }
 
 // device is a software GPU.
 type device struct {

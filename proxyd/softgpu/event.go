@@ -128,7 +128,7 @@ func (st *stream) Record(x backend.Event) error {
 	}
 	r := &recording{mark: newMark()}
 	st.submitJob(&job{mark: r.mark, always: true, run: func(*job) error {
-		r.at = st.context.space.device.backend.elapsed()
+		r.at = st.context.space.device.backend.timeSinceStart()
 		return nil
 	}})
 	e.standFor(r)

@@ -206,7 +206,7 @@ func (r *run) runSteps() {
 func (r *run) doStep(i int, s *step, live bool) {
 	switch {
 	case s.record != nil:
-		r.records[i].at = r.context.space.device.backend.elapsed()
+		r.records[i].at = r.context.space.device.backend.timeSinceStart()
 		r.records[i].mark.reachMark()
 	case s.child != nil:
 		r.child[i].runSteps()

@@ -202,7 +202,7 @@ func (a *attempt) explainFailure(err error) {
 		return
 	}
 	for _, err := range all.Unwrap() {
-		if r, is := err.(*restless); is { //nolint:errorlint // likewise
+		if r, is := err.(*unquietError); is { //nolint:errorlint // likewise
 			a.s.cuts.mu.Lock()
 			g := a.gates[r.process]
 			a.s.cuts.mu.Unlock()
@@ -213,16 +213,16 @@ func (a *attempt) explainFailure(err error) {
 	}
 }
 
-// restless is why a process does not come to rest.
-type restless struct {
+// unquietError is why a process still has calls or work under way although it was to have none.
+type unquietError struct {
 	process uint64
 	pid     int
 	what    string
 	err     error
 }
 
-func (r *restless) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
-func (r *restless) Unwrap() error { return r.err }
+func (r *unquietError) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
+func (r *unquietError) Unwrap() error { return r.err }
 
 // inAttempt is what Save needs to know of an attempt: the cut of that number holds, or there is none and none is asked
 // for. ctx ends with the attempt. The caller holds state.mu.

@@ -134,25 +134,25 @@ func (s *Server) openGates(all []*process) {
 // settler is a peer that may not have its ring yet.
 type settler interface{ Settled() bool }
 
-// restless is why the process does not come to rest, or nil if the process is gone.
-func (p *process) restless(what string, err error) error {
+// explainUnquiet returns an error that says what the process still has under way, or nil if the process is gone.
+func (p *process) explainUnquiet(what string, err error) error {
 	if p.IsGone() {
 		return nil
 	}
-	return &restless{p.ID, p.PID(), what, err}
+	return &unquietError{p.ID, p.PID(), what, err}
 }
 
 // restCalls waits until no call of a process is under way.
 func (p *process) restCalls(ctx context.Context) error {
 	if w, ok := p.Peer.(settler); ok && !w.Settled() {
 		if !p.heard.Load() {
-			return p.restless("is being attached", errors.New("its ring is not mapped"))
+			return p.explainUnquiet("is being attached", errors.New("its ring is not mapped"))
 		}
 		p.endProcess("it executes another program") // and a child of the process has its end of the pipe, or this would be known
 		return nil
 	}
 	if busy, err := p.Ring.Rest(ctx); err != nil {
-		return p.restless(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
+		return p.explainUnquiet(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
 	}
 	return nil
 }
@@ -163,10 +163,10 @@ func (p *process) rest(ctx context.Context) error {
 		return err
 	}
 	if err := p.waitForCommunicators(ctx); err != nil {
-		return p.restless("a communicator", err)
+		return p.explainUnquiet("a communicator", err)
 	}
 	if err := p.holdWork(ctx); err != nil {
-		return p.restless("its devices have work that does not end and cannot be held", err)
+		return p.explainUnquiet("its devices have work that does not end and cannot be held", err)
 	}
 	p.Output.Flush(ctx)
 	return ctx.Err()

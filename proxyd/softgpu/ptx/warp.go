@@ -55,8 +55,8 @@ type warp struct {
 	sites          []*mapping // last range that each access site has used
 	local          localMemory
 	live           uint32 // lanes that have not exited
-	spinning       bool   // memory that other threads may change was read since the last rest
-	rests          int
+	spinning       bool   // memory that other threads may change was read since the last backward branch
+	waitingLoops   int    // times in this turn that a loop has read such memory: the warp seems to wait for a thread
 	counting       bool
 	lanesRun       uint64 // lane-instructions, when counting
 	issued         uint64 // instructions, each counted once for all lanes
@@ -80,7 +80,7 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	k := b.run.kernel
 	w.block, w.id, w.live = b, id, mask
 	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
-	w.spinning, w.rests, w.ticks, w.counting = false, 0, 0, b.run.counting
+	w.spinning, w.waitingLoops, w.ticks, w.counting = false, 0, 0, b.run.counting
 	w.setConstants(k.const32, k.const64)
 	f := &frame{code: k.main}
 	w.enterFrame(f, k.main)
@@ -228,7 +228,7 @@ const (
 // runUntilBlocked executes until the warp has exited, is blocked, or its turn is over.
 func (w *warp) runUntilBlocked() status {
 	budget := turn
-	w.rests = 0
+	w.waitingLoops = 0
 	for {
 		if w.cur == nil || w.cur.state != fragReady {
 			if !w.pickFragment() {
@@ -254,7 +254,7 @@ func (w *warp) runUntilBlocked() status {
 
 // rotateFragments gives the other fragments of a warp their turn.
 func (w *warp) rotateFragments() {
-	if w.rests > spinTurn {
+	if w.waitingLoops > spinTurn {
 		w.block.spun = true
 		w.releaseJoins()
 	}
@@ -311,9 +311,9 @@ func (w *warp) runFragment(budget *int) bool {
 			if back && m != 0 {
 				if w.spinning {
 					w.spinning = false
-					w.rests++
+					w.waitingLoops++
 				}
-				if *budget <= 0 || w.rests > spinTurn {
+				if *budget <= 0 || w.waitingLoops > spinTurn {
 					return true
 				}
 			}
@@ -354,7 +354,7 @@ func (w *warp) runFragment(budget *int) bool {
 			}
 		case flowYield:
 			f.pc++
-			w.rests = spinTurn + 1
+			w.waitingLoops = spinTurn + 1
 			return true
 		}
 		from = f.pc

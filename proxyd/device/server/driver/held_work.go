@@ -244,11 +244,11 @@ func (p *Process) allStreams() []*Stream {
 
 // PauseWork has the process's spaces rest: true when all of them are unmapped, and no work of theirs is under way.
 func (p *Process) PauseWork() bool {
-	rests := true
+	allPaused := true
 	for _, s := range p.Spaces() {
-		rests = s.pauseWork() && rests
+		allPaused = s.pauseWork() && allPaused
 	}
-	return rests && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
+	return allPaused && !slices.ContainsFunc(p.allStreams(), func(st *Stream) bool { return st.Backend.Progress().Begun })
 }
 
 // UnlimitWork lets the process's streams take what is in its ring, however much is queued, or no longer.

@@ -16,8 +16,8 @@ func (s *Space) lockTurns() *TimeSlices {
 	}
 }
 
-// rests tells whether the space must not be mapped. The caller holds the mu of its turns.
-func (s *Space) rests() bool { return s.paused || s.moving }
+// mustStayUnmapped tells whether the space must not be mapped. The caller holds the mu of its turns.
+func (s *Space) mustStayUnmapped() bool { return s.paused || s.moving }
 
 // joinTurns has a space take part in the turns on its device.
 func (s *Space) joinTurns() {

@@ -120,9 +120,9 @@ func (t *TimeSlices) tellRunner() {
 	}
 }
 
-// giveTurn maps a space, or lets a space go on, unless s is nil or rests. The caller holds mu.
+// giveTurn maps a space, or lets a space go on, unless s is nil or must stay unmapped. The caller holds mu.
 func (t *TimeSlices) giveTurn(s *Space) {
-	if s != nil && !s.rests() && s.Map() == nil {
+	if s != nil && !s.mustStayUnmapped() && s.Map() == nil {
 		t.holder, t.since, t.idleSince = s, time.Now(), time.Time{}
 	}
 }
@@ -221,7 +221,7 @@ func (t *TimeSlices) stepTurns(now time.Time) time.Duration {
 func (t *TimeSlices) beginTurn() time.Duration {
 	wait := never // resume tells
 	for _, s := range t.spaces {
-		if t.holder == nil && !s.rests() {
+		if t.holder == nil && !s.mustStayUnmapped() {
 			wait = retry
 			t.giveTurn(s)
 		}
@@ -285,7 +285,7 @@ func (t *TimeSlices) nextSpace() *Space {
 	var first *Space
 	for i := range t.spaces {
 		s := t.spaces[(at+i)%len(t.spaces)]
-		if s == t.holder || s.rests() || s.Work() != backend.Runnable {
+		if s == t.holder || s.mustStayUnmapped() || s.Work() != backend.Runnable {
 			continue
 		}
 		if !t.meetsInCommunicator(t.holder, s) {
@@ -298,8 +298,8 @@ func (t *TimeSlices) nextSpace() *Space {
 	return first
 }
 
-// takeAway unmaps a space that rests, as soon as its work can be interrupted, and gives the device to the next: true
-// when the space is not mapped. The caller holds mu.
+// takeAway unmaps a space that must stay unmapped, as soon as its work can be interrupted, and gives the device to
+// the next space: true when the space is not mapped. The caller holds mu.
 func (t *TimeSlices) takeAway(s *Space) bool {
 	if t.holder != s {
 		return true
