@@ -178,3 +178,19 @@ func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 	}
 	return errors.Join(err, j.c.uploads.Change(lost, func(now *upload.Record) bool { now.HoldReported = true; return true }))
 }
+
+// findLostWork says, at the start of a run, what of the earlier runs' work is lost; "": nothing. number
+// is that of the checkpoint from which the run resumes; 0: it begins anew.
+func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
+	events, err := c.timeline.Read(s.ID)
+	if err != nil {
+		c.Log.Info("read the time line", "job", s.ID, "error", err)
+		return ""
+	}
+	// A requeue sets the time of submission anew.
+	ended, err := time.ParseInLocation("2006-01-02T15:04:05", s.Submitted, time.Local)
+	if err != nil {
+		return ""
+	}
+	return records.DescribeLostWork(records.LostWork(events, number, ended))
+}

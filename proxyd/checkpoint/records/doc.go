@@ -9,5 +9,6 @@
 //	placement.go      on which node of a run each capsule is; the names of programs
 //	timeline.go       SHARED/jobs/JOB.NODE.events: what happened to a job
 //	past.go           SHARED/jobs/past/JOB.json: the time line of a job that is over
+//	lost_work.go      how much work a new run has lost, by the time line
 //	runtime_files.go  SHARED/kits: our files that programs of jobs use
 package records

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// LostWork returns how long the earlier runs of a job had worked after the state from which the new
+// run goes on: the checkpoint of this number, or with 0 the script's beginning. ended is when the
+// last run ended, as far as Slurm knows.
+func LostWork(events []Event, number uint32, ended time.Time) time.Duration {
+	since := slices.IndexFunc(events, func(e Event) bool { return e.What == EventStarted })
+	if number > 0 {
+		for i, e := range events {
+			made := e.What == EventCheckpoint && strings.HasPrefix(e.Text, fmt.Sprintf("%d (", number))
+			if made || e.What == EventRestored {
+				since = i
+			}
+		}
+	} else {
+		for i, e := range events {
+			if e.What == EventStarted {
+				since = i
+			}
+		}
+	}
+	if since < 0 {
+		return 0
+	}
+	for _, e := range events[since:] {
+		switch e.What {
+		case EventReleased: // captured, and then ended
+			return 0
+		case EventEnded, EventRequeued:
+			ended = e.At
+		}
+	}
+	return max(ended.Sub(events[since].At), 0)
+}
+
+// DescribeLostWork returns the end of a sentence; "" for what is not worth a word.
+func DescribeLostWork(lost time.Duration) string {
+	if lost < time.Second {
+		return ""
+	}
+	return fmt.Sprintf("; %s of work are lost", lost.Round(time.Second))
+}
