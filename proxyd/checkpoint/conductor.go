@@ -20,6 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -101,7 +102,7 @@ type Conductor struct {
 	kits     records.Kits
 	uploads  *upload.Uploads
 
-	sharedWatch sharedWatch
+	sharedWatch shared.Watch
 
 	daemonCtx    context.Context // cancelled by Close
 	cancelDaemon context.CancelFunc
@@ -157,6 +158,41 @@ func (c *Conductor) jobFor(id uint32) *job { return c.jobs.getOrMake(c, id) }
 // startBackground runs f in a goroutine. ctx of f ends with the daemon, and Close waits for f.
 func (c *Conductor) startBackground(f func(context.Context)) {
 	c.background.Go(func() { f(c.daemonCtx) })
+}
+
+// sharedLook is how often a shared folder that is away is looked at.
+const sharedLook = time.Second
+
+// waitForShared returns when the shared folder is there: without the folder, what is known of a job cannot be told
+// from a job of which nothing is known. It returns an error only if ctx ends, as it does with the task that waits.
+func (c *Conductor) waitForShared(ctx context.Context, job uint32) error {
+	if c.CheckShared == nil {
+		return nil
+	}
+	isAway := false
+	for {
+		err := c.sharedWatch.CheckNow(ctx, c.CheckShared)
+		switch {
+		case err == nil && isAway:
+			c.Log.Info("the shared folder is back", "job", job)
+			return nil
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return err
+		case !isAway:
+			isAway = true
+			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
+			c.startBackground(func(ctx context.Context) {
+				if err := c.writeComment(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
+					c.Log.Info("comment", "job", job, "error", err)
+				}
+			})
+		}
+		if !sleepUnlessDone(ctx, sharedLook) {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (c *Conductor) storeJob(id uint32) store.JobID {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
@@ -193,4 +195,62 @@ func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 		return ""
 	}
 	return records.DescribeLostWork(records.LostWork(events, number, ended))
+}
+
+// checkpointInComment matches what our part of a comment says of a checkpoint that counts.
+var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) + `(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) `)
+
+// namedCheckpoint returns the checkpoint that a job's comment names; 0: none.
+func namedCheckpoint(comment string) int {
+	m := checkpointInComment.FindStringSubmatch(comment)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// errCheckpointsLost is why a job is held whose checkpoints are gone.
+var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
+	"were they deleted?); released, the job begins anew")
+
+// lostCheckpoint returns an error that wraps errCheckpointsLost if Slurm runs a job again and the job's comment names a
+// checkpoint; its caller has found none in the store. A run from the script's beginning would write over what the job has
+// done, so the job is to be held. The comment names no checkpoint afterwards: released, the job begins anew.
+func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job) error {
+	if s.Restarts == 0 {
+		return nil
+	}
+	said, err := c.Slurm.Said(ctx, s.String())
+	for began := time.Now(); err != nil && time.Since(began) < restoreCallTimeout && sleepUnlessDone(ctx, sharedLook); {
+		said, err = c.Slurm.Said(ctx, s.String()) // slurmctld may be starting again
+	}
+	if err != nil {
+		return err
+	}
+	if n := namedCheckpoint(said); n > 0 {
+		return fmt.Errorf("checkpoint %d was made, and %w", n, errCheckpointsLost)
+	}
+	return nil
+}
+
+// holdIfCheckpointsLost holds a job that has no record in the shared folder, if lostCheckpoint finds that it should have
+// one, and returns why.
+func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) error {
+	id := c.storeJob(s.ID)
+	all, err := c.Store.List(ctx, &id)
+	if err != nil || len(all) > 0 {
+		return err
+	}
+	lost := c.lostCheckpoint(ctx, s)
+	if !errors.Is(lost, errCheckpointsLost) {
+		return lost
+	}
+	c.Log.Error("the job is held", "job", s.ID, "error", lost)
+	ctx = context.WithoutCancel(ctx) // which ends with the task, and Slurm kills the task
+	said := c.writeComment(ctx, s.String(), commentHeld+lost.Error())
+	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))
 }

@@ -3,7 +3,7 @@
 
 // Package shared is the folder that all nodes of a cluster share, and its identity.
 //
-// A shared folder that is not mounted looks like an empty one: a daemon that made what it
+// A shared folder that is not mounted looks like an empty folder: a daemon that made what it
 // misses would run every requeued job from its beginning, over the job's own output. So the
 // folder is marked once, by an administrator (`proxyd init`), and a daemon makes nothing in
 // a folder without the mark:
@@ -56,7 +56,7 @@ type Mark struct {
 }
 
 // Init marks the folder at path, which must exist, for a cluster. A folder that is marked
-// keeps its mark: isNew is false then, and the mark is the one that is there. What a
+// keeps its mark: isNew is false then, and the result is the mark that is there. What a
 // daemon put into the folder before there were marks stays as it is.
 func Init(path, cluster string) (mark Mark, isNew bool, err error) {
 	if mark, err = readMark(path); err == nil || !errors.Is(err, ErrUnmarked) {

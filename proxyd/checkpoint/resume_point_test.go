@@ -4,11 +4,7 @@
 package checkpoint
 
 import (
-	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -32,42 +28,4 @@ func TestNamedCheckpoint(t *testing.T) {
 	if n := namedCheckpoint(composeComment("mine", "checkpoint 7 at "+time.Now().Format(time.TimeOnly)+" (user)")); n != 7 {
 		t.Errorf("a composed comment names checkpoint %d, want 7", n)
 	}
-}
-
-// TestSharedWatch has many callers look at a folder whose file system does not answer: a single system call
-// hangs, no caller does, and all callers get the answer when there is an answer.
-func TestSharedWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w sharedWatch
-		var calls atomic.Int32
-		away := errors.New("away")
-		answers := make(chan struct{}) // closed: the file system does
-		check := func() error { calls.Add(1); <-answers; return away }
-		ask := func() []error {
-			errs := make([]error, 20)
-			var all sync.WaitGroup
-			for i := range errs {
-				all.Go(func() { errs[i] = w.checkNow(t.Context(), check) })
-			}
-			all.Wait()
-			return errs
-		}
-		for range 3 {
-			for _, err := range ask() {
-				if !errors.Is(err, errSharedSilent) {
-					t.Fatalf("while the file system does not answer: %v", err)
-				}
-			}
-		}
-		if n := calls.Load(); n != 1 {
-			t.Errorf("%d calls hang, want 1", n)
-		}
-		close(answers)
-		synctest.Wait()
-		for _, err := range ask() {
-			if !errors.Is(err, away) {
-				t.Errorf("the file system answers: %v", err)
-			}
-		}
-	})
 }
