@@ -122,9 +122,13 @@ func (c *slicingCase) overhead(k int, alone, shared slicingRun) float64 {
 // row is the case's line of the table.
 func (c *slicingCase) row(k int, way string, alone, shared slicingRun) string {
 	per := float64(c.steps)
-	return fmt.Sprintf("| %s | %d | %s | %.1f | %.1f | %.2f | %+.1f %% | %.2f |\n", strings.Join(append([]string{c.name}, c.args...), " "), k, way,
+	clock := "–" // on a busy machine the run of one step that is subtracted may have taken longer
+	if shared.took > 0 && alone.took > 0 {
+		clock = fmt.Sprintf("%.2f", shared.took.Seconds()/alone.took.Seconds())
+	}
+	return fmt.Sprintf("| %s | %d | %s | %.1f | %.1f | %.2f | %+.1f %% | %s |\n", strings.Join(append([]string{c.name}, c.args...), " "), k, way,
 		float64(shared.Switches)/per, float64(shared.Interrupted)/per, float64(shared.SwappedOut+shared.SwappedIn)/float64(alone.Peak)/per,
-		c.overhead(k, alone, shared), shared.took.Seconds()/alone.took.Seconds())
+		c.overhead(k, alone, shared), clock)
 }
 
 // TestSlicing: ranks that share one device, in each way that there is, compute the bits of ranks with one each, by as many instructions, and what
