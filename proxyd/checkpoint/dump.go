@@ -27,6 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
 
 // dumpRequest says where and how a node writes its share.
@@ -223,7 +224,10 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 	}
 	j.mu.Unlock()
 	rec := j.run.Snapshot().Record
-	var err error
+	clocksRead, err := syscalls.ReadMonotonic()
+	if err != nil {
+		return nil, err
+	}
 	if m.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
 		return nil, err
 	}
@@ -264,7 +268,7 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
 				Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-				Observed: observed[p.Name],
+				Observed: observed[p.Name], ClocksRead: clocksRead,
 			}, streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)

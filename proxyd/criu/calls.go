@@ -18,12 +18,12 @@ import (
 // rewindCalls has the threads of a frozen program make their system calls again after the dump,
 // which otherwise return EINTR. A call that cannot be made again returns EINTR as without this
 // function, so that is no error.
-func rewindCalls(ctx context.Context, group cgroup, seen syscalls.Observed) (*syscalls.Rewound, error) {
+func rewindCalls(ctx context.Context, group cgroup, p *Program) (*syscalls.Rewound, error) {
 	threads, err := group.listThreads()
 	if err != nil {
 		return nil, err
 	}
-	calls, _ := syscalls.Rewind(threads, seen)
+	calls, _ := syscalls.Rewind(threads, p.Observed, p.ClocksRead)
 	if calls.Count() == 0 {
 		return nil, nil //nolint:nilnil // a program without such calls
 	}

@@ -75,7 +75,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	s.carry, s.endStrays = d.carryStream, true
 	noted := &Image{}
 	if wasFrozen {
-		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), p.Observed)
+		noted.calls, err = rewindCalls(ctx, cgroup(p.Cgroup), &p)
 		if err != nil {
 			return nil, errors.Join(&Error{Op: "dump", PID: p.PID, Err: err}, noted.SetTimeLeft())
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
@@ -31,6 +32,9 @@ type Program struct {
 	// Observed is what the caller saw of the program's threads just before it froze them
 	// (syscalls.Observe). Only for Dump.
 	Observed syscalls.Observed `json:"-"`
+	// ClocksRead is when the clocks were read that the program goes on with after a restore (syscalls.ReadMonotonic), 0
+	// if at the dump. Only for Dump.
+	ClocksRead time.Duration `json:"-"`
 }
 
 // Sink takes the images of a dump. Create is called concurrently, once for each name; names are

@@ -207,13 +207,13 @@ func mayRepeat(c call) bool {
 	return false
 }
 
-// timeLeft returns what is left until the deadline: at least 0.
-func (r remedy) timeLeft() (time.Duration, error) {
+// timeLeft returns what was left until the deadline a time ago: at least 0.
+func (r remedy) timeLeft(ago time.Duration) (time.Duration, error) {
 	now, err := readClock(r.clock)
 	if err != nil {
 		return 0, err
 	}
-	return time.Duration(max(r.deadline-now, 0)), nil
+	return max(time.Duration(r.deadline-now)+ago, 0), nil
 }
 
 // setTimeout puts the time that is left into the argument of a call that has milliseconds.

@@ -91,3 +91,18 @@ func readClock(clock int32) (int64, error) {
 	}
 	return t.Nano(), nil
 }
+
+// ReadMonotonic reads CLOCK_MONOTONIC, for Rewind.
+func ReadMonotonic() (time.Duration, error) {
+	now, err := readClock(unix.CLOCK_MONOTONIC)
+	return time.Duration(now), err
+}
+
+// timeSince returns the time that has passed since ReadMonotonic has returned a value, 0 if the value is 0.
+func timeSince(read time.Duration) (time.Duration, error) {
+	if read == 0 {
+		return 0, nil
+	}
+	now, err := ReadMonotonic()
+	return now - read, err
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,7 +30,10 @@ type rewoundThread struct {
 // returned also with an error; threads that are not rewound are as they were, and their calls return
 // EINTR after a dump. seen is of the same threads before they were frozen; with the zero value
 // epoll_wait with a timeout is not rewound.
-func Rewind(threads []int, seen Observed) (*Rewound, error) {
+//
+// A process that is made of a dump goes on with clocks that were read at clocksRead, by ReadMonotonic, and its calls get
+// the time that was left then: with what is left now they would end too early. 0 stands for now.
+func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, error) {
 	var waiting []int
 	for _, tid := range threads {
 		if c, ok := readProcCall(tid); ok && mayBeInterrupted(c) {
@@ -44,7 +48,7 @@ func Rewind(threads []int, seen Observed) (*Rewound, error) {
 	found, err := runTracer(func() traced {
 		var found traced
 		for _, tid := range waiting {
-			found.add(rewindThread(tid, records, seen))
+			found.add(rewindThread(tid, records, seen, clocksRead))
 		}
 		return found
 	})
@@ -71,7 +75,7 @@ func (f *traced) add(t *rewoundThread, err error) {
 func (r *Rewound) Count() int { return len(r.threads) }
 
 // rewindThread returns nil if the thread is in no call that can be made again.
-func rewindThread(tid int, records map[threadID]threadRecord, seen Observed) (*rewoundThread, error) {
+func rewindThread(tid int, records map[threadID]threadRecord, seen Observed, clocksRead time.Duration) (*rewoundThread, error) {
 	s, err := readStatus(tid)
 	if err != nil || s.awaitsHandler() {
 		return nil, nil //nolint:nilerr,nilnil // a thread that is gone has nothing to go on with
@@ -92,13 +96,17 @@ func rewindThread(tid int, records map[threadID]threadRecord, seen Observed) (*r
 		if !ok {
 			return nil
 		}
+		passed, err := timeSince(clocksRead)
+		if err != nil {
+			return err
+		}
 		if with.relative {
-			if err := with.reckonDeadline(tid); err != nil {
+			if err := with.reckonDeadline(tid, passed); err != nil {
 				return err
 			}
 		}
 		t := &rewoundThread{tid: tid, with: with, before: *registers}
-		if err := t.setTimeLeft(); err != nil {
+		if err := t.setTimeLeft(passed); err != nil {
 			return err
 		}
 		rewound = t
@@ -136,14 +144,14 @@ func (t *rewoundThread) revise() error {
 		case handled:
 			return t.interrupt()
 		}
-		return t.setTimeLeft()
+		return t.setTimeLeft(0)
 	})
 }
 
-// setTimeLeft sets the registers of t, which stands in ptrace.
-func (t *rewoundThread) setTimeLeft() error {
+// setTimeLeft sets the registers of t, which stands in ptrace, to what was left a time ago.
+func (t *rewoundThread) setTimeLeft(ago time.Duration) error {
 	if t.with.timed {
-		left, err := t.with.timeLeft()
+		left, err := t.with.timeLeft(ago)
 		switch {
 		case err != nil:
 			return err

@@ -5,11 +5,13 @@
 
 package syscalls
 
+import "time"
+
 // Rewound are threads that make their calls again when they run.
 type Rewound struct{}
 
 // Rewind does nothing on this architecture.
-func Rewind([]int, Observed) (*Rewound, error) { return &Rewound{}, nil }
+func Rewind([]int, Observed, time.Duration) (*Rewound, error) { return &Rewound{}, nil }
 
 // Count returns the number of threads that are rewound.
 func (r *Rewound) Count() int { return 0 }

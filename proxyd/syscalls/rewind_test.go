@@ -53,50 +53,88 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// TestSleepGoesOn: a frozen sleep that is rewound ends when it would have ended, also when it was
-// frozen before and the kernel has continued it.
-func TestSleepGoesOn(t *testing.T) {
+// sleeper is a process that sleeps for sleepLast, and can be frozen.
+type sleeper struct {
+	*exec.Cmd
+	cgroup string
+	begin  time.Time
+}
+
+const sleepLast = 2 * time.Second
+
+func startSleep(t *testing.T) *sleeper {
+	t.Helper()
 	g := newCgroup(t)
 	if _, err := loadBlockReader(); err != nil {
 		t.Skip("SKIP: needs BPF and BTF: ", err)
 	}
-	const last = 2 * time.Second
-	begin := time.Now()
-	cmd := exec.Command("sleep", "2")
-	if err := cmd.Start(); err != nil {
+	s := &sleeper{exec.Command("sleep", fmt.Sprint(sleepLast.Seconds())), g, time.Now()}
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	tid := cmd.Process.Pid
-	write(t, g+"/cgroup.procs", fmt.Sprint(tid))
-	sleeps := func() bool {
-		c, ok := readProcCall(tid)
+	t.Cleanup(func() { s.Process.Kill(); s.Wait() })
+	write(t, g+"/cgroup.procs", fmt.Sprint(s.Process.Pid))
+	return s
+}
+
+// rewind freezes the process while it sleeps, and rewinds its call.
+func (s *sleeper) rewind(t *testing.T, clocksRead time.Duration) *Rewound {
+	t.Helper()
+	eventually(t, "sleep", func() bool {
+		c, ok := readProcCall(s.Process.Pid)
 		return ok && slices.Contains([]int64{unix.SYS_CLOCK_NANOSLEEP, unix.SYS_NANOSLEEP, unix.SYS_POLL}, c.number)
+	})
+	s.setFrozen(t, "1")
+	r, err := Rewind([]int{s.Process.Pid}, Observed{}, clocksRead)
+	if err != nil || r.Count() != 1 {
+		t.Fatalf("%d calls rewound, %v", r.Count(), err)
 	}
-	frozen := func(word string) func() bool {
-		return func() bool {
-			b, _ := os.ReadFile(g + "/cgroup.events")
-			return strings.Contains(string(b), "frozen "+word)
-		}
+	return r
+}
+
+func (s *sleeper) setFrozen(t *testing.T, word string) {
+	t.Helper()
+	write(t, s.cgroup+"/cgroup.freeze", word)
+	eventually(t, "frozen "+word, func() bool {
+		b, _ := os.ReadFile(s.cgroup + "/cgroup.events")
+		return strings.Contains(string(b), "frozen "+word)
+	})
+}
+
+// lasts waits for the process, which must have slept for at least that long.
+func (s *sleeper) lasts(t *testing.T, want time.Duration) {
+	t.Helper()
+	if err := s.Wait(); err != nil {
+		t.Errorf("sleep: %v", err)
 	}
+	if took := time.Since(s.begin); took < want {
+		t.Errorf("sleep has ended after %v, want %v", took, want)
+	}
+}
+
+// TestSleepGoesOn: a frozen sleep that is rewound ends when it would have ended, also when it was
+// frozen before and the kernel has continued it.
+func TestSleepGoesOn(t *testing.T) {
+	s := startSleep(t)
 	for range 2 {
-		eventually(t, "sleep", sleeps)
-		write(t, g+"/cgroup.freeze", "1")
-		eventually(t, "frozen", frozen("1"))
-		r, err := Rewind([]int{tid}, Observed{})
-		if err != nil || r.Count() != 1 {
-			t.Fatalf("%d calls rewound, %v", r.Count(), err)
-		}
+		r := s.rewind(t, 0)
 		if err := r.SetTimeLeft(); err != nil || r.Count() != 1 {
 			t.Fatalf("%d calls have time left, %v", r.Count(), err)
 		}
-		write(t, g+"/cgroup.freeze", "0")
-		eventually(t, "thawed", frozen("0"))
+		s.setFrozen(t, "0")
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("sleep: %v", err)
+	s.lasts(t, sleepLast)
+}
+
+// TestTimeLeftByClocks: a sleep that goes on with clocks of a moment ago has the time left that it had then.
+func TestTimeLeftByClocks(t *testing.T) {
+	const ago = 500 * time.Millisecond
+	s := startSleep(t)
+	now, err := ReadMonotonic()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if took := time.Since(begin); took < last {
-		t.Errorf("sleep 2 has ended after %v", took)
-	}
+	s.rewind(t, now-ago)
+	s.setFrozen(t, "0")
+	s.lasts(t, sleepLast+ago)
 }

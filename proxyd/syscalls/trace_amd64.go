@@ -137,9 +137,9 @@ func (r remedy) writeLeft(tid int, left time.Duration) error {
 	return os.NewSyscallError("process_vm_writev", err)
 }
 
-// reckonDeadline sets the deadline of a call whose memory holds the time that is left. The thread was
-// stopped a little while ago; the call becomes longer by that.
-func (r *remedy) reckonDeadline(tid int) error {
+// reckonDeadline sets the deadline of a call whose memory holds the time that was left when the thread was stopped, a
+// time ago.
+func (r *remedy) reckonDeadline(tid int, ago time.Duration) error {
 	b := make([]byte, timeSize)
 	local := []unix.Iovec{{Base: &b[0], Len: timeSize}}
 	n, err := unix.ProcessVMReadv(tid, local, []unix.RemoteIovec{{Base: uintptr(r.left), Len: timeSize}}, 0)
@@ -162,7 +162,7 @@ func (r *remedy) reckonDeadline(tid int) error {
 		r.timed = false // for ever, or what the call refuses
 		return nil
 	}
-	r.deadline = now + seconds*int64(time.Second) + fraction*unit
+	r.deadline = now - int64(ago) + seconds*int64(time.Second) + fraction*unit
 	return nil
 }
 
