@@ -20,7 +20,7 @@ func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 		all[i] = &rpc.Job{
 			Id: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, Qos: j.QOS,
 			Tier: j.Tier.String(), State: jobStates[j.State], HeldBy: holders[j.HeldBy], Action: j.Action,
-			Gpus: int32(j.GPUs), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
+			Gpus: int32(j.GPUs), Leased: int32(j.Leased), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
 			Fraction: j.Fraction, Promised: j.Promised, Obstacle: j.Obstacle,
 			Checkpoint: timestampOf(j.Checkpoint.At), Submitted: timestampOf(j.Submitted), Started: timestampOf(j.Started),
 		}

@@ -82,7 +82,7 @@ func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	}
 	m := &rpc.Standing{
 		Tier: j.Tier.String(), Promised: j.Promised, Fraction: j.Fraction, Counted: durationpb.New(j.Counted),
-		Requested: int32(j.Request), Gpus: int32(holds), Least: int32(j.MinGPUs), Action: j.Action, //nolint:gosec // GPUs of a job
+		Requested: int32(j.Request), Gpus: int32(holds), Leased: int32(j.Leased), Least: int32(j.MinGPUs), Action: j.Action, //nolint:gosec // GPUs of a job
 	}
 	for _, w := range s.decision.Waiting {
 		if w.Job == j.ID {

@@ -183,7 +183,7 @@ func (a *attempt) clearNode(c candidate, most int) {
 		a.room.Take(shares)
 		done = append(done, [2][]sdk.Share{o.Shares, shares})
 		moves = append(moves, sdk.Intent{Verb: sdk.Migrate, Job: o.ID, For: a.job.ID, Where: a.snapshot.Spots(shares), Reason: fmt.Sprintf(
-			"moves together with others, so that job %s has %d GPUs on one node", a.job.Label, a.job.GPUs/a.job.Capsules)})
+			"moves together with others, so that job %s has %s on one node", a.job.Label, sdk.CountOf(a.job.GPUs/a.job.Capsules, "GPU"))})
 	}
 	a.moves = append(a.moves, moves...)
 	a.cost += c.cost

@@ -170,7 +170,7 @@ func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) boo
 		intent := sdk.Intent{Verb: sdk.Migrate, Job: j.ID, Where: s.Spots(shares), Reason: fmt.Sprintf("node %s %s", l.node, l.why)}
 		if gpus != j.GPUs {
 			intent.Verb, intent.GPUs = sdk.Resize, gpus
-			intent.Reason += fmt.Sprintf("; elsewhere there is room for %d of its %d GPUs", gpus, j.GPUs)
+			intent.Reason += fmt.Sprintf("; elsewhere there is room for %d of its %s", gpus, sdk.CountOf(j.GPUs, "GPU"))
 		}
 		return intent, true
 	}

@@ -74,7 +74,7 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []s
 	var took [][2][]sdk.Share
 	for _, j := range lent[:min(len(lent), set.Most)] {
 		was := j.Shares
-		intent, shares, ok := resizeJob(s, room, j, j.Request, fmt.Sprintf("job %s waits for %d GPUs: back to the %d that it asked for", waits.Label, waits.GPUs, j.Request))
+		intent, shares, ok := resizeJob(s, room, j, j.Request, fmt.Sprintf("job %s waits for %s: back to the %d that it asked for", waits.Label, sdk.CountOf(waits.GPUs, "GPU"), j.Request))
 		if !ok {
 			continue
 		}

@@ -218,7 +218,7 @@ func (d *decision) intentFor(c *choice) sdk.Intent {
 	}
 	where := d.spotsOf(c.job, c.keep)
 	return sdk.Intent{Verb: sdk.Resize, Job: c.job.ID, GPUs: c.keep * len(where), Where: where, Reason: fmt.Sprintf(
-		"power cap %s: %.0f W too much; the job goes on with %d of its %d GPUs", c.cap, c.over, c.keep*len(where), c.job.GPUs)}
+		"power cap %s: %.0f W too much; the job goes on with %d of its %s", c.cap, c.over, c.keep*len(where), sdk.CountOf(c.job.GPUs, "GPU"))}
 }
 
 // movableJobs are the jobs that a cap can slow, the lowest tier first, and of a tier first the jobs

@@ -77,7 +77,7 @@ func TestDecisions(t *testing.T) {
 		{"below the cap nothing is done", cluster(1, 2880, on(job(1, sdk.Basic, 8), 0, 0)), nil},
 		{"a job is slowed, by no more than needed", cluster(1, 2200, on(elastic(job(1, sdk.Basic, 8)), 0, 0)), []string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
 		{"one that cannot be is parked", cluster(1, 2200, on(job(1, sdk.Basic, 8), 0, 0)), []string{"preempt job 1, parked"}},
-		{"slowing comes before parking", cluster(1, 2200, on(job(1, sdk.Basic, 4), 0, 0), on(elastic(job(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPUs on a (1 GPUs)"}},
+		{"slowing comes before parking", cluster(1, 2200, on(job(1, sdk.Basic, 4), 0, 0), on(elastic(job(2, sdk.Basic, 4)), 0, 4)), []string{"resize job 2 to 1 GPU on a (1 GPU)"}},
 		{"who is slowed in vain is parked", cluster(1, 500, on(elastic(job(1, sdk.Basic, 8)), 0, 0)), []string{"preempt job 1, parked"}},
 		{"basic comes before standard", cluster(2, 4000, on(elastic(job(1, sdk.Standard, 8)), 0, 0), on(job(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked"}},
 		{"standard when it must", cluster(2, 1000, on(job(1, sdk.Standard, 8), 0, 0), on(job(2, sdk.Basic, 8), 1, 0)), []string{"preempt job 2, parked", "preempt job 1, parked"}},

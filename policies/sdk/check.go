@@ -103,6 +103,8 @@ func (j *Job) checkJob() error {
 		return fmt.Errorf("%d capsules", j.Capsules)
 	case j.GPUs < 0 || j.Request < 0 || j.MinGPUs < 0 || j.MaxGPUs < j.MinGPUs:
 		return fmt.Errorf("%d GPUs of %d, from %d to %d", j.GPUs, j.Request, j.MinGPUs, j.MaxGPUs)
+	case j.Leased < 0 || j.Leased > j.GPUs:
+		return fmt.Errorf("%d leased GPUs of %d", j.Leased, j.GPUs)
 	case j.CPUs < 0 || j.Memory < 0 || j.Tasks < 0:
 		return fmt.Errorf("%d CPUs, %d MiB, %d tasks", j.CPUs, j.Memory, j.Tasks)
 	case !isFinite(j.Fraction) || !isFinite(j.Promised):

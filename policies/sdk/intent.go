@@ -85,14 +85,14 @@ func (i Intent) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s job %d", i.Verb, i.Job)
 	if i.GPUs != 0 {
-		fmt.Fprintf(&b, " to %d GPUs", i.GPUs)
+		b.WriteString(" to " + CountOf(i.GPUs, "GPU"))
 	}
 	for n, p := range i.Where {
 		sep := ", "
 		if n == 0 {
 			sep = " on "
 		}
-		fmt.Fprintf(&b, "%s%s (%d GPUs)", sep, p.Node, p.GPUs)
+		fmt.Fprintf(&b, "%s%s (%s)", sep, p.Node, CountOf(p.GPUs, "GPU"))
 	}
 	if len(i.Avoid) > 0 {
 		fmt.Fprintf(&b, " away from %s", strings.Join(i.Avoid, ", "))

@@ -54,6 +54,7 @@ type Job struct {
 	Features []string // that each of its nodes must have
 	Request  int      // GPUs that its user asked for, of all capsules: what its fraction is counted by
 	GPUs     int      // that the job holds or, while it does not run, waits for
+	Leased   int      // of GPUs, those that leases lend to the job: jobs of its user that hold them for it
 	MinGPUs  int      // the bounds of a resize; both are Request if the job cannot be resized
 	MaxGPUs  int
 	Required []int32 // nodes that the job must have, places in Snapshot.Nodes

@@ -118,6 +118,7 @@ func shapeColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	numberColumn(c, "jobs.memory", rows, &pb.Memory, func(j *Job) *int64 { return &j.Memory })
 	numberColumn(c, "jobs.request", rows, &pb.Request, func(j *Job) *int { return &j.Request })
 	numberColumn(c, "jobs.gpus", rows, &pb.Gpus, func(j *Job) *int { return &j.GPUs })
+	numberColumn(c, "jobs.leased", rows, &pb.Leased, func(j *Job) *int { return &j.Leased })
 	numberColumn(c, "jobs.min_gpus", rows, &pb.MinGpus, func(j *Job) *int { return &j.MinGPUs })
 	numberColumn(c, "jobs.max_gpus", rows, &pb.MaxGpus, func(j *Job) *int { return &j.MaxGPUs })
 	required := listColumn(c, "jobs.required_count", rows, &pb.RequiredCount, func(j *Job) *[]int32 { return &j.Required })

@@ -108,6 +108,7 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"tasks":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Tasks) },
 	"capsules":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Capsules) },
 	"gpus":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.GPUs) },
+	"leased":      func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Leased) },
 	"request":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Request) },
 	"min_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MinGPUs) },
 	"max_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MaxGPUs) },

@@ -95,8 +95,8 @@ func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
 	v := s.victim
 	if s.keep == 0 {
 		return sdk.Intent{Verb: sdk.Preempt, Job: v.leader, For: j.ID, Reason: fmt.Sprintf(
-			"%v job %s waits for %d GPUs; this %v job is the cheapest to stop: %v of dump and restore on %d GPUs",
-			j.Tier, j.Label, j.GPUs, v.tier, v.pause.Round(time.Second), v.gpus)}
+			"%v job %s waits for %s; this %v job is the cheapest to stop: %v of dump and restore on %s",
+			j.Tier, j.Label, sdk.CountOf(j.GPUs, "GPU"), v.tier, v.pause.Round(time.Second), sdk.CountOf(v.gpus, "GPU"))}
 	}
 	job := v.jobs[0]
 	where := make([]sdk.Spot, len(job.Shares))
@@ -104,6 +104,6 @@ func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
 		where[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: s.keep}
 	}
 	return sdk.Intent{Verb: sdk.Resize, Job: v.leader, For: j.ID, GPUs: s.keep * len(job.Shares), Where: where, Reason: fmt.Sprintf(
-		"%v job %s waits for %d GPUs; this %v job goes on with %d of its %d",
-		j.Tier, j.Label, j.GPUs, v.tier, s.keep*len(job.Shares), v.gpus)}
+		"%v job %s waits for %s; this %v job goes on with %d of its %d",
+		j.Tier, j.Label, sdk.CountOf(j.GPUs, "GPU"), v.tier, s.keep*len(job.Shares), v.gpus)}
 }

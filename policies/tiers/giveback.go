@@ -86,7 +86,7 @@ func (d *decision) growJob(j *sdk.Job) {
 		d.room.Take(shares)
 		d.addIntent(sdk.Intent{
 			Verb: sdk.Resize, Job: j.ID, GPUs: gpus, Where: where,
-			Reason: fmt.Sprintf("its nodes have room again: from %d to %d of the %d GPUs that it asked for", j.GPUs, gpus, j.Request),
+			Reason: fmt.Sprintf("its nodes have room again: from %d to %d of the %s that it asked for", j.GPUs, gpus, sdk.CountOf(j.Request, "GPU")),
 		})
 		return
 	}

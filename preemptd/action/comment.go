@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
@@ -88,7 +89,7 @@ func doneText(w *actionRun) string {
 		text += " away from " + strings.Join(w.args.Avoid, ",")
 	}
 	if w.memo.Lent {
-		text += fmt.Sprintf(" in place, to %d GPUs", w.args.GPUs)
+		text += " in place, to " + jobrequest.CountOf(w.args.GPUs, "GPU")
 	}
 	if w.args.QOS != "" {
 		text += " with QOS " + w.args.QOS

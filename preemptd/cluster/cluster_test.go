@@ -296,13 +296,13 @@ func TestLeases(t *testing.T) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		line := fmt.Sprintf("%d %d of %d", j.ID, j.GPUs, j.Request)
+		line := fmt.Sprintf("%d %d (%d leased) of %d", j.ID, j.GPUs, j.Leased, j.Request)
 		for _, share := range j.Shares {
 			line += fmt.Sprintf(" %b", share.GPUs)
 		}
 		got = append(got, line)
 	}
-	want := []string{"1 2 of 1 1001", "4 1 of 1 10000", "5 1 of 1 100000", "6 1 of 1 1000000", "7 1 of 1"}
+	want := []string{"1 2 (1 leased) of 1 1001", "4 1 (0 leased) of 1 10000", "5 1 (0 leased) of 1 100000", "6 1 (0 leased) of 1 1000000", "7 1 (0 leased) of 1"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

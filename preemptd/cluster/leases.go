@@ -63,5 +63,6 @@ func (b *builder) addLease(lease *slurmrest.Job, made *sdk.Job) bool {
 		}
 	}
 	made.GPUs += held.GPUs
+	made.Leased += held.GPUs
 	return exact
 }

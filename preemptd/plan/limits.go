@@ -46,10 +46,10 @@ func (l limits) allowGPUs(j *sdk.Job, more int) *broken {
 		return nil
 	}
 	if a := l.account[j.Account]; a != nil && a.held+more > a.most {
-		return breakInvariant(Limit, "account %s holds %d of %d GPUs", j.Account, a.held, a.most)
+		return breakInvariant(Limit, "account %s holds %d of %s", j.Account, a.held, sdk.CountOf(a.most, "GPU"))
 	}
 	if q := l.qos[j.QOS]; q != nil && q.held+more > q.most {
-		return breakInvariant(Limit, "QOS %s holds %d of %d GPUs", j.QOS, q.held, q.most)
+		return breakInvariant(Limit, "QOS %s holds %d of %s", j.QOS, q.held, sdk.CountOf(q.most, "GPU"))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func mustBeCapturable(j *sdk.Job) *broken {
 
 func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 	if i.Tasks != 0 && i.Tasks != j.Tasks {
-		return breakInvariant(Tasks, "%d tasks; it has %d", i.Tasks, j.Tasks)
+		return breakInvariant(Tasks, "%s; it has %d", sdk.CountOf(i.Tasks, "task"), j.Tasks)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (t *trial) mustFitEmptyNodes(j *sdk.Job, gpus int) *broken {
 	empty := *t.before
 	empty.Jobs = nil
 	if sdk.NewRoom(&empty).Find(j, gpus, nil) == nil {
-		return breakInvariant(Room, "no nodes have %d GPUs for it, however empty they are", gpus)
+		return breakInvariant(Room, "no nodes have %s for it, however empty they are", sdk.CountOf(gpus, "GPU"))
 	}
 	return nil
 }
@@ -116,10 +116,10 @@ func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
 	capsules, total := 0, 0
 	for _, w := range where {
 		if w.Capsules < 1 || w.GPUs < 0 {
-			return breakInvariant(Sense, "%d capsules and %d GPUs on node %s", w.Capsules, w.GPUs, w.Node)
+			return breakInvariant(Sense, "%s and %s on node %s", sdk.CountOf(w.Capsules, "capsule"), sdk.CountOf(w.GPUs, "GPU"), w.Node)
 		}
 		if w.GPUs != where[0].GPUs {
-			return breakInvariant(Whole, "%d GPUs on node %s and %d on %s", where[0].GPUs, where[0].Node, w.GPUs, w.Node)
+			return breakInvariant(Whole, "%s on node %s and %d on %s", sdk.CountOf(where[0].GPUs, "GPU"), where[0].Node, w.GPUs, w.Node)
 		}
 		capsules += w.Capsules
 		total += w.GPUs
@@ -128,7 +128,7 @@ func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
 		}
 	}
 	if capsules != j.Capsules || total != gpus {
-		return breakInvariant(Whole, "places for %d capsules and %d GPUs; it has %d and %d", capsules, total, j.Capsules, gpus)
+		return breakInvariant(Whole, "places for %s and %s; it has %d and %d", sdk.CountOf(capsules, "capsule"), sdk.CountOf(total, "GPU"), j.Capsules, gpus)
 	}
 	return nil
 }

@@ -85,9 +85,9 @@ func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	switch {
 	case i.GPUs < j.MinGPUs || i.GPUs > j.MaxGPUs || i.GPUs <= 0:
-		return breakInvariant(Size, "%d GPUs; it runs on %d to %d", i.GPUs, j.MinGPUs, j.MaxGPUs)
+		return breakInvariant(Size, "%s; it runs on %d to %d", sdk.CountOf(i.GPUs, "GPU"), j.MinGPUs, j.MaxGPUs)
 	case i.GPUs == j.GPUs:
-		return breakInvariant(Change, "it has %d GPUs already", j.GPUs)
+		return breakInvariant(Change, "it has %s already", sdk.CountOf(j.GPUs, "GPU"))
 	case !j.Holds():
 		if len(i.Where) > 0 {
 			return breakInvariant(State, "it does not run: place or resume it")
@@ -108,7 +108,7 @@ func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	if j.Holds() {
 		return t.moveJob(j, i.GPUs, i)
 	}
-	j.GPUs = i.GPUs
+	j.GPUs, j.Leased = i.GPUs, min(j.Leased, i.GPUs)
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *bro
 	if len(i.Where) == 0 {
 		shares := t.room.Find(j, gpus, func(n int32) bool { return slices.Contains(avoid, n) })
 		if shares == nil {
-			return nil, breakInvariant(Room, "there are no %d GPUs for it elsewhere", gpus)
+			return nil, breakInvariant(Room, "elsewhere there is no room for its %s", sdk.CountOf(gpus, "GPU"))
 		}
 		return shares, nil
 	}

@@ -132,5 +132,5 @@ func setSize(args *action.Args, gpus, nodes int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d GPUs cannot be spread over %d nodes", gpus, nodes)
+	return fmt.Errorf("%s cannot be spread over %s", sdk.CountOf(gpus, "GPU"), sdk.CountOf(nodes, "node"))
 }

@@ -580,6 +580,7 @@ type Job struct {
 	Checkpoint    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // when the newest was made; unset: there is none
 	Submitted     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=submitted,proto3" json:"submitted,omitempty"`
 	Started       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=started,proto3" json:"started,omitempty"` // unset: it does not run
+	Leased        int32                  `protobuf:"varint,22,opt,name=leased,proto3" json:"leased,omitempty"`  // of gpus, those that other jobs of its user lend it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +762,13 @@ func (x *Job) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Job) GetLeased() int32 {
+	if x != nil {
+		return x.Leased
+	}
+	return 0
+}
+
 // Standing is how a job does against what it is promised.
 type Standing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -772,6 +780,7 @@ type Standing struct {
 	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`           // that it has, or waits for
 	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`         // to which it may be shrunk
 	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`        // being done to it, or for it; empty: none
+	Leased        int32                  `protobuf:"varint,10,opt,name=leased,proto3" json:"leased,omitempty"`      // of gpus, those that other jobs of its user lend it
 	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`          // why nothing is done for it though it waits; empty: something is, or it does not wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,6 +870,13 @@ func (x *Standing) GetAction() string {
 		return x.Action
 	}
 	return ""
+}
+
+func (x *Standing) GetLeased() int32 {
+	if x != nil {
+		return x.Leased
+	}
+	return 0
 }
 
 func (x *Standing) GetWaits() string {
@@ -2069,7 +2085,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\vJobsRequest\"m\n" +
 	"\tJobsReply\x12.\n" +
 	"\x04seen\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04seen\x120\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x1c.singularity.preemptd.v1.JobR\x04jobs\"\xdc\x04\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1c.singularity.preemptd.v1.JobR\x04jobs\"\xf4\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x12\n" +
@@ -2094,7 +2110,8 @@ const file_preemptd_proto_rawDesc = "" +
 	"checkpoint\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"checkpoint\x128\n" +
 	"\tsubmitted\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
-	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\x81\x02\n" +
+	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
+	"\x06leased\x18\x16 \x01(\x05R\x06leased\"\x99\x02\n" +
 	"\bStanding\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bpromised\x18\x02 \x01(\x01R\bpromised\x12\x1a\n" +
@@ -2103,7 +2120,9 @@ const file_preemptd_proto_rawDesc = "" +
 	"\trequested\x18\x05 \x01(\x05R\trequested\x12\x12\n" +
 	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x12\x14\n" +
 	"\x05least\x18\a \x01(\x05R\x05least\x12\x16\n" +
-	"\x06action\x18\b \x01(\tR\x06action\x12\x14\n" +
+	"\x06action\x18\b \x01(\tR\x06action\x12\x16\n" +
+	"\x06leased\x18\n" +
+	" \x01(\x05R\x06leased\x12\x14\n" +
 	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
 	"\rStatusRequest\"\xc3\x02\n" +
 	"\x06Action\x12\x0e\n" +

@@ -113,6 +113,9 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 		Actions: slices.DeleteFunc([]*control.Action{action(18), ended(action(14)), ended(action(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
 		Events:  slices.DeleteFunc(events, func(e *control.Event) bool { return other(e.GetJob()) }),
 	}
+	if req.GetJob() == "816" {
+		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1, Counted: durationpb.New(time.Hour), Requested: 1, Gpus: 2, Leased: 1, Least: 1}
+	}
 	if req.GetJob() == "812" {
 		reply.Standing = &control.Standing{
 			Tier: "premium", Promised: 0.95, Fraction: 0.8125, Counted: durationpb.New(time.Hour), Requested: 8, Gpus: 4, Least: 2,
@@ -132,6 +135,8 @@ func (controller) Jobs(ctx context.Context, _ *control.JobsRequest) (*control.Jo
 			Gpus: 2, Requested: 4, Fraction: 0.625, Restarts: 3, Checkpoint: at(-90), Submitted: at(-9000), Started: at(-300),
 		},
 		{Id: 814, Label: "814", Name: "wait", User: "alice", Tier: "premium", State: "held", HeldBy: "operator", Gpus: 1, Requested: 1, Fraction: 1, Promised: 0.95, Obstacle: "it runs without --singularity"},
+		{Id: 816, Label: "816", Name: "borrower", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n2"}, Gpus: 2, Requested: 1, Leased: 1, Fraction: 1},
+		{Id: 817, Label: "817", Name: "grown", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n4"}, Gpus: 4, Requested: 2, Fraction: 1},
 	}}, nil
 }
 

@@ -115,9 +115,13 @@ func (a *app) printStanding(s *control.Standing) {
 	fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n",
 		safeLine(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
 	if s.GetRequested() > 0 {
-		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus(), s.GetRequested())
-		if more := s.GetGpus() - s.GetRequested(); more > 0 {
-			text = fmt.Sprintf("GPUs: %d, %d more than it asked for", s.GetGpus(), more)
+		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus()-s.GetLeased(), s.GetRequested())
+		own := s.GetGpus() - s.GetLeased()
+		if more := own - s.GetRequested(); more > 0 {
+			text = fmt.Sprintf("GPUs: %d, %d more than it asked for", own, more)
+		}
+		if s.GetLeased() > 0 {
+			text += fmt.Sprintf(", and %d leased", s.GetLeased())
 		}
 		if s.GetLeast() < s.GetRequested() {
 			text += fmt.Sprintf("; it may be shrunk to %d", s.GetLeast())

@@ -19,7 +19,9 @@ func (a jobsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
 		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. HAD is the part of the time in
-the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised.`,
+the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised. GPUS is "2 of 4"
+for a job that has fewer than it asked for, "4, asked for 2" for one that was given more, and "1 + 1 leased" for one to
+which another job of its user lends a GPU.`,
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
@@ -59,10 +61,6 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 		if j.GetAction() != "" {
 			state += ", " + j.GetAction()
 		}
-		gpus := fmt.Sprint(j.GetGpus())
-		if j.GetGpus() != j.GetRequested() {
-			gpus += fmt.Sprintf(" of %d", j.GetRequested())
-		}
 		checkpoint := "-"
 		switch {
 		case j.GetCheckpoint() != nil:
@@ -72,9 +70,24 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 		}
 		percent := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 		rows[i] = []string{
-			j.GetLabel(), j.GetName(), j.GetUser(), j.GetTier(), state, gpus, percent(j.GetFraction()), percent(j.GetPromised()),
+			j.GetLabel(), j.GetName(), j.GetUser(), j.GetTier(), state, gpusText(j.GetGpus(), j.GetRequested(), j.GetLeased()), percent(j.GetFraction()), percent(j.GetPromised()),
 			checkpoint, fmt.Sprint(j.GetRestarts()), orDefault(strings.Join(j.GetNodes(), ","), "-"),
 		}
 	}
 	return rows
+}
+
+// gpusText says how many GPUs a job has, beside how many its user asked for, and how many of them leases lend to the job.
+func gpusText(gpus, requested, leased int32) string {
+	text := fmt.Sprint(gpus - leased)
+	switch own := gpus - leased; {
+	case own < requested:
+		text += fmt.Sprintf(" of %d", requested)
+	case own > requested:
+		text += fmt.Sprintf(", asked for %d", requested)
+	}
+	if leased > 0 {
+		text += fmt.Sprintf(" + %d leased", leased)
+	}
+	return text
 }

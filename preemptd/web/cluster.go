@@ -49,6 +49,7 @@ type jobJSON struct {
 	Nodes     int         `json:"nodes"`              // that its user asked for
 	Request   int         `json:"request"`            // GPUs that its user asked for
 	GPUs      int         `json:"gpus"`               // that the job has, or waits for
+	Leased    int         `json:"leased,omitempty"`   // of them, those that other jobs of its user lend it
 	Promised  float64     `json:"promised"`
 	Fraction  float64     `json:"fraction"`
 	Restarts  int         `json:"restarts"`
@@ -158,7 +159,7 @@ func jobOf(j *sdk.Job) jobJSON {
 	made := jobJSON{
 		ID: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
 		Tier: j.Tier.String(), State: stateName(jobStates[:], j.State), HeldBy: stateName(holders[:], j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
-		Nodes: j.Capsules, Request: j.Request, GPUs: j.GPUs, Promised: j.Promised, Fraction: j.Fraction, Restarts: j.Restarts,
+		Nodes: j.Capsules, Request: j.Request, GPUs: j.GPUs, Leased: j.Leased, Promised: j.Promised, Fraction: j.Fraction, Restarts: j.Restarts,
 		Submitted: unixSeconds(j.Submitted), Eligible: unixSeconds(j.Eligible), Started: unixSeconds(j.Started), Saved: unixSeconds(j.Checkpoint.At),
 	}
 	for _, share := range j.Shares {

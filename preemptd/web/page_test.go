@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
+		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
 		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -176,6 +176,41 @@ func sortJobs(t *testing.T, b *browser, _ *site) {
 	if !strings.HasPrefix(up, "1,2,3,4,") || up == before || strings.HasPrefix(down, "1,2,") || down == up || after != before {
 		t.Errorf("before %s\nup %s\ndown %s\nafter %s", before, up, down, after)
 	}
+}
+
+// showLeased: GPUs that a lease lends to a job are not "2 of 1".
+func showLeased(_ *testing.T, b *browser, s *site) {
+	last := snapshot(48, 100, time.Now())
+	for i := range last.Jobs[:3] {
+		j := &last.Jobs[i]
+		j.Request, j.Leased = []int{4, 2, j.GPUs}[i], []int{j.GPUs - 4, 0, 0}[i]
+	}
+	s.tell(last)
+	want := fmt.Sprintf("4 + %d leased|%d, asked for 2|%d", last.Jobs[0].GPUs-4, last.Jobs[1].GPUs, last.Jobs[2].GPUs)
+	b.until(fmt.Sprintf(`["1", "2", "3"].map((id) => [...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === id)?.cells[5].textContent).join("|") === %q`, want))
+	s.tell(snapshot(48, 102, time.Now()))
+	b.until(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[5].textContent === "8"`)
+}
+
+// openAnother: a job whose dialog is opened in the moment in which that of another job is closed stays shown. The
+// browser tells of the closing after that.
+func openAnother(t *testing.T, b *browser, s *site) {
+	b.eval(`{
+		const click = (id) => [...document.querySelectorAll("#jobs button")].find((b) => b.textContent === id).click();
+		click("1");
+		document.querySelector("#job").addEventListener("close", () => { document.body.dataset.told = "yes"; }, { once: true });
+		document.querySelector("#job [data-close]").click();
+		click("2");
+	}`, nil)
+	b.until(`document.body.dataset.told === "yes"`)
+	later := snapshot(48, 103, time.Now())
+	later.Jobs[1].Name = "renamed"
+	s.tell(later)
+	b.until(`document.querySelector("#jobs").textContent.includes("renamed")`) // the dialog is made anew with the table
+	if said := b.text("#job-title"); said != "Job 2 renamed" {
+		t.Errorf("%q is shown", said)
+	}
+	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
 // escaped: a job's name and a person's reason are text, whatever is in them.

@@ -933,6 +933,7 @@ type Jobs struct {
 	ShareCpus       []int64                `protobuf:"varint,50,rep,packed,name=share_cpus,json=shareCpus,proto3" json:"share_cpus,omitempty"`
 	ShareMemory     []int64                `protobuf:"varint,51,rep,packed,name=share_memory,json=shareMemory,proto3" json:"share_memory,omitempty"`
 	Reservation     []uint32               `protobuf:"varint,52,rep,packed,name=reservation,proto3" json:"reservation,omitempty"`
+	Leased          []int64                `protobuf:"varint,53,rep,packed,name=leased,proto3" json:"leased,omitempty"` // of gpus
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1327,6 +1328,13 @@ func (x *Jobs) GetShareMemory() []int64 {
 func (x *Jobs) GetReservation() []uint32 {
 	if x != nil {
 		return x.Reservation
+	}
+	return nil
+}
+
+func (x *Jobs) GetLeased() []int64 {
+	if x != nil {
+		return x.Leased
 	}
 	return nil
 }
@@ -1768,7 +1776,7 @@ const file_policy_proto_rawDesc = "" +
 	"gpu_health\x18\x0e \x03(\rR\tgpuHealth\x12\x17\n" +
 	"\agpu_use\x18\x0f \x03(\x02R\x06gpuUse\x12\x1b\n" +
 	"\tgpu_watts\x18\x10 \x03(\x02R\bgpuWatts\x12\x1b\n" +
-	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\x90\v\n" +
+	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\xa8\v\n" +
 	"\x04Jobs\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x12R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x03(\rR\x05label\x12\x12\n" +
@@ -1826,7 +1834,8 @@ const file_policy_proto_rawDesc = "" +
 	"\n" +
 	"share_cpus\x182 \x03(\x03R\tshareCpus\x12!\n" +
 	"\fshare_memory\x183 \x03(\x03R\vshareMemory\x12 \n" +
-	"\vreservation\x184 \x03(\rR\vreservation\"f\n" +
+	"\vreservation\x184 \x03(\rR\vreservation\x12\x16\n" +
+	"\x06leased\x185 \x03(\x03R\x06leased\"f\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x1a\n" +

@@ -84,6 +84,9 @@ func disturbJob(r *rand.Rand, s *sdk.Snapshot, j *sdk.Job) {
 		}
 	case 7:
 		j.MaxGPUs *= 2
+		if j.State == sdk.Running {
+			j.Leased = j.GPUs / 2
+		}
 	case 8:
 		j.Reservation = "work"
 	}

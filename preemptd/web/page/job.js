@@ -114,5 +114,6 @@ export function startJob(told) {
   form.addEventListener("change", chosenVerb);
   form.addEventListener("submit", submit);
   byId("act-sign-button").addEventListener("click", signIn);
-  dialog.addEventListener("close", () => { shown = 0; highlight(0); });
+  // The browser tells of the closing later: by then another job may be shown.
+  dialog.addEventListener("close", () => { if (!dialog.open) { shown = 0; highlight(0); } });
 }

@@ -3,7 +3,7 @@
 
 // What is said in words: numbers, tiers, decisions, actions, the table of jobs.
 
-import { ago, byId, clock, count, duration, el, percent, refill } from "./text.js";
+import { ago, byId, clock, count, duration, el, gpusText, percent, refill } from "./text.js";
 
 const most = 100; // jobs in the table
 
@@ -55,7 +55,7 @@ export function showTiles(state) {
     tile("Jobs that wait", t.waiting, t.held ? `and ${t.held.toLocaleString("en")} held` : ""),
     tile("Nodes up", t.up, `of ${t.nodes.toLocaleString("en")}`),
     tile("Actions", state.under_way.length, "under way"),
-    tile("Below promise", below, below === 1 ? "job" : "jobs", below > 0),
+    tile("Below promise", below, count(below, "job").replace(/^\S+ /, ""), below > 0),
   );
 }
 
@@ -187,7 +187,7 @@ export function showJobs(cluster) {
     el("td", {}, jobLink(j.id, j.label)), el("td", {}, j.name), el("td", {}, j.user),
     el("td", {}, el("i", { class: `swatch ${j.tier}` }), j.tier),
     el("td", {}, j.action ? `${j.state}, ${j.action}` : j.state),
-    el("td", { class: "number" }, j.gpus === j.request ? String(j.gpus) : `${j.gpus} of ${j.request}`),
+    el("td", { class: "number" }, gpusText(j)),
     el("td", { class: j.fraction < j.promised ? "number short" : "number" }, percent(j.fraction)),
     el("td", {}, where(j, cluster.nodes)))));
   const more = found.length - most;
@@ -203,7 +203,7 @@ export function jobFacts(job, cluster) {
     ["Tier", `${job.tier}${job.qos ? `, QOS ${job.qos}` : ""}${job.promised ? `, promised ${percent(job.promised)}` : ", best effort"}`],
     ["GPU time", percent(job.fraction)],
     ["State", [job.state, job.held_by && `held by ${job.held_by}`, job.action && `${job.action} under way`].filter((s) => s).join(", ")],
-    ["GPUs", `${job.gpus} of ${job.request} that it asked for, ${count(job.nodes, "node")}`], ["Where", where(job, cluster.nodes)],
+    ["GPUs", `${job.shares ? gpusText(job) : `waits for ${job.gpus}`}; asked for ${count(job.request, "GPU")} on ${count(job.nodes, "node")}`], ["Where", where(job, cluster.nodes)],
     ["Submitted", job.submitted ? `${clock(job.submitted)}, ${ago(job.submitted)}` : ""],
     ["Started", job.started ? `${clock(job.started)}, ${ago(job.started)}` : ""],
     ["Checkpoint", job.saved ? `${clock(job.saved)}, ${ago(job.saved)}` : "none yet"],

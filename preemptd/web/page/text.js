@@ -56,6 +56,15 @@ export function count(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
+// gpusText says how many GPUs a job has, beside how many its user asked for, and how many leases lend it.
+export function gpusText(job) {
+  const own = job.gpus - (job.leased || 0);
+  let text = String(own);
+  if (own < job.request) text += ` of ${job.request}`;
+  if (own > job.request) text += `, asked for ${job.request}`;
+  return job.leased ? `${text} + ${job.leased} leased` : text;
+}
+
 // duration writes seconds as people say them.
 export function duration(s) {
   s = Math.max(0, Math.round(s));

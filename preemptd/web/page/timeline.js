@@ -3,7 +3,7 @@
 
 // The timeline: a row for each job, a bar for each part of its life, a mark for each action.
 
-import { byId, clock, duration, now, svg } from "./text.js";
+import { byId, clock, count, duration, now, svg } from "./text.js";
 
 const box = byId("timeline");
 const rowHeight = 26;
@@ -29,7 +29,7 @@ function bar(job, part, scale) {
   const until = part.to || scale.to;
   const x = scale.at(part.from);
   const width = Math.max(scale.at(until) - x, 1.5);
-  const said = `${part.state}${part.gpus ? `, ${part.gpus} GPUs` : ""}: ${clock(part.from)} to ${part.to ? clock(part.to) : "now"}, ${duration(until - part.from)}`;
+  const said = `${part.state}${part.gpus ? `, ${count(part.gpus, "GPU")}` : ""}: ${clock(part.from)} to ${part.to ? clock(part.to) : "now"}, ${duration(until - part.from)}`;
   const kind = part.gpus || part.state === "running" ? `${job.tier}${still.has(part.state) ? " still" : ""}` : idle.has(part.state) ? "held" : "waiting";
   const thick = kind === "waiting" || kind === "held" ? 6 : 16;
   const group = [svg("rect", { class: `part ${kind}`, x, width, y: (rowHeight - thick) / 2, height: thick, rx: 3 }, svg("title", {}, said))];
