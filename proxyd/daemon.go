@@ -25,6 +25,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
@@ -57,7 +58,7 @@ type node struct {
 // runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	n := &node{cfg: cfg, log: log}
-	n.meter = &meter{Metrics: metrics.New(version, checkpoint.Events(), checkpoint.Phases()), n: n}
+	n.meter = &meter{Metrics: metrics.New(version, reports.Events(), checkpoint.Phases()), n: n}
 	for _, step := range []struct {
 		name string
 		do   func(*node, context.Context) (func(), error)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 )
@@ -21,7 +22,7 @@ import (
 func TestMetrics(t *testing.T) {
 	var log bytes.Buffer
 	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil))}
-	n.meter = &meter{Metrics: metrics.New("1.2.3", checkpoint.Events(), checkpoint.Phases()), n: n}
+	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	if undo, err := n.serveMetrics(t.Context()); undo != nil || err != nil || log.Len() > 0 {
 		t.Fatalf("nobody asked for it: %v %s", err, &log)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
@@ -149,13 +150,13 @@ func (a *attempt) run(ctx context.Context) {
 		j.c.Meter.Checkpoint(time.Since(began))
 		j.noteCapture(began, time.Since(began))
 		if !a.staged {
-			j.c.reportStored(a.id)
+			uploadConductor{j.c}.ReportStored(a.id)
 		}
 		if a.outcome.LeavesNodes() {
-			j.c.captures.noteCapture(time.Since(began))
+			j.c.captures.Note(time.Since(began))
 		}
-		j.report.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
-		j.report.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
+		j.report.AddEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.report.SetComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
 		a.outcome.WaitForRequeue(ctx, a.log)
 		a.endHeartbeat()
@@ -195,7 +196,7 @@ func (a *attempt) storageNote() string {
 	if !a.staged {
 		return ""
 	}
-	return ", on its way to the store from " + joinNames(a.nodes)
+	return ", on its way to the store from " + reports.JoinNames(a.nodes)
 }
 
 // Time limits for calls to a node whose daemon does not answer: unreachableTimeout while Slurm

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -80,7 +81,7 @@ type Deps struct {
 	Pool    *overlay.Pool
 	Remote  Remote
 	Log     *slog.Logger
-	Meter   Meter // nil: no metrics
+	Meter   reports.Meter // nil: no metrics
 
 	// CheckShared tells whether the shared folder is there. It may hang as long as the folder's file system does. nil: it is.
 	CheckShared func() error
@@ -109,7 +110,7 @@ type Conductor struct {
 	background   sync.WaitGroup
 
 	jobs     jobTable
-	captures captureTimes
+	captures *reports.CaptureTimes
 	ends     jobEnds
 	leases   gpuLeases
 	restarts restart
@@ -121,7 +122,7 @@ type Conductor struct {
 func New(cfg Config, deps Deps) (*Conductor, error) {
 	c := (&Conductor{Config: cfg, Deps: deps}).wireParts()
 	if c.Meter == nil {
-		c.Meter = noMeter{}
+		c.Meter = reports.NoMeter{}
 	}
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
@@ -131,7 +132,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 			return nil, err
 		}
 	}
-	c.captures.loadLongest()
+	c.captures = reports.LoadCaptureTimes(c.folders().capturePath(), c.Log)
 	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
 	c.uploads = upload.New(c.daemonCtx, upload.Config{
 		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.Rate, Conductor: uploadConductor{c}, Log: c.Log,
@@ -141,7 +142,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 
 // wireParts gives the parts of the conductor their conductor.
 func (c *Conductor) wireParts() *Conductor {
-	c.ends.c, c.restarts.c, c.captures.c, c.leases.c = c, c, c, c
+	c.ends.c, c.restarts.c, c.leases.c = c, c, c
 	return c
 }
 
@@ -151,6 +152,13 @@ func (c *Conductor) Close() {
 	c.uploads.Close()
 	c.background.Wait()
 }
+
+// LongestCapture returns the longest time, of the jobs that this node led, from Slurm's signal to
+// the committed checkpoint; 0 if there was none.
+func (c *Conductor) LongestCapture() time.Duration { return c.captures.Longest() }
+
+// comments writes the comments of jobs in Slurm.
+func (c *Conductor) comments() reports.Comments { return reports.Comments{Slurm: c.Slurm} }
 
 // jobFor returns this node's state of a job, and makes the state at the first call.
 func (c *Conductor) jobFor(id uint32) *job { return c.jobs.getOrMake(c, id) }
@@ -184,7 +192,7 @@ func (c *Conductor) waitForShared(ctx context.Context, job uint32) error {
 			isAway = true
 			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
 			c.startBackground(func(ctx context.Context) {
-				if err := c.writeComment(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
+				if err := c.comments().Write(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
 					c.Log.Info("comment", "job", job, "error", err)
 				}
 			})

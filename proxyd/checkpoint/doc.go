@@ -18,6 +18,7 @@
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
 //	upload            a package: the way of a checkpoint that is written to its nodes first
+//	reports           a package: what people are told of a job
 //
 // docs/glossary.md explains the words.
 //
@@ -72,7 +73,7 @@
 //	   ├─ Run.mu          the run, and where it stands
 //	   ├─ Termination.mu  what is known of a SIGTERM of Slurm
 //	   ├─ Outcome.mu      what follows an attempt
-//	   ├─ captureTimes.mu the longest capture
+//	   ├─ reports.Job.mu  what the job's log is still to be told
 //	   └─ jobTable.mu     the table of jobs
 //	timeline.mu           held while a time line is written; no other lock is taken under it
 package checkpoint

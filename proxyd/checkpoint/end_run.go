@@ -63,7 +63,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j.mu.Unlock()
 	outlasts := rec != nil && rec.RequeuedBy != ""
 	if leads && len(again) == 0 && !outlasts {
-		j.report.addEvent(records.EventEnded, nodes, "")
+		j.report.AddEvent(records.EventEnded, nodes, "")
 	}
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)

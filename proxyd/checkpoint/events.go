@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 )
 
 // withheldSignal is a program for which a SIGTERM of Slurm is withheld.
@@ -47,7 +48,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 		j.log.Info("program started", "capsule", lc.index, "program", p)
 		if p == records.BatchProgram {
 			lc.saveRunEnv()
-			j.writeStartLine()
+			j.report.WriteStartLine()
 		}
 	case capsule.Present:
 		// The program started before the watch. Or this daemon was restarted meanwhile; then its
@@ -59,7 +60,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 			lc.saveRunEnv()
 		}
 		if p == records.BatchProgram {
-			j.writeStartLine()
+			j.report.WriteStartLine()
 		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
@@ -158,10 +159,10 @@ func (j *job) handleTermination(ctx context.Context) {
 	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
-		j.report.setComment(commentNoCheckpoint + reason + ": " + err.Error())
+		j.report.SetComment(reports.NoCheckpoint + reason + ": " + err.Error())
 		if !errors.Is(err, errRestoring) { // else the next run resumes from the same checkpoint, and nothing is lost
 			// Before the programs get their SIGTERM: the log is open as long as the script runs.
-			j.report.writeLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
+			j.report.WriteLogLine(ctx, fmt.Sprintf("the job ends without a checkpoint (%s): %v; singctl show %d says more", reason, err, j.id))
 		}
 	}
 	j.mu.Lock()

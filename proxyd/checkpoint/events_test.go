@@ -39,13 +39,13 @@ func TestScriptStarts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := n1.jobFor(7)
-			j.startLine = "this run begins anew"
+			j.report.SetStartLine("this run begins anew")
 			lc := &localCapsule{j: j, note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
 			lc.handleEvent(capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
 				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
 			}
-			if written := j.startLine == ""; written != (tt.program == records.BatchProgram) {
+			if written := j.report.StartLine() == ""; written != (tt.program == records.BatchProgram) {
 				t.Errorf("line for the log written: %v", written)
 			}
 		})

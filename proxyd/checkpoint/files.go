@@ -126,7 +126,7 @@ func (lc *localCapsule) recordFiles(ctx context.Context, programs []capsule.Prog
 	}
 	if touched.Lost {
 		j.log.Warn("the list of what the job changed is not complete", "capsule", lc.index)
-		j.report.addEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
+		j.report.AddEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -58,18 +59,18 @@ func (j *job) holdOrRestart(why error) error {
 		if err := j.c.records.Save(&again); err != nil {
 			return err
 		}
-		j.report.addEvent(records.EventRestart, nil, why.Error())
-		j.report.setComment("begins anew, as asked for: " + why.Error())
+		j.report.AddEvent(records.EventRestart, nil, why.Error())
+		j.report.SetComment("begins anew, as asked for: " + why.Error())
 		return j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
 	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
 	tell := func() {
 		if !isGivenUpElsewhere(why) { // The node that gave the run up has written a more precise reason.
-			j.report.setCommentNow(ctx, commentHeld+why.Error())
+			j.report.SetCommentNow(ctx, reports.Held+why.Error())
 		}
 	}
 	if !isGivenUpElsewhere(why) {
-		j.report.addEvent(records.EventHeld, nil, why.Error())
+		j.report.AddEvent(records.EventHeld, nil, why.Error())
 	}
 	tell()
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
@@ -102,8 +103,8 @@ func (j *job) requeueRun(ctx context.Context, why error) error {
 		return nil
 	}
 	j.freezeEverything(ctx)
-	j.report.addEvent(records.EventRequeued, nil, why.Error())
-	j.report.setCommentNow(ctx, "to be run again: "+why.Error())
+	j.report.AddEvent(records.EventRequeued, nil, why.Error())
+	j.report.SetCommentNow(ctx, "to be run again: "+why.Error())
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, j.killPrograms(ctx))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
@@ -43,7 +44,7 @@ type job struct {
 	termination runs.Termination[withheldSignal]
 	part        participant
 	restore     restore
-	report      jobReport
+	report      reports.Job
 	ending      runEnding
 
 	mu            sync.Mutex
@@ -54,9 +55,7 @@ type job struct {
 	capturedAt    time.Time            // when the newest checkpoint of this run began
 	lastObstacles []processes.Obstacle // of the last attempt
 
-	toldObstacle     bool   // the job's log has a line about an obstacle
-	startLine        string // for the job's log, when the batch script starts; "": none
-	awaitsProtection bool   // a task has asked for its place, and Slurm was not asked about the run yet
+	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
 }
 
 func newJob(c *Conductor, id uint32) *job {
@@ -65,7 +64,8 @@ func newJob(c *Conductor, id uint32) *job {
 
 // wireParts gives the parts of the job their job.
 func (j *job) wireParts() *job {
-	j.part.j, j.restore.j, j.report.j, j.ending.j = j, j, j, j
+	j.part.j, j.restore.j, j.ending.j = j, j, j
+	j.report.Init(j.id, reportedJob{j})
 	return j
 }
 
@@ -240,3 +240,42 @@ func (j *job) removeRun(ctx context.Context) error {
 
 // capsuleName returns the name of a capsule in the network and of its folders.
 func capsuleName(job uint32, index int) string { return fmt.Sprintf("%d.%d", job, index) }
+
+// reportedJob is a job as reports see it.
+type reportedJob struct{ j *job }
+
+// Services implements reports.Subject.
+func (r reportedJob) Services() reports.Services {
+	c := r.j.c
+	return reports.Services{Comments: c.comments(), Timeline: c.timeline, Meter: c.Meter, StartBackground: c.startBackground}
+}
+
+// SlurmName implements reports.Subject.
+func (r reportedJob) SlurmName() string { return r.j.slurmName() }
+
+// Log implements reports.Subject.
+func (r reportedJob) Log() *slog.Logger { return r.j.log }
+
+// OpenScript implements reports.Subject.
+func (r reportedJob) OpenScript(ctx context.Context) (*reports.Script, error) {
+	j := r.j
+	if !j.isLeader() {
+		return nil, nil //nolint:nilnil // no error: another node writes
+	}
+	j.mu.Lock()
+	lc := j.capsules[0]
+	warden := 0
+	if lc != nil {
+		warden = lc.note.WardenPIDs[records.BatchProgram]
+	}
+	j.mu.Unlock()
+	if lc == nil {
+		return nil, nil //nolint:nilnil // no error: the capsule is gone
+	}
+	pid, err := processes.FirstProcess(ctx, lc.capsule, records.BatchProgram)
+	if err != nil {
+		return nil, err
+	}
+	rec := j.run.Snapshot().Record
+	return &reports.Script{PID: pid, UID: rec.UID, GID: rec.GID, Cgroup: processes.OwnCgroup(j.c.Cgroups, warden)}, nil
+}

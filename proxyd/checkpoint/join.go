@@ -131,13 +131,11 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
 		j.c.startBackground(func(ctx context.Context) { j.tryLater(ctx, s.Restarts) })
-		j.report.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
+		j.report.AddEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
 		if point == nil && lost != "" {
-			j.report.setComment("begins anew, for there is no checkpoint" + lost)
-			j.mu.Lock()
-			j.startLine = "this run begins anew, for there is no checkpoint" + lost +
-				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies"
-			j.mu.Unlock()
+			j.report.SetComment("begins anew, for there is no checkpoint" + lost)
+			j.report.SetStartLine("this run begins anew, for there is no checkpoint" + lost +
+				"; with --singularity-interval=TIME, or singctl checkpoint, there is one when a node dies")
 		}
 	}
 	return "", nil

@@ -259,7 +259,7 @@ func (lc *localCapsule) reportLease(lease gpuLease, what string) {
 		has += len(o.GPUs)
 	}
 	j.log.Info("the GPUs of the job have changed", "lease", lease.Job, "what", what, "capsule", lc.index, "has", has)
-	j.report.addEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", lease.Job, what, len(lease.GPUs), has))
+	j.report.AddEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", lease.Job, what, len(lease.GPUs), has))
 }
 
 // borrower returns the capsule to which a job lends its GPUs; nil if the job is no lease here.

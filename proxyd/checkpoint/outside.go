@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 )
 
@@ -100,6 +101,6 @@ func (lc *localCapsule) resetOutside(p capsule.Program) error {
 	slices.Sort(to)
 	to = slices.Compact(to)
 	j.log.Info("connections to outside of the job are reset", "capsule", lc.index, "program", p.Name, "to", to)
-	j.report.addEvent(records.EventReset, []string{j.c.Node}, "connections to "+joinNames(to))
+	j.report.AddEvent(records.EventReset, []string{j.c.Node}, "connections to "+reports.JoinNames(to))
 	return nil
 }

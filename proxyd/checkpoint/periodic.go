@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 )
 
 // IntervalAuto is the configured interval with which the interval of each job follows from what its
@@ -111,9 +112,9 @@ func (p *periodic) makeCheckpoints(ctx context.Context) {
 		p.noteResult(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
-			j.report.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
+			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 			if o := (*ObstacleError)(nil); errors.As(err, &o) {
-				j.report.tellObstacle(ctx, o)
+				j.report.TellObstacle(ctx, o)
 			}
 		}
 	}

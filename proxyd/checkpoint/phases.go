@@ -94,7 +94,7 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
 		if err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.report.addEvent(records.EventFailed, a.nodes, err.Error())
+			a.j.report.AddEvent(records.EventFailed, a.nodes, err.Error())
 			a.j.logCRIU(err)
 			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
 		}
@@ -146,4 +146,13 @@ func (a *attempt) callEveryNode(ctx context.Context, call string, args any) erro
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// Phases returns the names of all phases.
+func Phases() []string {
+	var all []string
+	for _, p := range phases {
+		all = append(all, p.name)
+	}
+	return all
 }

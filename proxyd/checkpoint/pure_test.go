@@ -8,18 +8,14 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 )
 
-func TestComment(t *testing.T) {
-	for _, c := range []struct{ had, text, want string }{
-		{"", "a", "singularity: a"},
-		{"mine", "a", "mine; singularity: a"},
-		{"mine; singularity: a", "b\n\"c\"", "mine; singularity: b  c "},
-		{"singularity: a", "b", "singularity: b"},
-	} {
-		if got := composeComment(c.had, c.text); got != c.want {
-			t.Errorf("%q and %q: %q", c.had, c.text, got)
-		}
+// TestLostCheckpointsAreNotNamed: the comment of a job that is held because its checkpoints are gone names none of
+// them, so that the job begins anew when it is released.
+func TestLostCheckpointsAreNotNamed(t *testing.T) {
+	if n := reports.NamedCheckpoint("singularity: " + reports.Held + errCheckpointsLost.Error()); n != 0 {
+		t.Errorf("the comment names checkpoint %d", n)
 	}
 }
 

@@ -75,7 +75,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release on some nodes failed", "error", away)
 		}
-		j.report.addEvent(records.EventReleased, a.nodes, exit)
+		j.report.AddEvent(records.EventReleased, a.nodes, exit)
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)

@@ -44,7 +44,7 @@ func (e jobEnds) requeueAfterTimeLimit(ctx context.Context, rec records.Record) 
 			err = e.deleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
-			err = errors.Join(c.records.Save(&rec), c.writeComment(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			err = errors.Join(c.records.Save(&rec), c.comments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -124,7 +125,7 @@ func (e jobEnds) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job)
 	}
 	switch {
 	case times > maxUnrestoredRuns:
-		err = c.writeComment(ctx, s.String(), commentHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
+		err = c.comments().Write(ctx, s.String(), reports.Held+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
 		return errors.Join(err, c.Slurm.RequeueHold(ctx, s.String()))
 	case s.State == stateTimeout && c.OnTimeLimit == "hold":
 		return c.Slurm.RequeueHold(ctx, s.String())

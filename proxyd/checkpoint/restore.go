@@ -19,6 +19,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -237,7 +238,7 @@ func (r *restore) awaitSteps(ctx context.Context) {
 	if err != nil || len(left) == 0 || now.Point != point || now.Number != run {
 		return
 	}
-	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.ID.Number, joinNames(left))
+	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.ID.Number, reports.JoinNames(left))
 	if up := j.giveUpRun(err); up != nil {
 		j.log.Error("cannot hold the job", "error", up)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -155,7 +156,7 @@ func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty,
 		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.Point.ID.Number)
-	j.report.addEvent(records.EventRestored, snap.Placement.Today, fmt.Sprintf("from checkpoint %d", snap.Point.ID.Number)+snap.Point.LostWork)
-	j.report.setComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, joinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
+	j.report.AddEvent(records.EventRestored, snap.Placement.Today, fmt.Sprintf("from checkpoint %d", snap.Point.ID.Number)+snap.Point.LostWork)
+	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
 	return empty{}, nil
 }

@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -156,7 +155,7 @@ func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*uplo
 	lost, err := j.c.uploads.AwaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.Patience, func(up *upload.Record, w *upload.Watch) {
 		if now := time.Now(); now.Sub(told) > uploadCommentInterval {
 			told = now
-			j.report.setComment(w.Describe(up))
+			j.report.SetComment(w.Describe(up))
 		}
 	})
 	if err != nil {
@@ -197,22 +196,6 @@ func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 	return records.DescribeLostWork(records.LostWork(events, number, ended))
 }
 
-// checkpointInComment matches what our part of a comment says of a checkpoint that counts.
-var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) + `(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) `)
-
-// namedCheckpoint returns the checkpoint that a job's comment names; 0: none.
-func namedCheckpoint(comment string) int {
-	m := checkpointInComment.FindStringSubmatch(comment)
-	if m == nil {
-		return 0
-	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // errCheckpointsLost is why a job is held whose checkpoints are gone.
 var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
 	"were they deleted?); released, the job begins anew")
@@ -231,7 +214,7 @@ func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job) error {
 	if err != nil {
 		return err
 	}
-	if n := namedCheckpoint(said); n > 0 {
+	if n := reports.NamedCheckpoint(said); n > 0 {
 		return fmt.Errorf("checkpoint %d was made, and %w", n, errCheckpointsLost)
 	}
 	return nil
@@ -251,6 +234,6 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 	}
 	c.Log.Error("the job is held", "job", s.ID, "error", lost)
 	ctx = context.WithoutCancel(ctx) // which ends with the task, and Slurm kills the task
-	said := c.writeComment(ctx, s.String(), commentHeld+lost.Error())
+	said := c.comments().Write(ctx, s.String(), reports.Held+lost.Error())
 	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))
 }

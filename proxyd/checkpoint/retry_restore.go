@@ -52,8 +52,8 @@ func (j *job) retryOrHold(why error) error {
 		return j.holdOrRestart(why)
 	}
 	j.freezeEverything(ctx)
-	j.report.addEvent(records.EventRequeued, nil, why.Error())
-	j.report.setCommentNow(ctx, "to be restored again: "+why.Error())
+	j.report.AddEvent(records.EventRequeued, nil, why.Error())
+	j.report.SetCommentNow(ctx, "to be restored again: "+why.Error())
 	err = j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, j.killPrograms(ctx))
 }

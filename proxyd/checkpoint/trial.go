@@ -5,7 +5,6 @@ package checkpoint
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -34,8 +33,8 @@ func (j *job) tryLater(ctx context.Context, run int) {
 	j.mu.Unlock()
 	err := &ObstacleError{found}
 	j.log.Info("the job cannot be captured as it is", "error", err)
-	j.report.setComment("cannot be captured as it is: " + err.Error())
-	j.report.tellObstacle(ctx, err)
+	j.report.SetComment("cannot be captured as it is: " + err.Error())
+	j.report.TellObstacle(ctx, err)
 }
 
 // obstaclesOf returns the obstacles in views of capsules.
@@ -51,17 +50,4 @@ func (j *job) obstaclesOf(views []CapsuleView) []processes.Obstacle {
 		}
 	}
 	return found
-}
-
-// tellObstacle writes into the job's log, once a run, that something in the job keeps it from being
-// captured.
-func (r jobReport) tellObstacle(ctx context.Context, err *ObstacleError) {
-	j := r.j
-	j.mu.Lock()
-	told := j.toldObstacle
-	j.toldObstacle = true
-	j.mu.Unlock()
-	if !told {
-		r.writeLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", err, j.id))
-	}
 }

@@ -38,17 +38,19 @@ func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID
 // AddUploadEvent implements upload.Conductor.
 func (h uploadConductor) AddUploadEvent(up *upload.Record, what, text string) {
 	if j := h.c.jobs.findJob(up.Job); j != nil {
-		j.report.addEvent(what, up.Nodes, text)
+		j.report.AddEvent(what, up.Nodes, text)
 	}
 }
 
 // WriteComment implements upload.Conductor.
 func (h uploadConductor) WriteComment(ctx context.Context, job, text string) error {
-	return h.c.writeComment(ctx, job, text)
+	return h.c.comments().Write(ctx, job, text)
 }
 
 // ReportStored implements upload.Conductor.
-func (h uploadConductor) ReportStored(id store.ID) { h.c.reportStored(id) }
+func (h uploadConductor) ReportStored(id store.ID) {
+	h.c.startBackground(func(ctx context.Context) { h.c.Meter.Stored(ctx, id) })
+}
 
 // DeleteExpired implements upload.Conductor.
 func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {

@@ -46,6 +46,26 @@ func NamespacePID(pid int) int {
 	return pid
 }
 
+// FirstProcess returns the PID of a program's first process, in this daemon's PID namespace; ENOENT if the program
+// does not run.
+func FirstProcess(ctx context.Context, c *capsule.Capsule, program string) (int, error) {
+	programs, err := RunningPrograms(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range programs {
+		if p.Name != program {
+			continue
+		}
+		for _, pid := range InCgroup(p.Cgroup) {
+			if NamespacePID(pid) == p.First {
+				return pid, nil
+			}
+		}
+	}
+	return 0, unix.ENOENT
+}
+
 func commandName(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {

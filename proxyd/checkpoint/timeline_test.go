@@ -45,11 +45,11 @@ func TestTimeline(t *testing.T) {
 	if err := one.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	one.jobFor(7).report.addEvent(records.EventStarted, []string{"n1", "n2"}, "")
+	one.jobFor(7).report.AddEvent(records.EventStarted, []string{"n1", "n2"}, "")
 	one.background.Wait()
-	one.jobFor(7).report.addEvent(records.EventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", records.MaxEventText))
+	one.jobFor(7).report.AddEvent(records.EventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", records.MaxEventText))
 	one.background.Wait()
-	two.jobFor(7).report.addEvent(records.EventRestored, []string{"n2"}, "job 7: from checkpoint 1")
+	two.jobFor(7).report.AddEvent(records.EventRestored, []string{"n2"}, "job 7: from checkpoint 1")
 	two.background.Wait()
 	f, err := os.OpenFile(one.timeline.Path(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -71,24 +71,6 @@ func TestTimeline(t *testing.T) {
 	}
 	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 1 || left[0].Name() != "past" {
 		t.Errorf("files left: %v, error %v; want what is kept of jobs that are over", left, err)
-	}
-}
-
-func TestCapture(t *testing.T) {
-	c := conductorOn(t, "n1", t.TempDir())
-	if c.LongestCapture() != 0 {
-		t.Error("longest capture:", c.LongestCapture())
-	}
-	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
-		c.captures.noteCapture(took)
-	}
-	again, err := New(c.Config, c.Deps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
-	if c.LongestCapture() != 20*time.Second || again.LongestCapture() != 20*time.Second {
-		t.Error("longest capture before and after a restart:", c.LongestCapture(), again.LongestCapture())
 	}
 }
 

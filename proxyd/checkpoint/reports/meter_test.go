@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package reports
 
 import (
 	"go/ast"
@@ -11,32 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
-
-// told remembers the events.
-type told struct {
-	noMeter
-	events []string
-}
-
-func (m *told) Event(what string) { m.events = append(m.events, what) }
-
-func TestMeter(t *testing.T) {
-	c := conductorOn(t, "n1", t.TempDir())
-	m := &told{}
-	c.Meter = m
-	c.jobFor(7).report.addEvent(records.EventHeld, nil, "")
-	c.jobFor(7).report.addEvent(records.EventRestored, nil, "")
-	if !slices.Equal(m.events, []string{records.EventHeld, records.EventRestored}) {
-		t.Errorf("the meter got %q", m.events)
-	}
-}
 
 // TestEvents: the list has all kinds of events.
 func TestEvents(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "records/timeline.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../records/timeline.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

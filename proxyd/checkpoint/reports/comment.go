@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reports
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// commentPrefix begins the part of a job's comment that proxyd writes. The user's own text stands
+// before that part.
+const commentPrefix = "singularity: "
+
+// commentTimeout is short: a comment is worth no delay.
+const commentTimeout = 5 * time.Second
+
+// Beginnings of comments. A Held comment is not replaced by a NoCheckpoint comment.
+const (
+	Held         = "held: "
+	NoCheckpoint = "no checkpoint at "
+)
+
+// Comments writes the comments of jobs in Slurm.
+type Comments struct{ Slurm *slurm.Slurm }
+
+// Write replaces proxyd's part of a job's comment. Slurm refuses that for a job that has
+// ended.
+func (c Comments) Write(ctx context.Context, job, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, commentTimeout)
+	defer cancel()
+	had, err := c.Slurm.Said(ctx, job)
+	if err != nil || strings.Contains(had, commentPrefix+Held) && strings.HasPrefix(text, NoCheckpoint) {
+		return err
+	}
+	return errors.Join(c.Slurm.Comment(ctx, job, composeComment(had, text)), c.writeAdminComment(ctx, job, text))
+}
+
+// writeAdminComment writes the text where sacct shows it after the job has gone: Slurm keeps the
+// comment itself only where a site configures that. Sites keep data of programs in administrators'
+// comments, so a comment that is not proxyd's is left alone.
+func (c Comments) writeAdminComment(ctx context.Context, job, text string) error {
+	had, err := c.Slurm.AdminComment(ctx, job)
+	if err != nil || had != "" && !strings.HasPrefix(had, commentPrefix) {
+		return err
+	}
+	return c.Slurm.SetAdminComment(ctx, job, composeComment("", text))
+}
+
+// maxComment is far below the limit of any Slurm.
+const maxComment = 800
+
+// composeComment returns a comment with text in place of proxyd's part.
+func composeComment(had, text string) string {
+	if i := strings.Index(had, commentPrefix); i >= 0 {
+		had = strings.TrimRight(had[:i], "; ")
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == '"' || r == '\'' {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxComment {
+		text = strings.ToValidUTF8(text[:maxComment], "") + "…"
+	}
+	if had != "" {
+		had += "; "
+	}
+	return had + commentPrefix + text
+}
+
+// checkpointInComment matches what our part of a comment says of a checkpoint that counts.
+var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) + `(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) `)
+
+// NamedCheckpoint returns the checkpoint that a job's comment names; 0: none.
+func NamedCheckpoint(comment string) int {
+	m := checkpointInComment.FindStringSubmatch(comment)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}

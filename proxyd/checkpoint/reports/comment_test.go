@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reports
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNamedCheckpoint reads comments as this package writes them, with what a user wrote before.
+func TestNamedCheckpoint(t *testing.T) {
+	for comment, want := range map[string]int{
+		"":                         0,
+		"checkpoint 4 at the gate": 0,
+		"singularity: checkpoint 4 at 18:01:29 (requeue)":                                  4,
+		"singularity: checkpoint 12 at 18:01:29 (periodic), on its way to the store":       12,
+		"mine; singularity: restored from checkpoint 3 on n1,n2":                           3,
+		"singularity: no checkpoint at 18:01:29: job 3: checkpoint 4: prepare: too big":    0,
+		"singularity: held: " + "the shared folder has no checkpoint of this job any more": 0,
+		"singularity: begins anew, as asked for: checkpoint 4 at n1":                       0,
+		"singularity: checkpoint 99999999999999999999 at 18:01:29 (requeue)":               0,
+	} {
+		if got := NamedCheckpoint(comment); got != want {
+			t.Errorf("%q names checkpoint %d, want %d", comment, got, want)
+		}
+	}
+	if n := NamedCheckpoint(composeComment("mine", "checkpoint 7 at "+time.Now().Format(time.TimeOnly)+" (user)")); n != 7 {
+		t.Errorf("a composed comment names checkpoint %d, want 7", n)
+	}
+}
+
+func TestComment(t *testing.T) {
+	for _, c := range []struct{ had, text, want string }{
+		{"", "a", "singularity: a"},
+		{"mine", "a", "mine; singularity: a"},
+		{"mine; singularity: a", "b\n\"c\"", "mine; singularity: b  c "},
+		{"singularity: a", "b", "singularity: b"},
+	} {
+		if got := composeComment(c.had, c.text); got != c.want {
+			t.Errorf("%q and %q: %q", c.had, c.text, got)
+		}
+	}
+}

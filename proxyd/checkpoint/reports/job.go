@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reports
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+)
+
+// Subject is a job of this node, with what reports need.
+type Subject interface {
+	// Services returns what writes the reports of this node.
+	Services() Services
+	// SlurmName returns the job's name for Slurm's commands.
+	SlurmName() string
+	Log() *slog.Logger
+	// OpenScript returns the batch script; nil if this node does not lead the job, or does not have its batch script.
+	OpenScript(ctx context.Context) (*Script, error)
+}
+
+// Services write the reports of a node.
+type Services struct {
+	Comments Comments
+	Timeline *records.Timeline
+	Meter    Meter
+	// StartBackground runs f in a goroutine. ctx of f ends with the daemon.
+	StartBackground func(f func(ctx context.Context))
+}
+
+// Job tells people what happens to a job. All methods may be called concurrently.
+type Job struct {
+	id      uint32
+	subject Subject
+
+	mu           sync.Mutex
+	toldObstacle bool   // the job's log has a line about an obstacle
+	startLine    string // for the job's log, when the batch script starts; "": none
+}
+
+// Init sets the job. Call Init before anything else.
+func (j *Job) Init(id uint32, subject Subject) { j.id, j.subject = id, subject }
+
+// SetComment writes into the job's comment in the background.
+func (j *Job) SetComment(text string) {
+	j.subject.Services().StartBackground(func(ctx context.Context) { j.SetCommentNow(context.WithoutCancel(ctx), text) })
+}
+
+// SetCommentNow writes into the job's comment. An error is logged.
+func (j *Job) SetCommentNow(ctx context.Context, text string) {
+	text = j.trimJobPrefix(text)
+	if err := j.subject.Services().Comments.Write(ctx, j.subject.SlurmName(), text); err != nil {
+		j.subject.Log().Info("write the job's comment", "text", text, "error", err)
+	}
+}
+
+// trimJobPrefix removes the job's own number from an error's text: the number stands beside the
+// text anyway.
+func (j *Job) trimJobPrefix(text string) string {
+	return strings.Replace(text, fmt.Sprintf("job %d: ", j.id), "", 1)
+}
+
+// AddEvent reports an event to the Meter, and writes the event into the job's time line in the background.
+func (j *Job) AddEvent(what string, where []string, text string) {
+	services := j.subject.Services()
+	services.Meter.Event(what)
+	text = j.trimJobPrefix(text)
+	if len(text) > records.MaxEventText {
+		text = strings.ToValidUTF8(text[:records.MaxEventText], "") + "…"
+	}
+	e := records.Event{At: time.Now().Round(time.Millisecond), What: what, Where: JoinNames(where), Text: text}
+	services.StartBackground(func(context.Context) {
+		if err := services.Timeline.Write(j.id, e); err != nil {
+			j.subject.Log().Info("write the time line", "event", what, "error", err)
+		}
+	})
+}
+
+// JoinNames returns the names of nodes or programs as reports have them.
+func JoinNames(names []string) string { return strings.Join(names, ",") }
+
+// WriteLogLine writes a line into the log of the job, on the node of the batch script: to the
+// standard error of the script. Only the leader writes lines, so a line is there once.
+func (j *Job) WriteLogLine(ctx context.Context, text string) {
+	script, err := j.subject.OpenScript(ctx)
+	if err == nil && script == nil {
+		return
+	}
+	if err == nil {
+		line := strings.ReplaceAll(j.trimJobPrefix(text), "\n", "; ") // joined errors have several lines
+		err = script.appendToStderr(ctx, commentPrefix+line)
+	}
+	if err != nil {
+		j.subject.Log().Info("write into the job's log", "error", err)
+	}
+}
+
+// SetStartLine sets what the user should know of the run that begins.
+func (j *Job) SetStartLine(text string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.startLine = text
+}
+
+// StartLine returns what SetStartLine has set and is not written yet.
+func (j *Job) StartLine() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.startLine
+}
+
+// WriteStartLine writes the start line into the job's log in the background, once: the batch script has started.
+func (j *Job) WriteStartLine() {
+	j.mu.Lock()
+	line := j.startLine
+	j.startLine = ""
+	j.mu.Unlock()
+	if line != "" {
+		j.subject.Services().StartBackground(func(ctx context.Context) { j.WriteLogLine(ctx, line) })
+	}
+}
+
+// TellObstacle writes into the job's log, once a run, that something in the job keeps it from being
+// captured.
+func (j *Job) TellObstacle(ctx context.Context, obstacle error) {
+	j.mu.Lock()
+	told := j.toldObstacle
+	j.toldObstacle = true
+	j.mu.Unlock()
+	if !told {
+		j.WriteLogLine(ctx, fmt.Sprintf("no checkpoint can be made: %v; singctl show %d says more", obstacle, j.id))
+	}
+}
