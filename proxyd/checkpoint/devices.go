@@ -17,11 +17,13 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // Each capsule of a job with GPUs has a device server (package life), which holds the GPUs:
@@ -83,12 +85,12 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		return nil, err
 	}
 	spec := life.Spec{
-		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Spare: g.spareDevices(), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
+		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
+		Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
 		spec.Kind = kindCuda
-		if spec.GPUs, err = j.c.realGPUs(ctx, g.machineNumbers); err != nil {
+		if spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +98,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		if err := g.checkSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
+		if err := g.CheckSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
 			return nil, err
 		}
 		spec.Order = nil // the server knows which ranks have memory that is alike
@@ -107,7 +109,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	lc.note.GPUs, lc.note.OwnGPUs = g.deviceNames(), len(g.slurmNumbers)
+	lc.note.GPUs, lc.note.OwnGPUs = g.DeviceNames(), len(g.SlurmNumbers)
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 
@@ -297,4 +299,71 @@ func endDeviceServer(ctx context.Context, s *life.Server) error {
 		return err
 	}
 	return processes.RemoveEmptyCgroup(filepath.Dir(g))
+}
+
+// gpuCounts returns the number of devices of each capsule of a new job that may grow to most GPUs; nil if the job has no
+// GPUs.
+func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job, most int) ([]int, error) {
+	if c.Devices.Kind == kindNone {
+		return nil, nil
+	}
+	all, err := c.jobGPUs(ctx, s.String())
+	if err != nil || all == nil {
+		return nil, err
+	}
+	if len(all) != len(s.Nodes) {
+		return nil, fmt.Errorf("the job has %d nodes, and Slurm shows GPUs of %d", len(s.Nodes), len(all))
+	}
+	return gpus.CountDevices(all, most), nil
+}
+
+// jobGPUs returns the GPUs of a job on each of its nodes. It waits for a slurmctld that is starting
+// again.
+func (c *Conductor) jobGPUs(ctx context.Context, job string) (all [][]int, err error) {
+	silent := func(err error) bool { return errors.Is(err, slurm.ErrSilent) }
+	err = retryWhile(ctx, restoreCallTimeout, silent, func() (err error) {
+		all, err = c.Slurm.GPUs(ctx, job)
+		return err
+	})
+	return all, err
+}
+
+// findGrant returns the GPUs of a capsule on this node; nil if the capsule had none in the first
+// run.
+func (j *job) findGrant(ctx context.Context, rec *records.Record, where records.Placement, index int) (*gpus.Grant, error) {
+	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
+		return nil, nil
+	}
+	c := j.c
+	if c.Devices.Kind == kindNone {
+		return nil, fmt.Errorf("node %s has no devices for jobs (devices.kind in its proxyd.yaml), and the job has %d GPUs", c.Node, rec.GPUs[index])
+	}
+	all, err := c.jobGPUs(ctx, rec.Slurm)
+	if err != nil {
+		return nil, err
+	}
+	return gpus.FindGrant(rec, where, c.Node, index, all, c.Devices.Relative)
+}
+
+// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
+// run.
+func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
+	snap := j.run.Snapshot()
+	if snap.Record.GPUs == nil {
+		return false, nil
+	}
+	all, err := j.c.jobGPUs(ctx, snap.Record.Slurm)
+	if err != nil {
+		return false, err
+	}
+	return gpus.HasFewer(snap.Record, snap.Placement, all)
+}
+
+// realGPUs returns the UUIDs of the node's GPUs with these numbers.
+func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, error) {
+	all, err := c.Devices.GPUs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of node %s: %w", c.Node, err)
+	}
+	return gpus.FindUUIDs(c.Node, all, numbers)
 }

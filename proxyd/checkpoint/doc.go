@@ -15,6 +15,7 @@
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
 //	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run
 //	records           a package: what is written down about a job
+//	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
 //	processes         a package: what is read of processes: obstacles, executables, cgroups
 //	upload            a package: the way of a checkpoint that is written to its nodes first

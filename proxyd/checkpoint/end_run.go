@@ -33,7 +33,7 @@ type runEnding struct{ j *job }
 // Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.jobs.findJob(id)
-	if lc := c.leases.borrower(id); lc != nil {
+	if lc := c.leases.findBorrower(id); lc != nil {
 		return c.leases.endLease(ctx, lc, id)
 	}
 	if j == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -116,7 +117,7 @@ type capsuleNote struct {
 	RunEnv            map[string]string `json:"now,omitempty"`    // SLURM_* variables of the batch script in this run
 	GPUs              []string          `json:"gpus,omitempty"`   // Slurm's number of the GPU of each device, in this run
 	OwnGPUs           int               `json:"own_gpus,omitempty"`
-	Leases            []gpuLease        `json:"leases,omitempty"` // jobs that lend it their GPUs
+	Leases            []gpus.Lease      `json:"leases,omitempty"` // jobs that lend it their GPUs
 	Groups            []uint32          `json:"groups,omitempty"` // supplementary groups of the processes
 	Logs              []string          `json:"logs,omitempty"`   // files that Slurm writes
 	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // number of tasks of each step, on all nodes

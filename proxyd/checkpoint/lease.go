@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -27,14 +27,6 @@ import (
 // What the user says is the borrower's number only. That the lease runs, on this node, with which GPUs and for which
 // user is what Slurm says; the user of the borrower is in its record, which is root's. So a user can lend GPUs of
 // their own to jobs of their own, and nothing else.
-
-// gpuLease is a lease, as the borrower's note has it.
-type gpuLease struct {
-	Job  uint32 `json:"job"`
-	GPUs []int  `json:"gpus"`           // as Slurm numbers them
-	At   []int  `json:"at"`             // the devices of the device server that stand for them
-	Over bool   `json:"over,omitempty"` // the lease has ended, and its GPUs must be left
-}
 
 // leasePatience is how long a device server may take to put devices elsewhere, at the beginning or the end of a lease.
 // The plugin's epilog waits for a minute.
@@ -70,7 +62,7 @@ func (l gpuLeases) beginLease(ctx context.Context, t nodesocket.Join) (nodesocke
 	}
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
-	if err := lc.addLease(ctx, gpuLease{Job: t.Job, GPUs: lent}); err != nil {
+	if err := (borrower{lc}).addLease(ctx, gpus.Lease{Job: t.Job, GPUs: lent}); err != nil {
 		return refuse(err)
 	}
 	return plain, nil
@@ -133,140 +125,93 @@ func (l gpuLeases) lentGPUs(ctx context.Context, t nodesocket.Join) ([]int, erro
 	return all[0], nil
 }
 
-// addLease has the capsule use the GPUs of a lease. A second call for the same lease changes nothing.
-func (lc *localCapsule) addLease(ctx context.Context, lease gpuLease) error {
-	lc.placing.Lock()
-	defer lc.placing.Unlock()
-	total := len(lc.note.GPUs)
-	err := lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
-		if slices.ContainsFunc(all, func(o gpuLease) bool { return o.Job == lease.Job }) {
-			return all, nil
-		}
-		free := lc.freeDevices(all)
-		if len(lease.GPUs) > len(free) {
-			return nil, fmt.Errorf("it can use %d GPUs (--singularity-gpus), and %d more would be %d too many",
-				total, len(lease.GPUs), len(lease.GPUs)-len(free))
-		}
-		lease.At = free[:len(lease.GPUs)]
-		return append(slices.Clone(all), lease), nil
-	})
+// borrower is a capsule that is lent GPUs. Its leases are in the capsule's note.
+type borrower struct{ lc *localCapsule }
+
+// devices are the devices of the capsule. They do not change in a run.
+func (b borrower) devices() gpus.Devices {
+	return gpus.Devices{Total: len(b.lc.note.GPUs), Own: b.lc.note.OwnGPUs}
+}
+
+// leases returns the capsule's leases.
+func (b borrower) leases() []gpus.Lease {
+	b.lc.j.mu.Lock()
+	defer b.lc.j.mu.Unlock()
+	return b.lc.note.Leases
+}
+
+// changeLeases replaces the capsule's leases, in its note too. Caller holds placing.
+func (b borrower) changeLeases(change func([]gpus.Lease) ([]gpus.Lease, error)) error {
+	b.lc.j.mu.Lock()
+	defer b.lc.j.mu.Unlock()
+	all, err := change(b.lc.note.Leases)
 	if err != nil {
 		return err
 	}
-	if err := lc.placeDevices(ctx); err != nil {
-		bad := lc.dropLease(context.WithoutCancel(ctx), lease.Job)
+	b.lc.note.Leases = all
+	b.lc.saveNote()
+	return nil
+}
+
+// addLease has the capsule use the GPUs of a lease. A second call for the same lease changes nothing.
+func (b borrower) addLease(ctx context.Context, lease gpus.Lease) error {
+	b.lc.placing.Lock()
+	defer b.lc.placing.Unlock()
+	err := b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return b.devices().Add(all, lease) })
+	if err != nil {
+		return err
+	}
+	if err := b.placeDevices(ctx); err != nil {
+		bad := b.dropLease(context.WithoutCancel(ctx), lease.Job)
 		return errors.Join(err, bad)
 	}
-	lc.reportLease(lease, "has lent")
+	b.reportLease(lease, "has lent")
 	return nil
-}
-
-// freeDevices are the devices of the server that stand for no GPU.
-func (lc *localCapsule) freeDevices(all []gpuLease) []int {
-	used := map[int]bool{}
-	for _, o := range all {
-		for _, at := range o.At {
-			used[at] = true
-		}
-	}
-	var free []int
-	for at := lc.note.OwnGPUs; at < len(lc.note.GPUs) && lc.note.OwnGPUs > 0; at++ {
-		if !used[at] {
-			free = append(free, at)
-		}
-	}
-	return free
-}
-
-// changeLeases replaces the capsule's leases, in its note too. Caller holds lc.placing.
-func (lc *localCapsule) changeLeases(change func([]gpuLease) ([]gpuLease, error)) error {
-	lc.j.mu.Lock()
-	defer lc.j.mu.Unlock()
-	all, err := change(lc.note.Leases)
-	if err != nil {
-		return err
-	}
-	lc.note.Leases = all
-	lc.saveNote()
-	return nil
-}
-
-// currentLeases returns the capsule's leases.
-func (lc *localCapsule) currentLeases() []gpuLease {
-	lc.j.mu.Lock()
-	defer lc.j.mu.Unlock()
-	return lc.note.Leases
 }
 
 // placeDevices puts the capsule's devices on the GPUs that it has: its own, and those of leases that are not over.
-// Caller holds lc.placing.
-func (lc *localCapsule) placeDevices(ctx context.Context) error {
-	var on []int
-	for at := range lc.note.OwnGPUs {
-		on = append(on, at)
-	}
-	for _, o := range lc.currentLeases() {
-		if !o.Over {
-			on = append(on, o.At...)
-		}
-	}
-	slices.Sort(on)
-	n := len(lc.note.GPUs)
-	places := server.Spread(n, min(n, len(on)))
-	for i, at := range places {
-		places[i] = on[at]
-	}
+// Caller holds placing.
+func (b borrower) placeDevices(ctx context.Context) error {
+	places, has := b.devices().Places(b.leases())
 	began := time.Now()
-	if err := lc.devices.Place(ctx, places); err != nil {
+	if err := b.lc.devices.Place(ctx, places); err != nil {
 		return err
 	}
-	lc.j.log.Info("devices are placed", "capsule", lc.index, "gpus", len(on), "took", time.Since(began))
+	b.lc.j.log.Info("devices are placed", "capsule", b.lc.index, "gpus", has, "took", time.Since(began))
 	return nil
 }
 
-// dropLease has the capsule leave the GPUs of a lease, and then forgets the lease. Caller holds lc.placing.
-func (lc *localCapsule) dropLease(ctx context.Context, id uint32) error {
-	isIt := func(o gpuLease) bool { return o.Job == id }
-	err := lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
-		all = slices.Clone(all)
-		for i := range all {
-			all[i].Over = all[i].Over || isIt(all[i])
-		}
-		return all, nil
-	})
+// dropLease has the capsule leave the GPUs of a lease, and then forgets the lease. Caller holds placing.
+func (b borrower) dropLease(ctx context.Context, id uint32) error {
+	err := b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return gpus.End(all, id), nil })
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
 	select {
-	case <-lc.devices.Died(): // nothing is left on any GPU
+	case <-b.lc.devices.Died(): // nothing is left on any GPU
 	default:
-		if err := lc.placeDevices(ctx); err != nil {
+		if err := b.placeDevices(ctx); err != nil {
 			return fmt.Errorf("leave the GPUs of job %d: %w", id, err)
 		}
 	}
-	return lc.changeLeases(func(all []gpuLease) ([]gpuLease, error) {
-		return slices.DeleteFunc(slices.Clone(all), isIt), nil
-	})
+	return b.changeLeases(func(all []gpus.Lease) ([]gpus.Lease, error) { return gpus.Without(all, id), nil })
 }
 
 // reportLease tells the job's time line what a lease has done.
-func (lc *localCapsule) reportLease(lease gpuLease, what string) {
-	j := lc.j
-	has := lc.note.OwnGPUs
-	for _, o := range lc.currentLeases() {
-		has += len(o.GPUs)
-	}
-	j.log.Info("the GPUs of the job have changed", "lease", lease.Job, "what", what, "capsule", lc.index, "has", has)
+func (b borrower) reportLease(lease gpus.Lease, what string) {
+	j := b.lc.j
+	has := b.devices().Own + gpus.CountLent(b.leases())
+	j.log.Info("the GPUs of the job have changed", "lease", lease.Job, "what", what, "capsule", b.lc.index, "has", has)
 	j.report.AddEvent(records.EventGPUs, []string{j.c.Node}, fmt.Sprintf("job %d %s %d: %d now", lease.Job, what, len(lease.GPUs), has))
 }
 
-// borrower returns the capsule to which a job lends its GPUs; nil if the job is no lease here.
-func (l gpuLeases) borrower(id uint32) *localCapsule {
+// findBorrower returns the capsule to which a job lends its GPUs; nil if the job is no lease here.
+func (l gpuLeases) findBorrower(id uint32) *localCapsule {
 	for _, j := range l.c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
-			if slices.ContainsFunc(lc.currentLeases(), func(o gpuLease) bool { return o.Job == id }) {
+			if gpus.Index(borrower{lc}.leases(), id) >= 0 {
 				return lc
 			}
 		}
@@ -289,12 +234,12 @@ func (e *LeaseError) Unwrap() error { return ErrNoJob }
 
 // noJob is the error about a job that this node does not know as a protected job: a *LeaseError if it is a lease here.
 func (l gpuLeases) noJob(id uint32) error {
-	lc := l.borrower(id)
+	lc := l.findBorrower(id)
 	if lc == nil {
 		return fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
 	e := &LeaseError{Job: id, Borrower: lc.j.id}
-	for _, o := range lc.currentLeases() {
+	for _, o := range (borrower{lc}).leases() {
 		if o.Job == id {
 			e.GPUs = o.GPUs
 		}
@@ -306,22 +251,22 @@ func (l gpuLeases) noJob(id uint32) error {
 func (l gpuLeases) endLease(ctx context.Context, lc *localCapsule, id uint32) error {
 	lc.placing.Lock()
 	defer lc.placing.Unlock()
-	all := lc.currentLeases()
-	at := slices.IndexFunc(all, func(o gpuLease) bool { return o.Job == id })
+	all := borrower{lc}.leases()
+	at := gpus.Index(all, id)
 	if at < 0 {
 		return nil
 	}
 	lease := all[at]
-	if err := lc.dropLease(ctx, id); err != nil {
+	if err := (borrower{lc}).dropLease(ctx, id); err != nil {
 		return fmt.Errorf("job %d: %w", lc.j.id, err)
 	}
-	lc.reportLease(lease, "takes back")
+	borrower{lc}.reportLease(lease, "takes back")
 	return nil
 }
 
 // cancelFor cancels the leases of a capsule that is about to be removed. What cannot be cancelled now is tried again.
 func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
-	for _, o := range lc.currentLeases() {
+	for _, o := range (borrower{lc}).leases() {
 		name := jobName(o.Job)
 		short, cancel := context.WithTimeout(ctx, cancelPatience)
 		err := l.c.Slurm.Cancel(short, name)
@@ -342,7 +287,7 @@ func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
 func (l gpuLeases) endAbandoned(ctx context.Context) {
 	for _, j := range l.c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
-			for _, o := range lc.currentLeases() {
+			for _, o := range (borrower{lc}).leases() {
 				if !o.Over && !l.isOver(ctx, o.Job) {
 					continue
 				}

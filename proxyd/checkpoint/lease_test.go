@@ -6,10 +6,10 @@ package checkpoint
 import (
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 )
@@ -45,41 +45,20 @@ func TestLeaseRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-		if len(lc.note.Leases) != 0 || c.leases.borrower(9) != nil {
+		if len(lc.note.Leases) != 0 || c.leases.findBorrower(9) != nil {
 			t.Errorf("%s: leases %v", tt.name, lc.note.Leases)
 		}
-	}
-}
-
-// TestFreeDevices: leases get devices that stand for no GPU yet, and no two leases the same.
-func TestFreeDevices(t *testing.T) {
-	_, lc := leaseConductor(t, kindSoft)
-	for _, tt := range []struct {
-		leases []gpuLease
-		want   []int
-	}{
-		{nil, []int{1, 2, 3}},
-		{[]gpuLease{{Job: 9, At: []int{2}}}, []int{1, 3}},
-		{[]gpuLease{{Job: 9, At: []int{2, 1}}, {Job: 10, At: []int{3}, Over: true}}, nil}, // what is not left yet is not free
-	} {
-		if got := lc.freeDevices(tt.leases); !slices.Equal(got, tt.want) {
-			t.Errorf("leases %v: free are %v, want %v", tt.leases, got, tt.want)
-		}
-	}
-	lc.note.OwnGPUs = 0 // the note of an older daemon, whose device server has no spare devices
-	if got := lc.freeDevices(nil); got != nil {
-		t.Errorf("a device server without spare devices: free are %v", got)
 	}
 }
 
 // TestTooManyLent: a job is lent no more GPUs than it has devices, and the refusal leaves no lease.
 func TestTooManyLent(t *testing.T) {
 	c, lc := leaseConductor(t, kindSoft)
-	err := lc.addLease(t.Context(), gpuLease{Job: 9, GPUs: []int{0, 1, 2, 4}})
+	err := borrower{lc}.addLease(t.Context(), gpus.Lease{Job: 9, GPUs: []int{0, 1, 2, 4}})
 	if err == nil || !strings.Contains(err.Error(), "it can use 4 GPUs (--singularity-gpus), and 4 more would be 1 too many") {
 		t.Errorf("%v", err)
 	}
-	if len(lc.note.Leases) != 0 || c.leases.borrower(9) != nil || errors.Is(err, errNoBorrower) {
+	if len(lc.note.Leases) != 0 || c.leases.findBorrower(9) != nil || errors.Is(err, errNoBorrower) {
 		t.Errorf("leases %v", lc.note.Leases)
 	}
 }

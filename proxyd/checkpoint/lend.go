@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -18,10 +19,10 @@ var ErrNotLent = errors.New("it cannot have so many GPUs in place")
 // lendPatience is how long leases may take to start, or to end.
 const lendPatience = 30 * time.Second
 
-// Lend has a running job have so many GPUs in all: leases are submitted for what it lacks, or cancelled, the newest first.
+// Lend has a running job have count GPUs in all: leases are submitted for what it lacks, or cancelled, the newest first.
 // Lend returns when the job has them, with the numbers of its leases. When that is not so in time, what waits is cancelled
 // and the error wraps ErrNotLent. A call that was broken off may be repeated.
-func (c *Conductor) Lend(ctx context.Context, name string, gpus int, qos string) ([]uint32, error) {
+func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string) ([]uint32, error) {
 	id, err := parseJobName(name)
 	if err != nil {
 		return nil, err
@@ -40,14 +41,14 @@ func (c *Conductor) Lend(ctx context.Context, name string, gpus int, qos string)
 		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
 	case len(snap.Placement.Today) != 1:
 		return nil, fmt.Errorf("%w: it runs on several nodes", ErrNotLent)
-	case gpus < lc.note.OwnGPUs || gpus < 1:
+	case count < lc.note.OwnGPUs || count < 1:
 		return nil, fmt.Errorf("%w: it has %d of its own, which only a requeue takes", ErrNotLent, lc.note.OwnGPUs)
-	case gpus > len(lc.note.GPUs):
+	case count > len(lc.note.GPUs):
 		return nil, fmt.Errorf("%w: it can use %d (--singularity-gpus)", ErrNotLent, len(lc.note.GPUs))
 	}
 	lc.lending.Lock()
 	defer lc.lending.Unlock()
-	l := lending{lc: lc, uid: snap.Record.UID, gid: snap.Record.GID, extra: gpus - lc.note.OwnGPUs, qos: qos}
+	l := lending{lc: lc, uid: snap.Record.UID, gid: snap.Record.GID, extra: count - lc.note.OwnGPUs, qos: qos}
 	short, cancel := context.WithTimeout(ctx, lendPatience)
 	defer cancel()
 	if err := l.change(short); err != nil {
@@ -55,7 +56,7 @@ func (c *Conductor) Lend(ctx context.Context, name string, gpus int, qos string)
 		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
 	}
 	var leases []uint32
-	for _, o := range lc.currentLeases() {
+	for _, o := range (borrower{lc}).leases() {
 		leases = append(leases, o.Job)
 	}
 	return leases, nil
@@ -70,13 +71,7 @@ type lending struct {
 }
 
 // lentNow is how many GPUs the job is lent.
-func (l *lending) lentNow() int {
-	n := 0
-	for _, o := range l.lc.currentLeases() {
-		n += len(o.GPUs)
-	}
-	return n
-}
+func (l *lending) lentNow() int { return gpus.CountLent(borrower{l.lc}.leases()) }
 
 // change submits or cancels leases, and waits until Slurm has started or ended them.
 func (l *lending) change(ctx context.Context) error {
@@ -96,7 +91,7 @@ func (l *lending) change(ctx context.Context) error {
 
 // cancelSurplus cancels leases that the job does not need.
 func (l *lending) cancelSurplus(ctx context.Context) error {
-	all, lent := l.lc.currentLeases(), l.lentNow()
+	all, lent := borrower{l.lc}.leases(), l.lentNow()
 	for i := len(all) - 1; i >= 0 && lent-len(all[i].GPUs) >= l.extra; i-- {
 		lent -= len(all[i].GPUs)
 		if err := l.lc.j.c.Slurm.Cancel(ctx, jobName(all[i].Job)); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -40,7 +41,7 @@ type CapsuleView struct {
 	Node     string               `json:"node"`
 	Programs []ProgramView        `json:"programs"`
 	Devices  *server.Status       `json:"devices,omitempty"`
-	Leases   []gpuLease           `json:"leases,omitempty"`
+	Leases   []gpus.Lease         `json:"leases,omitempty"`
 	Outside  []processes.Obstacle `json:"outside,omitempty"` // connections to outside, which a restore resets
 
 	Obstacles []processes.Obstacle `json:"obstacles,omitempty"` // what cannot be captured now
@@ -173,7 +174,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		if err != nil {
 			continue // the capsule is ending
 		}
-		v := CapsuleView{Index: lc.index, Node: j.c.Node, Leases: lc.currentLeases()}
+		v := CapsuleView{Index: lc.index, Node: j.c.Node, Leases: borrower{lc}.leases()}
 		for _, p := range programs {
 			pv := ProgramView{Program: p, Resident: processes.ResidentBytes(p)}
 			if !p.Ended && p.First > 0 {
@@ -200,7 +201,7 @@ func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.Load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
-	if c.leases.borrower(id) != nil {
+	if c.leases.findBorrower(id) != nil {
 		return c.leases.noJob(id)
 	}
 	return fmt.Errorf("job %d has no programs on node %s: %w", id, c.Node, ErrNoJob)

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package gpus
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestGrantGPUs: each capsule gets a GPU of its node, and each GPU of its first run maps to one that the capsule gets.
+// TestSharedMemory: capsules share a GPU only if their memory fits on the GPU.
 func TestSharedMemory(t *testing.T) {
 	const mib = 1 << 20
 	var capsules []records.CapsuleMeta
@@ -35,9 +34,9 @@ func TestSharedMemory(t *testing.T) {
 		{[]int{1, 2, 4}, 0, 1, 799 * mib, "capsules 1 2 4 would share GPU 5, which has 799 MiB, and hold 800 MiB on theirs: give the job more GPUs or nodes"},
 		{[]int{0, 1}, 0, 1, 0, ""}, // not known
 	} {
-		g := gpuGrant{slurmNumbers: []int{5}, sharing: capsulesSharing(c.here, c.place, c.gpus)}
+		g := Grant{SlurmNumbers: []int{5}, sharing: capsulesSharing(c.here, c.place, c.gpus)}
 		got := ""
-		if err := g.checkSharedMemory(capsules, c.memory); err != nil {
+		if err := g.CheckSharedMemory(capsules, c.memory); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -50,7 +49,7 @@ func TestSharedMemory(t *testing.T) {
 			}
 			var same []int
 			for other, index := range c.here {
-				if grantGPUs(gpus, other, len(c.here), 1).slurmNumbers[0] == grantGPUs(gpus, c.place, len(c.here), 1).slurmNumbers[0] {
+				if grantGPUs(gpus, other, len(c.here), 1).SlurmNumbers[0] == grantGPUs(gpus, c.place, len(c.here), 1).SlurmNumbers[0] {
 					same = append(same, index)
 				}
 			}
@@ -61,24 +60,25 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
+// TestGrantGPUs: each capsule gets a GPU of its node, and each GPU of its first run maps to a GPU that the capsule gets.
 func TestGrantGPUs(t *testing.T) {
 	for _, c := range []struct {
 		gpus            []int
 		place, n, began int
-		want            gpuGrant
+		want            Grant
 	}{
-		{[]int{0, 1}, 0, 1, 2, gpuGrant{slurmNumbers: []int{0, 1}, order: []int{0, 1}}},
-		{[]int{4, 6}, 0, 1, 2, gpuGrant{slurmNumbers: []int{4, 6}, order: []int{0, 1}}},
-		{[]int{3}, 0, 1, 2, gpuGrant{slurmNumbers: []int{3}, order: []int{0, 0}}},
-		{[]int{3, 5, 7}, 0, 1, 4, gpuGrant{slurmNumbers: []int{3, 5, 7}, order: []int{0, 0, 1, 2}}},
-		{[]int{0, 1, 2, 3}, 0, 1, 2, gpuGrant{slurmNumbers: []int{0, 1, 2, 3}, order: []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 0, 2, 2, gpuGrant{slurmNumbers: []int{0, 1}, order: []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 1, 2, 2, gpuGrant{slurmNumbers: []int{2, 3}, order: []int{0, 1}}},
-		{[]int{0, 1, 2}, 0, 2, 2, gpuGrant{slurmNumbers: []int{0}, order: []int{0, 0}}},
-		{[]int{0, 1, 2}, 1, 2, 2, gpuGrant{slurmNumbers: []int{1, 2}, order: []int{0, 1}}},
-		{[]int{9}, 0, 2, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
-		{[]int{9}, 1, 2, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
-		{[]int{8, 9}, 2, 3, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
+		{[]int{0, 1}, 0, 1, 2, Grant{SlurmNumbers: []int{0, 1}, Order: []int{0, 1}}},
+		{[]int{4, 6}, 0, 1, 2, Grant{SlurmNumbers: []int{4, 6}, Order: []int{0, 1}}},
+		{[]int{3}, 0, 1, 2, Grant{SlurmNumbers: []int{3}, Order: []int{0, 0}}},
+		{[]int{3, 5, 7}, 0, 1, 4, Grant{SlurmNumbers: []int{3, 5, 7}, Order: []int{0, 0, 1, 2}}},
+		{[]int{0, 1, 2, 3}, 0, 1, 2, Grant{SlurmNumbers: []int{0, 1, 2, 3}, Order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 0, 2, 2, Grant{SlurmNumbers: []int{0, 1}, Order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 1, 2, 2, Grant{SlurmNumbers: []int{2, 3}, Order: []int{0, 1}}},
+		{[]int{0, 1, 2}, 0, 2, 2, Grant{SlurmNumbers: []int{0}, Order: []int{0, 0}}},
+		{[]int{0, 1, 2}, 1, 2, 2, Grant{SlurmNumbers: []int{1, 2}, Order: []int{0, 1}}},
+		{[]int{9}, 0, 2, 1, Grant{SlurmNumbers: []int{9}, Order: []int{0}}},
+		{[]int{9}, 1, 2, 1, Grant{SlurmNumbers: []int{9}, Order: []int{0}}},
+		{[]int{8, 9}, 2, 3, 1, Grant{SlurmNumbers: []int{9}, Order: []int{0}}},
 	} {
 		if got := grantGPUs(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("GPUs %v, capsule %d of %d that began with %d: granted %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
@@ -90,11 +90,11 @@ func TestGrantGPUs(t *testing.T) {
 			for place := range n {
 				for began := 1; began < 9; began++ {
 					g := grantGPUs(gpus, place, n, began)
-					if len(g.slurmNumbers) == 0 || len(g.order) != began {
+					if len(g.SlurmNumbers) == 0 || len(g.Order) != began {
 						t.Fatalf("%d GPUs, capsule %d of %d that began with %d: granted %v", m, place, n, began, g)
 					}
-					for i, at := range g.order {
-						if at < 0 || at >= len(g.slurmNumbers) || i > 0 && at < g.order[i-1] {
+					for i, at := range g.Order {
+						if at < 0 || at >= len(g.SlurmNumbers) || i > 0 && at < g.Order[i-1] {
 							t.Fatalf("%d GPUs, capsule %d of %d that began with %d: granted %v", m, place, n, began, g)
 						}
 					}
@@ -130,24 +130,22 @@ func TestGrowCounts(t *testing.T) {
 // TestDeviceNames: a task sees all devices that share the GPU that Slurm gives the task.
 func TestDeviceNames(t *testing.T) {
 	g := grantGPUs([]int{3, 5}, 0, 1, 4)
-	if got, want := g.deviceNames(), []string{"3", "3", "5", "5"}; !slices.Equal(got, want) {
+	if got, want := g.DeviceNames(), []string{"3", "3", "5", "5"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-// TestRealGPUs: Slurm's numbers become UUIDs, which do not depend on the devices that a cgroup shows.
-func TestRealGPUs(t *testing.T) {
-	c := (&Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
-		return []string{"GPU-a", "", "GPU-c"}, nil
-	}}}}).wireParts()
-	got, err := c.realGPUs(t.Context(), []int{2, 0})
+// TestFindUUIDs: Slurm's numbers become UUIDs, which do not depend on the devices that a cgroup shows.
+func TestFindUUIDs(t *testing.T) {
+	all := []string{"GPU-a", "", "GPU-c"}
+	got, err := FindUUIDs("n1", all, []int{2, 0})
 	if err != nil || !slices.Equal(got, []string{"GPU-c", "GPU-a"}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := c.realGPUs(t.Context(), []int{3}); err == nil || err.Error() != "node n1: Slurm gives it GPU 3, and the driver knows 3" {
+	if _, err := FindUUIDs("n1", all, []int{3}); err == nil || err.Error() != "node n1: Slurm gives it GPU 3, and the driver knows 3" {
 		t.Errorf("%v", err)
 	}
-	if _, err := c.realGPUs(t.Context(), []int{0, 1}); err == nil || err.Error() != "node n1: GPU 1 does not answer" {
+	if _, err := FindUUIDs("n1", all, []int{0, 1}); err == nil || err.Error() != "node n1: GPU 1 does not answer" {
 		t.Errorf("a GPU that does not answer: %v", err)
 	}
 }
