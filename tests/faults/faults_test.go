@@ -27,7 +27,7 @@ var (
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides moments within phases, and what -some picks; printed")
 	some      = flag.Int("some", 0, "only so many trials, picked by the seed; 0: all")
 	lanes     = flag.Int("lanes", 2, "clusters at a time")
-	tableFile = flag.String("table", "", "write docs/faults.md, or another file relative to the root of the repository")
+	tableFile = flag.String("table", "", "write what was tried into docs/faults.md, or another file relative to the root of the repository")
 	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
 	staging   = flag.String("staging", "", "a folder of the nodes where checkpoints land first, to be brought into the store slowly; adds the moments of that")
 	suite     = flag.String("suite", "forky", "Debian release of the clusters, and so the Slurm: forky, trixie or bookworm")
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 	t.Cleanup(func() {
 		t.Log(done.summary())
 		if *tableFile != "" {
-			if err := os.WriteFile(filepath.Join("../..", *tableFile), []byte(done.table(*seed)), 0o644); err != nil {
+			if err := done.merge(filepath.Join("../..", *tableFile)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -98,6 +98,7 @@ func TestFaults(t *testing.T) {
 			}
 			o, broken := c.run(t.Context(), one, *seed)
 			mu.Lock()
+			o.seeds = strconv.FormatUint(*seed, 10)
 			done[one.name()] = o
 			mu.Unlock()
 			t.Logf("%s: job %s: at %s: %s %s (%s)", c.Name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))

@@ -21,6 +21,9 @@ const (
 
 var stages = []stage{runsOn, leaves, returns}
 
+// title begins with a capital letter.
+func (s stage) title() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
+
 // moment is when a phase has just begun: a line in the log of some node's proxyd.
 type moment struct {
 	stage stage

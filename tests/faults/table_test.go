@@ -8,6 +8,11 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,17 +44,20 @@ func (r results) summary() string {
 	return fmt.Sprintf("%d cases, %d lost (%d came a phase late)", tried, lost, elsewhere)
 }
 
-// table is the page about a run.
-func (r results) table(seed uint64) string {
+// table is the page about these outcomes.
+func (r results) table() string {
 	var b strings.Builder
 	tried, lost, elsewhere := r.counts()
-	b.WriteString("# Faults\n\nWritten by `go test -tags faults ./tests/faults -table docs/faults.md`; do not edit.\n\n" +
-		"A job of two tasks on two nodes counts in step over TCP, into files and its log. It has one checkpoint; then, in the middle of a\n" +
-		"phase of the next one or of a restore, one thing breaks. *ran on*: the job's processes never ended. *resumed*: Slurm ran the job\n" +
-		"again, and it went on from a committed checkpoint. *held*: its comment said why it could not be restored; released after the\n" +
-		"repair, it resumed. In the end files and memory are exact, the log repeats at most what was rolled back, and no node has anything\n" +
-		"left of the job. An asterisk: Slurm's own programs said something about the fault in the job's log.\n\n")
-	fmt.Fprintf(&b, "**%d cases, %d lost.** Seed %d; in %d cases the phase was over before the fault came: they are marked with the moment that was hit.\n", tried, lost, seed, elsewhere)
+	b.WriteString("# Faults\n\nWritten by `go test -tags faults ./tests/faults -table docs/faults.md`; do not edit. With `-run`, as in\n" +
+		"`-run TestFaults/restore/.*/kill_slurmctld`, the command replaces the cases that it runs and leaves the rest.\n\n" +
+		"A job of two tasks on two nodes counts in step over TCP, into files and its log. It has one checkpoint; then, in the\n" +
+		"middle of a phase of the next one or of a restore, one thing breaks. *ran on*: the job's processes never ended.\n" +
+		"*resumed*: Slurm ran the job again, and it went on from a committed checkpoint. *held*: its comment said why it could\n" +
+		"not be restored; released after the repair, it resumed. In the end files and memory are exact, the log repeats at most\n" +
+		"what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said something about\n" +
+		"the fault in the job's log.\n\n")
+	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
+		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {
 		r.stage(&b, s)
 	}
@@ -68,34 +76,125 @@ func (r results) table(seed uint64) string {
 }
 
 func (r results) stage(b *strings.Builder, s stage) {
-	fmt.Fprintf(b, "\n## %s%s\n\n| fault |", strings.ToUpper(string(s[:1])), s[1:])
+	fmt.Fprintf(b, "\n## %s\n\n| fault |", s.title())
 	under := "\n| --- |"
 	for _, m := range momentsOf(s) {
 		fmt.Fprintf(b, " %s |", m.name)
 		under += " --- |"
 	}
-	b.WriteString(under + "\n")
+	b.WriteString(" seed |" + under + " --- |\n")
 	for _, f := range faults {
 		fmt.Fprintf(b, "| %s |", f.name)
+		var seeds []string
 		for _, m := range momentsOf(s) {
-			o, ok := r[trial{f, m}.name()]
-			text := o.what
-			switch {
-			case !ok || o.what == "":
-				text = "not tried"
-			case o.err != nil:
-				text = "**lost**"
+			o := r[trial{f, m}.name()]
+			fmt.Fprintf(b, " %s |", o.cell(m))
+			for _, seed := range strings.Fields(o.seeds) {
+				if !slices.Contains(seeds, seed) {
+					seeds = append(seeds, seed)
+				}
 			}
-			if o.noise != "" {
-				text += " \\*"
-			}
-			if ok && o.what != "" && o.at != m.name {
-				text += " (at " + o.at + ")"
-			}
-			fmt.Fprintf(b, " %s |", text)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, " %s |\n", strings.Join(seeds, " "))
 	}
+}
+
+// cell is what the table says of a trial at m.
+func (o outcome) cell(m moment) string {
+	if o.what == "" {
+		return "not tried"
+	}
+	text := o.what
+	if o.err != nil {
+		text = "**lost**"
+	}
+	if o.noise != "" {
+		text += noisy
+	}
+	if o.at != m.name {
+		text += " (at " + o.at + ")"
+	}
+	return text
+}
+
+// noisy marks a cell whose outcome has noise.
+const noisy = ` \*`
+
+var (
+	cellParts = regexp.MustCompile(`^(.*?)( \\\*)?(?: \(at (.*)\))?$`)
+	lostNote  = regexp.MustCompile(`^\* (.*), at (.*) of \*(.*)\*: (.*)$`)
+)
+
+// readTable returns what a page tells of the outcomes.
+func readTable(page string) results {
+	r := results{}
+	var s stage
+	var columns []string
+	for l := range strings.Lines(page) {
+		l = strings.TrimSuffix(l, "\n")
+		if title, ok := strings.CutPrefix(l, "## "); ok {
+			s, columns = "", nil
+			for _, one := range stages {
+				if one.title() == title {
+					s = one
+				}
+			}
+			continue
+		}
+		if m := lostNote.FindStringSubmatch(l); m != nil {
+			name := trial{fault{name: m[1]}, moment{name: m[2], stage: stage(m[3])}}.name()
+			if o, ok := r[name]; ok {
+				o.err = errors.New(strings.ReplaceAll(m[4], `\|`, "|"))
+				r[name] = o
+			}
+			continue
+		}
+		if s == "" || !strings.HasPrefix(l, "| ") {
+			continue
+		}
+		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(l, "| "), " |"), " | ")
+		switch {
+		case columns == nil:
+			columns = cells
+		case len(cells) == len(columns) && cells[0] != "---":
+			r.readRow(s, columns, cells)
+		}
+	}
+	return r
+}
+
+// readRow takes over a row of a stage's table: its first cell is the fault, its last has the seeds.
+func (r results) readRow(s stage, columns, cells []string) {
+	last := len(cells) - 1
+	for i := 1; i < last; i++ {
+		if cells[i] == "not tried" {
+			continue
+		}
+		m := cellParts.FindStringSubmatch(cells[i])
+		o := outcome{what: m[1], noise: m[2], at: m[3], seeds: cells[last]}
+		if o.at == "" {
+			o.at = columns[i]
+		}
+		if o.what == "**lost**" {
+			o.what, o.err = "lost", errors.New("see the run of that seed")
+		}
+		r[trial{fault{name: cells[0]}, moment{stage: s, name: columns[i]}}.name()] = o
+	}
+}
+
+// merge puts the outcomes of a run into the page at path, which need not be there yet.
+func (r results) merge(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	all := readTable(string(page))
+	for name, o := range r {
+		if o.what != "" {
+			all[name] = o
+		}
+	}
+	return os.WriteFile(path, []byte(all.table()), 0o644)
 }
 
 // cell keeps a text on its line.
@@ -107,9 +206,9 @@ func TestTable(t *testing.T) {
 		trial{faults[1], moments[1]}.name(): {what: "resumed", at: "drain"},
 		trial{faults[2], moments[2]}.name(): {what: "lost", at: moments[2].name, err: errors.New("one\ntwo")},
 	}
-	got := r.table(7)
+	got := r.table()
 	for _, want := range []string{
-		"**3 cases, 1 lost.** Seed 7; in 1 cases",
+		"**3 cases, 1 lost.** In 1 cases",
 		"| kill proxyd of the leader | ran on | not tried |",
 		"| kill proxyd of a peer | not tried | resumed (at drain) |",
 		"* kill slurmd of the leader, at drain of *checkpoint, the job runs on*: one two\n",
@@ -117,5 +216,34 @@ func TestTable(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
+	}
+}
+
+// TestMerge: a page keeps what a later run has not tried, and whatever it says of the rest is replaced.
+func TestMerge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults.md")
+	kept, changed, late := trial{faults[0], moments[0]}.name(), trial{faults[1], moments[1]}.name(), trial{faults[1], moments[2]}.name()
+	first := results{
+		kept:    {what: "lost", at: moments[0].name, noise: "x", err: errors.New("a|b"), seeds: "7"},
+		changed: {what: "lost", at: moments[1].name, err: errors.New("two"), seeds: "7"},
+		late:    {what: "held, then resumed", at: "dump", noise: "x", seeds: "7"},
+	}
+	if err := first.merge(path); err != nil {
+		t.Fatal(err)
+	}
+	second := results{changed: {what: "ran on", at: moments[1].name, seeds: "8"}, kept: {}}
+	if err := second.merge(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first[changed] = second[changed]
+	if want := first.table(); string(got) != want {
+		t.Errorf("merged:\n%s\nin one run:\n%s", got, want)
+	}
+	if row := "| kill proxyd of a peer | not tried | ran on | held, then resumed \\* (at dump) |"; !strings.Contains(string(got), row) || !strings.Contains(string(got), "| 8 7 |\n") {
+		t.Errorf("%q with its seeds is not in\n%s", row, got)
 	}
 }

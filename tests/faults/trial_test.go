@@ -37,6 +37,7 @@ type outcome struct {
 	at    string // the moment that was really hit
 	why   string // it was held
 	noise string // a line that Slurm's programs said in the log
+	seeds string // -seed of the run; of several, in a row that was read from a page
 	took  time.Duration
 	err   error // it is lost, or not what it should be
 }
