@@ -8,13 +8,14 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/nccl"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // Built tells whether this program can open a driver.
@@ -28,17 +29,16 @@ type Backend struct {
 	list    []*device
 	devices []backend.Device
 	epoch   time.Time
-	pinned  pinned
+	pinned  *pinned
 	owed    owed
+	window  *window
 
 	mu     sync.Mutex
+	closed bool // no space is made any more
 	ranges []*addresses
-	spaces map[*space]bool
+	spaces map[*space]bool // until their Close ends
 	mapped map[*space]bool
 	turns  uint64 // that spaces were mapped, in all
-
-	windowMu sync.Mutex
-	window   *ledger.Ledger[struct{}]
 
 	ncclMu  sync.Mutex
 	nccl    *nccl.Library
@@ -69,19 +69,13 @@ func Open(cfg Config) (*Backend, error) {
 	}
 	b := &Backend{
 		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
-		window: ledger.New(windowBase, windowSize+backend.Granule, backend.Granule, func(uint64) (struct{}, error) { return struct{}{}, nil }),
+		window: newWindow(), pinned: newPinned(),
 	}
 	if err := b.startDevices(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
-
-// The window is where the server sees all memory, whatever space is mapped.
-const (
-	windowBase = backend.DefaultBase / 2
-	windowSize = uint64(windowBase)
-)
 
 // startDevices is the order of events when a backend begins.
 func (b *Backend) startDevices() error {
@@ -142,6 +136,9 @@ func (b *Backend) reserveAddresses(base backend.Addr, size uint64) (*addresses, 
 func (b *Backend) claimAddresses(base backend.Addr, size uint64) (*addresses, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errClosed
+	}
 	for _, a := range b.ranges {
 		if base >= a.base && uint64(base-a.base)+size <= a.size && a.base != windowBase {
 			a.users++
@@ -170,23 +167,35 @@ func (b *Backend) unclaimAddresses(a *addresses) {
 // Devices implements backend.Backend.
 func (b *Backend) Devices() []backend.Device { return b.devices }
 
-// Close implements backend.Backend. The library stays open: the driver has threads of its own.
-func (b *Backend) Close() error {
+// enterSpace lists a space that was made, unless the backend is being closed.
+func (b *Backend) enterSpace(s *space) error {
 	b.mu.Lock()
-	var all []*space
-	for s := range b.spaces {
-		all = append(all, s)
+	defer b.mu.Unlock()
+	if b.closed {
+		return errClosed
 	}
-	b.mu.Unlock()
-	for _, s := range all {
-		_ = s.Close() // another goroutine may have closed it
+	b.spaces[s] = true
+	return nil
+}
+
+// Close implements backend.Backend. The library stays open: the driver has threads of its own.
+//
+// The order is: the spaces, their teams, what the teams had been lent, the wait for calls that use memory or buffers, the
+// server's own contexts, which these calls need, and last the addresses. Addresses that are given back while memory is mapped
+// there would be taken when the next backend is opened.
+func (b *Backend) Close() error {
+	for _, s := range b.refuseSpaces() {
+		_ = s.Close() // another goroutine may have closed the space,
+		<-s.over      // and may not have come to the end
 	}
-	var errs []error
+	for _, d := range b.list {
+		d.disbandTeams()
+	}
+	b.owed.endAllLoans()
+	b.window.waitEmpty()
+	errs := []error{b.pinned.freeBuffers()}
 	for _, d := range b.list {
 		errs = append(errs, d.stopService())
-	}
-	for _, l := range b.owed.allLoans() {
-		b.owed.endLoan(l, errClosed)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,6 +204,14 @@ func (b *Backend) Close() error {
 	}
 	b.ranges = nil
 	return errors.Join(errs...)
+}
+
+// refuseSpaces has no more spaces be made, and lists the spaces that there are.
+func (b *Backend) refuseSpaces() []*space {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return slices.Collect(maps.Keys(b.spaces))
 }
 
 // elapsed is the backend's clock.

@@ -37,28 +37,19 @@ type memory struct {
 // newMemory makes zeroed memory. That of a space is not there before the space is mapped.
 func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	b := d.backend
-	b.windowMu.Lock()
-	at, err := b.window.Reserve(size, 0, 0)
-	b.windowMu.Unlock()
+	at, err := b.window.placeMemory(size)
 	if err != nil {
 		return nil, err
 	}
 	m := &memory{device: d, owner: owner, size: size, at: at, given: make([]bool, size/backend.Granule)}
 	if owner == nil || owner.shown.Load() {
 		if err := m.ensurePresent(); err != nil {
-			b.forgetWindow(m)
+			b.window.forgetMemory(m)
 			return nil, err
 		}
 	}
 	d.enterMovable(m)
 	return m, nil
-}
-
-// forgetWindow gives back a memory's addresses in the window.
-func (b *Backend) forgetWindow(m *memory) {
-	b.windowMu.Lock()
-	defer b.windowMu.Unlock()
-	_ = b.window.Unreserve(m.at, m.size) // reserved, and a memory is ended once
 }
 
 // ensurePresent has the memory be there.
@@ -132,7 +123,7 @@ func (m *memory) releaseHold() {
 	}
 	m.mu.Unlock()
 	if last {
-		m.device.backend.forgetWindow(m)
+		m.device.backend.window.forgetMemory(m)
 	}
 }
 
@@ -164,7 +155,7 @@ func (m *memory) endMemory() error {
 	}
 	err := m.dropPhysical()
 	m.mu.Unlock()
-	m.device.backend.forgetWindow(m)
+	m.device.backend.window.forgetMemory(m)
 	return err
 }
 

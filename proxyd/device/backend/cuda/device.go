@@ -105,7 +105,7 @@ func (d *device) serviceContext() error {
 		lanes <- l
 	}
 	d.ctx, d.lanes, d.served = ctx, lanes, true
-	d.backend.pinned.useContext(d.backend, ctx)
+	d.backend.pinned.useContext(drv, ctx)
 	return nil
 }
 
@@ -119,14 +119,13 @@ func (d *device) borrowLane(f func(*lane) error) error {
 	return f(l)
 }
 
-// stopService ends the server's own context.
+// stopService ends the server's own context. No team is left, no memory, and no buffer.
 func (d *device) stopService() error {
-	d.disbandTeams()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.served {
 		return nil
 	}
 	d.served = false
-	return errors.Join(d.backend.pinned.leaveContext(d.backend, d.ctx), d.backend.drv.DestroyContext(d.ctx))
+	return d.backend.drv.DestroyContext(d.ctx)
 }

@@ -7,7 +7,7 @@
 //	Backend     addresses, taken first of all                            backend.go
 //	├─ device   its facts, and the server's own context and lanes        device.go lane.go
 //	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
-//	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go
+//	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go window.go
 //	│           or has in the host's memory
 //	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
 //	   │        work finds at the program's addresses while it is mapped
@@ -52,7 +52,7 @@
 //
 // Locks:
 //
-//	Backend.mu → space.mu → view.mu → memory.mu → Backend.windowMu, hostMu
+//	Backend.mu → space.mu → view.mu → memory.mu → window.mu, Backend.hostMu
 //	exec.mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending and mark.mu are taken last
 //
 // # Differences from the software GPU

@@ -8,8 +8,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -81,17 +79,23 @@ func takeBack(spans []*span) error {
 type owed struct {
 	mu    sync.Mutex
 	loans map[*loan]bool
+	over  bool // all loans were ended: no borrower is left
 }
 
 type loan struct{ spans []*span }
 
+// addLoan notes what is lent, or ends the loan if there is no borrower any more.
 func (o *owed) addLoan(spans []*span) *loan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	l := &loan{spans}
+	if o.over {
+		l.release()
+		return l
+	}
 	if o.loans == nil {
 		o.loans = map[*loan]bool{}
 	}
-	l := &loan{spans}
 	o.loans[l] = true
 	return l
 }
@@ -100,10 +104,14 @@ func (o *owed) addLoan(spans []*span) *loan {
 func (o *owed) endLoan(l *loan, _ error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.loans[l] {
-		return
+	if o.loans[l] {
+		delete(o.loans, l)
+		l.release()
 	}
-	delete(o.loans, l)
+}
+
+// release gives the lent memory back.
+func (l *loan) release() {
 	for _, x := range l.spans {
 		if x.whole != nil {
 			_ = x.whole.endMemory() // the server's own memory
@@ -112,11 +120,15 @@ func (o *owed) endLoan(l *loan, _ error) {
 	}
 }
 
-// allLoans lists what is still lent.
-func (o *owed) allLoans() []*loan {
+// endAllLoans releases all that is lent, and all that will be: the devices do no work for any team.
+func (o *owed) endAllLoans() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Collect(maps.Keys(o.loans))
+	o.over = true
+	for l := range o.loans {
+		l.release()
+	}
+	clear(o.loans)
 }
 
 // beginWithSpans turns a function that takes bytes into a function that takes spans.

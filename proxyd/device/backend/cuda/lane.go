@@ -34,7 +34,7 @@ func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() er
 	if err != nil {
 		return nil, errors.Join(err, b.drv.DestroyStream(ctx, s))
 	}
-	return &lane{b.drv, &b.pinned, ctx, s, e, alive}, nil
+	return &lane{b.drv, b.pinned, ctx, s, e, alive}, nil
 }
 
 // closeLane ends the lane. Nothing is under way there.
@@ -143,50 +143,58 @@ const partSize = 4 << 20
 
 // pinned is buffers of host memory that devices copy from and to. They belong to the first context that there is.
 type pinned struct {
-	mu    sync.Mutex
-	users []driver.Context
-	drv   *driver.Driver
-	free  [][]byte
-	all   [][]byte
+	mu       sync.Mutex
+	returned *sync.Cond     // a buffer came back
+	drv      *driver.Driver // nil: there is no context yet
+	ctx      driver.Context
+	free     [][]byte
+	all      [][]byte
+	closed   bool
 }
 
-// useContext names a context of the server's own, and leaveContext says that the context is about to end.
-func (p *pinned) useContext(b *Backend, ctx driver.Context) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drv = b.drv
-	p.users = append(p.users, ctx)
+func newPinned() *pinned {
+	p := &pinned{}
+	p.returned = sync.NewCond(&p.mu)
+	return p
 }
 
-// leaveContext frees all buffers with the context in which they were made. No copy is under way any more.
-func (p *pinned) leaveContext(b *Backend, ctx driver.Context) error {
+// useContext names a context of the server's own, which outlives freeBuffers.
+func (p *pinned) useContext(drv *driver.Driver, ctx driver.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.drv == nil {
+		p.drv, p.ctx = drv, ctx
+	}
+}
+
+// freeBuffers frees all buffers, when the copies that are under way have returned theirs. No copy gets a buffer any more.
+func (p *pinned) freeBuffers() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for len(p.free) < len(p.all) {
+		p.returned.Wait()
+	}
 	var errs []error
-	if len(p.users) > 0 && p.users[0] == ctx {
-		for _, buffer := range p.all {
-			errs = append(errs, b.drv.FreePinned(ctx, buffer))
-		}
-		p.free, p.all = nil, nil
+	for _, buffer := range p.all {
+		errs = append(errs, p.drv.FreePinned(p.ctx, buffer))
 	}
-	for i, u := range p.users {
-		if u == ctx {
-			p.users = append(p.users[:i], p.users[i+1:]...)
-			break
-		}
-	}
+	p.free, p.all = nil, nil
 	return errors.Join(errs...)
 }
 
 func (p *pinned) getBuffer() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
+	}
 	if n := len(p.free); n > 0 {
 		b := p.free[n-1]
 		p.free = p.free[:n-1]
 		return b, nil
 	}
-	b, err := p.drv.NewPinned(p.users[0], partSize)
+	b, err := p.drv.NewPinned(p.ctx, partSize)
 	if err == nil {
 		p.all = append(p.all, b)
 	}
@@ -196,7 +204,6 @@ func (p *pinned) getBuffer() ([]byte, error) {
 func (p *pinned) putBuffer(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.all) > 0 {
-		p.free = append(p.free, b[:partSize])
-	}
+	p.free = append(p.free, b[:partSize])
+	p.returned.Broadcast()
 }

@@ -37,6 +37,7 @@ type space struct {
 	turn     atomic.Uint64   // time of the last mapping, by the backend's count
 	ctx      context.Context // ends all waits when the space is closed
 	cancel   context.CancelFunc
+	over     chan struct{} // closed when Close ends
 
 	mu          sync.Mutex
 	closed      bool
@@ -84,6 +85,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	}
 	s := &space{
 		device: d, cfg: cfg, size: size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+		over: make(chan struct{}),
 	}
 	s.view.space = s
 	s.view.places = map[backend.Addr]*memory{}
@@ -95,9 +97,9 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		}
 		s.cfg.State = nil
 	}
-	b.mu.Lock()
-	b.spaces[s] = true
-	b.mu.Unlock()
+	if err := b.enterSpace(s); err != nil {
+		return nil, errors.Join(err, s.releaseAll())
+	}
 	return s, nil
 }
 
@@ -291,11 +293,15 @@ func (s *space) Close() error {
 		errs = append(errs, s.view.hideAll())
 		delete(b.mapped, s)
 	}
-	delete(b.spaces, s)
 	b.mu.Unlock()
 	s.view.shutView()
 	b.releaseHosts(s)
-	return errors.Join(append(errs, s.releaseAll())...)
+	errs = append(errs, s.releaseAll())
+	b.mu.Lock()
+	delete(b.spaces, s)
+	b.mu.Unlock()
+	close(s.over)
+	return errors.Join(errs...)
 }
 
 // releaseAll gives back all memory and addresses.

@@ -13,6 +13,8 @@ package fakecuda
 //
 // static void reset(void *f, const char *log, size_t memory) { ((void (*)(const char *, size_t))f)(log, memory); }
 // static void fail(void *f, const char *call, int n, int r) { ((void (*)(const char *, int, int))f)(call, n, r); }
+// static void halt(void *f, const char *call, int n) { ((void (*)(const char *, int))f)(call, n); }
+// static void resume(void *f) { ((void (*)(void))f)(); }
 // static int number(void *f, int kind) { return ((int (*)(int))f)(kind); }
 import "C"
 
@@ -97,6 +99,19 @@ func (l *Library) Fail(call string, n, result int) {
 
 // Failed tells whether the call that was to fail was made.
 func (l *Library) Failed() bool { return C.number(l.symbol("fake_failed"), 0) != 0 }
+
+// Halt has the n-th call of a name, from 1 on, wait until Resume. Halted tells whether the call waits.
+func (l *Library) Halt(call string, n int) {
+	name := C.CString(call)
+	defer C.free(unsafe.Pointer(name))
+	C.halt(l.symbol("fake_halt"), name, C.int(n))
+}
+
+// Halted tells whether the call that was to wait does.
+func (l *Library) Halted() bool { return C.number(l.symbol("fake_halted"), 0) != 0 }
+
+// Resume lets the call go on that waits.
+func (l *Library) Resume() { C.resume(l.symbol("fake_resume")) }
 
 // kinds are what fake_live counts.
 var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators"}

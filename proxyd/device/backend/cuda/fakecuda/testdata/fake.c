@@ -11,21 +11,13 @@ pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int live[KINDS], numbers[KINDS];
 static FILE *logged;
 static struct { char call[48]; int after; CUresult r; bool said; } failure;
+static struct { char call[48]; int after; bool reached; } halt;
+static pthread_mutex_t halting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t resumed = PTHREAD_COND_INITIALIZER;
 static size_t memory_size = (size_t)1 << 30;
 static __thread CUcontext mine;
 
-/* What tests ask for. */
-void fake_reset(const char *log, size_t memory)
-{
-	if (logged)
-		fclose(logged);
-	logged = log && *log ? fopen(log, "w") : NULL;
-	memset(numbers, 0, sizeof(numbers));
-	memset(&failure, 0, sizeof(failure));
-	memory_size = memory;
-}
-
-/* The n-th call of this name, from 1 on, is to fail. */
+/* What tests ask for: the n-th call of this name, from 1 on, is to fail. */
 void fake_fail(const char *call, int n, int r)
 {
 	snprintf(failure.call, sizeof(failure.call), "%s", call);
@@ -37,6 +29,57 @@ void fake_fail(const char *call, int n, int r)
 int fake_failed(void)
 {
 	return (failure.said);
+}
+
+/* The n-th call of this name, from 1 on, is to wait for fake_resume. */
+void fake_halt(const char *call, int n)
+{
+	pthread_mutex_lock(&halting);
+	snprintf(halt.call, sizeof(halt.call), "%s", call);
+	halt.after = n;
+	halt.reached = false;
+	pthread_mutex_unlock(&halting);
+}
+
+/* Tells whether a call waits. */
+int fake_halted(void)
+{
+	bool yes;
+
+	pthread_mutex_lock(&halting);
+	yes = halt.reached;
+	pthread_mutex_unlock(&halting);
+	return (yes);
+}
+
+void fake_resume(void)
+{
+	pthread_mutex_lock(&halting);
+	halt.reached = false;
+	pthread_cond_broadcast(&resumed);
+	pthread_mutex_unlock(&halting);
+}
+
+/* A log begins, and nothing is to fail or to wait. */
+void fake_reset(const char *log, size_t memory)
+{
+	if (logged)
+		fclose(logged);
+	logged = log && *log ? fopen(log, "w") : NULL;
+	memset(numbers, 0, sizeof(numbers));
+	memset(&failure, 0, sizeof(failure));
+	fake_resume();
+	fake_halt("", 0);
+	memory_size = memory;
+}
+
+static void halt_if_told(const char *call)
+{
+	pthread_mutex_lock(&halting);
+	if (!strcmp(call, halt.call) && --halt.after == 0)
+		for (halt.reached = true; halt.reached;)
+			pthread_cond_wait(&resumed, &halting);
+	pthread_mutex_unlock(&halting);
 }
 
 /* How many things are there that must have an end. */
@@ -79,6 +122,7 @@ bool fake_enter(const char *call, CUresult *r, const char *form, ...)
 	bool fails = false;
 	va_list args;
 
+	halt_if_told(call);
 	pthread_mutex_lock(&lock);
 	if (!strcmp(call, failure.call) && --failure.after == 0) {
 		failure.said = fails = true;
