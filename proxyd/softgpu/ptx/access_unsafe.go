@@ -3,7 +3,12 @@
 
 package ptx
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // loadKey chooses a load: by its size and its sign.
 type loadKey struct {
@@ -15,43 +20,43 @@ func reg32(w *warp, r ref) *[warpSize]uint32 { return w.u32(r) }
 func reg64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
 
 // loads and stores of a single element, by space.
-var loads = func() map[loadKey]func(Space) opFunc {
-	m := map[loadKey]func(Space) opFunc{}
+var loads = func() map[loadKey]func(types.Space) opFunc {
+	m := map[loadKey]func(types.Space) opFunc{}
 	for _, signed := range []bool{false, true} {
-		m[loadKey{4, signed}] = func(s Space) opFunc { return loadOp[uint32](s, reg32) }
-		m[loadKey{8, signed}] = func(s Space) opFunc { return loadOp[uint64](s, reg64) }
+		m[loadKey{4, signed}] = func(s types.Space) opFunc { return loadOp[uint32](s, reg32) }
+		m[loadKey{8, signed}] = func(s types.Space) opFunc { return loadOp[uint64](s, reg64) }
 	}
-	m[loadKey{1, false}] = func(s Space) opFunc { return loadOp[uint8](s, reg32) }
-	m[loadKey{1, true}] = func(s Space) opFunc { return loadOp[int8](s, reg32) }
-	m[loadKey{2, false}] = func(s Space) opFunc { return loadOp[uint16](s, reg32) }
-	m[loadKey{2, true}] = func(s Space) opFunc { return loadOp[int16](s, reg32) }
+	m[loadKey{1, false}] = func(s types.Space) opFunc { return loadOp[uint8](s, reg32) }
+	m[loadKey{1, true}] = func(s types.Space) opFunc { return loadOp[int8](s, reg32) }
+	m[loadKey{2, false}] = func(s types.Space) opFunc { return loadOp[uint16](s, reg32) }
+	m[loadKey{2, true}] = func(s types.Space) opFunc { return loadOp[int16](s, reg32) }
 	return m
 }()
 
-var stores = map[uint32]func(Space) opFunc{
-	1: func(s Space) opFunc { return storeOp[uint8](s, reg32) },
-	2: func(s Space) opFunc { return storeOp[uint16](s, reg32) },
-	4: func(s Space) opFunc { return storeOp[uint32](s, reg32) },
-	8: func(s Space) opFunc { return storeOp[uint64](s, reg64) },
+var stores = map[uint32]func(types.Space) opFunc{
+	1: func(s types.Space) opFunc { return storeOp[uint8](s, reg32) },
+	2: func(s types.Space) opFunc { return storeOp[uint16](s, reg32) },
+	4: func(s types.Space) opFunc { return storeOp[uint32](s, reg32) },
+	8: func(s types.Space) opFunc { return storeOp[uint64](s, reg64) },
 }
 
 // vectorLoad returns the operation that loads a vector; the usual sizes have loops of their own.
-func vectorLoad(s Space, size uint32, os []opnd) opFunc {
+func vectorLoad(s types.Space, size uint32, os []opnd) opFunc {
 	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
 		switch s {
-		case SharedSpace:
+		case types.SharedSpace:
 			return loadVector32Shared
-		case GlobalSpace, Generic, ConstSpace:
+		case types.GlobalSpace, types.Generic, types.ConstSpace:
 			return loadVector32Global
 		}
 	}
 	return loadVector
 }
 
-func vectorStore(s Space, size uint32, os []opnd) opFunc {
+func vectorStore(s types.Space, size uint32, os []opnd) opFunc {
 	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
 		switch s {
-		case GlobalSpace, Generic, ConstSpace:
+		case types.GlobalSpace, types.Generic, types.ConstSpace:
 			return storeVector32Global
 		}
 	}
@@ -60,7 +65,7 @@ func vectorStore(s Space, size uint32, os []opnd) opFunc {
 
 func all32(os []opnd) bool {
 	for _, o := range os {
-		if o.class() != class32 {
+		if o.class() != types.Class32 {
 			return false
 		}
 	}
@@ -201,6 +206,40 @@ func storeVector(w *warp, in *inst, m uint32) {
 		p := w.at(in, all, i, true)
 		for k, r := range refs {
 			storeElement(unsafe.Add(p, uint32(k)*n), n, w.lane(in.ext.opnds[k], r, i))
+		}
+	}
+}
+
+// updateBytes replaces the n bytes at p, which are aligned, by f of them, atomically with
+// regard to all other cores. updateBytes returns the old value.
+func updateBytes(p unsafe.Pointer, n uint32, f func(old uint64) uint64) uint64 {
+	switch n {
+	case 8:
+		q := (*uint64)(p)
+		for {
+			old := atomic.LoadUint64(q)
+			if atomic.CompareAndSwapUint64(q, old, f(old)) {
+				return old
+			}
+		}
+	case 4:
+		q := (*uint32)(p)
+		for {
+			old := atomic.LoadUint32(q)
+			if atomic.CompareAndSwapUint32(q, old, uint32(f(uint64(old)))) {
+				return uint64(old)
+			}
+		}
+	default:
+		// Within the aligned word; the hosts are little-endian.
+		shift := uintptr(p) & 2 * 8
+		q := (*uint32)(unsafe.Add(p, -int(uintptr(p)&2)))
+		for {
+			word := atomic.LoadUint32(q)
+			old := uint64(word >> shift & 0xffff)
+			if atomic.CompareAndSwapUint32(q, word, word&^(0xffff<<shift)|uint32(f(old)&0xffff)<<shift) {
+				return old
+			}
 		}
 	}
 }

@@ -6,6 +6,8 @@ package ptx
 import (
 	"math"
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // What the generated loops call, and the operations on values that are not numbers of lanes.
@@ -132,7 +134,7 @@ func bfi(a, b uint64, pos, n, width uint32) uint64 {
 	if pos >= width {
 		return b
 	}
-	mask := sizeMask(width / 8)
+	mask := types.SizeMask(width / 8)
 	if n < 64 {
 		mask &= (1<<n - 1) << pos
 	} else {

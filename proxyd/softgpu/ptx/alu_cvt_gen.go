@@ -8,6 +8,8 @@ package ptx
 import (
 	"math"
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
 )
 
 var aluCvt = map[string]aluOp{
@@ -1201,7 +1203,7 @@ func opCvtF32U8(w *warp, in *inst, m uint32) {
 			a := uint8(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1212,7 +1214,7 @@ func opCvtF32U8(w *warp, in *inst, m uint32) {
 		a := uint8(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1243,7 +1245,7 @@ func opCvtF32S8(w *warp, in *inst, m uint32) {
 			a := int8(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1254,7 +1256,7 @@ func opCvtF32S8(w *warp, in *inst, m uint32) {
 		a := int8(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1285,7 +1287,7 @@ func opCvtF32U16(w *warp, in *inst, m uint32) {
 			a := uint16(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1296,7 +1298,7 @@ func opCvtF32U16(w *warp, in *inst, m uint32) {
 		a := uint16(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1327,7 +1329,7 @@ func opCvtF32S16(w *warp, in *inst, m uint32) {
 			a := int16(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1338,7 +1340,7 @@ func opCvtF32S16(w *warp, in *inst, m uint32) {
 		a := int16(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1369,7 +1371,7 @@ func opCvtF32U32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1380,7 +1382,7 @@ func opCvtF32U32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1411,7 +1413,7 @@ func opCvtF32S32(w *warp, in *inst, m uint32) {
 			a := int32(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1422,7 +1424,7 @@ func opCvtF32S32(w *warp, in *inst, m uint32) {
 		a := int32(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1453,7 +1455,7 @@ func opCvtF32U64(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1464,7 +1466,7 @@ func opCvtF32U64(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1495,7 +1497,7 @@ func opCvtF32S64(w *warp, in *inst, m uint32) {
 			a := int64(as[i])
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1506,7 +1508,7 @@ func opCvtF32S64(w *warp, in *inst, m uint32) {
 		a := int64(as[i])
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1537,7 +1539,7 @@ func opCvtSatF32F32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := saturated(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1548,7 +1550,7 @@ func opCvtSatF32F32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := saturated(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1579,7 +1581,7 @@ func opCvtF32F64(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1590,7 +1592,7 @@ func opCvtF32F64(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1687,9 +1689,9 @@ func opCvtF32F16(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := uint16(as[i])
-			r := f16to32(a)
+			r := float.F16To32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1698,9 +1700,9 @@ func opCvtF32F16(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := uint16(as[i])
-		r := f16to32(a)
+		r := float.F16To32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1712,14 +1714,14 @@ func opCvtF16F32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			ds[i] = uint32(uint16(f16from32(a)))
+			ds[i] = uint32(uint16(float.F16From32(a)))
 		}
 		return
 	}
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		ds[i] = uint32(uint16(f16from32(a)))
+		ds[i] = uint32(uint16(float.F16From32(a)))
 	}
 }
 
@@ -1729,9 +1731,9 @@ func opCvtF32Bf16(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := uint16(as[i])
-			r := bf16to32(a)
+			r := float.BF16To32(a)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -1740,9 +1742,9 @@ func opCvtF32Bf16(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := uint16(as[i])
-		r := bf16to32(a)
+		r := float.BF16To32(a)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -1754,13 +1756,13 @@ func opCvtBf16F32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			ds[i] = uint32(uint16(bf16from32(a)))
+			ds[i] = uint32(uint16(float.BF16From32(a)))
 		}
 		return
 	}
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		ds[i] = uint32(uint16(bf16from32(a)))
+		ds[i] = uint32(uint16(float.BF16From32(a)))
 	}
 }

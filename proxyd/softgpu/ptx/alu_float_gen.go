@@ -8,6 +8,9 @@ package ptx
 import (
 	"math"
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/simd"
 )
 
 var aluFloat = map[string]aluOp{
@@ -57,8 +60,8 @@ func opAddF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
-	if m == fullMask && hasSimd {
-		simdAddF32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.AddF32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -67,7 +70,7 @@ func opAddF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := a + b
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -79,7 +82,7 @@ func opAddF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := a + b
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -113,9 +116,9 @@ func opAddFtzF32(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			r := flush32(flushed(a) + flushed(b))
+			r := float.Flush32(float.Flushed(a) + float.Flushed(b))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -125,9 +128,9 @@ func opAddFtzF32(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		r := flush32(flushed(a) + flushed(b))
+		r := float.Flush32(float.Flushed(a) + float.Flushed(b))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -137,8 +140,8 @@ func opSubF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
-	if m == fullMask && hasSimd {
-		simdSubF32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.SubF32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -147,7 +150,7 @@ func opSubF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := a - b
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -159,7 +162,7 @@ func opSubF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := a - b
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -193,9 +196,9 @@ func opSubFtzF32(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			r := flush32(flushed(a) - flushed(b))
+			r := float.Flush32(float.Flushed(a) - float.Flushed(b))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -205,9 +208,9 @@ func opSubFtzF32(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		r := flush32(flushed(a) - flushed(b))
+		r := float.Flush32(float.Flushed(a) - float.Flushed(b))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -217,8 +220,8 @@ func opMulF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
-	if m == fullMask && hasSimd {
-		simdMulF32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.MulF32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -227,7 +230,7 @@ func opMulF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := a * b
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -239,7 +242,7 @@ func opMulF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := a * b
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -273,9 +276,9 @@ func opMulFtzF32(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			r := flush32(flushed(a) * flushed(b))
+			r := float.Flush32(float.Flushed(a) * float.Flushed(b))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -285,9 +288,9 @@ func opMulFtzF32(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		r := flush32(flushed(a) * flushed(b))
+		r := float.Flush32(float.Flushed(a) * float.Flushed(b))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -303,7 +306,7 @@ func opDivF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := a / b
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -315,7 +318,7 @@ func opDivF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := a / b
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -349,9 +352,9 @@ func opDivFtzF32(w *warp, in *inst, m uint32) {
 		for i := range 32 {
 			a := as[i]
 			b := bs[i]
-			r := flush32(flushed(a) / flushed(b))
+			r := float.Flush32(float.Flushed(a) / float.Flushed(b))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -361,9 +364,9 @@ func opDivFtzF32(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
 		b := bs[i]
-		r := flush32(flushed(a) / flushed(b))
+		r := float.Flush32(float.Flushed(a) / float.Flushed(b))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -377,7 +380,7 @@ func opSqrtF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Sqrt(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -388,7 +391,7 @@ func opSqrtF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Sqrt(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -400,9 +403,9 @@ func opSqrtFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Sqrt(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Sqrt(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -411,9 +414,9 @@ func opSqrtFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Sqrt(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Sqrt(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -427,7 +430,7 @@ func opRcpF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := 1 / a
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -438,7 +441,7 @@ func opRcpF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := 1 / a
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -450,9 +453,9 @@ func opRcpFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(1 / flushed(a))
+			r := float.Flush32(1 / float.Flushed(a))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -461,9 +464,9 @@ func opRcpFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(1 / flushed(a))
+		r := float.Flush32(1 / float.Flushed(a))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -477,7 +480,7 @@ func opRsqrtF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(1 / math.Sqrt(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -488,7 +491,7 @@ func opRsqrtF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(1 / math.Sqrt(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -500,9 +503,9 @@ func opRsqrtFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(1 / math.Sqrt(float64(flushed(a)))))
+			r := float.Flush32(float32(1 / math.Sqrt(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -511,9 +514,9 @@ func opRsqrtFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(1 / math.Sqrt(float64(flushed(a)))))
+		r := float.Flush32(float32(1 / math.Sqrt(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -527,7 +530,7 @@ func opSinF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Sin(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -538,7 +541,7 @@ func opSinF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Sin(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -550,9 +553,9 @@ func opSinFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Sin(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Sin(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -561,9 +564,9 @@ func opSinFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Sin(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Sin(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -577,7 +580,7 @@ func opCosF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Cos(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -588,7 +591,7 @@ func opCosF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Cos(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -600,9 +603,9 @@ func opCosFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Cos(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Cos(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -611,9 +614,9 @@ func opCosFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Cos(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Cos(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -627,7 +630,7 @@ func opEx2F32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Exp2(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -638,7 +641,7 @@ func opEx2F32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Exp2(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -650,9 +653,9 @@ func opEx2FtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Exp2(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Exp2(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -661,9 +664,9 @@ func opEx2FtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Exp2(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Exp2(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -677,7 +680,7 @@ func opLg2F32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Log2(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -688,7 +691,7 @@ func opLg2F32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Log2(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -700,9 +703,9 @@ func opLg2FtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Log2(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Log2(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -711,9 +714,9 @@ func opLg2FtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Log2(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Log2(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -727,7 +730,7 @@ func opTanhF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			r := float32(math.Tanh(float64(a)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -738,7 +741,7 @@ func opTanhF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		r := float32(math.Tanh(float64(a)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -750,9 +753,9 @@ func opTanhFtzF32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := flush32(float32(math.Tanh(float64(flushed(a)))))
+			r := float.Flush32(float32(math.Tanh(float64(float.Flushed(a)))))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -761,9 +764,9 @@ func opTanhFtzF32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := flush32(float32(math.Tanh(float64(flushed(a)))))
+		r := float.Flush32(float32(math.Tanh(float64(float.Flushed(a)))))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -774,8 +777,8 @@ func opFmaF32(w *warp, in *inst, m uint32) {
 	bs := w.f32(in.b)
 	cs := w.f32(in.c)
 	ds := w.f32(in.d)
-	if m == fullMask && hasSimd {
-		simdFmaF32(ds, as, bs, cs)
+	if m == fullMask && simd.Available {
+		simd.FmaF32(ds, as, bs, cs)
 		return
 	}
 	if m == fullMask {
@@ -786,7 +789,7 @@ func opFmaF32(w *warp, in *inst, m uint32) {
 			s := float64(a)*float64(b) + float64(c)
 			u := math.Float64bits(s)
 			if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
-				ds[i] = fma32(a, b, c)
+				ds[i] = float.FMA32(a, b, c)
 			} else {
 				ds[i] = float32(s)
 			}
@@ -801,7 +804,7 @@ func opFmaF32(w *warp, in *inst, m uint32) {
 		s := float64(a)*float64(b) + float64(c)
 		u := math.Float64bits(s)
 		if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
-			ds[i] = fma32(a, b, c)
+			ds[i] = float.FMA32(a, b, c)
 		} else {
 			ds[i] = float32(s)
 		}
@@ -818,9 +821,9 @@ func opFmaFtzF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			b := bs[i]
 			c := cs[i]
-			r := flush32(fma32(flushed(a), flushed(b), flushed(c)))
+			r := float.Flush32(float.FMA32(float.Flushed(a), float.Flushed(b), float.Flushed(c)))
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -831,9 +834,9 @@ func opFmaFtzF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		b := bs[i]
 		c := cs[i]
-		r := flush32(fma32(flushed(a), flushed(b), flushed(c)))
+		r := float.Flush32(float.FMA32(float.Flushed(a), float.Flushed(b), float.Flushed(c)))
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -849,9 +852,9 @@ func opFmaRmF32(w *warp, in *inst, m uint32) {
 			a := as[i]
 			b := bs[i]
 			c := cs[i]
-			r := fmaDown32(a, b, c)
+			r := float.FMADown32(a, b, c)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -862,9 +865,9 @@ func opFmaRmF32(w *warp, in *inst, m uint32) {
 		a := as[i]
 		b := bs[i]
 		c := cs[i]
-		r := fmaDown32(a, b, c)
+		r := float.FMADown32(a, b, c)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -937,7 +940,7 @@ func opMinF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := minNum32(a, b)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -949,7 +952,7 @@ func opMinF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := minNum32(a, b)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}
@@ -965,7 +968,7 @@ func opMaxF32(w *warp, in *inst, m uint32) {
 			b := bs[i]
 			r := maxNum32(a, b)
 			if r != r {
-				r = nan32
+				r = float.NaN32
 			}
 			ds[i] = r
 		}
@@ -977,7 +980,7 @@ func opMaxF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		r := maxNum32(a, b)
 		if r != r {
-			r = nan32
+			r = float.NaN32
 		}
 		ds[i] = r
 	}

@@ -7,6 +7,8 @@ package ptx
 
 import (
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/simd"
 )
 
 var aluInt = map[string]aluOp{
@@ -391,8 +393,8 @@ func opAddU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
-	if m == fullMask && hasSimd {
-		simdAddU32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.AddU32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -435,8 +437,8 @@ func opMulLoU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
-	if m == fullMask && hasSimd {
-		simdMulLoU32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.MulLoU32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -459,8 +461,8 @@ func opAndU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
-	if m == fullMask && hasSimd {
-		simdAndU32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.AndU32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -663,8 +665,8 @@ func opAddU64(w *warp, in *inst, m uint32) {
 	as := w.u64(in.a)
 	bs := w.u64(in.b)
 	ds := w.u64(in.d)
-	if m == fullMask && hasSimd {
-		simdAddU64(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.AddU64(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -1468,8 +1470,8 @@ func opMulWideU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u64(in.d)
-	if m == fullMask && hasSimd {
-		simdMulWideU32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.MulWideU32(ds, as, bs)
 		return
 	}
 	if m == fullMask {
@@ -1681,8 +1683,8 @@ func opMulWideS32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u64(in.d)
-	if m == fullMask && hasSimd {
-		simdMulWideS32(ds, as, bs)
+	if m == fullMask && simd.Available {
+		simd.MulWideS32(ds, as, bs)
 		return
 	}
 	if m == fullMask {

@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // edges are the integers at which something may go wrong.
@@ -32,24 +34,24 @@ func operands(seed uint64, n int) [][3]uint64 {
 }
 
 // number reads v as a value of a type, by definition.
-func number(t Type, v uint64) *big.Int {
-	n := new(big.Int).SetUint64(v & sizeMask(t.Size()))
-	if t.isSigned() && v>>(8*t.Size()-1)&1 != 0 {
+func number(t types.Type, v uint64) *big.Int {
+	n := new(big.Int).SetUint64(v & types.SizeMask(t.Size()))
+	if t.IsSigned() && v>>(8*t.Size()-1)&1 != 0 {
 		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size())))
 	}
 	return n
 }
 
 // wrap cuts a number to a type's bits.
-func wrap(t Type, n *big.Int) uint64 {
+func wrap(t types.Type, n *big.Int) uint64 {
 	m := new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
 	return new(big.Int).Mod(n, m).Uint64()
 }
 
 // clamp limits a number to a type's range.
-func clamp(t Type, n *big.Int) uint64 {
+func clamp(t types.Type, n *big.Int) uint64 {
 	lo, hi := big.NewInt(0), new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
-	if t.isSigned() {
+	if t.IsSigned() {
 		hi.Rsh(hi, 1)
 		lo.Neg(hi)
 	}
@@ -130,7 +132,7 @@ func TestIntegerArithmetic(t *testing.T) {
 	for _, c := range cases {
 		for _, name := range strings.Fields(c.types) {
 			t.Run(c.op+"."+name, func(t *testing.T) {
-				typ := typeNames[name]
+				typ := types.ByName[name]
 				op := c.op + "." + name + " d, " + strings.Join([]string{"a", "b", "c"}[:c.args], ", ") + ";"
 				got := eval(t, op, []string{name, name, name, name}, rows)
 				for i, r := range rows {
@@ -152,16 +154,16 @@ func TestIntegerArithmetic(t *testing.T) {
 func TestIntegerProducts(t *testing.T) {
 	wideOf := map[string]string{"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 	rows := operands(2, 64)
-	check := func(op string, types []string, f func(a, b, c *big.Int) *big.Int, ct string) {
+	check := func(op string, names []string, f func(a, b, c *big.Int) *big.Int, ct string) {
 		t.Run(op, func(t *testing.T) {
-			st, dt := typeNames[types[1]], typeNames[types[0]]
+			st, dt := types.ByName[names[1]], types.ByName[names[0]]
 			args := " d, a, b;"
-			if len(types) == 4 {
+			if len(names) == 4 {
 				args = " d, a, b, c;"
 			}
-			got := eval(t, op+args, types, rows)
+			got := eval(t, op+args, names, rows)
 			for i, r := range rows {
-				want := wrap(dt, f(number(st, r[0]), number(st, r[1]), number(typeNames[ct], r[2])))
+				want := wrap(dt, f(number(st, r[0]), number(st, r[1]), number(types.ByName[ct], r[2])))
 				if got[i] != want {
 					t.Fatalf("of %#x: %#x, should be %#x", r, got[i], want)
 				}
@@ -169,7 +171,7 @@ func TestIntegerProducts(t *testing.T) {
 		})
 	}
 	for _, s := range []string{"u16", "s16", "u32", "s32", "u64", "s64"} {
-		bitsOf := uint(8 * typeNames[s].Size())
+		bitsOf := uint(8 * types.ByName[s].Size())
 		hi := func(a, b, _ *big.Int) *big.Int { p := new(big.Int).Mul(a, b); return p.Rsh(p, bitsOf) }
 		check("mul.hi."+s, []string{s, s, s}, hi, s)
 		check("mad.hi."+s, []string{s, s, s, s}, func(a, b, c *big.Int) *big.Int { return new(big.Int).Add(hi(a, b, nil), c) }, s)
@@ -244,9 +246,9 @@ func TestCompareIntegers(t *testing.T) {
 		"hi": func(c int) bool { return c > 0 }, "hs": func(c int) bool { return c >= 0 },
 	}
 	for _, name := range []string{"u16", "s16", "u32", "s32", "u64", "s64", "b32"} {
-		typ := typeNames[name]
+		typ := types.ByName[name]
 		for op, f := range holds {
-			if typ.isSigned() && (op == "lo" || op == "ls" || op == "hi" || op == "hs") {
+			if typ.IsSigned() && (op == "lo" || op == "ls" || op == "hi" || op == "hs") {
 				continue
 			}
 			t.Run(op+"."+name, func(t *testing.T) {

@@ -7,6 +7,9 @@ import (
 	"container/heap"
 	"math/bits"
 	"sort"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // Compilers write PTX with a register for each value. Kept apart, those of an unrolled
@@ -50,7 +53,7 @@ func (m *micro) eachOperand(f func(o opnd, r *ref)) {
 
 // virtualRegister returns the virtual register that an operand names, or 0.
 func virtualRegister(o opnd, r ref) int {
-	if o.class() != classPred && r&1 != 0 {
+	if o.class() != types.ClassPred && r&1 != 0 {
 		return 0
 	}
 	return int(r >> 1)
@@ -79,7 +82,7 @@ func (l *lowerer) assignRegisters(g *graph) {
 	crossing, number := l.listCrossing(g, results)
 	words := (len(crossing) + 63) / 64
 	if uint64(words)*uint64(len(g.blocks)) > maxLiveWords {
-		l.in = &instruction{line: l.f.line, op: l.f.name}
+		l.in = &syntax.Instruction{Line: l.f.Line, Op: l.f.Name}
 		l.refuseInstruction("too many registers are alive over too many branches")
 	}
 	live := make([]bitset, len(g.blocks)) // at the start
@@ -269,7 +272,7 @@ func (l *lowerer) numberSpans(spans []span) {
 	var free [3]places
 	var used [3]busy
 	var count [3]int
-	count[classPred] = 1
+	count[types.ClassPred] = 1
 	place := make([]ref, len(l.classes))
 	for _, s := range spans {
 		c := l.classes[s.reg]
@@ -285,14 +288,14 @@ func (l *lowerer) numberSpans(spans []span) {
 		place[s.reg] = ref(p)
 		heap.Push(&used[c], taken{s.to, p})
 	}
-	l.out.n32, l.out.n64, l.out.np = count[class32], count[class64], count[classPred]
+	l.out.n32, l.out.n64, l.out.np = count[types.Class32], count[types.Class64], count[types.ClassPred]
 	rewrite := func(o opnd, r *ref) {
 		v := virtualRegister(o, *r)
 		switch {
-		case o.class() == classPred:
+		case o.class() == types.ClassPred:
 			*r = place[v]<<1 | *r&1
 		case v == 0:
-		case o.class() == class64:
+		case o.class() == types.Class64:
 			*r = place[v] * bytes64
 		default:
 			*r = place[v] * bytes32

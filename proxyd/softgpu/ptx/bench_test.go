@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
 )
 
 // floats fills a range with numbers of about one.
@@ -49,7 +51,7 @@ func TestSgemm(t *testing.T) {
 	for i, got := range float32s(out) {
 		var want float32
 		for k := range n {
-			want = fma32(a[i/n*n+k], b[k*n+i%n], want)
+			want = float.FMA32(a[i/n*n+k], b[k*n+i%n], want)
 		}
 		if got != want {
 			t.Fatalf("element %d: %g, should be %g", i, got, want)

@@ -36,7 +36,7 @@ func (w *warp) runCall(in *inst) {
 			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
 		}
 		if len(site.args) != len(target.formals) || len(site.rets) > len(target.rets) {
-			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.name+" with the wrong number of parameters")
+			w.raiseFault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.Name+" with the wrong number of parameters")
 		}
 	}
 	old := f.frame
@@ -47,7 +47,7 @@ func (w *warp) runCall(in *inst) {
 		local: (max(old.local+c.local, w.local.highestEnd(f.mask)) + 15) &^ 15,
 	}
 	if top.depth > maxDepth || uint64(top.local)+uint64(target.local) > uint64(w.local.size) {
-		w.raiseFault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.name)
+		w.raiseFault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.Name)
 	}
 	for i, a := range site.args {
 		w.passParameter(f.mask, old, a, top, target.formals[i], true)

@@ -10,16 +10,19 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // TestConvertFloats: conversions to narrower types are the exact value rounded once.
 func TestConvertFloats(t *testing.T) {
 	cases := []struct {
-		to, from Type
+		to, from types.Type
 		modes    []string
 	}{
-		{F16, F32, []string{"rn", "rz"}}, {BF16, F32, []string{"rn", "rz"}}, {F32, F64, []string{"rn", "rz", "rm", "rp"}},
-		{F16, F64, []string{"rn", "rz", "rm", "rp"}},
+		{types.F16, types.F32, []string{"rn", "rz"}}, {types.BF16, types.F32, []string{"rn", "rz"}}, {types.F32, types.F64, []string{"rn", "rz", "rm", "rp"}},
+		{types.F16, types.F64, []string{"rn", "rz", "rm", "rp"}},
 	}
 	for _, c := range cases {
 		for _, mode := range c.modes {
@@ -52,7 +55,7 @@ func TestConvertFloats(t *testing.T) {
 		}
 	}
 	t.Run("widening", func(t *testing.T) {
-		for _, c := range [][2]Type{{F32, F16}, {F64, F16}, {F32, BF16}, {F64, F32}} {
+		for _, c := range [][2]types.Type{{types.F32, types.F16}, {types.F64, types.F16}, {types.F32, types.BF16}, {types.F64, types.F32}} {
 			rows := floatOperands(c[1], 3, 100)
 			got := eval(t, fmt.Sprintf("cvt.%s.%s d, a;", c[0], c[1]), []string{c[0].String(), c[1].String()}, rows)
 			for i, r := range rows {
@@ -67,18 +70,18 @@ func TestConvertFloats(t *testing.T) {
 }
 
 // around lists values of from at, between and next to those of to.
-func around(to, from Type) [][3]uint64 {
+func around(to, from types.Type) [][3]uint64 {
 	r := rand.New(rand.NewPCG(7, 7))
 	var rows [][3]uint64
 	f := layouts[to]
 	add := func(v float64) {
 		for _, s := range []float64{v, -v} {
 			b := math.Float64bits(s)
-			if from == F32 {
+			if from == types.F32 {
 				b = uint64(math.Float32bits(float32(s)))
 			}
 			for _, d := range []uint64{0, 1, ^uint64(0)} {
-				rows = append(rows, [3]uint64{(b + d) & sizeMask(from.Size())})
+				rows = append(rows, [3]uint64{(b + d) & types.SizeMask(from.Size())})
 			}
 		}
 	}
@@ -109,7 +112,7 @@ func around(to, from Type) [][3]uint64 {
 func TestConvertToIntegers(t *testing.T) {
 	round := map[string]func(float64) float64{"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil}
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, st := range []Type{F32, F64, F16} {
+	for _, st := range []types.Type{types.F32, types.F64, types.F16} {
 		var rows [][3]uint64
 		for _, v := range floatEdges(st) {
 			rows = append(rows, [3]uint64{v})
@@ -119,10 +122,10 @@ func TestConvertToIntegers(t *testing.T) {
 			if r.IntN(2) == 0 {
 				v = math.Round(v) + 0.5
 			}
-			rows = append(rows, [3]uint64{floatBits(st, v)})
+			rows = append(rows, [3]uint64{float.Bits(st, v)})
 		}
 		for _, name := range []string{"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"} {
-			dt := typeNames[name]
+			dt := types.ByName[name]
 			for mode, f := range round {
 				reg := name
 				if dt.Size() == 1 {
@@ -130,7 +133,7 @@ func TestConvertToIntegers(t *testing.T) {
 				}
 				got := eval(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, name, st), []string{reg, st.String()}, rows)
 				for i, row := range rows {
-					v := f(decode(st, row[0]))
+					v := f(float.Decode(st, row[0]))
 					want := uint64(0)
 					switch {
 					case math.IsInf(v, 0):
@@ -139,7 +142,7 @@ func TestConvertToIntegers(t *testing.T) {
 						n, _ := big.NewFloat(v).Int(nil)
 						want = clamp(dt, n)
 					}
-					if g := got[i] & sizeMask(dt.Size()); g != want {
+					if g := got[i] & types.SizeMask(dt.Size()); g != want {
 						t.Fatalf("cvt.%s.%s.%s of %#x: %#x, should be %#x", mode, name, st, row[0], g, want)
 					}
 				}
@@ -153,16 +156,16 @@ func TestConvertToIntegers(t *testing.T) {
 func TestConvertIntegers(t *testing.T) {
 	ints := []string{"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"}
 	reg := func(n string) string {
-		if typeNames[n].Size() == 1 {
+		if types.ByName[n].Size() == 1 {
 			return "b32"
 		}
 		return n
 	}
 	rows := thin(operands(8, 100), 16, 0)
 	for _, s := range ints {
-		st := typeNames[s]
+		st := types.ByName[s]
 		for _, d := range ints {
-			dt := typeNames[d]
+			dt := types.ByName[d]
 			for _, sat := range []string{"", "sat."} {
 				got := eval(t, fmt.Sprintf("cvt.%s%s.%s d, a;", sat, d, s), []string{reg(d), reg(s)}, rows)
 				for i, r := range rows {
@@ -173,7 +176,7 @@ func TestConvertIntegers(t *testing.T) {
 					}
 					if dt.Size() == 1 {
 						// Into a wider register it is extended.
-						want = wrap(U32, number(dt, want))
+						want = wrap(types.U32, number(dt, want))
 					}
 					if got[i] != want {
 						t.Fatalf("cvt.%s%s.%s of %#x: %#x, should be %#x", sat, d, s, r[0], got[i], want)
@@ -181,7 +184,7 @@ func TestConvertIntegers(t *testing.T) {
 				}
 			}
 		}
-		for _, f := range []Type{F32, F64, F16} {
+		for _, f := range []types.Type{types.F32, types.F64, types.F16} {
 			for _, mode := range []string{"rn", "rz", "rm", "rp"} {
 				got := eval(t, fmt.Sprintf("cvt.%s.%s.%s d, a;", mode, f, s), []string{f.String(), reg(s)}, rows)
 				for i, r := range rows {
@@ -201,10 +204,10 @@ func TestConvertIntegers(t *testing.T) {
 
 // TestEightBits: all fp8 codes are decoded, and come back; what lies between is rounded.
 func TestEightBits(t *testing.T) {
-	for _, e := range []Type{E4M3x2, E5M2x2} {
+	for _, e := range []types.Type{types.E4M3x2, types.E5M2x2} {
 		f := layouts[e]
 		value := func(v uint64) float64 {
-			if e == E4M3x2 && v&0x7f >= 0x78 && v&0x7f < 0x7f {
+			if e == types.E4M3x2 && v&0x7f >= 0x78 && v&0x7f < 0x7f {
 				// E4M3 has no infinities: the last exponent is an ordinary one.
 				m := math.Ldexp(8+float64(v&7), 15-7-3)
 				if v&0x80 != 0 {
@@ -214,7 +217,7 @@ func TestEightBits(t *testing.T) {
 			}
 			x, neg, inf, nan := f.exact(v)
 			switch {
-			case nan, e == E4M3x2 && v&0x7f == 0x7f:
+			case nan, e == types.E4M3x2 && v&0x7f == 0x7f:
 				return math.NaN()
 			case inf && neg:
 				return math.Inf(-1)
@@ -230,13 +233,13 @@ func TestEightBits(t *testing.T) {
 		var rows, singles [][3]uint64
 		for v := range uint64(256) {
 			rows = append(rows, [3]uint64{v | (255-v)<<8})
-			singles = append(singles, [3]uint64{f32bits(float32(value(v))), f32bits(float32(value(255 - v)))})
+			singles = append(singles, [3]uint64{float.Bits32(float32(value(v))), float.Bits32(float32(value(255 - v)))})
 		}
 		got := eval(t, "cvt.rn.f16x2."+e.String()+" d, a;", []string{"b32", "b16"}, rows)
 		back := eval(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, singles)
 		for v := range uint64(256) {
 			for h, code := range []uint64{v, 255 - v} {
-				want := floatBits(F16, value(code))
+				want := float.Bits(types.F16, value(code))
 				if value(code) == 0 {
 					want = code & 0x80 << 8
 				}
@@ -256,9 +259,9 @@ func TestEightBits(t *testing.T) {
 			}
 		}
 		ties := eval(t, "cvt.rn.satfinite."+e.String()+".f32 d, a, b;", []string{"b16", "f32", "f32"}, [][3]uint64{
-			{f32bits(float32((value(0x30) + value(0x31)) / 2)), f32bits(float32((value(0x31) + value(0x32)) / 2))}, {f32bits(1e9), f32bits(-1e9)},
+			{float.Bits32(float32((value(0x30) + value(0x31)) / 2)), float.Bits32(float32((value(0x31) + value(0x32)) / 2))}, {float.Bits32(1e9), float.Bits32(-1e9)},
 		})
-		top := map[Type]uint64{E4M3x2: 0x7e, E5M2x2: 0x7b}[e]
+		top := map[types.Type]uint64{types.E4M3x2: 0x7e, types.E5M2x2: 0x7b}[e]
 		if ties[0] != 0x3032 || ties[1] != top<<8|top|0x80 {
 			t.Errorf("%s: ties %#x, clamped %#x", e, ties[0], ties[1])
 		}
@@ -267,8 +270,8 @@ func TestEightBits(t *testing.T) {
 
 // TestLines are single cases with a result that was worked out by hand.
 func TestLines(t *testing.T) {
-	f := f32bits
-	h := func(v float64) uint64 { return floatBits(F16, v) }
+	f := float.Bits32
+	h := func(v float64) uint64 { return float.Bits(types.F16, v) }
 	const nan, inf, ninf = 0x7fffffff, 0x7f800000, 0xff800000
 	cases := []struct {
 		op, types string
@@ -309,7 +312,7 @@ func TestLines(t *testing.T) {
 		{"ex2.approx.ftz.f32 d, a;", "f32 f32", [3]uint64{f(-130)}, 0},
 		{"ex2.approx.f16x2 d, a;", "b32 b32", [3]uint64{h(3) | h(-1)<<16}, h(8) | h(0.5)<<16},
 		{"tanh.approx.f32 d, a;", "f32 f32", [3]uint64{f(1)}, f(float32(math.Tanh(1)))},
-		{"tanh.approx.bf16 d, a;", "b16 b16", [3]uint64{floatBits(BF16, 100)}, floatBits(BF16, 1)},
+		{"tanh.approx.bf16 d, a;", "b16 b16", [3]uint64{float.Bits(types.BF16, 100)}, float.Bits(types.BF16, 1)},
 		{"mad.f32 d, a, b, c;", "f32 f32 f32 f32", [3]uint64{f(2), f(3), f(4)}, f(10)},
 		{"fma.rn.relu.f16 d, a, b, c;", "f16 f16 f16 f16", [3]uint64{h(2), h(-3), h(4)}, 0},
 		{"slct.f32.f32 d, a, b, c;", "f32 f32 f32 f32", [3]uint64{f(1), f(2), nan}, f(2)},

@@ -3,16 +3,23 @@
 
 // Package ptx parses, checks and runs PTX, warp by warp. The package knows no CUDA: no driver
 // handles, streams or contexts. Its user maps memory, places a program's globals and launches
-// kernels; the package imports nothing of ours.
+// kernels; the package imports nothing of ours but the packages below.
 //
 // The way of a kernel, top to bottom:
 //
-//	Parse       text → Module: syntax, scopes, signatures            lex.go parse*.go
+//	Parse       text → Module: syntax, scopes, signatures            package syntax
 //	Link        Modules → Program: names resolved over modules       link.go
 //	Place       globals get addresses, initial bytes are returned    link.go
 //	Kernel      lowered to micro-operations, once, on first use      lower*.go
 //	            then liveness and register assignment                flow.go assign.go
 //	Launch      blocks over cores, warps round robin in a block      launch.go block.go warp.go
+//
+// The packages below, in the order in which they can be read; each imports only those before:
+//
+//	types       the types, register classes and state spaces of PTX
+//	float       floating-point arithmetic: formats, rounding
+//	simd        lane loops of full warps in the vector instructions of the processor
+//	syntax      lexer, parser, and the tree that the parser makes of a text
 //
 // # Registers
 //
@@ -42,10 +49,10 @@
 //
 // # Arithmetic
 //
-// Every operation with a rounding mode is exact, then rounded once. NaN results of f32
+// Every operation with a rounding mode is exact, then rounded once (package float). NaN results of f32
 // are 0x7fffffff, of f16 and bf16 0x7fff. The .approx forms (and div.full) give the
 // correctly rounded result as far as float64 arithmetic followed by a single rounding does. Full
-// warps use AVX2 and FMA where the processor has them (simd_amd64.s): the same bits. mma
+// warps use AVX2 and FMA where the processor has them (package simd): the same bits. mma
 // accumulates in ascending k, a fused multiply-add rounded to the accumulator's type for each
 // element.
 //

@@ -5,17 +5,6 @@ package ptx
 
 import "fmt"
 
-// SyntaxError is a text that is not PTX, or not valid PTX.
-type SyntaxError struct {
-	Module string // the name given to Parse
-	Line   int    // 0 when the whole module is meant
-	Msg    string
-}
-
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("%s, line %d: %s", e.Module, e.Line, e.Msg)
-}
-
 // RefusedError is valid PTX that this package does not execute.
 type RefusedError struct {
 	Module string
@@ -111,7 +100,7 @@ func (w *warp) raiseFault(kind FaultKind, in *inst, lane int, addr uint64, msg s
 		Block: b.pos, Thread: b.run.cfg.Block.positionAt(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
 	}
 	if w.cur != nil {
-		f.Func = w.cur.frame.code.fn.name
+		f.Func = w.cur.frame.code.fn.Name
 	}
 	panic(f)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // thin keeps every n-th row, from the k-th on; n 0 means 6.
@@ -21,7 +23,7 @@ func thin(rows [][3]uint64, n, k int) [][3]uint64 {
 	return out
 }
 
-func isNaN(t Type, v uint64) bool {
+func isNaN(t types.Type, v uint64) bool {
 	_, _, _, nan := layouts[t].exact(v)
 	return nan
 }
@@ -31,14 +33,14 @@ func isNaN(t Type, v uint64) bool {
 func TestFloatRounding(t *testing.T) {
 	all := []string{"rn", "rz", "rm", "rp"}
 	cases := []struct {
-		t     Type
+		t     types.Type
 		ops   []string
 		modes []string
 	}{
-		{F32, []string{"add", "sub", "mul", "fma", "div", "rcp", "sqrt"}, all},
-		{F64, []string{"add", "sub", "mul", "fma", "div", "rcp", "sqrt"}, all},
-		{F16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
-		{BF16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
+		{types.F32, []string{"add", "sub", "mul", "fma", "div", "rcp", "sqrt"}, all},
+		{types.F64, []string{"add", "sub", "mul", "fma", "div", "rcp", "sqrt"}, all},
+		{types.F16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
+		{types.BF16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
 	}
 	n := 200
 	if testing.Short() {
@@ -54,7 +56,7 @@ func TestFloatRounding(t *testing.T) {
 						args = "a, b"
 					}
 					// A part of the edges for each mode: rational numbers are slow.
-					rows := thin(floatOperands(c.t, uint64(k), n), map[Type]int{F64: 40}[c.t], k)
+					rows := thin(floatOperands(c.t, uint64(k), n), map[types.Type]int{types.F64: 40}[c.t], k)
 					name := c.t.String()
 					got := eval(t, fmt.Sprintf("%s.%s.%s d, %s;", op, mode, name, args), []string{name, name, name, name}, rows)
 					for i, r := range rows {
@@ -63,7 +65,7 @@ func TestFloatRounding(t *testing.T) {
 							if !isNaN(c.t, got[i]) {
 								t.Fatalf("of %#x: %#x, should be NaN", r, got[i])
 							}
-							if canon := map[Type]uint64{F32: 0x7fffffff, F16: 0x7fff, BF16: 0x7fff}[c.t]; canon != 0 && got[i] != canon {
+							if canon := map[types.Type]uint64{types.F32: 0x7fffffff, types.F16: 0x7fff, types.BF16: 0x7fff}[c.t]; canon != 0 && got[i] != canon {
 								t.Fatalf("of %#x: NaN %#x, should be %#x", r, got[i], canon)
 							}
 							continue
@@ -93,10 +95,10 @@ func TestFlushToZero(t *testing.T) {
 				if args == "" {
 					args = "a, b"
 				}
-				rows := thin(floatOperands(F32, 9, 100), 6, 1)
+				rows := thin(floatOperands(types.F32, 9, 100), 6, 1)
 				got := eval(t, op+"."+mode+".ftz.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
 				for i, r := range rows {
-					want, nan := ieee(F32, op, mode, [3]uint64{flush(r[0]), flush(r[1]), flush(r[2])})
+					want, nan := ieee(types.F32, op, mode, [3]uint64{flush(r[0]), flush(r[1]), flush(r[2])})
 					if nan {
 						want = 0x7fffffff
 					}
@@ -116,10 +118,10 @@ func TestSaturate(t *testing.T) {
 		if op == "fma" {
 			args += ", c"
 		}
-		rows := thin(floatOperands(F32, 11, 200), 4, 1)
+		rows := thin(floatOperands(types.F32, 11, 200), 4, 1)
 		got := eval(t, op+".rn.sat.f32 d, "+args+";", []string{"f32", "f32", "f32", "f32"}, rows)
 		for i, r := range rows {
-			want, nan := ieee(F32, op, "rn", r)
+			want, nan := ieee(types.F32, op, "rn", r)
 			f := math.Float32frombits(uint32(want))
 			switch {
 			case nan, f <= 0:
@@ -136,7 +138,7 @@ func TestSaturate(t *testing.T) {
 
 // TestPackedHalves: the x2 forms do to each half what the plain ones do.
 func TestPackedHalves(t *testing.T) {
-	for _, e := range []Type{F16, BF16} {
+	for _, e := range []types.Type{types.F16, types.BF16} {
 		rows := floatOperands(e, 5, 300)
 		packed := make([][3]uint64, len(rows))
 		for i := range rows {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // Where the tests map what they use.
@@ -111,7 +113,7 @@ const header = ".version 8.4\n.target sm_80\n.address_size 64\n"
 
 // bitsName is the untyped name of a register that holds type t.
 func bitsName(t string) string {
-	switch typ := typeNames[t]; {
+	switch typ := types.ByName[t]; {
 	case t == "pred":
 		return "pred"
 	case typ.Size() <= 2:

@@ -3,6 +3,11 @@
 
 package ptx
 
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
+
 //go:generate go run ./gen
 
 // opFunc executes a micro-operation in the lanes of m, which is not 0.
@@ -27,19 +32,19 @@ const (
 	opndUse opnd = 4
 	opndDef opnd = 8
 
-	use32   = opnd(class32) | opndUse
-	use64   = opnd(class64) | opndUse
-	usePred = opnd(classPred) | opndUse
-	def32   = opnd(class32) | opndDef
-	def64   = opnd(class64) | opndDef
-	defPred = opnd(classPred) | opndDef
+	use32   = opnd(types.Class32) | opndUse
+	use64   = opnd(types.Class64) | opndUse
+	usePred = opnd(types.ClassPred) | opndUse
+	def32   = opnd(types.Class32) | opndDef
+	def64   = opnd(types.Class64) | opndDef
+	defPred = opnd(types.ClassPred) | opndDef
 	modPred = usePred | defPred
 )
 
-func (o opnd) class() class { return class(o & 3) }
+func (o opnd) class() types.Class { return types.Class(o & 3) }
 
-func use(c class) opnd { return opnd(c) | opndUse }
-func def(c class) opnd { return opnd(c) | opndDef }
+func use(c types.Class) opnd { return opnd(c) | opndUse }
+func def(c types.Class) opnd { return opnd(c) | opndDef }
 
 // shape is the use of the five operand fields.
 type shape struct{ d, e, a, b, c opnd }
@@ -94,7 +99,7 @@ type ext struct {
 	wmma    *wmmaSite
 	special *special
 	atom    *atomSite
-	param   Type
+	param   types.Type
 	text    string
 }
 
@@ -107,7 +112,7 @@ type micro struct {
 
 // code is a lowered function.
 type code struct {
-	fn            *function
+	fn            *syntax.Function
 	insts         []inst
 	n32, n64, np  int    // registers of a frame
 	local         uint32 // bytes of a frame's local memory
@@ -121,12 +126,12 @@ type argument struct {
 	ref      ref
 	offset   uint32
 	size     uint32
-	class    class
+	class    types.Class
 }
 
 // callSite is a call. fn is nil for an indirect call, which has the address in operand a.
 type callSite struct {
-	fn         *function
+	fn         *syntax.Function
 	code       *code // set when all functions are lowered
 	builtin    builtin
 	args, rets []argument

@@ -6,12 +6,26 @@ package ptx
 import (
 	"fmt"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
+
+// Dim3 is an extent or a position in a grid or a block.
+type Dim3 struct{ X, Y, Z uint32 }
+
+// Count is the number of positions within the extent.
+func (d Dim3) Count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
+
+// positionAt returns the position with the given index, x running fastest.
+func (d Dim3) positionAt(i uint64) Dim3 {
+	return Dim3{X: uint32(i % uint64(d.X)), Y: uint32(i / uint64(d.X) % uint64(d.Y)), Z: uint32(i / uint64(d.X) / uint64(d.Y))}
+}
 
 // Param is a parameter of a kernel in its block of parameters.
 type Param struct {
 	Name   string
-	Type   Type
+	Type   types.Type
 	Offset uint32
 	Size   uint32
 	Align  uint32
@@ -61,11 +75,11 @@ func (k *Kernel) stackSize(limit uint32) uint32 {
 // builder lowers a kernel with all functions that may be called.
 type builder struct {
 	prog     *Program
-	owner    map[*register]*lowerer
-	inMemory map[*function]map[*variable]bool
-	codes    map[*function]*code
-	queue    []*function
-	taken    map[*function]bool // their address is known to the kernel
+	owner    map[*syntax.Register]*lowerer
+	inMemory map[*syntax.Function]map[*syntax.Variable]bool
+	codes    map[*syntax.Function]*code
+	queue    []*syntax.Function
+	taken    map[*syntax.Function]bool // their address is known to the kernel
 
 	index32 map[uint32]ref
 	index64 map[uint64]ref
@@ -73,7 +87,7 @@ type builder struct {
 	const64 []uint64
 	sites   int
 
-	shared     map[*variable]uint32
+	shared     map[*syntax.Variable]uint32
 	sharedSize uint32
 	paramSize  uint32
 	dynamic    []dynamicConstant
@@ -95,15 +109,15 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 		return k, nil
 	}
 	f := p.funcs[name]
-	if f == nil || !f.entry {
+	if f == nil || !f.Entry {
 		return nil, &LinkError{name, "there is no such kernel"}
 	}
 	if !p.placed {
 		return nil, &LinkError{name, "the program has not been placed"}
 	}
 	b := &builder{
-		prog: p, owner: map[*register]*lowerer{}, inMemory: map[*function]map[*variable]bool{}, codes: map[*function]*code{},
-		taken: map[*function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*variable]uint32{},
+		prog: p, owner: map[*syntax.Register]*lowerer{}, inMemory: map[*syntax.Function]map[*syntax.Variable]bool{}, codes: map[*syntax.Function]*code{},
+		taken: map[*syntax.Function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*syntax.Variable]uint32{},
 	}
 	k, err := b.buildKernel(f)
 	if err != nil {
@@ -113,31 +127,32 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-func (b *builder) buildKernel(f *function) (*Kernel, error) {
+func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 	k := &Kernel{
-		Name: f.name, Line: f.line, MinBlocks: f.minnctapersm, MaxRegs: f.maxnreg, Module: f.mod.Name,
-		Version: 10*f.mod.Major + f.mod.Minor, Target: f.mod.Target,
+		Name: f.Name, Line: f.Line, MinBlocks: f.MinBlocks, MaxRegs: f.MaxRegisters, Module: f.Module.Name,
+		Version: 10*f.Module.Major + f.Module.Minor, Target: f.Module.Target,
 	}
-	if f.nctapercluster {
-		return nil, &RefusedError{Module: f.mod.Name, Line: f.line, Opcode: ".reqnctapercluster", Reason: "clusters are not supported"}
+	if f.Clusters {
+		return nil, &RefusedError{Module: f.Module.Name, Line: f.Line, Opcode: ".reqnctapercluster", Reason: "clusters are not supported"}
 	}
-	if n := f.maxntid.Count(); n != 0 {
+	maxThreads, reqThreads := extentOf(f.MaxThreads), extentOf(f.ReqThreads)
+	if n := maxThreads.Count(); n != 0 {
 		k.MaxThreads = uint32(min(n, MaxThreads))
 	}
-	if n := f.reqntid.Count(); n != 0 {
-		k.MaxThreads, k.ReqThreads = uint32(min(n, MaxThreads)), f.reqntid
+	if n := reqThreads.Count(); n != 0 {
+		k.MaxThreads, k.ReqThreads = uint32(min(n, MaxThreads)), reqThreads
 	}
-	for _, p := range f.proto.params {
-		if p.v == nil {
-			return nil, &SyntaxError{Module: f.mod.Name, Line: f.line, Msg: "an entry's parameters are in the space param"}
+	for _, p := range f.Prototype.Params {
+		if p.Variable == nil {
+			return nil, &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "an entry's parameters are in the space param"}
 		}
-		at := (k.ParamSize + p.v.align - 1) &^ (p.v.align - 1)
-		p.v.offset = at
-		k.Params = append(k.Params, Param{p.v.name, p.v.typ, at, p.v.byteSize(), p.v.align})
-		if uint64(at)+uint64(p.v.byteSize()) > 32764 {
-			return nil, &SyntaxError{Module: f.mod.Name, Line: f.line, Msg: "more than 32764 bytes of parameters"}
+		at := (k.ParamSize + p.Variable.Align - 1) &^ (p.Variable.Align - 1)
+		p.Variable.Offset = at
+		k.Params = append(k.Params, Param{p.Variable.Name, p.Variable.Type, at, p.Variable.ByteSize(), p.Variable.Align})
+		if uint64(at)+uint64(p.Variable.ByteSize()) > 32764 {
+			return nil, &SyntaxError{Module: f.Module.Name, Line: f.Line, Msg: "more than 32764 bytes of parameters"}
 		}
-		k.ParamSize = at + p.v.byteSize()
+		k.ParamSize = at + p.Variable.ByteSize()
 	}
 	b.paramSize = k.ParamSize
 	b.queueFunction(f)
@@ -161,11 +176,11 @@ func (b *builder) buildKernel(f *function) (*Kernel, error) {
 	}
 	b.linkKernel(k, f)
 	if k.LocalSize > maxLocal {
-		return nil, &RefusedError{Module: f.mod.Name, Line: f.line, Opcode: f.name, Reason: tooMuchLocal}
+		return nil, &RefusedError{Module: f.Module.Name, Line: f.Line, Opcode: f.Name, Reason: tooMuchLocal}
 	}
 	for _, v := range b.prog.order {
-		if v.space == ConstSpace && v.mod == f.mod {
-			k.ConstSize += v.byteSize()
+		if v.Space == types.ConstSpace && v.Module == f.Module {
+			k.ConstSize += v.ByteSize()
 		}
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
@@ -173,11 +188,14 @@ func (b *builder) buildKernel(f *function) (*Kernel, error) {
 	return k, nil
 }
 
+// extentOf returns the extent of a directive such as .maxntid.
+func extentOf(size [3]uint32) Dim3 { return Dim3{X: size[0], Y: size[1], Z: size[2]} }
+
 // linkKernel resolves calls, lays out what is dynamic, and bounds the stack.
-func (b *builder) linkKernel(k *Kernel, f *function) {
+func (b *builder) linkKernel(k *Kernel, f *syntax.Function) {
 	k.byAddress = map[uint64]*code{}
 	for g, c := range b.codes {
-		if g.entry {
+		if g.Entry {
 			continue
 		}
 		k.byAddress[b.prog.addressOf(g)] = c
@@ -189,7 +207,7 @@ func (b *builder) linkKernel(k *Kernel, f *function) {
 			}
 		}
 	}
-	need := b.addDemand(f, map[*function]*demand{})
+	need := b.addDemand(f, map[*syntax.Function]*demand{})
 	k.Recursive = !need.bounded || b.unbounded || b.indirect
 	k.LocalSize = need.local
 	k.Registers = uint32(need.regs)
@@ -201,7 +219,7 @@ func (b *builder) linkKernel(k *Kernel, f *function) {
 	for _, d := range b.dynamic {
 		at := d.ref >> 1 << 1
 		for i := range ref(warpSize) {
-			if d.class == class64 {
+			if d.class == types.Class64 {
 				b.const64[at/8+i] = uint64(k.dynamicBase) + d.off
 			} else {
 				b.const32[at/4+i] = k.dynamicBase + uint32(d.off)
@@ -225,7 +243,7 @@ type demand struct {
 }
 
 // addDemand adds up what a function needs. known holds what has been found.
-func (b *builder) addDemand(f *function, known map[*function]*demand) demand {
+func (b *builder) addDemand(f *syntax.Function, known map[*syntax.Function]*demand) demand {
 	if d := known[f]; d != nil {
 		if d.open {
 			return demand{}
@@ -250,7 +268,7 @@ func (b *builder) addDemand(f *function, known map[*function]*demand) demand {
 }
 
 // queueFunction queues a function to be lowered.
-func (b *builder) queueFunction(f *function) {
+func (b *builder) queueFunction(f *syntax.Function) {
 	if _, ok := b.codes[f]; !ok {
 		b.codes[f] = nil
 		b.queue = append(b.queue, f)
@@ -258,22 +276,22 @@ func (b *builder) queueFunction(f *function) {
 }
 
 // noteAddress notes that the kernel has the function's address.
-func (b *builder) noteAddress(f *function) {
-	if !f.decl && !f.entry {
+func (b *builder) noteAddress(f *syntax.Function) {
+	if !f.Declared && !f.Entry {
 		b.taken[f] = true
 		b.queueFunction(f)
 	}
 }
 
 // listPointed lists the functions in the initialisers of variables.
-func (p *Program) listPointed() []*function {
-	var out []*function
+func (p *Program) listPointed() []*syntax.Function {
+	var out []*syntax.Function
 	for _, v := range p.order {
-		for _, iv := range v.init {
-			if iv.symbol == "" {
+		for _, iv := range v.Init {
+			if iv.Symbol == "" {
 				continue
 			}
-			if f := p.findFunction(v.mod, iv.symbol); f != nil && !f.decl {
+			if f := p.findFunction(v.Module, iv.Symbol); f != nil && !f.Declared {
 				out = append(out, f)
 			}
 		}
@@ -307,16 +325,16 @@ func (b *builder) constant64(v uint64) ref {
 
 // dynamicConstant is an address in dynamic shared memory: known when all static is.
 type dynamicConstant struct {
-	class class
+	class types.Class
 	ref   ref
 	off   uint64
 }
 
 // dynamicAddress returns a constant for the start of dynamic shared memory plus off.
-func (b *builder) dynamicAddress(v *variable, c class, off uint64) ref {
-	b.dynAlign = max(b.dynAlign, v.align, 16)
+func (b *builder) dynamicAddress(v *syntax.Variable, c types.Class, off uint64) ref {
+	b.dynAlign = max(b.dynAlign, v.Align, 16)
 	d := dynamicConstant{class: c, off: off}
-	if c == class64 {
+	if c == types.Class64 {
 		d.ref = ref(len(b.const64))*8 | 1
 		b.const64 = append(b.const64, make([]uint64, warpSize)...)
 	} else {
@@ -328,15 +346,15 @@ func (b *builder) dynamicAddress(v *variable, c class, off uint64) ref {
 }
 
 // sharedOffset places a shared variable in the block's memory.
-func (b *builder) sharedOffset(v *variable) uint32 {
+func (b *builder) sharedOffset(v *syntax.Variable) uint32 {
 	if at, ok := b.shared[v]; ok {
 		return at
 	}
-	at := (b.sharedSize + v.align - 1) &^ (v.align - 1)
-	if uint64(at)+uint64(v.byteSize()) > MaxShared {
-		panic(&SyntaxError{Module: v.mod.Name, Line: v.line, Msg: fmt.Sprintf("%s: more than %d bytes of shared memory", v.name, MaxShared)})
+	at := (b.sharedSize + v.Align - 1) &^ (v.Align - 1)
+	if uint64(at)+uint64(v.ByteSize()) > MaxShared {
+		panic(&SyntaxError{Module: v.Module.Name, Line: v.Line, Msg: fmt.Sprintf("%s: more than %d bytes of shared memory", v.Name, MaxShared)})
 	}
 	b.shared[v] = at
-	b.sharedSize = at + v.byteSize()
+	b.sharedSize = at + v.ByteSize()
 	return at
 }

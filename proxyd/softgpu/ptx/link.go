@@ -7,22 +7,25 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // Program is a set of modules that is linked and, after Place, has addresses. Its methods
 // may be called concurrently, but Place once and first.
 type Program struct {
 	mods   []*Module
-	funcs  map[string]*function // seen by all modules
-	vars   map[string]*variable
-	order  []*variable // of the image
+	funcs  map[string]*syntax.Function // seen by all modules
+	vars   map[string]*syntax.Variable
+	order  []*syntax.Variable // of the image
 	size   uint64
 	align  uint64
 	consts [2]uint64 // first and last address of constants
 	base   uint64
 	placed bool
-	index  map[*function]uint64
-	offset map[*variable]uint64
+	index  map[*syntax.Function]uint64
+	offset map[*syntax.Variable]uint64
 
 	kernels map[string]*Kernel
 }
@@ -33,38 +36,38 @@ var lowering sync.Mutex
 // Global is a variable of a program that its user can find by name.
 type Global struct {
 	Name   string
-	Space  Space  // GlobalSpace or ConstSpace
-	Offset uint64 // in the image
+	Space  types.Space // GlobalSpace or ConstSpace
+	Offset uint64      // in the image
 	Size   uint64
 }
 
 // Link makes a program of modules. What is .extern in a module is found in another; a .weak
 // definition gives way to another definition. The error is a *LinkError.
 func Link(mods ...*Module) (*Program, error) {
-	p := &Program{mods: mods, funcs: map[string]*function{}, vars: map[string]*variable{}, kernels: map[string]*Kernel{}, align: 256, index: map[*function]uint64{}, offset: map[*variable]uint64{}}
+	p := &Program{mods: mods, funcs: map[string]*syntax.Function{}, vars: map[string]*syntax.Variable{}, kernels: map[string]*Kernel{}, align: 256, index: map[*syntax.Function]uint64{}, offset: map[*syntax.Variable]uint64{}}
 	for _, m := range mods {
-		for _, f := range m.order {
+		for _, f := range m.Order {
 			if err := p.addFunction(f); err != nil {
 				return nil, err
 			}
 		}
-		for _, v := range m.vars {
+		for _, v := range m.Variables {
 			if err := p.addVariable(v); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, m := range mods {
-		for _, f := range m.order {
-			if !f.decl {
+		for _, f := range m.Order {
+			if !f.Declared {
 				p.index[f] = uint64(len(p.index) + 1)
 			}
 		}
 	}
 	for _, m := range mods {
-		for _, v := range m.vars {
-			if v.link == linkExtern && v.space != SharedSpace && p.vars[v.name] == nil {
-				return nil, &LinkError{v.name, "the variable is nowhere defined"}
+		for _, v := range m.Variables {
+			if v.Link == syntax.Extern && v.Space != types.SharedSpace && p.vars[v.Name] == nil {
+				return nil, &LinkError{v.Name, "the variable is nowhere defined"}
 			}
 		}
 	}
@@ -72,45 +75,45 @@ func Link(mods ...*Module) (*Program, error) {
 	return p, nil
 }
 
-func (p *Program) addFunction(f *function) error {
-	if f.decl || f.link == linkInternal && !f.entry {
+func (p *Program) addFunction(f *syntax.Function) error {
+	if f.Declared || f.Link == syntax.Internal && !f.Entry {
 		return nil
 	}
-	old := p.funcs[f.name]
+	old := p.funcs[f.Name]
 	switch {
-	case old == nil || old.link == linkWeak && f.link != linkWeak:
-		p.funcs[f.name] = f
-	case f.link == linkWeak:
+	case old == nil || old.Link == syntax.Weak && f.Link != syntax.Weak:
+		p.funcs[f.Name] = f
+	case f.Link == syntax.Weak:
 	default:
-		return &LinkError{f.name, fmt.Sprintf("the function is defined in %s and in %s", old.mod.Name, f.mod.Name)}
+		return &LinkError{f.Name, fmt.Sprintf("the function is defined in %s and in %s", old.Module.Name, f.Module.Name)}
 	}
 	return nil
 }
 
-func (p *Program) addVariable(v *variable) error {
-	if v.link == linkExtern || v.space != GlobalSpace && v.space != ConstSpace {
+func (p *Program) addVariable(v *syntax.Variable) error {
+	if v.Link == syntax.Extern || v.Space != types.GlobalSpace && v.Space != types.ConstSpace {
 		return nil
 	}
-	if v.link == linkInternal {
+	if v.Link == syntax.Internal {
 		p.order = append(p.order, v)
 		return nil
 	}
-	old := p.vars[v.name]
+	old := p.vars[v.Name]
 	switch {
 	case old == nil:
 		p.order = append(p.order, v)
-		p.vars[v.name] = v
-	case v.link == linkWeak:
-	case v.link == linkCommon && old.byteSize() >= v.byteSize():
-	case old.link == linkWeak || old.link == linkCommon:
+		p.vars[v.Name] = v
+	case v.Link == syntax.Weak:
+	case v.Link == syntax.Common && old.ByteSize() >= v.ByteSize():
+	case old.Link == syntax.Weak || old.Link == syntax.Common:
 		for i, o := range p.order {
 			if o == old {
 				p.order[i] = v
 			}
 		}
-		p.vars[v.name] = v
+		p.vars[v.Name] = v
 	default:
-		return &LinkError{v.name, fmt.Sprintf("the variable is defined in %s and in %s", old.mod.Name, v.mod.Name)}
+		return &LinkError{v.Name, fmt.Sprintf("the variable is defined in %s and in %s", old.Module.Name, v.Module.Name)}
 	}
 	return nil
 }
@@ -119,15 +122,15 @@ func (p *Program) addVariable(v *variable) error {
 // from the rest.
 func (p *Program) layoutVariables() {
 	sort.SliceStable(p.order, func(i, j int) bool {
-		return p.order[i].space == ConstSpace && p.order[j].space != ConstSpace
+		return p.order[i].Space == types.ConstSpace && p.order[j].Space != types.ConstSpace
 	})
 	for _, v := range p.order {
-		a := uint64(max(v.align, 1))
+		a := uint64(max(v.Align, 1))
 		p.align = max(p.align, a)
 		p.size = (p.size + a - 1) &^ (a - 1)
 		p.offset[v] = p.size
-		p.size += uint64(v.byteSize())
-		if v.space == ConstSpace {
+		p.size += uint64(v.ByteSize())
+		if v.Space == types.ConstSpace {
 			p.consts[1] = p.size
 		}
 	}
@@ -151,34 +154,34 @@ func (p *Program) Place(base uint64) ([]byte, error) {
 	p.consts[1] += base
 	image := make([]byte, p.size)
 	for _, v := range p.order {
-		for _, iv := range v.init {
+		for _, iv := range v.Init {
 			n, err := p.elementValue(v, iv)
 			if err != nil {
 				return nil, err
 			}
-			size := v.typ.Size()
-			writeBytes(image[p.offset[v]+uint64(iv.index)*uint64(size):][:min(size, 8)], n)
+			size := v.Type.Size()
+			writeBytes(image[p.offset[v]+uint64(iv.Index)*uint64(size):][:min(size, 8)], n)
 		}
 	}
 	return image, nil
 }
 
 // elementValue is the value of an element of an initialiser.
-func (p *Program) elementValue(v *variable, iv initValue) (uint64, error) {
-	if iv.symbol == "" {
-		return iv.num, nil
+func (p *Program) elementValue(v *syntax.Variable, iv syntax.InitValue) (uint64, error) {
+	if iv.Symbol == "" {
+		return iv.Num, nil
 	}
-	n := iv.num
-	if f := p.findFunction(v.mod, iv.symbol); f != nil {
+	n := iv.Num
+	if f := p.findFunction(v.Module, iv.Symbol); f != nil {
 		n += p.addressOf(f)
-	} else if o := p.findVariable(v.mod, iv.symbol); o != nil && (o.space == GlobalSpace || o.space == ConstSpace) {
+	} else if o := p.findVariable(v.Module, iv.Symbol); o != nil && (o.Space == types.GlobalSpace || o.Space == types.ConstSpace) {
 		n += p.variableAddress(o)
 	} else {
-		return 0, &LinkError{iv.symbol, "the initialiser of " + v.name + " needs it, and it is not defined"}
+		return 0, &LinkError{iv.Symbol, "the initialiser of " + v.Name + " needs it, and it is not defined"}
 	}
-	if iv.mask != 0 {
-		n &= iv.mask
-		for m := iv.mask; m&1 == 0; m >>= 1 {
+	if iv.Mask != 0 {
+		n &= iv.Mask
+		for m := iv.Mask; m&1 == 0; m >>= 1 {
 			n >>= 1
 		}
 	}
@@ -189,7 +192,7 @@ func (p *Program) elementValue(v *variable, iv initValue) (uint64, error) {
 func (p *Program) Globals() []Global {
 	var out []Global
 	for _, v := range p.order {
-		out = append(out, Global{Name: v.name, Space: v.space, Offset: p.offset[v], Size: uint64(v.byteSize())})
+		out = append(out, Global{Name: v.Name, Space: v.Space, Offset: p.offset[v], Size: uint64(v.ByteSize())})
 	}
 	return out
 }
@@ -198,31 +201,31 @@ func (p *Program) Globals() []Global {
 func (p *Program) Kernels() []string {
 	var out []string
 	for _, m := range p.mods {
-		for _, f := range m.order {
-			if f.entry && !f.decl && p.funcs[f.name] == f {
-				out = append(out, f.name)
+		for _, f := range m.Order {
+			if f.Entry && !f.Declared && p.funcs[f.Name] == f {
+				out = append(out, f.Name)
 			}
 		}
 	}
 	return out
 }
 
-func (p *Program) variableAddress(v *variable) uint64 { return p.base + p.offset[v] }
+func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p.offset[v] }
 
 func (p *Program) constants() [2]uint64 { return p.consts }
 
 // addressOf is what a pointer to the function holds.
-func (p *Program) addressOf(f *function) uint64 { return functionWindow + 16*p.index[f] }
+func (p *Program) addressOf(f *syntax.Function) uint64 { return functionWindow + 16*p.index[f] }
 
 // findFunction finds what a name means in a module: its own definition, or another's. A
 // declaration without any is returned as such.
-func (p *Program) findFunction(m *Module, name string) *function {
-	own := m.funcs[name]
-	if own != nil && own.alias != "" {
-		own = m.funcs[own.alias]
-		name = own.name
+func (p *Program) findFunction(m *Module, name string) *syntax.Function {
+	own := m.Functions[name]
+	if own != nil && own.Alias != "" {
+		own = m.Functions[own.Alias]
+		name = own.Name
 	}
-	if own != nil && !own.decl && (own.link == linkInternal || own.link == linkVisible) {
+	if own != nil && !own.Declared && (own.Link == syntax.Internal || own.Link == syntax.Visible) {
 		return own
 	}
 	if f := p.funcs[name]; f != nil && own != nil {
@@ -232,9 +235,9 @@ func (p *Program) findFunction(m *Module, name string) *function {
 }
 
 // findVariable finds what a name means in a module.
-func (p *Program) findVariable(m *Module, name string) *variable {
-	own := m.globals[name]
-	if own == nil || own.link == linkInternal || own.space == SharedSpace {
+func (p *Program) findVariable(m *Module, name string) *syntax.Variable {
+	own := m.Globals[name]
+	if own == nil || own.Link == syntax.Internal || own.Space == types.SharedSpace {
 		return own
 	}
 	if v := p.vars[name]; v != nil {

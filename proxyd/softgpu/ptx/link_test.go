@@ -6,6 +6,8 @@ package ptx
 import (
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // TestLink resolves functions and variables over modules.
@@ -95,7 +97,7 @@ func TestInitialisers(t *testing.T) {
 	if f := readBytes(bytes("function")); f < functionWindow {
 		t.Errorf("function is %#x", f)
 	}
-	if at["f"].Space != ConstSpace || at["f"].Offset != 0 {
+	if at["f"].Space != types.ConstSpace || at["f"].Offset != 0 {
 		t.Errorf("constants come first: %+v", at["f"])
 	}
 }

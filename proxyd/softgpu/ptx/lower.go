@@ -3,25 +3,30 @@
 
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // lowerer turns a function into micro-operations. Its methods panic with a
 // *SyntaxError or *RefusedError, which lowerFunction returns.
 type lowerer struct {
 	b       *builder
-	f       *function
-	in      *instruction
+	f       *syntax.Function
+	in      *syntax.Instruction
 	guard   ref
 	code    []micro
-	classes []class       // of virtual registers
+	classes []types.Class // of virtual registers
 	labels  map[int]int32 // statement of the body → micro-operation
 	marks   map[string]int32
 	after   []func() // what must follow the present instruction: results in wider registers
 	cc      ref      // carry flag
 	loose   bool     // operands may be wider than the instruction's type
 	out     *code
-	params  map[*variable]ref // parameters that are kept in registers
-	frame   map[*variable]uint32
+	params  map[*syntax.Variable]ref // parameters that are kept in registers
+	frame   map[*syntax.Variable]uint32
 	spent   int // effort
 }
 
@@ -31,19 +36,19 @@ const maxEffort = 1 << 33
 // countEffort counts steps of an analysis, and refuses a function that takes too many.
 func (l *lowerer) countEffort(steps int) {
 	if l.spent += steps; l.spent > maxEffort {
-		l.in = &instruction{line: l.f.line, op: l.f.name}
+		l.in = &syntax.Instruction{Line: l.f.Line, Op: l.f.Name}
 		l.refuseInstruction("its control flow takes too long to analyse")
 	}
 }
 
 // lowerFunction lowers f. Its calls are resolved when the builder has lowered all.
-func lowerFunction(b *builder, f *function) (out *code, err error) {
-	if err := f.parseBody(); err != nil {
+func lowerFunction(b *builder, f *syntax.Function) (out *code, err error) {
+	if err := f.ParseBody(); err != nil {
 		return nil, err
 	}
 	l := &lowerer{
-		b: b, f: f, classes: []class{classPred}, labels: map[int]int32{}, marks: map[string]int32{},
-		out: &code{fn: f}, params: map[*variable]ref{}, frame: map[*variable]uint32{},
+		b: b, f: f, classes: []types.Class{types.ClassPred}, labels: map[int]int32{}, marks: map[string]int32{},
+		out: &code{fn: f}, params: map[*syntax.Variable]ref{}, frame: map[*syntax.Variable]uint32{},
 	}
 	defer func() {
 		switch p := recover().(type) {
@@ -57,13 +62,13 @@ func lowerFunction(b *builder, f *function) (out *code, err error) {
 		}
 	}()
 	l.formals()
-	for i, in := range f.body {
+	for i, in := range f.Body {
 		l.labels[i] = int32(len(l.code))
 		l.lowerInstruction(in)
 	}
-	l.labels[len(f.body)] = int32(len(l.code))
-	l.guard, l.in = 0, &instruction{line: f.line}
-	if f.entry {
+	l.labels[len(f.Body)] = int32(len(l.code))
+	l.guard, l.in = 0, &syntax.Instruction{Line: f.Line}
+	if f.Entry {
 		l.control(flowExit)
 	} else {
 		l.control(flowReturn)
@@ -74,33 +79,33 @@ func lowerFunction(b *builder, f *function) (out *code, err error) {
 }
 
 func (l *lowerer) failSyntax(format string, args ...any) {
-	panic(&SyntaxError{Module: l.f.mod.Name, Line: l.in.line, Msg: l.in.fullName() + ": " + fmt.Sprintf(format, args...)})
+	panic(&SyntaxError{Module: l.f.Module.Name, Line: l.in.Line, Msg: l.in.FullName() + ": " + fmt.Sprintf(format, args...)})
 }
 
 func (l *lowerer) refuseInstruction(reason string) {
-	panic(&RefusedError{Module: l.f.mod.Name, Line: l.in.line, Opcode: l.in.fullName(), Reason: reason})
+	panic(&RefusedError{Module: l.f.Module.Name, Line: l.in.Line, Opcode: l.in.FullName(), Reason: reason})
 }
 
 // lowerInstruction lowers an instruction.
-func (l *lowerer) lowerInstruction(in *instruction) {
+func (l *lowerer) lowerInstruction(in *syntax.Instruction) {
 	l.in, l.guard, l.loose = in, 0, false
-	op := opcodes[in.op]
+	op := opcodes[in.Op]
 	if op == nil {
 		l.failSyntax("unknown instruction")
 	}
 	if op.refused != "" {
 		l.refuseInstruction(op.refused)
 	}
-	for _, m := range in.mods {
-		if typeNames[m] == NoType && !op.allowsModifier(m) {
+	for _, m := range in.Mods {
+		if types.ByName[m] == types.NoType && !op.allowsModifier(m) {
 			if reason := refusedModifier(m); reason != "" {
 				l.refuseInstruction(reason)
 			}
 			l.failSyntax("unknown modifier .%s", m)
 		}
 	}
-	if in.guard != "" {
-		l.guard = l.predicateRef(operand{kind: argName, name: in.guard, not: in.not})
+	if in.Guard != "" {
+		l.guard = l.predicateRef(syntax.Operand{Kind: syntax.ArgName, Name: in.Guard, Not: in.Not})
 	}
 	if l.guard != 0 && op.control {
 		// Control is never guarded: branch around the instruction, and the lanes part as for any
@@ -127,14 +132,14 @@ func (l *lowerer) runAfter() {
 }
 
 // newReg makes a virtual register.
-func (l *lowerer) newReg(c class) ref {
+func (l *lowerer) newReg(c types.Class) ref {
 	l.classes = append(l.classes, c)
 	return ref(len(l.classes)-1) << 1
 }
 
 func (l *lowerer) emit(fn opFunc, s shape, d, e, a, b, c ref) *micro {
 	l.code = append(l.code, micro{
-		inst:  inst{fn: fn, d: d, e: e, a: a, b: b, c: c, guard: l.guard, line: int32(l.in.line), join: -1, target: -1, site: -1},
+		inst:  inst{fn: fn, d: d, e: e, a: a, b: b, c: c, guard: l.guard, line: int32(l.in.Line), join: -1, target: -1, site: -1},
 		shape: s,
 	})
 	return &l.code[len(l.code)-1]
@@ -170,10 +175,10 @@ var alu = func() map[string]aluOp {
 }()
 
 // typeList are the instruction's types, in order.
-func (l *lowerer) typeList() []Type {
-	var ts []Type
-	for _, m := range l.in.mods {
-		if t := typeNames[m]; t != NoType {
+func (l *lowerer) typeList() []types.Type {
+	var ts []types.Type
+	for _, m := range l.in.Mods {
+		if t := types.ByName[m]; t != types.NoType {
 			ts = append(ts, t)
 		}
 	}
@@ -181,7 +186,7 @@ func (l *lowerer) typeList() []Type {
 }
 
 // lastType is the instruction's last type.
-func (l *lowerer) lastType() Type {
+func (l *lowerer) lastType() types.Type {
 	ts := l.typeList()
 	if len(ts) == 0 {
 		l.failSyntax("a type is missing")
@@ -189,45 +194,45 @@ func (l *lowerer) lastType() Type {
 	return ts[len(ts)-1]
 }
 
-func (l *lowerer) hasModifier(mod string) bool { return l.in.hasModifier(mod) }
+func (l *lowerer) hasModifier(mod string) bool { return l.in.HasModifier(mod) }
 
 // checkArgs checks the number of operands.
 func (l *lowerer) checkArgs(n ...int) {
 	for _, k := range n {
-		if len(l.in.args) == k {
+		if len(l.in.Args) == k {
 			return
 		}
 	}
-	l.failSyntax("%d operands", len(l.in.args))
+	l.failSyntax("%d operands", len(l.in.Args))
 }
 
-func (l *lowerer) sourceRef(i int, t Type) ref {
-	if i >= len(l.in.args) {
+func (l *lowerer) sourceRef(i int, t types.Type) ref {
+	if i >= len(l.in.Args) {
 		l.failSyntax("operand %d is missing", i+1)
 	}
-	return l.operandRef(l.in.args[i], t)
+	return l.operandRef(l.in.Args[i], t)
 }
 
-func (l *lowerer) resultRef(t Type) ref {
-	if len(l.in.args) == 0 {
+func (l *lowerer) resultRef(t types.Type) ref {
+	if len(l.in.Args) == 0 {
 		l.failSyntax("the result is missing")
 	}
-	return l.refForResult(l.in.args[0], t)
+	return l.refForResult(l.in.Args[0], t)
 }
 
 // emitLanes emits an operation that is computed lane by lane from zero-extended values.
-func (l *lowerer) emitLanes(dt Type, d ref, f func(a, b, c uint64) uint64, st []Type, src ...ref) {
+func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64, st []types.Type, src ...ref) {
 	var s [3]ref
 	var o [3]opnd
 	for i, r := range src {
-		s[i], o[i] = r, use(st[i].classOf())
+		s[i], o[i] = r, use(st[i].Class())
 	}
-	m := l.emit(opLanes, shape{d: def(dt.classOf()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
-	m.ext = &ext{f: f, opnds: []opnd{def(dt.classOf()), o[0], o[1], o[2]}}
+	m := l.emit(opLanes, shape{d: def(dt.Class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
+	m.ext = &ext{f: f, opnds: []opnd{def(dt.Class()), o[0], o[1], o[2]}}
 }
 
 // emitLanes2 is emitLanes for two operands of the type of the result.
-func (l *lowerer) emitLanes2(t Type, f func(a, b, c uint64) uint64) {
+func (l *lowerer) emitLanes2(t types.Type, f func(a, b, c uint64) uint64) {
 	l.checkArgs(3)
-	l.emitLanes(t, l.resultRef(t), f, []Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
+	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
 }

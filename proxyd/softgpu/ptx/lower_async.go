@@ -3,6 +3,11 @@
 
 package ptx
 
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
+
 // cp.async may copy at any time between its issue and the wait: here cp.async copies at once, and
 // commit and wait have nothing to do.
 
@@ -24,14 +29,14 @@ func lowerCp(l *lowerer) {
 		l.checkArgs(1)
 		return
 	}
-	args := l.in.args
+	args := l.in.Args
 	if len(args) > 3 && l.hasModifier("L2::cache_hint") {
 		args = args[:len(args)-1]
 	}
-	if len(args) < 3 || len(args) > 5 || args[2].kind != argInt {
-		l.failSyntax("%d operands", len(l.in.args))
+	if len(args) < 3 || len(args) > 5 || args[2].Kind != syntax.ArgInt {
+		l.failSyntax("%d operands", len(l.in.Args))
 	}
-	size := args[2].num
+	size := args[2].Num
 	if size != 4 && size != 8 && size != 16 {
 		l.failSyntax("the size is none of 4, 8 and 16")
 	}
@@ -40,20 +45,20 @@ func lowerCp(l *lowerer) {
 	n, ignore := l.const32(uint32(size)), alwaysFalse
 	for _, o := range args[3:] {
 		isPred := false
-		if o.kind == argName {
-			if _, t, ok := l.namedRegister(o); ok && t == Pred {
+		if o.Kind == syntax.ArgName {
+			if _, t, ok := l.namedRegister(o); ok && t == types.Pred {
 				isPred = true
 			}
 		}
 		if isPred {
 			ignore = l.predicateRef(o)
 		} else {
-			n = l.operandRef(o, U32)
+			n = l.operandRef(o, types.U32)
 		}
 	}
-	to, from := l.addr(0, SharedSpace), l.addr(1, GlobalSpace)
+	to, from := l.addr(0, types.SharedSpace), l.addr(1, types.GlobalSpace)
 	x.refs, x.opnds = []ref{to.base, n, ignore}, []opnd{use32, use32, usePred}
-	m := l.site(l.emit(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(GlobalSpace), ref(uint32(to.off))))
+	m := l.site(l.emit(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(types.GlobalSpace), ref(uint32(to.off))))
 	m.imm, m.ext = from.off, x
 }
 
@@ -86,9 +91,9 @@ func lowerLdmatrix(l *lowerer) {
 		l.refuseInstruction("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
 	}
 	n := matrices(l)
-	refs, os, _ := l.listElements(0, B32, n, true)
-	if n == 1 && l.in.args[0].kind == argVector {
-		refs[0] = l.refForResult(l.in.args[0].list[0], B32)
+	refs, os, _ := l.listElements(0, types.B32, n, true)
+	if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
+		refs[0] = l.refForResult(l.in.Args[0].List[0], types.B32)
 	}
 	l.loose = true
 	a := l.addr(1, matrixSpace(l))
@@ -103,11 +108,11 @@ func matrices(l *lowerer) int {
 	for i, m := range []string{"x1", "x2", "x4"} {
 		if l.hasModifier(m) {
 			n := 1 << i
-			if n == 1 && l.in.args[0].kind == argVector {
-				l.in.args[0] = l.in.args[0].list[0]
+			if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
+				l.in.Args[0] = l.in.Args[0].List[0]
 			}
-			if n == 1 && len(l.in.args) > 1 && l.in.args[1].kind == argVector {
-				l.in.args[1] = l.in.args[1].list[0]
+			if n == 1 && len(l.in.Args) > 1 && l.in.Args[1].Kind == syntax.ArgVector {
+				l.in.Args[1] = l.in.Args[1].List[0]
 			}
 			return n
 		}
@@ -116,11 +121,11 @@ func matrices(l *lowerer) int {
 	return 0
 }
 
-func matrixSpace(l *lowerer) Space {
-	if s := l.space(); s != Generic {
+func matrixSpace(l *lowerer) types.Space {
+	if s := l.space(); s != types.Generic {
 		return s
 	}
-	return Generic
+	return types.Generic
 }
 
 func opLdmatrix(w *warp, in *inst, m uint32) {
@@ -158,7 +163,7 @@ func lowerStmatrix(l *lowerer) {
 		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
 	}
 	n := matrices(l)
-	refs, os, _ := l.listElements(1, B32, n, false)
+	refs, os, _ := l.listElements(1, types.B32, n, false)
 	l.loose = true
 	a := l.addr(0, matrixSpace(l))
 	m := l.site(l.emit(opStmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
@@ -188,7 +193,7 @@ func opStmatrix(w *warp, in *inst, _ uint32) {
 // lowerMovmatrix transposes an 8×8 matrix that the warp holds.
 func lowerMovmatrix(l *lowerer) {
 	l.checkArgs(2)
-	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(B32), 0, l.sourceRef(1, B32), 0, 0)
+	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(types.B32), 0, l.sourceRef(1, types.B32), 0, 0)
 }
 
 func opMovmatrix(w *warp, in *inst, m uint32) {

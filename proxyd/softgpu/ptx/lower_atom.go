@@ -5,6 +5,10 @@ package ptx
 
 import (
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 func trailing(m uint32) int { return bits.TrailingZeros32(m) & 31 }
@@ -16,14 +20,14 @@ type atomSite struct {
 	o      opnd // of d, b and c
 	shared bool // only the block can see the memory: no other core
 	result bool
-	space  Space
+	space  types.Space
 }
 
 // atomicUpdate returns what an operation stores, and whether the order of several does not
 // matter to the outcome.
-func (l *lowerer) atomicUpdate(op string, t Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
-	mask := sizeMask(t.Size())
-	signed := t.isSigned()
+func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
+	mask := types.SizeMask(t.Size())
+	signed := t.IsSigned()
 	ext := func(v uint64) int64 {
 		s := 64 - 8*t.Size()
 		return int64(v<<s) >> s
@@ -59,10 +63,10 @@ func (l *lowerer) atomicUpdate(op string, t Type, flush bool) (f func(old, b, c 
 			return old - 1
 		}, false
 	case "add":
-		if t.isFloat() {
+		if t.IsFloat() {
 			e := scalar(t)
-			o := &floatOp{op: "add", t: e, ftz: flush && e == F32}
-			f = o.compute
+			o := &float.Operation{Name: "add", Type: e, FTZ: flush && e == types.F32}
+			f = o.Compute
 			if e != t {
 				f = onHalves(f)
 			}
@@ -70,13 +74,13 @@ func (l *lowerer) atomicUpdate(op string, t Type, flush bool) (f func(old, b, c 
 		}
 		return func(old, b, _ uint64) uint64 { return (old + b) & mask }, true
 	case "min", "max":
-		if t.isFloat() {
+		if t.IsFloat() {
 			e := scalar(t)
 			f = func(old, b, _ uint64) uint64 {
 				if op == "min" {
-					return encode(e, minNum(decode(e, old), decode(e, b)))
+					return float.Encode(e, minNum(float.Decode(e, old), float.Decode(e, b)))
 				}
-				return encode(e, maxNum(decode(e, old), decode(e, b)))
+				return float.Encode(e, maxNum(float.Decode(e, old), float.Decode(e, b)))
 			}
 			if e != t {
 				f = onHalves(f)
@@ -101,7 +105,7 @@ func (l *lowerer) atomicUpdate(op string, t Type, flush bool) (f func(old, b, c 
 // lowerAtom is atom and red.
 func lowerAtom(l *lowerer) {
 	t, space := l.lastType(), l.space()
-	red := l.in.op == "red"
+	red := l.in.Op == "red"
 	if l.hasModifier("async") {
 		l.refuseInstruction("mbarrier is not for targets up to sm_80")
 	}
@@ -109,7 +113,7 @@ func lowerAtom(l *lowerer) {
 		l.refuseInstruction("vector atomics are not for targets up to sm_80")
 	}
 	op := ""
-	for _, m := range l.in.mods {
+	for _, m := range l.in.Mods {
 		switch m {
 		case "and", "or", "xor", "exch", "cas", "inc", "dec", "add", "min", "max":
 			op = m
@@ -123,32 +127,32 @@ func lowerAtom(l *lowerer) {
 	if op == "cas" {
 		args++
 	}
-	if len(l.in.args) == args+1 && l.hasModifier("L2::cache_hint") {
-		l.in.args = l.in.args[:args]
+	if len(l.in.Args) == args+1 && l.hasModifier("L2::cache_hint") {
+		l.in.Args = l.in.Args[:args]
 	}
 	l.checkArgs(args)
-	if t == B128 {
+	if t == types.B128 {
 		l.refuseInstruction("128-bit atomics are not for targets up to sm_80")
 	}
 	if t.Size() < 2 || t.Size() == 2 && op != "cas" && op != "add" && op != "min" && op != "max" {
 		l.failSyntax("not for type %s", t)
 	}
-	f, commutes := l.atomicUpdate(op, t, space != SharedSpace)
+	f, commutes := l.atomicUpdate(op, t, space != types.SharedSpace)
 	a := l.addr(first, space)
-	s := &atomSite{f: f, size: t.Size(), o: use(t.classOf()), shared: a.space == SharedSpace, space: a.space}
-	sh := shape{a: a.opnd(), c: use(t.classOf())}
+	s := &atomSite{f: f, size: t.Size(), o: use(t.Class()), shared: a.space == types.SharedSpace, space: a.space}
+	sh := shape{a: a.opnd(), c: use(t.Class())}
 	c := l.sourceRef(first+1, t)
 	var e ref
 	refs, opnds := []ref(nil), []opnd(nil)
 	if op == "cas" {
-		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, use(t.classOf()))
+		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, use(t.Class()))
 	}
 	var d ref
-	if !red && l.in.args[0].kind != argSink {
+	if !red && l.in.Args[0].Kind != syntax.ArgSink {
 		s.result = true
-		d, sh.d = l.resultRef(t), def(t.classOf())
+		d, sh.d = l.resultRef(t), def(t.Class())
 	}
-	if a.space != SharedSpace && a.space != LocalSpace {
+	if a.space != types.SharedSpace && a.space != types.LocalSpace {
 		l.b.ordered = l.b.ordered || s.result || !commutes
 	}
 	l.b.spins = true

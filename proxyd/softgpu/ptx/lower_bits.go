@@ -3,11 +3,16 @@
 
 package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 func lowerLogic(l *lowerer) {
-	t, op := l.lastType(), l.in.op
-	if t == Pred {
+	t, op := l.lastType(), l.in.Op
+	if t == types.Pred {
 		l.checkArgs(3)
 		m := l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.resultRef(t), 0, l.sourceRef(1, t), l.sourceRef(2, t), 0)
 		m.imm = map[string]uint64{"and": 1, "or": 2, "xor": 3}[op]
@@ -22,15 +27,15 @@ func lowerNot(l *lowerer) {
 	t := l.lastType()
 	l.checkArgs(2)
 	switch {
-	case l.in.op == "cnot":
+	case l.in.Op == "cnot":
 		l.mustInt(t)
 		l.emitLanes(t, l.resultRef(t), func(a, _, _ uint64) uint64 {
-			if a&sizeMask(t.Size()) == 0 {
+			if a&types.SizeMask(t.Size()) == 0 {
 				return 1
 			}
 			return 0
-		}, []Type{t}, l.sourceRef(1, t))
-	case t == Pred:
+		}, []types.Type{t}, l.sourceRef(1, t))
+	case t == types.Pred:
 		l.emit(opMovPred, shape{d: defPred, a: usePred}, l.resultRef(t), 0, l.sourceRef(1, t)^1, 0, 0)
 	default:
 		l.mustInt(t)
@@ -42,8 +47,8 @@ func lowerShift(l *lowerer) {
 	t := l.lastType()
 	l.mustInt(t)
 	l.checkArgs(3)
-	key := signedKey(l.in.op, t)
-	if l.in.op == "shl" {
+	key := signedKey(l.in.Op, t)
+	if l.in.Op == "shl" {
 		key = unsignedKey("shl", t)
 	}
 	l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2))
@@ -53,7 +58,7 @@ func lowerShift(l *lowerer) {
 func (l *lowerer) shiftBy(i int) ref {
 	l.loose = true
 	defer func() { l.loose = false }()
-	return l.sourceRef(i, U32)
+	return l.sourceRef(i, types.U32)
 }
 
 func lowerShf(l *lowerer) {
@@ -65,7 +70,7 @@ func lowerShf(l *lowerer) {
 	if l.hasModifier("wrap") {
 		key += ".wrap"
 	}
-	l.alu(key, l.resultRef(B32), l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, U32))
+	l.alu(key, l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.U32))
 }
 
 func lowerLop3(l *lowerer) {
@@ -82,40 +87,40 @@ func lowerLop3(l *lowerer) {
 	} else {
 		l.checkArgs(6)
 	}
-	if l.in.args[4].kind != argInt {
+	if l.in.Args[4].Kind != syntax.ArgInt {
 		l.failSyntax("the table is no number")
 	}
-	table := l.in.args[4].num & 255
+	table := l.in.Args[4].Num & 255
 	d := l.resultRef(t)
 	m := l.alu(unsignedKey("lop3", t), d, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	m.imm = table
 	if boolOp == "" {
 		return
 	}
-	if l.in.args[0].pair == nil {
+	if l.in.Args[0].Pair == nil {
 		l.failSyntax("a predicate is missing")
 	}
-	p := l.refForResult(*l.in.args[0].pair, Pred)
-	m = l.alu(unsignedKey("setp.ne", t), p, d, l.constantRef(t.classOf(), 0))
-	m.c = l.sourceRef(5, Pred)
+	p := l.refForResult(*l.in.Args[0].Pair, types.Pred)
+	m = l.alu(unsignedKey("setp.ne", t), p, d, l.constantRef(t.Class(), 0))
+	m.c = l.sourceRef(5, types.Pred)
 	m.shape.c = usePred
 	m.imm = map[string]uint64{"and": 1, "or": 2}[boolOp]
 }
 
 func lowerBits1(l *lowerer) {
-	t, op := l.lastType(), l.in.op
+	t, op := l.lastType(), l.in.Op
 	l.checkArgs(2)
 	switch op {
 	case "brev":
 		l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t))
 	case "popc", "clz":
-		l.alu(unsignedKey(op, t), l.resultRef(U32), l.sourceRef(1, t))
+		l.alu(unsignedKey(op, t), l.resultRef(types.U32), l.sourceRef(1, t))
 	case "bfind":
 		shift := l.hasModifier("shiftamt")
-		l.emitLanes(U32, l.resultRef(U32), func(a, _, _ uint64) uint64 {
+		l.emitLanes(types.U32, l.resultRef(types.U32), func(a, _, _ uint64) uint64 {
 			n := int(t.Size()) * 8
-			if t.isSigned() && a>>(n-1)&1 != 0 {
-				a = ^a & sizeMask(t.Size())
+			if t.IsSigned() && a>>(n-1)&1 != 0 {
+				a = ^a & types.SizeMask(t.Size())
 			}
 			if a == 0 {
 				return 0xffffffff
@@ -125,7 +130,7 @@ func lowerBits1(l *lowerer) {
 				msb = n - 1 - msb
 			}
 			return uint64(msb)
-		}, []Type{t}, l.sourceRef(1, t))
+		}, []types.Type{t}, l.sourceRef(1, t))
 	}
 }
 
@@ -141,16 +146,16 @@ func lowerBfi(l *lowerer) {
 	// Position and length travel together.
 	pos := l.shiftBy(3)
 	n := l.shiftBy(4)
-	both := l.newReg(class64)
-	l.emitLanes(U64, both, func(a, b, _ uint64) uint64 { return a&255 | b&255<<8 }, []Type{U32, U32}, pos, n)
+	both := l.newReg(types.Class64)
+	l.emitLanes(types.U64, both, func(a, b, _ uint64) uint64 { return a&255 | b&255<<8 }, []types.Type{types.U32, types.U32}, pos, n)
 	width := t.Size() * 8
 	l.emitLanes(t, l.resultRef(t), func(a, b, c uint64) uint64 { return bfi(a, b, uint32(c), uint32(c>>8), width) },
-		[]Type{t, t, U64}, l.sourceRef(1, t), l.sourceRef(2, t), both)
+		[]types.Type{t, t, types.U64}, l.sourceRef(1, t), l.sourceRef(2, t), both)
 }
 
 func lowerBmsk(l *lowerer) {
 	wrap := l.hasModifier("wrap")
-	l.emitLanes2(B32, func(a, b, _ uint64) uint64 {
+	l.emitLanes2(types.B32, func(a, b, _ uint64) uint64 {
 		if wrap {
 			a, b = a&31, b&31
 		}
@@ -172,7 +177,7 @@ func lowerSzext(l *lowerer) {
 		if b == 0 {
 			return 0
 		}
-		if t.isSigned() {
+		if t.IsSigned() {
 			return uint64(uint32(int32(uint32(a)<<(32-b)) >> (32 - b)))
 		}
 		return a & (1<<b - 1)
@@ -208,21 +213,21 @@ func fns(mask, base uint32, n int32) uint32 {
 
 func lowerFns(l *lowerer) {
 	l.checkArgs(4)
-	l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 { return uint64(fns(uint32(a), uint32(b), int32(c))) },
-		[]Type{B32, B32, S32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, S32))
+	l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, c uint64) uint64 { return uint64(fns(uint32(a), uint32(b), int32(c))) },
+		[]types.Type{types.B32, types.B32, types.S32}, l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.S32))
 }
 
 func lowerPrmt(l *lowerer) {
 	l.checkArgs(4)
 	for _, mode := range []string{"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"} {
 		if l.hasModifier(mode) {
-			l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 {
+			l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, c uint64) uint64 {
 				return uint64(prmtMode(mode, uint32(a), uint32(b), uint32(c)))
-			}, []Type{B32, B32, B32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
+			}, []types.Type{types.B32, types.B32, types.B32}, l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32))
 			return
 		}
 	}
-	l.alu("prmt", l.resultRef(B32), l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
+	l.alu("prmt", l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32))
 }
 
 // lowerDp is dp4a and dp2a.
@@ -233,7 +238,7 @@ func lowerDp(l *lowerer) {
 		l.failSyntax("two types are needed")
 	}
 	at, bt := ts[0], ts[1]
-	four, hi := l.in.op == "dp4a", l.hasModifier("hi")
+	four, hi := l.in.Op == "dp4a", l.hasModifier("hi")
 	ext := func(v uint64, size int, signed bool) int64 {
 		s := 64 - size
 		if signed {
@@ -245,7 +250,7 @@ func lowerDp(l *lowerer) {
 		sum := int64(int32(c))
 		if four {
 			for i := range 4 {
-				sum += ext(a>>(8*i), 8, at.isSigned()) * ext(b>>(8*i), 8, bt.isSigned())
+				sum += ext(a>>(8*i), 8, at.IsSigned()) * ext(b>>(8*i), 8, bt.IsSigned())
 			}
 			return uint64(uint32(sum))
 		}
@@ -253,9 +258,9 @@ func lowerDp(l *lowerer) {
 			b >>= 16
 		}
 		for i := range 2 {
-			sum += ext(a>>(16*i), 16, at.isSigned()) * ext(b>>(8*i), 8, bt.isSigned())
+			sum += ext(a>>(16*i), 16, at.IsSigned()) * ext(b>>(8*i), 8, bt.IsSigned())
 		}
 		return uint64(uint32(sum))
 	}
-	l.emitLanes(B32, l.resultRef(B32), f, []Type{B32, B32, B32}, l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32))
+	l.emitLanes(types.B32, l.resultRef(types.B32), f, []types.Type{types.B32, types.B32, types.B32}, l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32))
 }

@@ -5,6 +5,9 @@ package ptx
 
 import (
 	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // builtin is a function that the package provides.
@@ -12,114 +15,114 @@ type builtin func(w *warp, in *inst, m uint32)
 
 // lowerCall reads call (ret), f, (args), prototype;
 func lowerCall(l *lowerer) {
-	args := l.in.args
+	args := l.in.Args
 	site := &callSite{}
-	var rets, actuals []operand
-	if len(args) > 0 && args[0].kind == argList {
-		rets, args = args[0].list, args[1:]
+	var rets, actuals []syntax.Operand
+	if len(args) > 0 && args[0].Kind == syntax.ArgList {
+		rets, args = args[0].List, args[1:]
 	}
-	if len(args) == 0 || args[0].kind != argName {
+	if len(args) == 0 || args[0].Kind != syntax.ArgName {
 		l.failSyntax("a function is needed")
 	}
 	callee := args[0]
 	args = args[1:]
-	if len(args) > 0 && args[0].kind == argList {
-		actuals, args = args[0].list, args[1:]
+	if len(args) > 0 && args[0].Kind == syntax.ArgList {
+		actuals, args = args[0].List, args[1:]
 	}
-	var proto *prototype
+	var proto *syntax.Prototype
 	var target ref
 	var sh shape
-	if l.in.scope.findRegister(callee.name) != nil {
+	if l.in.Scope.FindRegister(callee.Name) != nil {
 		l.loose = true
-		target, sh.a = l.operandRef(callee, U64), use64
+		target, sh.a = l.operandRef(callee, types.U64), use64
 		l.b.indirect = true
-		if len(args) != 1 || args[0].kind != argName {
+		if len(args) != 1 || args[0].Kind != syntax.ArgName {
 			l.failSyntax("an indirect call needs a prototype or a list of targets")
 		}
-		if proto = l.in.scope.findPrototype(args[0].name); proto == nil {
-			names, ok := l.in.scope.findTargets(args[0].name)
+		if proto = l.in.Scope.FindPrototype(args[0].Name); proto == nil {
+			names, ok := l.in.Scope.FindTargets(args[0].Name)
 			if !ok || len(names) == 0 {
-				l.failSyntax("%s is no prototype", args[0].name)
+				l.failSyntax("%s is no prototype", args[0].Name)
 			}
-			f := l.b.prog.findFunction(l.f.mod, names[0])
+			f := l.b.prog.findFunction(l.f.Module, names[0])
 			if f == nil {
 				l.failSyntax("function %s is not declared", names[0])
 			}
-			proto = &f.proto
+			proto = &f.Prototype
 		}
 	} else {
-		f := l.b.prog.findFunction(l.f.mod, callee.name)
+		f := l.b.prog.findFunction(l.f.Module, callee.Name)
 		if f == nil {
-			l.failSyntax("function %s is not declared", callee.name)
+			l.failSyntax("function %s is not declared", callee.Name)
 		}
-		if f.entry {
-			l.failSyntax("%s is an entry", f.name)
+		if f.Entry {
+			l.failSyntax("%s is an entry", f.Name)
 		}
-		proto = &f.proto
+		proto = &f.Prototype
 		site.fn = f
-		if f.decl {
-			site.builtin = builtins[f.name]
+		if f.Declared {
+			site.builtin = builtins[f.Name]
 			if site.builtin == nil {
-				if reason := refusedFunctions[f.name]; reason != "" {
-					l.in = &instruction{line: l.in.line, op: f.name}
+				if reason := refusedFunctions[f.Name]; reason != "" {
+					l.in = &syntax.Instruction{Line: l.in.Line, Op: f.Name}
 					l.refuseInstruction(reason)
 				}
-				l.failSyntax("function %s is not defined", f.name)
+				l.failSyntax("function %s is not defined", f.Name)
 			}
-			l.b.ordered = l.b.ordered || f.name != "__assertfail"
+			l.b.ordered = l.b.ordered || f.Name != "__assertfail"
 		} else {
 			l.b.queueFunction(f)
 		}
 	}
-	site.noreturn = proto.noreturn
-	if len(actuals) != len(proto.params) || len(rets) != len(proto.ret) {
-		l.failSyntax("%d parameters and %d results, %d and %d are declared", len(actuals), len(rets), len(proto.params), len(proto.ret))
+	site.noreturn = proto.NoReturn
+	if len(actuals) != len(proto.Params) || len(rets) != len(proto.Results) {
+		l.failSyntax("%d parameters and %d results, %d and %d are declared", len(actuals), len(rets), len(proto.Params), len(proto.Results))
 	}
 	for i, o := range actuals {
-		site.args = append(site.args, l.actualPlaces(o, proto.params[i], false)...)
+		site.args = append(site.args, l.actualPlaces(o, proto.Params[i], false)...)
 	}
 	for i, o := range rets {
-		site.rets = append(site.rets, l.actualPlaces(o, proto.ret[i], true)...)
+		site.rets = append(site.rets, l.actualPlaces(o, proto.Results[i], true)...)
 	}
 	m := l.control(flowCall)
 	m.a, m.shape, m.ext = target, sh, &ext{call: site}
 }
 
 // actualPlaces are the places of an operand, several for a vector.
-func (l *lowerer) actualPlaces(o operand, p param, result bool) []argument {
+func (l *lowerer) actualPlaces(o syntax.Operand, p syntax.Param, result bool) []argument {
 	v := l.spreadVector(o)
-	if v.kind != argVector {
+	if v.Kind != syntax.ArgVector {
 		return []argument{l.actualPlace(o, p, result)}
 	}
 	var out []argument
-	for _, e := range v.list {
+	for _, e := range v.List {
 		out = append(out, l.actualPlace(e, p, result))
 	}
 	return out
 }
 
 // actualPlace is the place of an argument or result at the caller's side.
-func (l *lowerer) actualPlace(o operand, p param, result bool) argument {
-	if o.kind == argName {
-		if v := l.in.scope.findVariable(o.name); v != nil && v.space == ParamSpace {
+func (l *lowerer) actualPlace(o syntax.Operand, p syntax.Param, result bool) argument {
+	if o.Kind == syntax.ArgName {
+		if v := l.in.Scope.FindVariable(o.Name); v != nil && v.Space == types.ParamSpace {
 			if l.b.inMemory[l.f] == nil {
 				l.b.inMemory[l.f] = l.addressed()
 			}
 			return l.place(v, l.b.inMemory[l.f])
 		}
 	}
-	t := B64
+	t := types.B64
 	switch {
-	case p.reg != nil:
-		t = p.reg.typ
-	case p.v != nil:
-		t = p.v.typ
+	case p.Register != nil:
+		t = p.Register.Type
+	case p.Variable != nil:
+		t = p.Variable.Type
 	}
 	l.loose = true
 	if result {
-		return argument{ref: l.refForResult(o, t), class: t.classOf(), size: max(t.Size(), 1)}
+		return argument{ref: l.refForResult(o, t), class: t.Class(), size: max(t.Size(), 1)}
 	}
-	return argument{ref: l.operandRef(o, t), class: t.classOf(), size: max(t.Size(), 1)}
+	return argument{ref: l.operandRef(o, t), class: t.Class(), size: max(t.Size(), 1)}
 }
 
 // readArg reads an argument of a builtin.
@@ -153,15 +156,15 @@ func lowerAlloca(l *lowerer) {
 	l.b.unbounded = true
 	t := l.lastType()
 	align := uint64(8)
-	if len(l.in.args) == 3 {
-		if align = l.in.args[2].num; align == 0 || align&(align-1) != 0 || align > 1<<16 {
+	if len(l.in.Args) == 3 {
+		if align = l.in.Args[2].Num; align == 0 || align&(align-1) != 0 || align > 1<<16 {
 			l.failSyntax("the alignment is no power of two")
 		}
 	}
-	d, s := l.resultRef(t), l.sourceRef(1, U64)
-	m := l.emit(opAlloca, shape{d: def(t.classOf()), a: use64}, d, 0, s, 0, 0)
+	d, s := l.resultRef(t), l.sourceRef(1, types.U64)
+	m := l.emit(opAlloca, shape{d: def(t.Class()), a: use64}, d, 0, s, 0, 0)
 	m.imm = align
-	m.ext = &ext{opnds: []opnd{def(t.classOf())}}
+	m.ext = &ext{opnds: []opnd{def(t.Class())}}
 }
 
 func opAlloca(w *warp, in *inst, m uint32) {
@@ -184,12 +187,12 @@ func lowerStack(l *lowerer) {
 	l.loose = true
 	l.b.unbounded = true
 	t := l.lastType()
-	if l.in.op == "stacksave" {
-		m := l.emit(opStackSave, shape{d: def(t.classOf())}, l.resultRef(t), 0, 0, 0, 0)
-		m.ext = &ext{opnds: []opnd{def(t.classOf())}}
+	if l.in.Op == "stacksave" {
+		m := l.emit(opStackSave, shape{d: def(t.Class())}, l.resultRef(t), 0, 0, 0, 0)
+		m.ext = &ext{opnds: []opnd{def(t.Class())}}
 		return
 	}
-	l.emit(opStackRestore, shape{a: use64}, 0, 0, l.sourceRef(0, U64), 0, 0)
+	l.emit(opStackRestore, shape{a: use64}, 0, 0, l.sourceRef(0, types.U64), 0, 0)
 }
 
 func opStackSave(w *warp, in *inst, m uint32) {

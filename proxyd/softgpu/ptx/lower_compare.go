@@ -3,7 +3,12 @@
 
 package ptx
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // comparisons are the names of all.
 var comparisons = map[string]bool{
@@ -41,9 +46,9 @@ func compareFloats(op string, a, b float64) bool {
 
 // emitComparison emits a comparison of operands 1 and 2 into predicate d, and into e for the
 // upper halves of packed types.
-func (l *lowerer) emitComparison(t Type, d, e ref) {
+func (l *lowerer) emitComparison(t types.Type, d, e ref) {
 	op := ""
-	for _, m := range l.in.mods {
+	for _, m := range l.in.Mods {
 		if comparisons[m] {
 			op = m
 			break
@@ -53,29 +58,29 @@ func (l *lowerer) emitComparison(t Type, d, e ref) {
 		l.failSyntax("the comparison is missing")
 	}
 	a, b := l.sourceRef(1, t), l.sourceRef(2, t)
-	if !t.isFloat() {
+	if !t.IsFloat() {
 		l.mustInt(t)
 		op = strings.NewReplacer("lo", "lt", "ls", "le", "hi", "gt", "hs", "ge").Replace(op)
 		l.alu(signedKey("setp."+op, t), d, a, b)
 		return
 	}
-	if (t == F32 || t == F64) && !l.hasModifier("ftz") {
+	if (t == types.F32 || t == types.F64) && !l.hasModifier("ftz") {
 		l.alu("setp."+op+"."+t.String(), d, a, b)
 		return
 	}
-	o := &floatOp{t: scalar(t), ftz: l.hasModifier("ftz")}
+	o := &float.Operation{Type: scalar(t), FTZ: l.hasModifier("ftz")}
 	test := func(shift uint) func(a, b, c uint64) uint64 {
 		return func(a, b, _ uint64) uint64 {
-			if compareFloats(op, o.flush(decode(o.t, a>>shift)), o.flush(decode(o.t, b>>shift))) {
+			if compareFloats(op, o.Flush(float.Decode(o.Type, a>>shift)), o.Flush(float.Decode(o.Type, b>>shift))) {
 				return 1
 			}
 			return 0
 		}
 	}
 	if e != 0 {
-		l.emitLanes(Pred, e, test(16), []Type{t, t}, a, b)
+		l.emitLanes(types.Pred, e, test(16), []types.Type{t, t}, a, b)
 	}
-	l.emitLanes(Pred, d, test(0), []Type{t, t}, a, b)
+	l.emitLanes(types.Pred, d, test(0), []types.Type{t, t}, a, b)
 }
 
 func (l *lowerer) boolOp() uint64 {
@@ -96,28 +101,28 @@ func lowerSetp(l *lowerer) {
 	} else {
 		l.checkArgs(4)
 	}
-	packed := t == F16x2 || t == BF16x2
-	p := l.resultRef(Pred)
+	packed := t == types.F16x2 || t == types.BF16x2
+	p := l.resultRef(types.Pred)
 	q := ref(0)
-	if pair := l.in.args[0].pair; pair != nil {
-		q = l.refForResult(*pair, Pred)
+	if pair := l.in.Args[0].Pair; pair != nil {
+		q = l.refForResult(*pair, types.Pred)
 	} else if packed {
-		q = l.newReg(classPred)
+		q = l.newReg(types.ClassPred)
 	}
 	if op == 0 && q == 0 {
 		l.emitComparison(t, p, 0)
 		return
 	}
-	low, high := l.newReg(classPred), ref(0)
+	low, high := l.newReg(types.ClassPred), ref(0)
 	if packed {
-		high = l.newReg(classPred)
+		high = l.newReg(types.ClassPred)
 	}
 	l.emitComparison(t, low, high)
 	c := alwaysTrue
 	if op != 0 {
 		// c may be a result.
-		c = l.newReg(classPred)
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, Pred), 0, 0)
+		c = l.newReg(types.ClassPred)
+		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, types.Pred), 0, 0)
 	} else {
 		op = 1
 	}
@@ -141,15 +146,15 @@ func lowerSet(l *lowerer) {
 	}
 	dt, st := ts[0], ts[1]
 	op := l.boolOp()
-	low, high := l.newReg(classPred), ref(0)
-	packed := st == F16x2 || st == BF16x2
+	low, high := l.newReg(types.ClassPred), ref(0)
+	packed := st == types.F16x2 || st == types.BF16x2
 	if packed {
-		high = l.newReg(classPred)
+		high = l.newReg(types.ClassPred)
 	}
 	l.emitComparison(st, low, high)
 	if op != 0 {
 		l.checkArgs(4)
-		c := l.sourceRef(3, Pred)
+		c := l.sourceRef(3, types.Pred)
 		for _, p := range []ref{low, high} {
 			if p != 0 {
 				l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, p, 0, p, c, 0).imm = op
@@ -158,44 +163,44 @@ func lowerSet(l *lowerer) {
 	} else {
 		l.checkArgs(3)
 	}
-	yes := sizeMask(scalar(dt).Size())
-	if dt.isFloat() {
-		yes = floatBits(scalar(dt), 1)
+	yes := types.SizeMask(scalar(dt).Size())
+	if dt.IsFloat() {
+		yes = float.Bits(scalar(dt), 1)
 	}
 	if packed && dt.Size() == 4 {
-		if !dt.isFloat() {
+		if !dt.IsFloat() {
 			yes = 0xffff
 		}
-		l.emitLanes(B32, l.resultRef(dt), func(a, b, _ uint64) uint64 { return a*yes | b*yes<<16 }, []Type{Pred, Pred}, low, high)
+		l.emitLanes(types.B32, l.resultRef(dt), func(a, b, _ uint64) uint64 { return a*yes | b*yes<<16 }, []types.Type{types.Pred, types.Pred}, low, high)
 		return
 	}
-	l.alu(unsignedKey("selp", dt), l.resultRef(dt), l.constantRef(dt.classOf(), yes), l.constantRef(dt.classOf(), 0), low)
+	l.alu(unsignedKey("selp", dt), l.resultRef(dt), l.constantRef(dt.Class(), yes), l.constantRef(dt.Class(), 0), low)
 }
 
 func lowerSelp(l *lowerer) {
 	t := l.lastType()
 	l.checkArgs(4)
-	l.alu(unsignedKey("selp", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, Pred))
+	l.alu(unsignedKey("selp", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, types.Pred))
 }
 
 func lowerSlct(l *lowerer) {
 	ts := l.typeList()
 	l.checkArgs(4)
-	if len(ts) != 2 || ts[1] != S32 && ts[1] != F32 {
+	if len(ts) != 2 || ts[1] != types.S32 && ts[1] != types.F32 {
 		l.failSyntax("no such form")
 	}
-	p := l.newReg(classPred)
+	p := l.newReg(types.ClassPred)
 	c := l.sourceRef(3, ts[1])
 	switch {
-	case ts[1] == S32:
+	case ts[1] == types.S32:
 		l.alu("setp.ge.s32", p, c, l.const32(0))
 	case l.hasModifier("ftz"):
-		l.emitLanes(Pred, p, func(a, _, _ uint64) uint64 {
-			if flushed(uint32(a)) >= 0 {
+		l.emitLanes(types.Pred, p, func(a, _, _ uint64) uint64 {
+			if float.Flushed(uint32(a)) >= 0 {
 				return 1
 			}
 			return 0
-		}, []Type{F32}, c)
+		}, []types.Type{types.F32}, c)
 	default:
 		l.alu("setp.ge.f32", p, c, l.const32(0))
 	}

@@ -3,16 +3,21 @@
 
 package ptx
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 func lowerBra(l *lowerer) {
 	l.checkArgs(1)
-	if l.in.args[0].kind != argName {
+	if l.in.Args[0].Kind != syntax.ArgName {
 		l.failSyntax("a label is needed")
 	}
-	at, ok := l.in.scope.findLabel(l.in.args[0].name)
+	at, ok := l.in.Scope.FindLabel(l.in.Args[0].Name)
 	if !ok {
-		l.failSyntax("label %s is not defined", l.in.args[0].name)
+		l.failSyntax("label %s is not defined", l.in.Args[0].Name)
 	}
 	m := l.control(flowBranch)
 	m.target = int32(at) // a statement until resolve
@@ -21,14 +26,14 @@ func lowerBra(l *lowerer) {
 
 func lowerBrx(l *lowerer) {
 	l.checkArgs(2)
-	names, ok := l.in.scope.findTargets(l.in.args[1].name)
+	names, ok := l.in.Scope.FindTargets(l.in.Args[1].Name)
 	if !ok {
-		l.failSyntax("%s is no list of labels", l.in.args[1].name)
+		l.failSyntax("%s is no list of labels", l.in.Args[1].Name)
 	}
-	a := l.sourceRef(0, U32)
+	a := l.sourceRef(0, types.U32)
 	x := &ext{}
 	for _, n := range names {
-		at, ok := l.in.scope.findLabel(n)
+		at, ok := l.in.Scope.FindLabel(n)
 		if !ok {
 			l.failSyntax("label %s is not defined", n)
 		}
@@ -58,19 +63,19 @@ func (l *lowerer) resolveLabels() {
 // lowerRet is ret and exit.
 func lowerRet(l *lowerer) {
 	l.checkArgs(0)
-	if l.in.op == "exit" || l.f.entry {
+	if l.in.Op == "exit" || l.f.Entry {
 		l.control(flowExit)
 		return
 	}
 	// All returns meet at the end.
 	m := l.control(flowBranch)
-	m.label, m.target = "#", int32(len(l.f.body))
+	m.label, m.target = "#", int32(len(l.f.Body))
 }
 
 func lowerTrap(l *lowerer) {
 	l.checkArgs(0)
 	m := l.emit(opTrap, shape{}, 0, 0, 0, 0, 0)
-	m.ext = &ext{text: l.in.op}
+	m.ext = &ext{text: l.in.Op}
 }
 
 func opTrap(w *warp, in *inst, m uint32) {
@@ -85,7 +90,7 @@ func lowerNothing(*lowerer) {}
 
 func lowerNanosleep(l *lowerer) {
 	l.checkArgs(1)
-	l.sourceRef(0, U32)
+	l.sourceRef(0, types.U32)
 	l.control(flowYield)
 }
 
@@ -100,14 +105,14 @@ func lowerFence(l *lowerer) {
 func lowerBar(l *lowerer) {
 	if l.hasModifier("warp") {
 		l.checkArgs(1)
-		l.syncOp("warp", gatherNone, finishNone, l.sourceRef(0, B32), shape{}, 0, 0, 0, 0, 0)
+		l.syncOp("warp", gatherNone, finishNone, l.sourceRef(0, types.B32), shape{}, 0, 0, 0, 0, 0)
 		return
 	}
 	if l.hasModifier("cluster") {
 		l.refuseInstruction("clusters are not supported")
 	}
 	s := &barrierSite{arrive: l.hasModifier("arrive")}
-	args := l.in.args
+	args := l.in.Args
 	var d, c ref
 	var sh shape
 	if l.hasModifier("red") {
@@ -118,22 +123,22 @@ func lowerBar(l *lowerer) {
 		}
 		l.checkArgs(3, 4)
 		if s.red == "popc" {
-			d, sh.d = l.resultRef(U32), def32
+			d, sh.d = l.resultRef(types.U32), def32
 		} else {
-			d, sh.d = l.resultRef(Pred), defPred
+			d, sh.d = l.resultRef(types.Pred), defPred
 		}
 		c, sh.c = l.predicateRef(args[len(args)-1]), usePred
 		args = args[1 : len(args)-1]
 	}
 	a, b := l.const32(0), l.const32(0)
 	if len(args) > 0 {
-		a = l.operandRef(args[0], U32)
+		a = l.operandRef(args[0], types.U32)
 	}
 	if len(args) > 1 {
-		b, s.counted = l.operandRef(args[1], U32), true
+		b, s.counted = l.operandRef(args[1], types.U32), true
 	}
 	if len(args) > 2 {
-		l.failSyntax("%d operands", len(l.in.args))
+		l.failSyntax("%d operands", len(l.in.Args))
 	}
 	if s.arrive && !s.counted {
 		l.failSyntax("the count of threads is missing")
@@ -156,9 +161,9 @@ func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *g
 // part: emulated by a mask of the active lanes.
 func (l *lowerer) memberMask(i int) ref {
 	if l.hasModifier("sync") {
-		return l.sourceRef(i, B32)
+		return l.sourceRef(i, types.B32)
 	}
-	d := l.newReg(class32)
+	d := l.newReg(types.Class32)
 	l.emit(opActive, shape{d: def32}, d, 0, 0, 0, 0)
 	return d
 }
@@ -177,7 +182,7 @@ func opActive(w *warp, in *inst, m uint32) {
 
 func lowerActivemask(l *lowerer) {
 	l.checkArgs(1)
-	l.emit(opActive, shape{d: def32}, l.resultRef(B32), 0, 0, 0, 0)
+	l.emit(opActive, shape{d: def32}, l.resultRef(types.B32), 0, 0, 0, 0)
 }
 
 func lowerShfl(l *lowerer) {
@@ -198,13 +203,13 @@ func lowerShfl(l *lowerer) {
 		l.failSyntax("the mode is missing")
 	}
 	mask := l.memberMask(4)
-	a, b, c := l.sourceRef(1, B32), l.sourceRef(2, B32), l.sourceRef(3, B32)
+	a, b, c := l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32)
 	sh := shape{d: def32, a: use32, b: use32, c: use32}
 	var e ref
-	if pair := l.in.args[0].pair; pair != nil {
-		e, sh.e = l.refForResult(*pair, Pred), defPred
+	if pair := l.in.Args[0].Pair; pair != nil {
+		e, sh.e = l.refForResult(*pair, types.Pred), defPred
 	}
-	m := l.syncOp(key, gatherA32, f, mask, sh, l.resultRef(B32), e, a, b, c)
+	m := l.syncOp(key, gatherA32, f, mask, sh, l.resultRef(types.B32), e, a, b, c)
 	if e != 0 {
 		m.imm = 1
 	}
@@ -221,11 +226,11 @@ func lowerVote(l *lowerer) {
 			continue
 		}
 		mask := l.memberMask(2)
-		a := l.sourceRef(1, Pred)
+		a := l.sourceRef(1, types.Pred)
 		if mode == "ballot" {
-			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: def32, a: usePred}, l.resultRef(B32), 0, a, 0, 0)
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: def32, a: usePred}, l.resultRef(types.B32), 0, a, 0, 0)
 		} else {
-			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: defPred, a: usePred}, l.resultRef(Pred), 0, a, 0, 0)
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: defPred, a: usePred}, l.resultRef(types.Pred), 0, a, 0, 0)
 		}
 		return
 	}
@@ -240,12 +245,12 @@ func lowerMatch(l *lowerer) {
 		g, u = gatherA64, use64
 	}
 	sh := shape{d: def32, a: u}
-	mask, a := l.sourceRef(2, B32), l.sourceRef(1, t)
+	mask, a := l.sourceRef(2, types.B32), l.sourceRef(1, t)
 	var e ref
-	if pair := l.in.args[0].pair; pair != nil {
-		e, sh.e = l.refForResult(*pair, Pred), defPred
+	if pair := l.in.Args[0].Pair; pair != nil {
+		e, sh.e = l.refForResult(*pair, types.Pred), defPred
 	}
-	m := l.syncOp(strings.Join(append([]string{"match"}, l.in.mods...), "."), g, finishMatch(all), mask, sh, l.resultRef(B32), e, a, 0, 0)
+	m := l.syncOp(strings.Join(append([]string{"match"}, l.in.Mods...), "."), g, finishMatch(all), mask, sh, l.resultRef(types.B32), e, a, 0, 0)
 	if e != 0 {
 		m.imm = 1
 	}
@@ -254,10 +259,10 @@ func lowerMatch(l *lowerer) {
 func lowerRedux(l *lowerer) {
 	l.checkArgs(3)
 	t := l.lastType()
-	if t.Size() != 4 || t.isFloat() {
+	if t.Size() != 4 || t.IsFloat() {
 		l.refuseInstruction("floating-point redux is not for targets up to sm_80")
 	}
-	signed := t.isSigned()
+	signed := t.IsSigned()
 	ops := map[string]func(a, b uint32) uint32{
 		"add": func(a, b uint32) uint32 { return a + b },
 		"and": func(a, b uint32) uint32 { return a & b },
@@ -278,7 +283,7 @@ func lowerRedux(l *lowerer) {
 	}
 	for name, f := range ops {
 		if l.hasModifier(name) {
-			mask, a := l.sourceRef(2, B32), l.sourceRef(1, t)
+			mask, a := l.sourceRef(2, types.B32), l.sourceRef(1, t)
 			l.syncOp("redux."+name+"."+t.String(), gatherA32, finishRedux(f), mask, shape{d: def32, a: use32}, l.resultRef(t), 0, a, 0, 0)
 			return
 		}
@@ -288,11 +293,11 @@ func lowerRedux(l *lowerer) {
 
 func lowerElect(l *lowerer) {
 	l.checkArgs(2)
-	mask := l.sourceRef(1, B32)
-	if l.in.args[0].pair == nil {
+	mask := l.sourceRef(1, types.B32)
+	if l.in.Args[0].Pair == nil {
 		l.failSyntax("a predicate is missing")
 	}
-	e := l.refForResult(*l.in.args[0].pair, Pred)
+	e := l.refForResult(*l.in.Args[0].Pair, types.Pred)
 	f := func(w *warp, in *inst, m uint32, g *gather) {
 		leader := trailing(g.mask & w.u32(in.ext.refs[0])[trailing(m)])
 		w.setBits(in.e, m, 1<<leader)
@@ -301,5 +306,5 @@ func lowerElect(l *lowerer) {
 			d[trailing(m)] = uint32(leader)
 		}
 	}
-	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.resultRef(B32), e, 0, 0, 0)
+	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.resultRef(types.B32), e, 0, 0, 0)
 }

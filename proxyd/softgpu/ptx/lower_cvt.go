@@ -5,18 +5,21 @@ package ptx
 
 import (
 	"math"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-var integral = map[string]rounding{"rni": rn, "rzi": rz, "rmi": rm, "rpi": rp}
+var integral = map[string]float.Rounding{"rni": float.RN, "rzi": float.RZ, "rmi": float.RM, "rpi": float.RP}
 
 // toIntegral rounds to an integral value.
-func toIntegral(f float64, mode rounding) float64 {
+func toIntegral(f float64, mode float.Rounding) float64 {
 	switch mode {
-	case rz:
+	case float.RZ:
 		return math.Trunc(f)
-	case rm:
+	case float.RM:
 		return math.Floor(f)
-	case rp:
+	case float.RP:
 		return math.Ceil(f)
 	default:
 		return math.RoundToEven(f)
@@ -35,107 +38,107 @@ func lowerCvt(l *lowerer) {
 		l.failSyntax("two types are needed")
 	}
 	dt, st := ts[0], ts[1]
-	if dt == E4M3x2 || dt == E5M2x2 || dt == F16x2 || dt == BF16x2 {
+	if dt == types.E4M3x2 || dt == types.E5M2x2 || dt == types.F16x2 || dt == types.BF16x2 {
 		lowerCvtPacked(l, dt, st)
 		return
 	}
 	l.checkArgs(2)
-	if dt.Size() == 0 || st == E4M3x2 || st == E5M2x2 || dt == Pred || st == Pred {
+	if dt.Size() == 0 || st == types.E4M3x2 || st == types.E5M2x2 || dt == types.Pred || st == types.Pred {
 		l.failSyntax("no such form")
 	}
-	signs := func(t Type) Type {
+	signs := func(t types.Type) types.Type {
 		switch t {
-		case B8, B16, B32, B64:
-			return U8 + t - B8
+		case types.B8, types.B16, types.B32, types.B64:
+			return types.U8 + t - types.B8
 		}
 		return t
 	}
 	dt, st = signs(dt), signs(st)
-	plain := len(l.in.mods) == 2 || len(l.in.mods) == 3 && (l.hasModifier("rn") || l.hasModifier("rzi") || l.hasModifier("rni") || l.hasModifier("rmi"))
-	if toInt := len(l.in.mods) == 3 && !l.hasModifier("rn"); plain && (!dt.isFloat() || !st.isFloat() || !toInt) {
+	plain := len(l.in.Mods) == 2 || len(l.in.Mods) == 3 && (l.hasModifier("rn") || l.hasModifier("rzi") || l.hasModifier("rni") || l.hasModifier("rmi"))
+	if toInt := len(l.in.Mods) == 3 && !l.hasModifier("rn"); plain && (!dt.IsFloat() || !st.IsFloat() || !toInt) {
 		key := "cvt."
-		if len(l.in.mods) == 3 && !l.hasModifier("rn") {
-			key += l.in.mods[0] + "."
+		if len(l.in.Mods) == 3 && !l.hasModifier("rn") {
+			key += l.in.Mods[0] + "."
 		}
 		if op, ok := alu[key+dt.String()+"."+st.String()]; ok {
 			l.emit(op.fn, op.shape, l.resultRef(dt), 0, l.sourceRef(1, st), 0, 0)
 			return
 		}
 	}
-	if dt == F32 && st == F32 && len(l.in.mods) == 3 && l.hasModifier("sat") {
+	if dt == types.F32 && st == types.F32 && len(l.in.Mods) == 3 && l.hasModifier("sat") {
 		l.alu("cvt.sat.f32.f32", l.resultRef(dt), l.sourceRef(1, st))
 		return
 	}
-	l.emitLanes(dt, l.resultRef(dt), l.conversionOf(dt, st), []Type{st}, l.sourceRef(1, st))
+	l.emitLanes(dt, l.resultRef(dt), l.conversionOf(dt, st), []types.Type{st}, l.sourceRef(1, st))
 }
 
 // conversionOf returns the conversion of a value.
-func (l *lowerer) conversionOf(dt, st Type) func(a, b, c uint64) uint64 {
+func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
 	mode, sat, ftz, relu := l.rounding(), l.hasModifier("sat"), l.hasModifier("ftz"), l.hasModifier("relu")
-	toInt, isInt := rn, false
+	toInt, isInt := float.RN, false
 	for name, m := range integral {
 		if l.hasModifier(name) {
 			toInt, isInt = m, true
 		}
 	}
-	if st.isFloat() && st != F16 && st != BF16 && st != F32 && st != F64 {
+	if st.IsFloat() && st != types.F16 && st != types.BF16 && st != types.F32 && st != types.F64 {
 		l.failSyntax("no such form")
 	}
 	switch {
-	case !dt.isFloat() && !st.isFloat():
+	case !dt.IsFloat() && !st.IsFloat():
 		return func(a, _, _ uint64) uint64 { return castInt(a, dt, st, sat) }
-	case !dt.isFloat():
+	case !dt.IsFloat():
 		if !isInt {
-			if mode, toInt = l.rounding(), rz; mode != rn {
+			if mode, toInt = l.rounding(), float.RZ; mode != float.RN {
 				toInt = mode
 			}
 		}
 		return func(a, _, _ uint64) uint64 {
-			v := decode(st, a)
-			if ftz && st == F32 {
-				v = float64(flushed(uint32(a)))
+			v := float.Decode(st, a)
+			if ftz && st == types.F32 {
+				v = float64(float.Flushed(uint32(a)))
 			}
 			return floatToInt(toIntegral(v, toInt), dt)
 		}
-	case !st.isFloat():
+	case !st.IsFloat():
 		return func(a, _, _ uint64) uint64 {
-			return encode(dt, clampUnit(intToFloat(a, st, dt, mode), sat))
+			return float.Encode(dt, clampUnit(intToFloat(a, st, dt, mode), sat))
 		}
 	}
 	satfinite := l.hasModifier("satfinite")
 	return func(a, _, _ uint64) uint64 {
-		v := decode(st, a)
-		if ftz && st == F32 {
-			v = float64(flushed(uint32(a)))
+		v := float.Decode(st, a)
+		if ftz && st == types.F32 {
+			v = float64(float.Flushed(uint32(a)))
 		}
-		if st == F64 && dt == F64 && !isInt {
+		if st == types.F64 && dt == types.F64 && !isInt {
 			return a
 		}
 		if isInt {
 			v = math.Copysign(toIntegral(v, toInt), v)
 		}
 		if v != v {
-			if satfinite || dt != TF32 {
+			if satfinite || dt != types.TF32 {
 				if sat {
 					return 0
 				}
 			}
-			if dt == F64 {
-				return nan64
+			if dt == types.F64 {
+				return float.NaN64
 			}
-			return encode(dt, v)
+			return float.Encode(dt, v)
 		}
-		v = formats[dt].roundTo(v, mode)
+		v = float.Formats[dt].Round(v, mode)
 		if satfinite && math.IsInf(v, 0) {
-			v = math.Copysign(formats[dt].max, v)
+			v = math.Copysign(float.Formats[dt].Max, v)
 		}
-		if ftz && dt == F32 {
-			v = float64(flush32(float32(v)))
+		if ftz && dt == types.F32 {
+			v = float64(float.Flush32(float32(v)))
 		}
 		if relu && v <= 0 {
 			v = 0
 		}
-		return encode(dt, clampUnit(v, sat))
+		return float.Encode(dt, clampUnit(v, sat))
 	}
 }
 
@@ -151,10 +154,10 @@ func clampUnit(v float64, sat bool) float64 {
 }
 
 // castInt converts between integer types, and clamps if sat.
-func castInt(a uint64, dt, st Type, sat bool) uint64 {
+func castInt(a uint64, dt, st types.Type, sat bool) uint64 {
 	drop := 64 - 8*st.Size()
 	neg := false
-	if st.isSigned() {
+	if st.IsSigned() {
 		a = uint64(int64(a<<drop) >> drop)
 		neg = int64(a) < 0
 	} else {
@@ -163,9 +166,9 @@ func castInt(a uint64, dt, st Type, sat bool) uint64 {
 	if sat {
 		bits := 8 * dt.Size()
 		switch {
-		case dt.isSigned() && neg:
+		case dt.IsSigned() && neg:
 			a = uint64(max(int64(a), math.MinInt64>>(64-bits)))
-		case dt.isSigned():
+		case dt.IsSigned():
 			a = min(a, math.MaxInt64>>(64-bits))
 		case neg:
 			a = 0
@@ -176,7 +179,7 @@ func castInt(a uint64, dt, st Type, sat bool) uint64 {
 	// Wider registers see the value extended to 32 bits by the type's sign.
 	if dt.Size() < 4 {
 		s := 64 - 8*dt.Size()
-		if dt.isSigned() {
+		if dt.IsSigned() {
 			return uint64(uint32(int64(a<<s) >> s))
 		}
 		return a << s >> s
@@ -185,12 +188,12 @@ func castInt(a uint64, dt, st Type, sat bool) uint64 {
 }
 
 // floatToInt converts an integral value, clamped; NaN becomes 0.
-func floatToInt(v float64, dt Type) uint64 {
+func floatToInt(v float64, dt types.Type) uint64 {
 	if v != v {
 		return 0
 	}
 	n := 8 * dt.Size()
-	if dt.isSigned() {
+	if dt.IsSigned() {
 		lo, hi := -math.Ldexp(1, int(n)-1), math.Ldexp(1, int(n)-1)
 		switch {
 		case v < lo:
@@ -198,7 +201,7 @@ func floatToInt(v float64, dt Type) uint64 {
 		case v >= hi:
 			return math.MaxUint64 >> (65 - n)
 		}
-		return castInt(uint64(int64(v)), dt, S64, false)
+		return castInt(uint64(int64(v)), dt, types.S64, false)
 	}
 	switch {
 	case v <= 0:
@@ -210,25 +213,25 @@ func floatToInt(v float64, dt Type) uint64 {
 }
 
 // intToFloat converts with a single rounding; the result is exact in float64.
-func intToFloat(a uint64, st, dt Type, mode rounding) float64 {
-	a = castInt(a, map[bool]Type{true: S64, false: U64}[st.isSigned()], st, false)
-	neg := st.isSigned() && int64(a) < 0
+func intToFloat(a uint64, st, dt types.Type, mode float.Rounding) float64 {
+	a = castInt(a, map[bool]types.Type{true: types.S64, false: types.U64}[st.IsSigned()], st, false)
+	neg := st.IsSigned() && int64(a) < 0
 	if neg {
 		a = -a
 	}
 	if a == 0 {
 		return 0
 	}
-	return formats[dt].roundParts(neg, a, 0, false, mode)
+	return float.Formats[dt].RoundParts(neg, a, 0, false, mode)
 }
 
 // lowerCvtPacked is for results of two elements: the first source is the upper element.
-func lowerCvtPacked(l *lowerer, dt, st Type) {
+func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 	mode, relu, satfinite := l.rounding(), l.hasModifier("relu"), l.hasModifier("satfinite")
-	fp8 := dt == E4M3x2 || dt == E5M2x2
-	if st == E4M3x2 || st == E5M2x2 {
+	fp8 := dt == types.E4M3x2 || dt == types.E5M2x2
+	if st == types.E4M3x2 || st == types.E5M2x2 {
 		l.checkArgs(2)
-		if dt != F16x2 {
+		if dt != types.F16x2 {
 			l.failSyntax("no such form")
 		}
 		half := func(v uint64) uint64 {
@@ -236,9 +239,9 @@ func lowerCvtPacked(l *lowerer, dt, st Type) {
 			if relu && f <= 0 {
 				f = 0
 			}
-			return encode(F16, f)
+			return float.Encode(types.F16, f)
 		}
-		l.emitLanes(B32, l.resultRef(B32), func(a, _, _ uint64) uint64 { return half(a) | half(a>>8)<<16 }, []Type{B16}, l.sourceRef(1, B16))
+		l.emitLanes(types.B32, l.resultRef(types.B32), func(a, _, _ uint64) uint64 { return half(a) | half(a>>8)<<16 }, []types.Type{types.B16}, l.sourceRef(1, types.B16))
 		return
 	}
 	pack := func(v float64) uint64 {
@@ -250,36 +253,40 @@ func lowerCvtPacked(l *lowerer, dt, st Type) {
 		}
 		e := scalar(dt)
 		if v == v {
-			v = formats[e].roundTo(v, mode)
+			v = float.Formats[e].Round(v, mode)
 			if satfinite && math.IsInf(v, 0) {
-				v = math.Copysign(formats[e].max, v)
+				v = math.Copysign(float.Formats[e].Max, v)
 			}
 		}
-		return encode(e, v)
+		return float.Encode(e, v)
 	}
-	width, rt := 16, B32
+	width, rt := 16, types.B32
 	if fp8 {
-		width, rt = 8, B16
+		width, rt = 8, types.B16
 	}
 	switch st {
-	case F32:
+	case types.F32:
 		l.checkArgs(3)
-		l.emitLanes(rt, l.resultRef(rt), func(a, b, _ uint64) uint64 { return pack(decode(F32, a))<<width | pack(decode(F32, b)) },
-			[]Type{F32, F32}, l.sourceRef(1, F32), l.sourceRef(2, F32))
-	case F16x2, BF16x2:
+		l.emitLanes(rt, l.resultRef(rt), func(a, b, _ uint64) uint64 {
+			return pack(float.Decode(types.F32, a))<<width | pack(float.Decode(types.F32, b))
+		},
+			[]types.Type{types.F32, types.F32}, l.sourceRef(1, types.F32), l.sourceRef(2, types.F32))
+	case types.F16x2, types.BF16x2:
 		l.checkArgs(2)
 		e := scalar(st)
-		l.emitLanes(rt, l.resultRef(rt), func(a, _, _ uint64) uint64 { return pack(decode(e, a>>16))<<width | pack(decode(e, a&0xffff)) },
-			[]Type{B32}, l.sourceRef(1, B32))
+		l.emitLanes(rt, l.resultRef(rt), func(a, _, _ uint64) uint64 {
+			return pack(float.Decode(e, a>>16))<<width | pack(float.Decode(e, a&0xffff))
+		},
+			[]types.Type{types.B32}, l.sourceRef(1, types.B32))
 	default:
 		l.failSyntax("no such form")
 	}
 }
 
 // encode8 rounds to an fp8 format; what is too large becomes the largest finite number.
-func encode8(t Type, v float64) uint8 {
-	f := formats[t]
-	mant := f.prec - 1
+func encode8(t types.Type, v float64) uint8 {
+	f := float.Formats[t]
+	mant := f.Prec - 1
 	if v != v {
 		return 0x7f
 	}
@@ -287,34 +294,34 @@ func encode8(t Type, v float64) uint8 {
 	if math.Signbit(v) {
 		sign = 0x80
 	}
-	v = math.Abs(f.roundTo(math.Max(math.Min(v, f.max), -f.max), rn))
+	v = math.Abs(f.Round(math.Max(math.Min(v, f.Max), -f.Max), float.RN))
 	if v == 0 {
 		return sign
 	}
 	_, e := math.Frexp(v)
-	e = max(e-1, f.emin)
+	e = max(e-1, f.MinExp)
 	q := uint64(math.Ldexp(v, mant-e)) // with the hidden bit, if any
 	if q>>mant == 0 {
 		return sign | uint8(q)
 	}
-	return sign | uint8(e-f.emin+1)<<mant | uint8(q&(1<<mant-1))
+	return sign | uint8(e-f.MinExp+1)<<mant | uint8(q&(1<<mant-1))
 }
 
 // decode8 reads an fp8 number.
-func decode8(t Type, b uint8) float64 {
-	f := formats[t]
-	mant := f.prec - 1
+func decode8(t types.Type, b uint8) float64 {
+	f := float.Formats[t]
+	mant := f.Prec - 1
 	e, m := int(b&0x7f)>>mant, int(b)&(1<<mant-1)
 	var v float64
 	switch {
-	case t == E4M3x2 && b&0x7f == 0x7f, t == E5M2x2 && e == 31 && m != 0:
+	case t == types.E4M3x2 && b&0x7f == 0x7f, t == types.E5M2x2 && e == 31 && m != 0:
 		return math.NaN()
-	case t == E5M2x2 && e == 31:
+	case t == types.E5M2x2 && e == 31:
 		v = math.Inf(1)
 	case e == 0:
-		v = math.Ldexp(float64(m), f.emin-mant)
+		v = math.Ldexp(float64(m), f.MinExp-mant)
 	default:
-		v = math.Ldexp(float64(m+1<<mant), e-1+f.emin-mant)
+		v = math.Ldexp(float64(m+1<<mant), e-1+f.MinExp-mant)
 	}
 	if b&0x80 != 0 {
 		v = -v
@@ -326,23 +333,23 @@ func decode8(t Type, b uint8) float64 {
 func lowerCvtPack(l *lowerer) {
 	ts := l.typeList()
 	l.checkArgs(3, 4)
-	if len(ts) < 2 || ts[1] != S32 {
+	if len(ts) < 2 || ts[1] != types.S32 {
 		l.failSyntax("no such form")
 	}
 	var width uint32
-	clamp := func(a uint64, t Type) uint64 { return castInt(a, t, S32, true) & sizeMask(t.Size()) }
+	clamp := func(a uint64, t types.Type) uint64 { return castInt(a, t, types.S32, true) & types.SizeMask(t.Size()) }
 	dt := ts[0]
 	// The sub-byte types are no types elsewhere.
-	if dt == U16 || dt == S16 {
+	if dt == types.U16 || dt == types.S16 {
 		width = 16
-		l.emitLanes(B32, l.resultRef(B32), func(a, b, _ uint64) uint64 { return clamp(a, dt)<<width | clamp(b, dt) },
-			[]Type{S32, S32}, l.sourceRef(1, S32), l.sourceRef(2, S32))
+		l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, _ uint64) uint64 { return clamp(a, dt)<<width | clamp(b, dt) },
+			[]types.Type{types.S32, types.S32}, l.sourceRef(1, types.S32), l.sourceRef(2, types.S32))
 		return
 	}
-	if dt != U8 && dt != S8 || len(l.in.args) != 4 {
+	if dt != types.U8 && dt != types.S8 || len(l.in.Args) != 4 {
 		l.refuseInstruction("sub-byte packing is not supported")
 	}
-	l.emitLanes(B32, l.resultRef(B32), func(a, b, c uint64) uint64 {
+	l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, c uint64) uint64 {
 		return uint64(uint32(c<<16)) | clamp(a, dt)<<8 | clamp(b, dt)
-	}, []Type{S32, S32, B32}, l.sourceRef(1, S32), l.sourceRef(2, S32), l.sourceRef(3, B32))
+	}, []types.Type{types.S32, types.S32, types.B32}, l.sourceRef(1, types.S32), l.sourceRef(2, types.S32), l.sourceRef(3, types.B32))
 }

@@ -3,221 +3,216 @@
 
 package ptx
 
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
+
 // formals gives the function's parameters their places: an entry's in the launch's block
 // of parameters, a function's in registers where only whole values are read and written,
 // else in its frame.
 func (l *lowerer) formals() {
-	if l.f.entry {
+	if l.f.Entry {
 		return
 	}
 	inMemory := l.addressed()
-	place := func(ps []param) []argument {
+	place := func(ps []syntax.Param) []argument {
 		var out []argument
 		for _, p := range ps {
-			if p.reg != nil {
-				for i := range ref(p.reg.vec) {
-					out = append(out, argument{ref: l.registerRef(p.reg) + i<<1, class: p.reg.typ.classOf(), size: p.reg.typ.Size()})
+			if p.Register != nil {
+				for i := range ref(p.Register.Vec) {
+					out = append(out, argument{ref: l.registerRef(p.Register) + i<<1, class: p.Register.Type.Class(), size: p.Register.Type.Size()})
 				}
 				continue
 			}
-			out = append(out, l.place(p.v, inMemory))
+			out = append(out, l.place(p.Variable, inMemory))
 		}
 		return out
 	}
-	l.out.formals = place(l.f.proto.params)
-	l.out.rets = place(l.f.proto.ret)
+	l.out.formals = place(l.f.Prototype.Params)
+	l.out.rets = place(l.f.Prototype.Results)
 }
 
 // place gives a parameter or a local .param variable its place.
-func (l *lowerer) place(v *variable, inMemory map[*variable]bool) argument {
+func (l *lowerer) place(v *syntax.Variable, inMemory map[*syntax.Variable]bool) argument {
 	if r, ok := l.params[v]; ok {
-		return argument{ref: r, class: v.typ.classOf(), size: v.typ.Size()}
+		return argument{ref: r, class: v.Type.Class(), size: v.Type.Size()}
 	}
-	if v.count == 1 && v.vec == 1 && v.typ != B128 && !inMemory[v] {
-		l.params[v] = l.newReg(v.typ.classOf())
+	if v.Count == 1 && v.Vec == 1 && v.Type != types.B128 && !inMemory[v] {
+		l.params[v] = l.newReg(v.Type.Class())
 		return l.place(v, inMemory)
 	}
-	return argument{inMemory: true, offset: l.frameOffset(v), size: v.byteSize()}
+	return argument{inMemory: true, offset: l.frameOffset(v), size: v.ByteSize()}
 }
 
 // addressed finds the .param variables that are not only read and written as a whole.
-func (l *lowerer) addressed() map[*variable]bool {
-	found := map[*variable]bool{}
-	var walk func(in *instruction, o operand, call bool)
-	walk = func(in *instruction, o operand, call bool) {
-		if v := in.scope.findVariable(o.name); v != nil && v.space == ParamSpace {
-			whole := o.kind == argAddr && o.num == 0 && (in.op == "ld" || in.op == "st") && (in.hasModifier("param") || in.hasModifier("param::func")) &&
-				!in.hasModifier("v2") && !in.hasModifier("v4") && !in.hasModifier("v8")
+func (l *lowerer) addressed() map[*syntax.Variable]bool {
+	found := map[*syntax.Variable]bool{}
+	var walk func(in *syntax.Instruction, o syntax.Operand, call bool)
+	walk = func(in *syntax.Instruction, o syntax.Operand, call bool) {
+		if v := in.Scope.FindVariable(o.Name); v != nil && v.Space == types.ParamSpace {
+			whole := o.Kind == syntax.ArgAddr && o.Num == 0 && (in.Op == "ld" || in.Op == "st") && (in.HasModifier("param") || in.HasModifier("param::func")) &&
+				!in.HasModifier("v2") && !in.HasModifier("v4") && !in.HasModifier("v8")
 			size := uint32(0)
-			for _, m := range in.mods {
-				if t := typeNames[m]; t != NoType {
+			for _, m := range in.Mods {
+				if t := types.ByName[m]; t != types.NoType {
 					size = t.Size()
 				}
 			}
-			if !call && (!whole || size != v.byteSize()) {
+			if !call && (!whole || size != v.ByteSize()) {
 				found[v] = true
 			}
 		}
-		for _, e := range o.list {
+		for _, e := range o.List {
 			walk(in, e, call)
 		}
 	}
-	for _, in := range l.f.body {
-		for _, o := range in.args {
-			walk(in, o, in.op == "call")
+	for _, in := range l.f.Body {
+		for _, o := range in.Args {
+			walk(in, o, in.Op == "call")
 		}
 	}
 	return found
 }
 
 // frameOffset places a variable in the frame's local memory.
-func (l *lowerer) frameOffset(v *variable) uint32 {
+func (l *lowerer) frameOffset(v *syntax.Variable) uint32 {
 	at, ok := l.frame[v]
 	if !ok {
-		at = (l.out.local + v.align - 1) &^ (v.align - 1)
+		at = (l.out.local + v.Align - 1) &^ (v.Align - 1)
 		l.frame[v] = at
-		if uint64(at)+uint64(v.byteSize()) > maxLocal {
+		if uint64(at)+uint64(v.ByteSize()) > maxLocal {
 			l.refuseInstruction(tooMuchLocal)
 		}
-		l.out.local = at + v.byteSize()
+		l.out.local = at + v.ByteSize()
 	}
 	return at
 }
 
 // frameRef returns a register with the address of the frame's local memory plus off.
 func (l *lowerer) frameRef(off uint32) ref {
-	if l.f.entry {
+	if l.f.Entry {
 		return l.const32(off)
 	}
-	d := l.newReg(class32)
+	d := l.newReg(types.Class32)
 	m := l.emit(opFrame, shape{d: def32}, d, 0, 0, 0, 0)
 	m.imm = uint64(off)
 	return d
 }
 
 // variable finds a variable by name: of the function, of its module, or of the program.
-func (l *lowerer) variable(name string) *variable {
-	if v := l.in.scope.findVariable(name); v != nil {
+func (l *lowerer) variable(name string) *syntax.Variable {
+	if v := l.in.Scope.FindVariable(name); v != nil {
 		return v
 	}
-	return l.b.prog.findVariable(l.f.mod, name)
+	return l.b.prog.findVariable(l.f.Module, name)
 }
 
 // symbol reads the address of a variable or a function as a value.
-func (l *lowerer) symbol(o operand, t Type) ref {
+func (l *lowerer) symbol(o syntax.Operand, t types.Type) ref {
 	if t.Size() < 4 {
-		l.failSyntax("%s is not declared as a register", o.name)
+		l.failSyntax("%s is not declared as a register", o.Name)
 	}
-	if v := l.variable(o.name); v != nil {
-		return l.addressOf(v, o.num, t)
+	if v := l.variable(o.Name); v != nil {
+		return l.addressOf(v, o.Num, t)
 	}
-	if f := l.b.prog.findFunction(l.f.mod, o.name); f != nil {
+	if f := l.b.prog.findFunction(l.f.Module, o.Name); f != nil {
 		l.b.noteAddress(f)
-		return l.constantRef(t.classOf(), l.b.prog.addressOf(f))
+		return l.constantRef(t.Class(), l.b.prog.addressOf(f))
 	}
-	l.failSyntax("%s is not declared", o.name)
+	l.failSyntax("%s is not declared", o.Name)
 	return 0
 }
 
 // addressOf makes the address of a variable, within its space, a value of type t.
-func (l *lowerer) addressOf(v *variable, off uint64, t Type) ref {
-	switch v.space {
-	case GlobalSpace, ConstSpace:
+func (l *lowerer) addressOf(v *syntax.Variable, off uint64, t types.Type) ref {
+	switch v.Space {
+	case types.GlobalSpace, types.ConstSpace:
 		l.managed(v)
-		return l.constantRef(t.classOf(), l.b.prog.variableAddress(v)+off)
-	case SharedSpace:
-		if v.open {
-			return l.b.dynamicAddress(v, t.classOf(), off)
+		return l.constantRef(t.Class(), l.b.prog.variableAddress(v)+off)
+	case types.SharedSpace:
+		if v.Open {
+			return l.b.dynamicAddress(v, t.Class(), off)
 		}
-		return l.constantRef(t.classOf(), uint64(l.b.sharedOffset(v))+off)
-	case ParamSpace:
-		if l.f.isParam(v) {
-			return l.constantRef(t.classOf(), uint64(v.offset)+off)
+		return l.constantRef(t.Class(), uint64(l.b.sharedOffset(v))+off)
+	case types.ParamSpace:
+		if l.f.IsParam(v) {
+			return l.constantRef(t.Class(), uint64(v.Offset)+off)
 		}
-	case LocalSpace:
+	case types.LocalSpace:
 	default:
 		l.refuseInstruction("textures and surfaces are not supported")
 	}
 	r := l.frameRef(l.frameOffset(v) + uint32(off))
-	if t.classOf() == class32 {
+	if t.Class() == types.Class32 {
 		return r
 	}
-	d := l.newReg(class64)
+	d := l.newReg(types.Class64)
 	l.alu("cvt.u64.u32", d, r)
 	return d
 }
 
-func (l *lowerer) managed(v *variable) {
-	if v.managed {
-		l.refuseInstruction("managed memory (" + v.name + ") is not supported")
+func (l *lowerer) managed(v *syntax.Variable) {
+	if v.Managed {
+		l.refuseInstruction("managed memory (" + v.Name + ") is not supported")
 	}
-	if v.opaque != "" {
+	if v.Opaque != "" {
 		l.refuseInstruction("textures and surfaces are not supported")
 	}
-}
-
-// isParam reports whether v is a parameter of an entry, not of a call.
-func (f *function) isParam(v *variable) bool {
-	for _, p := range f.proto.params {
-		if f.entry && p.v == v {
-			return true
-		}
-	}
-	return false
 }
 
 // access is the place of an access: the space, the register with the address, of 64 bits in global
 // memory and else of 32, and what is added.
 type access struct {
-	space Space
+	space types.Space
 	base  ref
 	off   uint64
 }
 
 func (a access) opnd() opnd {
-	if a.space == GlobalSpace || a.space == Generic || a.space == ConstSpace {
+	if a.space == types.GlobalSpace || a.space == types.Generic || a.space == types.ConstSpace {
 		return use64
 	}
 	return use32
 }
 
 // addr reads an operand in brackets.
-func (l *lowerer) addr(i int, space Space) access {
-	if i >= len(l.in.args) || l.in.args[i].kind != argAddr {
+func (l *lowerer) addr(i int, space types.Space) access {
+	if i >= len(l.in.Args) || l.in.Args[i].Kind != syntax.ArgAddr {
 		l.failSyntax("operand %d is no address", i+1)
 	}
-	o := l.in.args[i]
-	t := U32
+	o := l.in.Args[i]
+	t := types.U32
 	if (access{space: space}).opnd() == use64 {
-		t = U64
+		t = types.U64
 	}
-	if o.name == "" {
-		return access{space: space, base: l.constantRef(t.classOf(), o.num)}
+	if o.Name == "" {
+		return access{space: space, base: l.constantRef(t.Class(), o.Num)}
 	}
 	was := l.loose
 	l.loose = true
 	defer func() { l.loose = was }()
-	if r, rt, ok := l.namedRegister(operand{kind: argName, name: o.name, sel: o.sel}); ok {
-		return access{space: space, base: l.fitToClass(r, rt, t, o.name), off: o.num}
+	if r, rt, ok := l.namedRegister(syntax.Operand{Kind: syntax.ArgName, Name: o.Name, Sel: o.Sel}); ok {
+		return access{space: space, base: l.fitToClass(r, rt, t, o.Name), off: o.Num}
 	}
-	v := l.variable(o.name)
+	v := l.variable(o.Name)
 	if v == nil {
-		l.failSyntax("%s is not declared", o.name)
+		l.failSyntax("%s is not declared", o.Name)
 	}
-	if space == Generic || v.space == ConstSpace || v.space == GlobalSpace {
-		space = v.space
+	if space == types.Generic || v.Space == types.ConstSpace || v.Space == types.GlobalSpace {
+		space = v.Space
 	}
-	if v.space == ParamSpace && !l.f.isParam(v) {
-		space = LocalSpace
+	if v.Space == types.ParamSpace && !l.f.IsParam(v) {
+		space = types.LocalSpace
 	}
-	t = U32
+	t = types.U32
 	if (access{space: space}).opnd() == use64 {
-		t = U64
+		t = types.U64
 	}
-	if space != v.space && (space != LocalSpace || v.space != ParamSpace) {
-		l.failSyntax("%s lies in %s memory", o.name, v.space)
+	if space != v.Space && (space != types.LocalSpace || v.Space != types.ParamSpace) {
+		l.failSyntax("%s lies in %s memory", o.Name, v.Space)
 	}
-	return access{space: space, base: l.addressOf(v, o.num, t)}
+	return access{space: space, base: l.addressOf(v, o.Num, t)}
 }
 
 // site numbers a memory access.
@@ -228,14 +223,14 @@ func (l *lowerer) site(m *micro) *micro {
 }
 
 // space is that of the instruction's modifiers.
-func (l *lowerer) space() Space {
-	for _, m := range l.in.mods {
+func (l *lowerer) space() types.Space {
+	for _, m := range l.in.Mods {
 		if m == "shared::cluster" {
 			l.refuseInstruction(noCluster)
 		}
-		if s, ok := spaceNames[m]; ok {
+		if s, ok := types.SpacesByName[m]; ok {
 			return s
 		}
 	}
-	return Generic
+	return types.Generic
 }

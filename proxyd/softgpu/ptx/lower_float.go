@@ -5,198 +5,37 @@ package ptx
 
 import (
 	"math"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // scalar is the type of an element of a packed type.
-func scalar(t Type) Type {
+func scalar(t types.Type) types.Type {
 	switch t {
-	case F16x2:
-		return F16
-	case BF16x2:
-		return BF16
+	case types.F16x2:
+		return types.F16
+	case types.BF16x2:
+		return types.BF16
 	}
 	return t
 }
 
-// decode reads a floating-point value, exactly.
-func decode(t Type, v uint64) float64 {
-	switch t {
-	case F16:
-		return float64(f16to32(uint16(v)))
-	case BF16:
-		return float64(bf16to32(uint16(v)))
-	case F64:
-		return f64from(v)
-	default:
-		return float64(f32from(v))
-	}
-}
-
-// encode writes a value that t represents exactly, or a NaN, which becomes t's.
-func encode(t Type, v float64) uint64 {
-	switch t {
-	case F16:
-		return uint64(encode16(v))
-	case BF16:
-		return uint64(encodeBF16(v))
-	case F64:
-		return math.Float64bits(v)
-	default:
-		if v != v {
-			return 0x7fffffff
-		}
-		return f32bits(float32(v))
-	}
-}
-
-func (l *lowerer) rounding() rounding {
+func (l *lowerer) rounding() float.Rounding {
 	for name, mode := range roundings {
 		if l.hasModifier(name) {
 			return mode
 		}
 	}
-	return rn
+	return float.RN
 }
 
-var roundings = map[string]rounding{"rn": rn, "rz": rz, "rm": rm, "rp": rp, "rna": rna}
-
-// floatOp is a floating-point instruction with all its modifiers.
-type floatOp struct {
-	op   string
-	t    Type // of an element
-	mode rounding
-	ftz  bool
-	sat  bool
-	relu bool
-}
-
-// flush makes a subnormal number zero. Only f32 and f16 flush to zero.
-func (o *floatOp) flush(v float64) float64 {
-	if o.ftz && math.Abs(v) < formats[o.t].least {
-		return math.Copysign(0, v)
-	}
-	return v
-}
-
-// compute is the operation on elements of o.t.
-func (o *floatOp) compute(ab, bb, cb uint64) uint64 {
-	t := o.t
-	a, b, c := o.flush(decode(t, ab)), o.flush(decode(t, bb)), o.flush(decode(t, cb))
-	var v float64
-	switch t {
-	case F64:
-		v = o.exact64(a, b, c)
-	case F32:
-		v = o.flush(float64(round32(o.roundedToOdd(a, b, c), o.mode)))
-		if v == 0 && o.mode == rm {
-			v = o.zeroSign(v, a, b, c)
-		}
-	default:
-		v = o.flush(formats[t].roundTo(o.roundedToOdd(a, b, c), o.mode))
-		if v == 0 && o.mode == rm {
-			v = o.zeroSign(v, a, b, c)
-		}
-	}
-	if o.sat {
-		switch {
-		case v != v:
-			v = 0
-		default:
-			v = min(max(v, 0), 1)
-		}
-		if v == 0 {
-			v = 0
-		}
-	}
-	if o.relu && v <= 0 {
-		v = 0
-	}
-	return encode(t, v)
-}
-
-// fmaDown32 is fma.rm.f32.
-func fmaDown32(a, b, c float32) float32 {
-	p := float64(a) * float64(b)
-	if s := p + float64(c); s == 0 || s-s != 0 {
-		o := floatOp{op: "fma", t: F32, mode: rm}
-		return f32from(o.compute(f32bits(a), f32bits(b), f32bits(c)))
-	}
-	return round32(addOdd(p, float64(c)), rm)
-}
-
-// roundedToOdd computes the operation in float64, rounded to odd, or exactly.
-func (o *floatOp) roundedToOdd(a, b, c float64) float64 {
-	switch o.op {
-	case "add":
-		return addOdd(a, b)
-	case "sub":
-		return addOdd(a, -b)
-	case "mul":
-		return a * b
-	case "div":
-		return divOdd(a, b)
-	case "rcp":
-		return divOdd(1, a)
-	case "sqrt":
-		return sqrtOdd(a)
-	default:
-		p := a * b
-		if math.IsInf(p, 0) || math.IsInf(c, 0) || p != p || c != c {
-			return p + c
-		}
-		return addOdd(p, c)
-	}
-}
-
-// zeroSign corrects the sign of an exact zero of a sum when rounding down.
-func (o *floatOp) zeroSign(v, a, b, c float64) float64 {
-	switch o.op {
-	case "add", "sub":
-	case "fma", "mad":
-	default:
-		return v
-	}
-	op := o.op
-	if op == "mad" {
-		op = "fma"
-	}
-	if o.roundedToOdd(a, b, c) == 0 && !zeroTerms(op, a, b, c) {
-		return math.Copysign(0, -1)
-	}
-	return v
-}
-
-func (o *floatOp) exact64(a, b, c float64) float64 {
-	if o.op == "rcp" {
-		a, b = 1, a
-	}
-	if o.mode != rn {
-		op := o.op
-		if op == "mad" {
-			op = "fma"
-		}
-		return directed64(op, a, b, c, o.mode)
-	}
-	switch o.op {
-	case "add":
-		return a + b
-	case "sub":
-		return a - b
-	case "mul":
-		return a * b
-	case "div", "rcp":
-		return a / b
-	case "sqrt":
-		return math.Sqrt(a)
-	default:
-		return math.FMA(a, b, c)
-	}
-}
+var roundings = map[string]float.Rounding{"rn": float.RN, "rz": float.RZ, "rm": float.RM, "rp": float.RP, "rna": float.RNA}
 
 // lowerFloat is for add, sub, mul, fma, mad, div, rcp, sqrt, and by other functions min,
 // max, abs, neg.
 func lowerFloat(l *lowerer) {
-	t, name := l.lastType(), l.in.op
+	t, name := l.lastType(), l.in.Op
 	switch name {
 	case "min", "max":
 		lowerMinMax(l)
@@ -208,8 +47,8 @@ func lowerFloat(l *lowerer) {
 	if l.hasModifier("oob") {
 		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
 	}
-	o := &floatOp{op: name, t: scalar(t), mode: l.rounding(), ftz: l.hasModifier("ftz"), sat: l.hasModifier("sat"), relu: l.hasModifier("relu")}
-	if formats[o.t] == nil || o.t == TF32 {
+	o := &float.Operation{Name: name, Type: scalar(t), Mode: l.rounding(), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
+	if float.Formats[o.Type] == nil || o.Type == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}
 	n := map[string]int{"fma": 3, "mad": 3, "rcp": 1, "sqrt": 1}[name]
@@ -218,38 +57,38 @@ func lowerFloat(l *lowerer) {
 	}
 	l.checkArgs(n + 1)
 	if name == "mad" {
-		o.op = "fma"
+		o.Name = "fma"
 	}
 	src := make([]ref, n)
 	for i := range src {
 		src[i] = l.sourceRef(i+1, t)
 	}
-	if (t == F32 || t == F64) && o.mode == rn && !o.sat {
-		key := o.op
-		if o.ftz && t == F32 {
+	if (t == types.F32 || t == types.F64) && o.Mode == float.RN && !o.Saturate {
+		key := o.Name
+		if o.FTZ && t == types.F32 {
 			key += ".ftz"
 		}
 		l.alu(key+"."+t.String(), l.resultRef(t), src...)
 		return
 	}
-	if t == F32 && o.op == "fma" && o.mode == rm && !o.sat && !o.ftz {
+	if t == types.F32 && o.Name == "fma" && o.Mode == float.RM && !o.Saturate && !o.FTZ {
 		// exp, in the compilers' expansion.
 		l.alu("fma.rm.f32", l.resultRef(t), src...)
 		return
 	}
-	f := o.compute
-	if t != o.t {
+	f := o.Compute
+	if t != o.Type {
 		f = onHalves(f)
 	}
-	l.emitLanes(t, l.resultRef(t), f, []Type{t, t, t}, src...)
+	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t, t}, src...)
 }
 
 // lowerApprox is for what exists in approximate forms only.
 func lowerApprox(l *lowerer) {
-	t, name := l.lastType(), l.in.op
+	t, name := l.lastType(), l.in.Op
 	l.checkArgs(2)
 	ftz := l.hasModifier("ftz")
-	if t == F32 {
+	if t == types.F32 {
 		key := name
 		if ftz {
 			key += ".ftz"
@@ -262,34 +101,34 @@ func lowerApprox(l *lowerer) {
 		"ex2": math.Exp2, "lg2": math.Log2, "tanh": math.Tanh,
 	}[name]
 	e := scalar(t)
-	if formats[e] == nil || e == TF32 {
+	if float.Formats[e] == nil || e == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}
-	o := &floatOp{t: e, ftz: ftz && e != F64}
+	o := &float.Operation{Type: e, FTZ: ftz && e != types.F64}
 	f := func(a, _, _ uint64) uint64 {
-		return encode(e, o.flush(formats[e].roundTo(math1(o.flush(decode(e, a))), rn)))
+		return float.Encode(e, o.Flush(float.Formats[e].Round(math1(o.Flush(float.Decode(e, a))), float.RN)))
 	}
 	if e != t {
 		f = onHalves(f)
 	}
-	l.emitLanes(t, l.resultRef(t), f, []Type{t}, l.sourceRef(1, t))
+	l.emitLanes(t, l.resultRef(t), f, []types.Type{t}, l.sourceRef(1, t))
 }
 
 // lowerMinMax is min and max of floating-point types.
 func lowerMinMax(l *lowerer) {
-	t, isMin := l.lastType(), l.in.op == "min"
+	t, isMin := l.lastType(), l.in.Op == "min"
 	l.checkArgs(3, 4)
 	ftz, nan, xorsign := l.hasModifier("ftz"), l.hasModifier("NaN"), l.hasModifier("xorsign")
-	if (t == F32 || t == F64) && !ftz && !nan && !xorsign && len(l.in.args) == 3 {
-		l.alu(l.in.op+"."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+	if (t == types.F32 || t == types.F64) && !ftz && !nan && !xorsign && len(l.in.Args) == 3 {
+		l.alu(l.in.Op+"."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
 	e := scalar(t)
-	o := &floatOp{t: e, ftz: ftz}
+	o := &float.Operation{Type: e, FTZ: ftz}
 	one := func(ab, bb uint64) uint64 {
-		a, b := o.flush(decode(e, ab)), o.flush(decode(e, bb))
+		a, b := o.Flush(float.Decode(e, ab)), o.Flush(float.Decode(e, bb))
 		if nan && (a != a || b != b) {
-			return encode(e, math.NaN())
+			return float.Encode(e, math.NaN())
 		}
 		sign := math.Signbit(a) != math.Signbit(b)
 		if xorsign {
@@ -302,12 +141,12 @@ func lowerMinMax(l *lowerer) {
 		if xorsign && sign {
 			v = -v
 		}
-		return encode(e, v)
+		return float.Encode(e, v)
 	}
 	f := func(a, b, _ uint64) uint64 { return one(a, b) }
-	ts := []Type{t, t, t}
+	ts := []types.Type{t, t, t}
 	src := []ref{l.sourceRef(1, t), l.sourceRef(2, t)}
-	if len(l.in.args) == 4 {
+	if len(l.in.Args) == 4 {
 		f = func(a, b, c uint64) uint64 { return one(one(a, b), c) }
 		src = append(src, l.sourceRef(3, t))
 	}
@@ -319,17 +158,17 @@ func lowerMinMax(l *lowerer) {
 
 // lowerSign is abs and neg: the sign's bits, and subnormals with .ftz.
 func lowerSign(l *lowerer) {
-	t, abs := l.lastType(), l.in.op == "abs"
+	t, abs := l.lastType(), l.in.Op == "abs"
 	l.checkArgs(2)
-	if t == F64 {
-		l.alu(l.in.op+".f64", l.resultRef(t), l.sourceRef(1, t))
+	if t == types.F64 {
+		l.alu(l.in.Op+".f64", l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
-	mask := map[Type]uint64{F32: 1 << 31, F16: 1 << 15, BF16: 1 << 15, F16x2: 1<<31 | 1<<15, BF16x2: 1<<31 | 1<<15}[t]
+	mask := map[types.Type]uint64{types.F32: 1 << 31, types.F16: 1 << 15, types.BF16: 1 << 15, types.F16x2: 1<<31 | 1<<15, types.BF16x2: 1<<31 | 1<<15}[t]
 	if mask == 0 {
 		l.failSyntax("not for type %s", t)
 	}
-	if t == F32 && !l.hasModifier("ftz") {
+	if t == types.F32 && !l.hasModifier("ftz") {
 		key, c := "xor.u32", uint32(1<<31)
 		if abs {
 			key, c = "and.u32", 1<<31-1
@@ -337,14 +176,14 @@ func lowerSign(l *lowerer) {
 		l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.const32(c))
 		return
 	}
-	o := &floatOp{t: scalar(t), ftz: l.hasModifier("ftz")}
+	o := &float.Operation{Type: scalar(t), FTZ: l.hasModifier("ftz")}
 	flush := func(a, _, _ uint64) uint64 {
-		if v := decode(o.t, a); o.ftz && o.flush(v) == 0 {
-			return encode(o.t, o.flush(v))
+		if v := float.Decode(o.Type, a); o.FTZ && o.Flush(v) == 0 {
+			return float.Encode(o.Type, o.Flush(v))
 		}
 		return a
 	}
-	if t != o.t {
+	if t != o.Type {
 		flush = onHalves(flush)
 	}
 	l.emitLanes(t, l.resultRef(t), func(a, b, c uint64) uint64 {
@@ -353,11 +192,11 @@ func lowerSign(l *lowerer) {
 			return a &^ mask
 		}
 		return a ^ mask
-	}, []Type{t}, l.sourceRef(1, t))
+	}, []types.Type{t}, l.sourceRef(1, t))
 }
 
 func lowerDivRem(l *lowerer) {
-	if l.lastType().isFloat() {
+	if l.lastType().IsFloat() {
 		lowerFloat(l)
 		return
 	}
@@ -366,3 +205,40 @@ func lowerDivRem(l *lowerer) {
 
 // lowerRootRcp is rcp and sqrt, exact or approximate: both are rounded correctly.
 func lowerRootRcp(l *lowerer) { lowerFloat(l) }
+
+// lowerCopysign is for copysign.
+func lowerCopysign(l *lowerer) {
+	t := l.lastType()
+	mask := uint64(1) << (t.Size()*8 - 1)
+	l.emitLanes2(t, func(a, b, _ uint64) uint64 { return b&^mask | a&mask })
+}
+
+// lowerTestp is for testp: of which kind a number is.
+func lowerTestp(l *lowerer) {
+	t := l.lastType()
+	l.checkArgs(2)
+	least := float.Formats[t].Least
+	kind := ""
+	for _, k := range []string{"finite", "infinite", "number", "notanumber", "normal", "subnormal"} {
+		if l.hasModifier(k) {
+			kind = k
+		}
+	}
+	test := map[string]func(v float64) bool{
+		"finite":     func(v float64) bool { return v == v && !math.IsInf(v, 0) },
+		"infinite":   func(v float64) bool { return math.IsInf(v, 0) },
+		"number":     func(v float64) bool { return v == v },
+		"notanumber": func(v float64) bool { return v != v },
+		"normal":     func(v float64) bool { return v == v && !math.IsInf(v, 0) && math.Abs(v) >= least },
+		"subnormal":  func(v float64) bool { return v != 0 && math.Abs(v) < least },
+	}[kind]
+	if test == nil {
+		l.failSyntax("what to test for is missing")
+	}
+	l.emitLanes(types.Pred, l.resultRef(types.Pred), func(a, _, _ uint64) uint64 {
+		if test(float.Decode(t, a)) {
+			return 1
+		}
+		return 0
+	}, []types.Type{t}, l.sourceRef(1, t))
+}

@@ -3,21 +3,23 @@
 
 package ptx
 
+import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+
 // unsignedKey names the generated form of an operation that does not care for signs.
-func unsignedKey(op string, t Type) string {
+func unsignedKey(op string, t types.Type) string {
 	return op + "." + [...]string{2: "u16", 4: "u32", 8: "u64"}[t.Size()]
 }
 
 // signedKey names the generated form of an operation that cares for signs.
-func signedKey(op string, t Type) string {
-	if t.isSigned() {
+func signedKey(op string, t types.Type) string {
+	if t.IsSigned() {
 		return op + "." + [...]string{2: "s16", 4: "s32", 8: "s64"}[t.Size()]
 	}
 	return unsignedKey(op, t)
 }
 
-func (l *lowerer) mustInt(t Type) {
-	if !t.isIntegral() || t.Size() < 2 || t.Size() > 8 {
+func (l *lowerer) mustInt(t types.Type) {
+	if !t.IsIntegral() || t.Size() < 2 || t.Size() > 8 {
 		l.failSyntax("not for type %s", t)
 	}
 }
@@ -30,8 +32,8 @@ func onHalves(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
 }
 
 func lowerAdd(l *lowerer) {
-	t, op := l.lastType(), l.in.op
-	if t == U16x2 || t == S16x2 {
+	t, op := l.lastType(), l.in.Op
+	if t == types.U16x2 || t == types.S16x2 {
 		l.emitLanes2(t, onHalves(func(a, b, _ uint64) uint64 {
 			if op == "sub" {
 				return a - b
@@ -40,7 +42,7 @@ func lowerAdd(l *lowerer) {
 		}))
 		return
 	}
-	if t.isFloat() {
+	if t.IsFloat() {
 		lowerFloat(l)
 		return
 	}
@@ -58,13 +60,13 @@ func lowerAdd(l *lowerer) {
 }
 
 // emitCarry emits an addition or subtraction with the carry flag.
-func (l *lowerer) emitCarry(t Type, d, a, b ref, sub, in, out bool) {
+func (l *lowerer) emitCarry(t types.Type, d, a, b ref, sub, in, out bool) {
 	if l.cc == 0 {
-		l.cc = l.newReg(classPred)
+		l.cc = l.newReg(types.ClassPred)
 	}
-	fn, c := opCarry32, class32
+	fn, c := opCarry32, types.Class32
 	if t.Size() == 8 {
-		fn, c = opCarry64, class64
+		fn, c = opCarry64, types.Class64
 	} else if t.Size() != 4 {
 		l.failSyntax("not for type %s", t)
 	}
@@ -82,7 +84,7 @@ func (l *lowerer) emitCarry(t Type, d, a, b ref, sub, in, out bool) {
 
 func lowerMul(l *lowerer) {
 	t := l.lastType()
-	if t.isFloat() {
+	if t.IsFloat() {
 		lowerFloat(l)
 		return
 	}
@@ -98,22 +100,22 @@ func lowerMul(l *lowerer) {
 	}
 }
 
-func widenType(t Type) Type {
+func widenType(t types.Type) types.Type {
 	switch t {
-	case U16:
-		return U32
-	case S16:
-		return S32
-	case S32:
-		return S64
+	case types.U16:
+		return types.U32
+	case types.S16:
+		return types.S32
+	case types.S32:
+		return types.S64
 	default:
-		return U64
+		return types.U64
 	}
 }
 
 func lowerMad(l *lowerer) {
 	t := l.lastType()
-	if t.isFloat() {
+	if t.IsFloat() {
 		lowerFloat(l)
 		return
 	}
@@ -124,19 +126,19 @@ func lowerMad(l *lowerer) {
 		half = "mul.hi"
 	}
 	switch {
-	case l.hasModifier("cc") || l.in.op == "madc":
-		p := l.newReg(t.classOf())
+	case l.hasModifier("cc") || l.in.Op == "madc":
+		p := l.newReg(t.Class())
 		a, b, c := l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t)
 		if half == "mul.lo" {
 			l.alu(unsignedKey(half, t), p, a, b)
 		} else {
 			l.alu(signedKey(half, t), p, a, b)
 		}
-		l.emitCarry(t, l.resultRef(t), p, c, false, l.in.op == "madc", l.hasModifier("cc"))
+		l.emitCarry(t, l.resultRef(t), p, c, false, l.in.Op == "madc", l.hasModifier("cc"))
 	case l.hasModifier("wide"):
 		l.alu(signedKey("mad.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, widenType(t)))
 	case l.hasModifier("hi") && l.hasModifier("sat"):
-		p := l.newReg(class32)
+		p := l.newReg(types.Class32)
 		l.alu(signedKey("mul.hi", t), p, l.sourceRef(1, t), l.sourceRef(2, t))
 		l.alu("add.sat.s32", l.resultRef(t), p, l.sourceRef(3, t))
 	case l.hasModifier("hi"):
@@ -156,7 +158,7 @@ func product24(a, b uint64, signed bool) uint64 {
 
 func lowerMul24(l *lowerer) {
 	t := l.lastType()
-	hi, signed, sat := l.hasModifier("hi"), t.isSigned(), l.hasModifier("sat")
+	hi, signed, sat := l.hasModifier("hi"), t.IsSigned(), l.hasModifier("sat")
 	f := func(a, b, c uint64) uint64 {
 		p := product24(a, b, signed)
 		if hi {
@@ -167,30 +169,30 @@ func lowerMul24(l *lowerer) {
 		}
 		return uint64(uint32(p + c))
 	}
-	if l.in.op == "mul24" {
+	if l.in.Op == "mul24" {
 		l.checkArgs(3)
-		l.emitLanes(t, l.resultRef(t), f, []Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t}, l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
 	l.checkArgs(4)
-	l.emitLanes(t, l.resultRef(t), f, []Type{t, t, t}, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
+	l.emitLanes(t, l.resultRef(t), f, []types.Type{t, t, t}, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 }
 
 // lowerInt2 is for operations with two operands and a sign: div, rem, min, max.
 func lowerInt2(l *lowerer) {
-	t, op := l.lastType(), l.in.op
-	if t.isFloat() {
+	t, op := l.lastType(), l.in.Op
+	if t.IsFloat() {
 		lowerFloat(l)
 		return
 	}
-	if t == U16x2 || t == S16x2 || l.hasModifier("relu") {
+	if t == types.U16x2 || t == types.S16x2 || l.hasModifier("relu") {
 		relu := l.hasModifier("relu")
 		g := func(a, b, _ uint64) uint64 {
 			x, y := int64(a), int64(b)
 			switch t {
-			case S16x2:
+			case types.S16x2:
 				x, y = int64(int16(a)), int64(int16(b))
-			case S32:
+			case types.S32:
 				x, y = int64(int32(a)), int64(int32(b))
 			}
 			r := max(x, y)
@@ -202,7 +204,7 @@ func lowerInt2(l *lowerer) {
 			}
 			return uint64(r)
 		}
-		if t != S32 {
+		if t != types.S32 {
 			g = onHalves(g)
 		}
 		l.emitLanes2(t, g)
@@ -221,8 +223,8 @@ func lowerSad(l *lowerer) {
 }
 
 func lowerAbsNeg(l *lowerer) {
-	t, op := l.lastType(), l.in.op
-	if t.isFloat() {
+	t, op := l.lastType(), l.in.Op
+	if t.IsFloat() {
 		lowerFloat(l)
 		return
 	}

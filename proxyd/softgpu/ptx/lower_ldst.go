@@ -3,6 +3,11 @@
 
 package ptx
 
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
+
 // vectorOf is the number of elements of .v2, .v4 or .v8.
 func (l *lowerer) vectorOf() int {
 	for i, m := range []string{"v2", "v4", "v8"} {
@@ -14,11 +19,11 @@ func (l *lowerer) vectorOf() int {
 }
 
 // noteWatched notes accesses for which the order between blocks, or in time, matters.
-func (l *lowerer) noteWatched(space Space) {
+func (l *lowerer) noteWatched(space types.Space) {
 	for _, m := range []string{"volatile", "relaxed", "acquire", "release", "mmio"} {
 		if l.hasModifier(m) {
 			l.b.spins = true
-			if space == Generic || space == GlobalSpace {
+			if space == types.Generic || space == types.GlobalSpace {
 				l.b.ordered = true
 			}
 			l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
@@ -29,13 +34,13 @@ func (l *lowerer) noteWatched(space Space) {
 
 // wholeParam returns the register that stands for a .param variable, if l.in.args[i] is a .param
 // variable.
-func (l *lowerer) wholeParam(i int) (ref, *variable) {
-	o := l.in.args[i]
-	if o.kind != argAddr || o.name == "" || l.f.entry && l.f.scope.vars[o.name] != nil && l.in.scope.findVariable(o.name) == l.f.scope.vars[o.name] {
+func (l *lowerer) wholeParam(i int) (ref, *syntax.Variable) {
+	o := l.in.Args[i]
+	if o.Kind != syntax.ArgAddr || o.Name == "" || l.f.Entry && l.f.Scope.Vars[o.Name] != nil && l.in.Scope.FindVariable(o.Name) == l.f.Scope.Vars[o.Name] {
 		return 0, nil
 	}
-	v := l.in.scope.findVariable(o.name)
-	if v == nil || v.space != ParamSpace {
+	v := l.in.Scope.FindVariable(o.Name)
+	if v == nil || v.Space != types.ParamSpace {
 		return 0, nil
 	}
 	if l.b.inMemory[l.f] == nil {
@@ -51,8 +56,8 @@ func (l *lowerer) wholeParam(i int) (ref, *variable) {
 func lowerLd(l *lowerer) {
 	l.loose = true
 	t, n, space := l.lastType(), l.vectorOf(), l.space()
-	if len(l.in.args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
-		l.in.args = l.in.args[:2]
+	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
+		l.in.Args = l.in.Args[:2]
 	}
 	l.checkArgs(2)
 	l.noteWatched(space)
@@ -62,29 +67,29 @@ func lowerLd(l *lowerer) {
 		return
 	}
 	a := l.addr(1, space)
-	if t == B128 || n > 1 {
+	if t == types.B128 || n > 1 {
 		l.ldVector(t, n, a)
 		return
 	}
-	op := loads[loadKey{t.Size(), t.isSigned()}]
+	op := loads[loadKey{t.Size(), t.IsSigned()}]
 	d := l.resultRef(t)
-	if at := l.b.constantAt(a); op != nil && a.space == ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
-		m := l.emit(opParam, shape{d: def(t.classOf())}, d, 0, 0, 0, 0)
+	if at := l.b.constantAt(a); op != nil && a.space == types.ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
+		m := l.emit(opParam, shape{d: def(t.Class())}, d, 0, 0, 0, 0)
 		m.imm, m.ext = at, &ext{param: t}
 		return
 	}
 	if op == nil {
 		l.failSyntax("no such form")
 	}
-	m := l.site(l.emit(op(a.space), shape{d: def(t.classOf()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
+	m := l.site(l.emit(op(a.space), shape{d: def(t.Class()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
 	m.imm = a.off
 }
 
 // listElements lists the registers of a vector operand, or of an operand of type b128.
-func (l *lowerer) listElements(i int, t Type, n int, write bool) ([]ref, []opnd, uint32) {
-	list := []operand{l.in.args[i]}
+func (l *lowerer) listElements(i int, t types.Type, n int, write bool) ([]ref, []opnd, uint32) {
+	list := []syntax.Operand{l.in.Args[i]}
 	if n > 1 {
-		list = l.spreadVector(l.in.args[i]).list
+		list = l.spreadVector(l.in.Args[i]).List
 	}
 	if len(list) != n {
 		l.failSyntax("a vector of %d is needed", n)
@@ -93,8 +98,8 @@ func (l *lowerer) listElements(i int, t Type, n int, write bool) ([]ref, []opnd,
 	var os []opnd
 	for _, o := range list {
 		et, parts := t, 1
-		if t == B128 {
-			et, parts = B64, 2
+		if t == types.B128 {
+			et, parts = types.B64, 2
 		}
 		for p := range parts {
 			var r ref
@@ -103,29 +108,29 @@ func (l *lowerer) listElements(i int, t Type, n int, write bool) ([]ref, []opnd,
 			} else {
 				r = l.operandRef(o, et)
 			}
-			if o.kind == argName && p > 0 {
+			if o.Kind == syntax.ArgName && p > 0 {
 				r += 2
 			}
 			refs = append(refs, r)
 			if write {
-				os = append(os, def(et.classOf()))
+				os = append(os, def(et.Class()))
 			} else {
-				os = append(os, use(et.classOf()))
+				os = append(os, use(et.Class()))
 			}
 		}
 	}
 	size := t.Size()
-	if t == B128 {
+	if t == types.B128 {
 		size = 8
 	}
 	return refs, os, size
 }
 
-func (l *lowerer) ldVector(t Type, n int, a access) {
+func (l *lowerer) ldVector(t types.Type, n int, a access) {
 	refs, os, size := l.listElements(0, t, n, true)
 	m := l.site(l.emit(vectorLoad(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
-	if t.isSigned() {
+	if t.IsSigned() {
 		m.e = 1
 	}
 }
@@ -133,8 +138,8 @@ func (l *lowerer) ldVector(t Type, n int, a access) {
 func lowerSt(l *lowerer) {
 	l.loose = true
 	t, n, space := l.lastType(), l.vectorOf(), l.space()
-	if len(l.in.args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
-		l.in.args = l.in.args[:2]
+	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
+		l.in.Args = l.in.Args[:2]
 	}
 	l.checkArgs(2)
 	l.noteWatched(space)
@@ -143,7 +148,7 @@ func lowerSt(l *lowerer) {
 		return
 	}
 	a := l.addr(0, space)
-	if t == B128 || n > 1 {
+	if t == types.B128 || n > 1 {
 		refs, os, size := l.listElements(1, t, n, false)
 		m := l.site(l.emit(vectorStore(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
 		m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
@@ -154,24 +159,24 @@ func lowerSt(l *lowerer) {
 		l.failSyntax("no such form")
 	}
 	v := l.sourceRef(1, t)
-	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.classOf())}, 0, 0, a.base, ref(a.space), v))
+	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.Class())}, 0, 0, a.base, ref(a.space), v))
 	m.imm = a.off
 }
 
 // emitMove copies a value of type t.
-func (l *lowerer) emitMove(t Type, d, s ref) {
-	switch t.classOf() {
-	case classPred:
+func (l *lowerer) emitMove(t types.Type, d, s ref) {
+	switch t.Class() {
+	case types.ClassPred:
 		l.emit(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
-	case class64:
+	case types.Class64:
 		l.alu("mov.u64", d, s)
 	default:
 		switch {
-		case t.Size() == 1 && t.isSigned():
+		case t.Size() == 1 && t.IsSigned():
 			l.alu("cvt.s8.s8", d, s)
 		case t.Size() == 1:
 			l.alu("cvt.u8.u8", d, s)
-		case t.Size() == 2 && t.isSigned():
+		case t.Size() == 2 && t.IsSigned():
 			l.alu("cvt.s16.s16", d, s)
 		case t.Size() == 2:
 			l.alu("mov.u16", d, s)
@@ -194,15 +199,15 @@ func (b *builder) constantAt(a access) uint64 {
 func opParam(w *warp, in *inst, m uint32) {
 	t := in.ext.param
 	v := readBytes(w.block.run.params[in.imm:][:t.Size()])
-	if t.classOf() == class64 {
+	if t.Class() == types.Class64 {
 		d := w.u64(in.d)
 		for ; m != 0; m &= m - 1 {
 			d[trailing(m)] = v
 		}
 		return
 	}
-	if t.isSigned() && t.Size() < 4 {
-		v = castInt(v, S32, t, false)
+	if t.IsSigned() && t.Size() < 4 {
+		v = castInt(v, types.S32, t, false)
 	}
 	d := w.u32(in.d)
 	for ; m != 0; m &= m - 1 {

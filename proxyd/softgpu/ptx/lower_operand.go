@@ -3,61 +3,67 @@
 
 package ptx
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // registerRef returns the first virtual register of a declared register.
-func (l *lowerer) registerRef(r *register) ref {
-	if r.id < 0 || l.b.owner[r] != l {
+func (l *lowerer) registerRef(r *syntax.Register) ref {
+	if r.ID < 0 || l.b.owner[r] != l {
 		l.b.owner[r] = l
-		c, n := r.typ.classOf(), r.vec
-		if c == class128 {
-			c, n = class64, 2*n
+		c, n := r.Type.Class(), r.Vec
+		if c == types.Class128 {
+			c, n = types.Class64, 2*n
 		}
-		r.id = len(l.classes)
+		r.ID = len(l.classes)
 		for range n {
 			l.newReg(c)
 		}
 	}
-	return ref(r.id) << 1
+	return ref(r.ID) << 1
 }
 
 // namedRegister finds the register that an operand names, with its component; false if there is none.
-func (l *lowerer) namedRegister(o operand) (ref, Type, bool) {
-	r := l.in.scope.findRegister(o.name)
+func (l *lowerer) namedRegister(o syntax.Operand) (ref, types.Type, bool) {
+	r := l.in.Scope.FindRegister(o.Name)
 	if r == nil {
-		return 0, NoType, false
+		return 0, types.NoType, false
 	}
 	at := l.registerRef(r)
-	if o.sel != "" && r.vec > 1 {
-		k := strings.Index(components, o.sel)
-		if k < 0 || r.vec <= 4 && k >= 4 {
-			k = strings.Index("rgba", o.sel)
+	if o.Sel != "" && r.Vec > 1 {
+		k := strings.Index(components, o.Sel)
+		if k < 0 || r.Vec <= 4 && k >= 4 {
+			k = strings.Index("rgba", o.Sel)
 		}
-		if k < 0 || len(o.sel) != 1 || uint32(k) >= r.vec {
-			l.failSyntax("%s has no component %s", o.name, o.sel)
+		if k < 0 || len(o.Sel) != 1 || uint32(k) >= r.Vec {
+			l.failSyntax("%s has no component %s", o.Name, o.Sel)
 		}
 		at += ref(k) << 1
 	}
-	return at, r.typ, true
+	return at, r.Type, true
 }
 
 // predicateRef reads an operand of type pred.
-func (l *lowerer) predicateRef(o operand) ref {
-	switch o.kind {
-	case argInt:
-		if o.num&1 != 0 != o.not {
+func (l *lowerer) predicateRef(o syntax.Operand) ref {
+	switch o.Kind {
+	case syntax.ArgInt:
+		if o.Num&1 != 0 != o.Not {
 			return alwaysTrue
 		}
 		return alwaysFalse
-	case argName:
+	case syntax.ArgName:
 		r, t, ok := l.namedRegister(o)
 		if !ok {
-			l.failSyntax("%s is not declared", o.name)
+			l.failSyntax("%s is not declared", o.Name)
 		}
-		if t != Pred {
-			l.failSyntax("%s is no predicate", o.name)
+		if t != types.Pred {
+			l.failSyntax("%s is no predicate", o.Name)
 		}
-		if o.not {
+		if o.Not {
 			r |= 1
 		}
 		return r
@@ -67,31 +73,31 @@ func (l *lowerer) predicateRef(o operand) ref {
 }
 
 // operandRef reads an operand as a value of type t; the ref is of t's class.
-func (l *lowerer) operandRef(o operand, t Type) ref {
-	if t == Pred {
+func (l *lowerer) operandRef(o syntax.Operand, t types.Type) ref {
+	if t == types.Pred {
 		return l.predicateRef(o)
 	}
-	switch o.kind {
-	case argInt, argFloat:
+	switch o.Kind {
+	case syntax.ArgInt, syntax.ArgFloat:
 		return l.immediateRef(o, t)
-	case argName:
+	case syntax.ArgName:
 		if r, rt, ok := l.namedRegister(o); ok {
-			r = l.fitToClass(r, rt, t, o.name)
-			if o.num == 0 {
+			r = l.fitToClass(r, rt, t, o.Name)
+			if o.Num == 0 {
 				return r
 			}
-			if t.isFloat() {
-				l.failSyntax("%s is a register", o.name)
+			if t.IsFloat() {
+				l.failSyntax("%s is a register", o.Name)
 			}
-			sum := l.newReg(t.classOf())
-			l.alu(unsignedKey("add", wordOf(t.classOf())), sum, r, l.constantRef(t.classOf(), o.num))
+			sum := l.newReg(t.Class())
+			l.alu(unsignedKey("add", wordOf(t.Class())), sum, r, l.constantRef(t.Class(), o.Num))
 			return sum
 		}
 		if r, rt, ok := l.specialRegister(o); ok {
 			was := l.loose
 			l.loose = true
 			defer func() { l.loose = was }()
-			return l.fitToClass(r, rt, t, o.name)
+			return l.fitToClass(r, rt, t, o.Name)
 		}
 		return l.symbol(o, t)
 	}
@@ -100,26 +106,26 @@ func (l *lowerer) operandRef(o operand, t Type) ref {
 }
 
 // fitToClass brings a register's value into the class that t needs.
-func (l *lowerer) fitToClass(r ref, rt, t Type, name string) ref {
-	if rt == Pred {
+func (l *lowerer) fitToClass(r ref, rt, t types.Type, name string) ref {
+	if rt == types.Pred {
 		l.failSyntax("%s is a predicate", name)
 	}
-	if rt.Size() != t.Size() && !l.loose && (rt != B128 || t.classOf() != class64) {
+	if rt.Size() != t.Size() && !l.loose && (rt != types.B128 || t.Class() != types.Class64) {
 		l.failSyntax("%s is of type %s, %s is needed", name, rt, t)
 	}
 	switch {
-	case rt.classOf() == t.classOf(), rt.classOf() == class128 && t.classOf() == class64:
+	case rt.Class() == t.Class(), rt.Class() == types.Class128 && t.Class() == types.Class64:
 		return r
-	case t.classOf() == class32:
-		d := l.newReg(class32)
+	case t.Class() == types.Class32:
+		d := l.newReg(types.Class32)
 		l.alu("cvt.u32.u64", d, r)
 		return d
-	case rt.classOf() == class32 && rt.Size() < 4:
-		d := l.newReg(class64)
+	case rt.Class() == types.Class32 && rt.Size() < 4:
+		d := l.newReg(types.Class64)
 		l.alu("cvt.u64.u16", d, r)
 		return d
-	case rt.classOf() == class32:
-		d := l.newReg(class64)
+	case rt.Class() == types.Class32:
+		d := l.newReg(types.Class64)
 		l.alu("cvt.u64.u32", d, r)
 		return d
 	}
@@ -128,25 +134,25 @@ func (l *lowerer) fitToClass(r ref, rt, t Type, name string) ref {
 }
 
 // wordOf is the unsigned type that fills a register of a class.
-func wordOf(c class) Type {
-	if c == class64 {
-		return U64
+func wordOf(c types.Class) types.Type {
+	if c == types.Class64 {
+		return types.U64
 	}
-	return U32
+	return types.U32
 }
 
 // spreadVector turns a register declared as a vector, named as a whole, into its components.
-func (l *lowerer) spreadVector(o operand) operand {
-	if o.kind != argName || o.sel != "" {
+func (l *lowerer) spreadVector(o syntax.Operand) syntax.Operand {
+	if o.Kind != syntax.ArgName || o.Sel != "" {
 		return o
 	}
-	r := l.in.scope.findRegister(o.name)
-	if r == nil || r.vec == 1 {
+	r := l.in.Scope.FindRegister(o.Name)
+	if r == nil || r.Vec == 1 {
 		return o
 	}
-	v := operand{kind: argVector}
-	for i := range r.vec {
-		v.list = append(v.list, operand{kind: argName, name: o.name, sel: components[i : i+1]})
+	v := syntax.Operand{Kind: syntax.ArgVector}
+	for i := range r.Vec {
+		v.List = append(v.List, syntax.Operand{Kind: syntax.ArgName, Name: o.Name, Sel: components[i : i+1]})
 	}
 	return v
 }
@@ -155,35 +161,35 @@ func (l *lowerer) spreadVector(o operand) operand {
 const components = "xyzwabcd"
 
 // immediateRef makes a constant of a literal.
-func (l *lowerer) immediateRef(o operand, t Type) ref {
-	return l.constantRef(t.classOf(), l.literalBits(o, t))
+func (l *lowerer) immediateRef(o syntax.Operand, t types.Type) ref {
+	return l.constantRef(t.Class(), l.literalBits(o, t))
 }
 
 // literalBits are the bits of a literal as a value of type t.
-func (l *lowerer) literalBits(o operand, t Type) uint64 {
+func (l *lowerer) literalBits(o syntax.Operand, t types.Type) uint64 {
 	switch {
-	case o.kind == argInt && (t == F32 || t == F64):
-		return floatBits(t, float64(int64(o.num)))
-	case o.kind == argInt:
-		return o.num & sizeMask(t.Size())
-	case o.kind != argFloat:
+	case o.Kind == syntax.ArgInt && (t == types.F32 || t == types.F64):
+		return float.Bits(t, float64(int64(o.Num)))
+	case o.Kind == syntax.ArgInt:
+		return o.Num & types.SizeMask(t.Size())
+	case o.Kind != syntax.ArgFloat:
 		l.failSyntax("a number is needed")
-	case o.f32 && t.Size() <= 4 && t != F16 && t != BF16:
-		return o.num
-	case o.f32:
-		return floatBits(t, float64(f32from(o.num)))
-	case t.isFloat():
-		return floatBits(t, f64from(o.num))
+	case o.F32 && t.Size() <= 4 && t != types.F16 && t != types.BF16:
+		return o.Num
+	case o.F32:
+		return float.Bits(t, float64(float.From32(o.Num)))
+	case t.IsFloat():
+		return float.Bits(t, float.From64(o.Num))
 	}
-	return o.num & sizeMask(t.Size())
+	return o.Num & types.SizeMask(t.Size())
 }
 
 // constantRef returns the ref of a constant, the same in all lanes.
-func (l *lowerer) constantRef(c class, v uint64) ref {
+func (l *lowerer) constantRef(c types.Class, v uint64) ref {
 	switch c {
-	case class64:
+	case types.Class64:
 		return l.b.constant64(v)
-	case classPred:
+	case types.ClassPred:
 		return ref(v & 1)
 	default:
 		return l.b.constant32(uint32(v))
@@ -194,29 +200,29 @@ func (l *lowerer) const32(v uint32) ref { return l.b.constant32(v) }
 
 // refForResult returns the ref to which a result of type t goes. If the register is wider, the
 // value is widened afterwards.
-func (l *lowerer) refForResult(o operand, t Type) ref {
-	if o.kind == argSink {
-		return l.newReg(t.classOf())
+func (l *lowerer) refForResult(o syntax.Operand, t types.Type) ref {
+	if o.Kind == syntax.ArgSink {
+		return l.newReg(t.Class())
 	}
-	if o.kind != argName {
+	if o.Kind != syntax.ArgName {
 		l.failSyntax("a register is needed for the result")
 	}
 	r, rt, ok := l.namedRegister(o)
 	if !ok {
-		l.failSyntax("%s is not declared", o.name)
+		l.failSyntax("%s is not declared", o.Name)
 	}
-	if (rt == Pred) != (t == Pred) {
-		l.failSyntax("%s is of type %s, %s is needed", o.name, rt, t)
+	if (rt == types.Pred) != (t == types.Pred) {
+		l.failSyntax("%s is of type %s, %s is needed", o.Name, rt, t)
 	}
-	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != Pred && (rt != B128 || t.classOf() != class64) {
-		l.failSyntax("%s is of type %s, %s is needed", o.name, rt, t)
+	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != types.Pred && (rt != types.B128 || t.Class() != types.Class64) {
+		l.failSyntax("%s is of type %s, %s is needed", o.Name, rt, t)
 	}
-	if rt.classOf() == t.classOf() || rt.classOf() == class128 && t.classOf() == class64 {
+	if rt.Class() == t.Class() || rt.Class() == types.Class128 && t.Class() == types.Class64 {
 		return r
 	}
-	tmp := l.newReg(t.classOf())
+	tmp := l.newReg(t.Class())
 	key := "cvt.u64.u32"
-	if t.isSigned() {
+	if t.IsSigned() {
 		key = "cvt.s64.s32"
 	}
 	l.after = append(l.after, func() { l.alu(key, r, tmp) })

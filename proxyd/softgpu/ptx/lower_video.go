@@ -3,6 +3,8 @@
 
 package ptx
 
+import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+
 // The video instructions take bytes, halves or words of their operands, compute with more
 // bits than the operands have, and may combine the result with a third operand.
 
@@ -51,14 +53,14 @@ var videoOps = map[string]func(a, b int64, clamp bool) int64{
 // lowerVideo is vadd, vsub, vabsdiff, vmin, vmax, vshl and vshr:
 // d{.part}, a{.part}, b{.part}, c with .sat, and for vshl and vshr .clamp or .wrap.
 func lowerVideo(l *lowerer) {
-	op := l.in.op
+	op := l.in.Op
 	ts := l.typeList()
 	if len(ts) != 3 {
 		l.failSyntax("three types are needed")
 	}
 	l.checkArgs(3, 4)
-	args := l.in.args
-	dsel, asel, bsel := args[0].sel, args[1].sel, args[2].sel
+	args := l.in.Args
+	dsel, asel, bsel := args[0].Sel, args[1].Sel, args[2].Sel
 	if !validPart(dsel) || !validPart(asel) || !validPart(bsel) {
 		l.failSyntax("no such part of a register")
 	}
@@ -73,7 +75,7 @@ func lowerVideo(l *lowerer) {
 		l.failSyntax("the third operand is missing")
 	}
 	f := func(a, b, c uint64) uint64 {
-		x, y := selectPart(a, asel, at.isSigned()), selectPart(b, bsel, bt.isSigned())
+		x, y := selectPart(a, asel, at.IsSigned()), selectPart(b, bsel, bt.IsSigned())
 		var v int64
 		if g := videoOps[op]; g != nil {
 			v = g(x, y, clamp)
@@ -95,16 +97,16 @@ func lowerVideo(l *lowerer) {
 			if dsel != "" {
 				width = map[byte]int{'b': 8, 'h': 16}[dsel[0]]
 			}
-			v = clampTo(v, width, dt.isSigned())
+			v = clampTo(v, width, dt.IsSigned())
 		}
-		return combineParts(v, c, dsel, second, dt.isSigned())
+		return combineParts(v, c, dsel, second, dt.IsSigned())
 	}
 	l.loose = true
-	src := []ref{l.sourceRef(1, U32), l.sourceRef(2, U32)}
+	src := []ref{l.sourceRef(1, types.U32), l.sourceRef(2, types.U32)}
 	if len(args) == 4 {
-		src = append(src, l.sourceRef(3, U32))
+		src = append(src, l.sourceRef(3, types.U32))
 	}
-	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, src...)
+	l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, src...)
 }
 
 // combineParts is the second operation, or the merge into part of c.
@@ -143,10 +145,10 @@ func lowerVmad(l *lowerer) {
 	if len(ts) != 3 {
 		l.failSyntax("three types are needed")
 	}
-	args := l.in.args
+	args := l.in.Args
 	dt, at, bt := ts[0], ts[1], ts[2]
-	asel, bsel := args[1].sel, args[2].sel
-	negAB, negC, po := args[1].neg != args[2].neg, args[3].neg, l.hasModifier("po")
+	asel, bsel := args[1].Sel, args[2].Sel
+	negAB, negC, po := args[1].Neg != args[2].Neg, args[3].Neg, l.hasModifier("po")
 	sat, shift := l.hasModifier("sat"), 0
 	if l.hasModifier("shr7") {
 		shift = 7
@@ -154,9 +156,9 @@ func lowerVmad(l *lowerer) {
 		shift = 15
 	}
 	f := func(a, b, c uint64) uint64 {
-		x, y := selectPart(a, asel, at.isSigned()), selectPart(b, bsel, bt.isSigned())
+		x, y := selectPart(a, asel, at.IsSigned()), selectPart(b, bsel, bt.IsSigned())
 		cv := int64(uint32(c))
-		if dt.isSigned() {
+		if dt.IsSigned() {
 			cv = int64(int32(c))
 		}
 		v := x * y
@@ -172,12 +174,12 @@ func lowerVmad(l *lowerer) {
 		}
 		v >>= shift
 		if sat {
-			v = clampTo(v, 32, dt.isSigned())
+			v = clampTo(v, 32, dt.IsSigned())
 		}
 		return uint64(uint32(v))
 	}
 	l.loose = true
-	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, l.sourceRef(1, U32), l.sourceRef(2, U32), l.sourceRef(3, U32))
+	l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, l.sourceRef(1, types.U32), l.sourceRef(2, types.U32), l.sourceRef(3, types.U32))
 }
 
 // lowerVset is vset: 1 where the comparison holds.
@@ -187,9 +189,9 @@ func lowerVset(l *lowerer) {
 	if len(ts) != 2 {
 		l.failSyntax("two types are needed")
 	}
-	args := l.in.args
-	dsel, asel, bsel, op, second := args[0].sel, args[1].sel, args[2].sel, "", ""
-	for _, m := range l.in.mods {
+	args := l.in.Args
+	dsel, asel, bsel, op, second := args[0].Sel, args[1].Sel, args[2].Sel, "", ""
+	for _, m := range l.in.Mods {
 		if comparisons[m] {
 			op = m
 		}
@@ -199,7 +201,7 @@ func lowerVset(l *lowerer) {
 	}
 	f := func(a, b, c uint64) uint64 {
 		v := int64(0)
-		if compareFloats(op, float64(selectPart(a, asel, ts[0].isSigned())), float64(selectPart(b, bsel, ts[1].isSigned()))) {
+		if compareFloats(op, float64(selectPart(a, asel, ts[0].IsSigned())), float64(selectPart(b, bsel, ts[1].IsSigned()))) {
 			v = 1
 		}
 		return combineParts(v, c, dsel, second, false)
@@ -208,11 +210,11 @@ func lowerVset(l *lowerer) {
 		l.failSyntax("the comparison is missing")
 	}
 	l.loose = true
-	src := []ref{l.sourceRef(1, U32), l.sourceRef(2, U32)}
+	src := []ref{l.sourceRef(1, types.U32), l.sourceRef(2, types.U32)}
 	if len(args) == 4 {
-		src = append(src, l.sourceRef(3, U32))
+		src = append(src, l.sourceRef(3, types.U32))
 	}
-	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, src...)
+	l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, src...)
 }
 
 // lowerSimd is vadd2, vadd4 and the like without lane masks and selections: each half or
@@ -223,23 +225,23 @@ func lowerSimd(l *lowerer) {
 	if len(ts) < 2 {
 		l.failSyntax("types are missing")
 	}
-	op := l.in.op
+	op := l.in.Op
 	n := int(op[len(op)-1] - '0')
 	base := op[:len(op)-1]
 	width := 32 / n
 	sat, sum := l.hasModifier("sat"), l.hasModifier("add")
 	dt, at, bt := ts[0], ts[len(ts)-2], ts[len(ts)-1]
 	comparison := ""
-	for _, m := range l.in.mods {
+	for _, m := range l.in.Mods {
 		if comparisons[m] {
 			comparison = m
 		}
 	}
 	if len(ts) == 2 {
-		dt = U32
+		dt = types.U32
 	}
-	for _, o := range l.in.args {
-		if o.sel != "" {
+	for _, o := range l.in.Args {
+		if o.Sel != "" {
 			l.refuseInstruction("selected lanes of SIMD video instructions are not supported")
 		}
 	}
@@ -253,7 +255,7 @@ func lowerSimd(l *lowerer) {
 	f := func(a, b, c uint64) uint64 {
 		r, total := c, c
 		for i := range n {
-			x, y := ext(a>>(width*i), at.isSigned()), ext(b>>(width*i), bt.isSigned())
+			x, y := ext(a>>(width*i), at.IsSigned()), ext(b>>(width*i), bt.IsSigned())
 			var v int64
 			switch base {
 			case "vavrg":
@@ -269,7 +271,7 @@ func lowerSimd(l *lowerer) {
 				v = videoOps[base](x, y, false)
 			}
 			if sat {
-				v = clampTo(v, width, dt.isSigned())
+				v = clampTo(v, width, dt.IsSigned())
 			}
 			total += uint64(v)
 			r = r&^(sizeMaskBits(width)<<(width*i)) | uint64(v)&sizeMaskBits(width)<<(width*i)
@@ -280,5 +282,5 @@ func lowerSimd(l *lowerer) {
 		return r
 	}
 	l.loose = true
-	l.emitLanes(U32, l.resultRef(U32), f, []Type{U32, U32, U32}, l.sourceRef(1, U32), l.sourceRef(2, U32), l.sourceRef(3, U32))
+	l.emitLanes(types.U32, l.resultRef(types.U32), f, []types.Type{types.U32, types.U32, types.U32}, l.sourceRef(1, types.U32), l.sourceRef(2, types.U32), l.sourceRef(3, types.U32))
 }

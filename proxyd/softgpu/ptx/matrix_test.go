@@ -11,6 +11,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // mmaCase is a shape with the element types of A, B and of C and D.
@@ -24,11 +27,11 @@ type mmaCase struct {
 func encodeElement(t string, v int) uint64 {
 	switch t {
 	case "f16":
-		return floatBits(F16, float64(v))
+		return float.Bits(types.F16, float64(v))
 	case "bf16":
-		return floatBits(BF16, float64(v))
+		return float.Bits(types.BF16, float64(v))
 	case "tf32", "f32":
-		return floatBits(F32, float64(v))
+		return float.Bits(types.F32, float64(v))
 	case "f64":
 		return math.Float64bits(float64(v))
 	}
@@ -242,11 +245,11 @@ func TestWmma(t *testing.T) {
 	for i := range 16 {
 		for j := range 24 {
 			if j < 16 {
-				a = binary.LittleEndian.AppendUint16(a, uint16(floatBits(F16, float64(val(i, j)))))
+				a = binary.LittleEndian.AppendUint16(a, uint16(float.Bits(types.F16, float64(val(i, j)))))
 				c = binary.LittleEndian.AppendUint32(c, math.Float32bits(float32(i-j)))
 			}
 			// Column i of B.
-			b = binary.LittleEndian.AppendUint16(b, uint16(floatBits(F16, float64(val(j, i)+1))))
+			b = binary.LittleEndian.AppendUint16(b, uint16(float.Bits(types.F16, float64(val(j, i)+1))))
 		}
 	}
 	m.mapAt(addrA, a)

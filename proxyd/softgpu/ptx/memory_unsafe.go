@@ -6,6 +6,8 @@ package ptx
 import (
 	"math/bits"
 	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // Accesses go through an access site's last range: a single comparison per lane. What is outside
@@ -90,12 +92,12 @@ func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer
 
 // at resolves operand a plus in.imm, in the space that in.b names, for a lane.
 func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
-	switch Space(in.b) {
-	case SharedSpace:
+	switch types.Space(in.b) {
+	case types.SharedSpace:
 		return w.sharedAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
-	case LocalSpace:
+	case types.LocalSpace:
 		return w.localAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
-	case ParamSpace:
+	case types.ParamSpace:
 		return w.paramAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
 	default:
 		return w.address(in, w.u64(in.a)[lane]+in.imm, uint64(n), lane, store)
@@ -239,26 +241,26 @@ func storeSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpS
 	}
 }
 
-func loadOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
+func loadOp[D word, R uint32 | uint64](space types.Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
 	switch space {
-	case Generic, GlobalSpace, ConstSpace:
+	case types.Generic, types.GlobalSpace, types.ConstSpace:
 		return func(w *warp, in *inst, m uint32) { loadGlobal[D](w, in, m, reg(w, in.d)) }
-	case SharedSpace:
+	case types.SharedSpace:
 		return func(w *warp, in *inst, m uint32) { loadShared[D](w, in, m, reg(w, in.d)) }
-	case LocalSpace:
+	case types.LocalSpace:
 		return func(w *warp, in *inst, m uint32) { loadLocal[D](w, in, m, reg(w, in.d)) }
 	default:
 		return func(w *warp, in *inst, m uint32) { loadSlow[D](w, in, m, reg(w, in.d)) }
 	}
 }
 
-func storeOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
+func storeOp[D word, R uint32 | uint64](space types.Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
 	switch space {
-	case Generic, GlobalSpace, ConstSpace:
+	case types.Generic, types.GlobalSpace, types.ConstSpace:
 		return func(w *warp, in *inst, m uint32) { storeGlobal[D](w, in, m, reg(w, in.c)) }
-	case SharedSpace:
+	case types.SharedSpace:
 		return func(w *warp, in *inst, m uint32) { storeShared[D](w, in, m, reg(w, in.c)) }
-	case LocalSpace:
+	case types.LocalSpace:
 		return func(w *warp, in *inst, m uint32) { storeLocal[D](w, in, m, reg(w, in.c)) }
 	default:
 		return func(w *warp, in *inst, m uint32) { storeSlow[D](w, in, m, reg(w, in.c)) }

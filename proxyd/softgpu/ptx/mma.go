@@ -8,6 +8,10 @@ import (
 	"math/bits"
 	"regexp"
 	"strconv"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // mmaPlan is a matrix product D = A·B + C of a warp. Lane l is in group l/4 and the
@@ -16,7 +20,7 @@ import (
 // the row; C and D have two neighbouring columns to a row.
 type mmaPlan struct {
 	m, n, k    int
-	at, bt, ct Type
+	at, bt, ct types.Type
 	signedA    bool
 	signedB    bool
 	sub        int    // bits of an element, for 4-bit and 1-bit elements
@@ -29,11 +33,11 @@ type mmaPlan struct {
 var mmaShape = regexp.MustCompile(`^m(\d+)n(\d+)k(\d+)$`)
 
 // elements of a register.
-func (p *mmaPlan) perRegister(t Type, sub int) int {
+func (p *mmaPlan) perRegister(t types.Type, sub int) int {
 	switch {
 	case sub != 0:
 		return 32 / sub
-	case t == F16 || t == BF16:
+	case t == types.F16 || t == types.BF16:
 		return 2
 	case t.Size() == 1:
 		return 4
@@ -43,7 +47,7 @@ func (p *mmaPlan) perRegister(t Type, sub int) int {
 }
 
 func shapeOf(l *lowerer) (m, n, k int) {
-	for _, mod := range l.in.mods {
+	for _, mod := range l.in.Mods {
 		if s := mmaShape.FindStringSubmatch(mod); s != nil {
 			m, _ = strconv.Atoi(s[1])
 			n, _ = strconv.Atoi(s[2])
@@ -60,14 +64,14 @@ func shapeOf(l *lowerer) (m, n, k int) {
 var subTypes = map[string]int{"s4": 4, "u4": 4, "b1": 1}
 
 // matrixTypes lists the types of an mma, types of less than a byte as U8 and S8.
-func matrixTypes(l *lowerer) (ts []Type, sub int) {
-	for _, m := range l.in.mods {
+func matrixTypes(l *lowerer) (ts []types.Type, sub int) {
+	for _, m := range l.in.Mods {
 		if n := subTypes[m]; n != 0 {
 			sub = n
-			ts = append(ts, map[string]Type{"s4": S8, "u4": U8, "b1": U8}[m])
+			ts = append(ts, map[string]types.Type{"s4": types.S8, "u4": types.U8, "b1": types.U8}[m])
 			continue
 		}
-		if t := typeNames[m]; t != NoType {
+		if t := types.ByName[m]; t != types.NoType {
 			ts = append(ts, t)
 		}
 	}
@@ -88,16 +92,16 @@ func lowerMma(l *lowerer) {
 	}
 	m, n, k := shapeOf(l)
 	p := &mmaPlan{m: m, n: n, k: k, at: ts[1], bt: ts[2], ct: ts[0], sub: sub, sat: l.hasModifier("satfinite")}
-	p.signedA, p.signedB = ts[1].isSigned(), ts[2].isSigned()
+	p.signedA, p.signedB = ts[1].IsSigned(), ts[2].IsSigned()
 	for _, op := range []string{"xor", "and"} {
 		if l.hasModifier(op) {
 			p.bitOp = op
 		}
 	}
-	if m == 8 && k == 4 && p.at == F16 {
+	if m == 8 && k == 4 && p.at == types.F16 {
 		l.refuseInstruction("m8n8k4 of f16 is for sm_70 only")
 	}
-	if p.at == E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
+	if p.at == types.E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != types.F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
 		l.refuseInstruction("this shape is not for targets up to sm_80")
 	}
 	l.emitMma(p)
@@ -111,25 +115,25 @@ func (l *lowerer) emitMma(p *mmaPlan) {
 	if p.wmma {
 		p.da, p.db = fragmentRegs(p.m*p.k, e, p.at, p.m), fragmentRegs(p.n*p.k, e, p.bt, p.n)
 	}
-	if p.ct == F16 {
+	if p.ct == types.F16 {
 		p.dc /= 2
 	}
 	if p.da == 0 || p.db == 0 || p.dc == 0 {
 		l.failSyntax("no such shape")
 	}
 	x := &ext{mma: p}
-	rt := B32
-	if p.at == F64 {
-		rt = B64
+	rt := types.B32
+	if p.at == types.F64 {
+		rt = types.B64
 	}
 	ct := rt
 	for i, part := range []struct {
 		n     int
-		t     Type
+		t     types.Type
 		write bool
 	}{{p.dc, ct, true}, {p.da, rt, false}, {p.db, rt, false}, {p.dc, ct, false}} {
-		if part.n == 1 && l.in.args[i].kind == argVector {
-			l.in.args[i] = l.in.args[i].list[0]
+		if part.n == 1 && l.in.Args[i].Kind == syntax.ArgVector {
+			l.in.Args[i] = l.in.Args[i].List[0]
 		}
 		refs, os, _ := l.listElements(i, part.t, part.n, part.write)
 		x.refs, x.opnds = append(x.refs, refs...), append(x.opnds, os...)
@@ -152,7 +156,7 @@ func sizedBuffer[T any](b []T, n int) []T {
 }
 
 // fetchMatrix gathers a matrix from the warp's registers; for B, rows are columns.
-func (w *warp) fetchMatrix(out []uint64, refs []ref, t Type, rows, cols, per int) []uint64 {
+func (w *warp) fetchMatrix(out []uint64, refs []ref, t types.Type, rows, cols, per int) []uint64 {
 	out = sizedBuffer(out, rows*cols)
 	width := 32 / per
 	for r, rf := range refs {
@@ -162,7 +166,7 @@ func (w *warp) fetchMatrix(out []uint64, refs []ref, t Type, rows, cols, per int
 			if rows == 16 {
 				row, block = group+8*(r&1), r>>1
 			}
-			if t == F64 {
+			if t == types.F64 {
 				out[row*cols+4*block+tig] = w.u64(rf)[lane]
 				continue
 			}
@@ -191,7 +195,7 @@ func opMma(w *warp, in *inst, m uint32) {
 		x.c = w.fetchC(x.c, cr, p)
 	}
 	x.d = sizedBuffer(x.d, len(x.c))
-	if p.at.isFloat() && p.at != F64 {
+	if p.at.IsFloat() && p.at != types.F64 {
 		p.multiplyFloats(x)
 	} else {
 		for i := range p.m {
@@ -209,9 +213,9 @@ func opMma(w *warp, in *inst, m uint32) {
 			lane := trailing(left)
 			at := p.placeOf(r, lane)
 			switch p.ct {
-			case F16:
+			case types.F16:
 				w.u32(rf)[lane] = uint32(x.d[at]) | uint32(x.d[at+1])<<16
-			case F64:
+			case types.F64:
 				w.u64(rf)[lane] = x.d[at]
 			default:
 				w.u32(rf)[lane] = uint32(x.d[at])
@@ -223,7 +227,7 @@ func opMma(w *warp, in *inst, m uint32) {
 // placeOf is the index of the element, the first of two of F16, in register r of a lane of
 // C and D.
 func (p *mmaPlan) placeOf(r, lane int) int {
-	if p.ct == F16 {
+	if p.ct == types.F16 {
 		return (lane/4+8*r)*p.n + lane%4*2
 	}
 	return (lane/4+8*(r>>1))*p.n + lane%4*2 + r&1
@@ -236,10 +240,10 @@ func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
 		for lane := range warpSize {
 			at := p.placeOf(r, lane)
 			switch p.ct {
-			case F16:
+			case types.F16:
 				v := w.u32(rf)[lane]
 				c[at], c[at+1] = uint64(v&0xffff), uint64(v>>16)
-			case F64:
+			case types.F64:
 				c[at] = w.u64(rf)[lane]
 			default:
 				c[at] = uint64(w.u32(rf)[lane])
@@ -256,40 +260,40 @@ func (p *mmaPlan) multiplyFloats(x *mmaBuffers) {
 		a := x.fa[i*p.k:][:p.k]
 		for j := range p.n {
 			b, c := x.fb[j*p.k:][:p.k], x.c[i*p.n+j]
-			if p.ct == F16 {
-				s := f16to32(uint16(c))
+			if p.ct == types.F16 {
+				s := float.F16To32(uint16(c))
 				for k := range a {
-					v := addOdd(float64(a[k])*float64(b[k]), float64(s))
-					s = float32(formats[F16].roundTo(v, rn))
+					v := float.AddOdd(float64(a[k])*float64(b[k]), float64(s))
+					s = float32(float.Formats[types.F16].Round(v, float.RN))
 				}
-				x.d[i*p.n+j] = encode(F16, float64(s))
+				x.d[i*p.n+j] = float.Encode(types.F16, float64(s))
 				continue
 			}
-			s := f32from(c)
+			s := float.From32(c)
 			for k := range a {
 				// As in opFmaF32.
 				v := float64(a[k])*float64(b[k]) + float64(s)
 				u := math.Float64bits(v)
 				if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
-					s = fma32(a[k], b[k], s)
+					s = float.FMA32(a[k], b[k], s)
 				} else {
 					s = float32(v)
 				}
 			}
-			x.d[i*p.n+j] = encode(F32, float64(s))
+			x.d[i*p.n+j] = float.Encode(types.F32, float64(s))
 		}
 	}
 }
 
 // decodeSingles decodes elements.
-func (p *mmaPlan) decodeSingles(out []float32, in []uint64, t Type) []float32 {
+func (p *mmaPlan) decodeSingles(out []float32, in []uint64, t types.Type) []float32 {
 	out = sizedBuffer(out, len(in))
 	for i, v := range in {
-		if t == TF32 {
+		if t == types.TF32 {
 			// The hardware does not look at the low bits.
 			v &^= 0x1fff
 		}
-		out[i] = float32(decode(t, v))
+		out[i] = float32(float.Decode(t, v))
 	}
 	return out
 }
@@ -297,10 +301,10 @@ func (p *mmaPlan) decodeSingles(out []float32, in []uint64, t Type) []float32 {
 // dotProduct is an element of the result, of whole numbers or f64.
 func (p *mmaPlan) dotProduct(a, b []uint64, c uint64) uint64 {
 	switch {
-	case p.at == F64:
-		s := f64from(c)
+	case p.at == types.F64:
+		s := float.From64(c)
 		for k := range a {
-			s = math.FMA(f64from(a[k]), f64from(b[k]), s)
+			s = math.FMA(float.From64(a[k]), float.From64(b[k]), s)
 		}
 		return math.Float64bits(s)
 	case p.bitOp != "":

@@ -3,7 +3,11 @@
 
 package ptx
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // opcode is a PTX instruction: how to lower the instruction, or why the instruction is refused.
 type opcode struct {
@@ -213,4 +217,6 @@ func refusedModifier(mod string) string {
 }
 
 // lowerPolicy is createpolicy: caches are not modelled, any value will do.
-func lowerPolicy(l *lowerer) { l.emitMove(B64, l.resultRef(B64), l.constantRef(class64, 0)) }
+func lowerPolicy(l *lowerer) {
+	l.emitMove(types.B64, l.resultRef(types.B64), l.constantRef(types.Class64, 0))
+}

@@ -6,13 +6,15 @@ package ptx
 import (
 	"math/big"
 	"math/rand/v2"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // layout is a binary format by its fields, for the oracle: it shares nothing with the
 // code under test.
 type layout struct{ exp, mant uint }
 
-var layouts = map[Type]layout{F16: {5, 10}, BF16: {8, 7}, F32: {8, 23}, F64: {11, 52}, E4M3x2: {4, 3}, E5M2x2: {5, 2}}
+var layouts = map[types.Type]layout{types.F16: {5, 10}, types.BF16: {8, 7}, types.F32: {8, 23}, types.F64: {11, 52}, types.E4M3x2: {4, 3}, types.E5M2x2: {5, 2}}
 
 func (f layout) bias() int { return 1<<(f.exp-1) - 1 }
 
@@ -99,7 +101,7 @@ func (f layout) round(x *big.Rat, mode string) uint64 {
 }
 
 // floatEdges are special values of a format, and numbers around them.
-func floatEdges(t Type) []uint64 {
+func floatEdges(t types.Type) []uint64 {
 	f := layouts[t]
 	inf := uint64(1<<f.exp-1) << f.mant
 	one := uint64(f.bias()) << f.mant
@@ -112,7 +114,7 @@ func floatEdges(t Type) []uint64 {
 }
 
 // floatOperands are edge cases, random bits, and numbers that nearly cancel.
-func floatOperands(t Type, seed uint64, n int) [][3]uint64 {
+func floatOperands(t types.Type, seed uint64, n int) [][3]uint64 {
 	r := rand.New(rand.NewPCG(seed, 3))
 	e := floatEdges(t)
 	f := layouts[t]
@@ -122,7 +124,7 @@ func floatOperands(t Type, seed uint64, n int) [][3]uint64 {
 		case 0:
 			return e[r.IntN(len(e))]
 		case 1:
-			return r.Uint64() & sizeMask(t.Size())
+			return r.Uint64() & types.SizeMask(t.Size())
 		default:
 			// About one, with few bits set: sums and products that are exact or ties.
 			v := one + uint64(r.IntN(8))<<f.mant - 4<<f.mant
@@ -146,7 +148,7 @@ func floatOperands(t Type, seed uint64, n int) [][3]uint64 {
 
 // ieee is the result of an operation by the rules for special values, or rounded from
 // the exact one. ok is false where any NaN will do.
-func ieee(t Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
+func ieee(t types.Type, op, mode string, r [3]uint64) (bits uint64, nan bool) {
 	f := layouts[t]
 	sign := uint64(1) << (f.exp + f.mant)
 	inf := uint64(1<<f.exp-1) << f.mant

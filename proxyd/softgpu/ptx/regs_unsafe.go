@@ -3,7 +3,11 @@
 
 package ptx
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 const (
 	warpSize = 32
@@ -68,9 +72,9 @@ func (w *warp) setPred(in *inst, m, r uint32) {
 // lane reads a lane of an operand of any class, zero-extended.
 func (w *warp) lane(o opnd, r ref, i int) uint64 {
 	switch o.class() {
-	case class64:
+	case types.Class64:
 		return w.u64(r)[i]
-	case classPred:
+	case types.ClassPred:
 		return uint64(w.pred(r) >> i & 1)
 	default:
 		return uint64(w.u32(r)[i])
@@ -80,9 +84,9 @@ func (w *warp) lane(o opnd, r ref, i int) uint64 {
 // setLane writes a lane of an operand of any class.
 func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
 	switch o.class() {
-	case class64:
+	case types.Class64:
 		w.u64(r)[i] = v
-	case classPred:
+	case types.ClassPred:
 		w.setBits(r, 1<<i, uint32(v)<<i)
 	default:
 		w.u32(r)[i] = uint32(v)

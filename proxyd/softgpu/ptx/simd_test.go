@@ -8,11 +8,14 @@ package ptx
 import (
 	"slices"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/simd"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // TestSimd: the processor's vector instructions and the Go loops give the same bits.
 func TestSimd(t *testing.T) {
-	if !hasSimd {
+	if !simd.Available {
 		t.Skip("needs AVX2 and FMA")
 	}
 	ops := []struct {
@@ -20,10 +23,10 @@ func TestSimd(t *testing.T) {
 		types []string
 		rows  [][3]uint64
 	}{
-		{"fma.rn.f32 d, a, b, c;", []string{"f32", "f32", "f32", "f32"}, floatOperands(F32, 1, 3000)},
-		{"add.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 2, 500)},
-		{"sub.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 3, 500)},
-		{"mul.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 4, 500)},
+		{"fma.rn.f32 d, a, b, c;", []string{"f32", "f32", "f32", "f32"}, floatOperands(types.F32, 1, 3000)},
+		{"add.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 2, 500)},
+		{"sub.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 3, 500)},
+		{"mul.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(types.F32, 4, 500)},
 		{"add.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(5, 100)},
 		{"mul.lo.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(6, 100)},
 		{"and.b32 d, a, b;", []string{"b32", "b32", "b32"}, operands(7, 100)},
@@ -34,8 +37,8 @@ func TestSimd(t *testing.T) {
 	for _, o := range ops {
 		t.Run(o.op, func(t *testing.T) {
 			fast := eval(t, o.op, o.types, o.rows)
-			hasSimd = false
-			defer func() { hasSimd = true }()
+			simd.Available = false
+			defer func() { simd.Available = true }()
 			slow := eval(t, o.op, o.types, o.rows)
 			if !slices.Equal(fast, slow) {
 				for i := range fast {

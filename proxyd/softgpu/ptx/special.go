@@ -7,13 +7,16 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // specialRegister finds a special register and reads its value into a fresh register.
-func (l *lowerer) specialRegister(o operand) (ref, Type, bool) {
-	name := o.name
-	if o.sel != "" {
-		name += "." + o.sel
+func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
+	name := o.Name
+	if o.Sel != "" {
+		name += "." + o.Sel
 	}
 	s, ok := specials[name]
 	if !ok && strings.HasPrefix(name, "%envreg") {
@@ -30,7 +33,7 @@ func (l *lowerer) specialRegister(o operand) (ref, Type, bool) {
 		if strings.HasPrefix(name, "%pm") {
 			l.refuseInstruction("performance counters are not supported")
 		}
-		return 0, NoType, false
+		return 0, types.NoType, false
 	}
 	if strings.HasPrefix(name, "%reserved_smem_offset") {
 		l.b.reserved = true
@@ -39,7 +42,7 @@ func (l *lowerer) specialRegister(o operand) (ref, Type, bool) {
 		l.b.spins = true
 		l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
 	}
-	c := s.typ.classOf()
+	c := s.typ.Class()
 	d := l.newReg(c)
 	// The register is read in all active lanes, whatever the guard.
 	was := l.guard
@@ -52,7 +55,7 @@ func (l *lowerer) specialRegister(o operand) (ref, Type, bool) {
 
 // special is a special register: its value in all lanes, or lane by lane.
 type special struct {
-	typ   Type
+	typ   types.Type
 	value func(w *warp) uint64
 	lane  func(w *warp, i int) uint64
 }
@@ -66,9 +69,9 @@ func opSpecial(w *warp, in *inst, m uint32) {
 			i := bits.TrailingZeros32(m) & 31
 			d[i] = uint32(s.lane(w, i))
 		}
-	case s.typ == Pred:
+	case s.typ == types.Pred:
 		w.setBits(in.d, m, uint32(s.value(w)))
-	case s.typ.classOf() == class64:
+	case s.typ.Class() == types.Class64:
 		d, v := w.u64(in.d), s.value(w)
 		for ; m != 0; m &= m - 1 {
 			d[bits.TrailingZeros32(m)&31] = v
@@ -81,11 +84,11 @@ func opSpecial(w *warp, in *inst, m uint32) {
 	}
 }
 
-func uniformSpecial(f func(w *warp) uint64) special { return special{typ: U32, value: f} }
+func uniformSpecial(f func(w *warp) uint64) special { return special{typ: types.U32, value: f} }
 
-func uniform64(f func(w *warp) uint64) special { return special{typ: U64, value: f} }
+func uniform64(f func(w *warp) uint64) special { return special{typ: types.U64, value: f} }
 
-func perLane(f func(w *warp, lane int) uint64) special { return special{typ: U32, lane: f} }
+func perLane(f func(w *warp, lane int) uint64) special { return special{typ: types.U32, lane: f} }
 
 // specials are the special registers; a register with components has an entry for each component.
 var specials = func() map[string]special {
@@ -123,7 +126,7 @@ var specials = func() map[string]special {
 		"%cluster_ctarank":     uniformSpecial(func(*warp) uint64 { return 0 }),
 		"%cluster_nctarank":    uniformSpecial(func(*warp) uint64 { return 1 }),
 		"%current_graph_exec":  uniform64(func(*warp) uint64 { return 0 }),
-		"%is_explicit_cluster": {typ: Pred, value: func(*warp) uint64 { return 0 }},
+		"%is_explicit_cluster": {typ: types.Pred, value: func(*warp) uint64 { return 0 }},
 	}
 	axis := func(d Dim3, k int) uint64 { return uint64([...]uint32{d.X, d.Y, d.Z, 0}[k]) }
 	for k, c := range []string{"x", "y", "z", "w"} {

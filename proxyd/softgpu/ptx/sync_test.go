@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"math/bits"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // perThread wraps a body into a kernel that stores %r of each thread to out; %t is the
@@ -173,8 +176,8 @@ func TestThreads(t *testing.T) {
 // TestAtomics: every operation, on global and shared memory, against plain Go in the order
 // of threads.
 func TestAtomics(t *testing.T) {
-	h := func(f float64) uint32 { return uint32(floatBits(F16, f)) }
-	fl := func(f float32) uint32 { return uint32(f32bits(f)) }
+	h := func(f float64) uint32 { return uint32(float.Bits(types.F16, f)) }
+	fl := func(f float32) uint32 { return uint32(float.Bits32(f)) }
 	cases := []struct {
 		op     string
 		start  uint32
@@ -201,9 +204,9 @@ func TestAtomics(t *testing.T) {
 			return o - 1
 		}},
 		{"exch.b32", 3, "mov.u32 %x1, %t;", func(_, t uint32) uint32 { return t }},
-		{"add.f32", fl(0.5), "cvt.rn.f32.u32 %f1, %t; mov.b32 %x1, %f1;", func(o, t uint32) uint32 { return fl(f32from(uint64(o)) + float32(t)) }},
+		{"add.f32", fl(0.5), "cvt.rn.f32.u32 %f1, %t; mov.b32 %x1, %f1;", func(o, t uint32) uint32 { return fl(float.From32(uint64(o)) + float32(t)) }},
 		{"add.noftz.f16x2", h(1) | h(2)<<16, "mov.u32 %x1, 0x3c004000;", func(o, _ uint32) uint32 {
-			return uint32(f16from32(f16to32(uint16(o))+2)) | uint32(f16from32(f16to32(uint16(o>>16))+1))<<16
+			return uint32(float.F16From32(float.F16To32(uint16(o))+2)) | uint32(float.F16From32(float.F16To32(uint16(o>>16))+1))<<16
 		}},
 	}
 	for _, c := range cases {

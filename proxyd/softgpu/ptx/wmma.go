@@ -3,16 +3,20 @@
 
 package ptx
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // wmma's fragments have no documented layout; ours: element i of a matrix, A by rows and B
 // by columns, lies in lane i/(registers · elements), and where the fragment is larger than
 // the matrix, the fragment holds the matrix twice.
 
 // fragmentRegs is the number of registers of an A or B fragment.
-func fragmentRegs(elements, per int, t Type, _ int) int {
+func fragmentRegs(elements, per int, t types.Type, _ int) int {
 	n := elements / (warpSize * per)
-	if t == F16 {
+	if t == types.F16 {
 		// Each element is held by two lanes.
 		return max(8, n)
 	}
@@ -20,13 +24,13 @@ func fragmentRegs(elements, per int, t Type, _ int) int {
 }
 
 // gatherMatrix gathers a matrix of n elements.
-func (w *warp) gatherMatrix(out []uint64, refs []ref, t Type, per, n int) []uint64 {
+func (w *warp) gatherMatrix(out []uint64, refs []ref, t types.Type, per, n int) []uint64 {
 	out = sizedBuffer(out, n)
 	width := 32 / per
 	for i := range n {
 		lane := i / (len(refs) * per)
 		r, e := i/per%len(refs), i%per
-		if t == F64 {
+		if t == types.F64 {
 			out[i] = w.u64(refs[r])[lane]
 		} else {
 			out[i] = uint64(w.u32(refs[r])[lane]) >> (width * e) & sizeMaskBits(width)
@@ -36,13 +40,13 @@ func (w *warp) gatherMatrix(out []uint64, refs []ref, t Type, per, n int) []uint
 }
 
 // setFragment spreads a matrix over the lanes m.
-func (w *warp) setFragment(refs []ref, t Type, per int, d []uint64, m uint32) {
+func (w *warp) setFragment(refs []ref, t types.Type, per int, d []uint64, m uint32) {
 	width := 32 / per
 	for ; m != 0; m &= m - 1 {
 		lane := trailing(m)
 		for r, rf := range refs {
 			at := (lane*len(refs) + r) * per % len(d)
-			if t == F64 {
+			if t == types.F64 {
 				w.u64(rf)[lane] = d[at]
 				continue
 			}
@@ -59,7 +63,7 @@ func (w *warp) setFragment(refs []ref, t Type, per int, d []uint64, m uint32) {
 type wmmaSite struct {
 	rows, cols int // in memory order of the fragment: rows of A, columns of B
 	byColumn   bool
-	t          Type
+	t          types.Type
 	store      bool
 }
 
@@ -75,7 +79,7 @@ func lowerWmma(l *lowerer) {
 		p := &mmaPlan{m: m, n: n, k: k, wmma: true, sat: l.hasModifier("satfinite")}
 		switch len(ts) {
 		case 2: // .dtype.ctype: f16 operands
-			p.at, p.bt, p.ct = F16, F16, ts[0]
+			p.at, p.bt, p.ct = types.F16, types.F16, ts[0]
 			if ts[0] != ts[1] {
 				l.refuseInstruction("accumulators of two types are not supported")
 			}
@@ -87,7 +91,7 @@ func lowerWmma(l *lowerer) {
 		if l.hasModifier("row") != l.hasModifier("col") && !l.hasModifier("row") && !l.hasModifier("col") {
 			l.failSyntax("the layouts are missing")
 		}
-		p.signedA, p.signedB = p.at.isSigned(), p.bt.isSigned()
+		p.signedA, p.signedB = p.at.IsSigned(), p.bt.IsSigned()
 		l.emitMma(p)
 	case l.hasModifier("load"), l.hasModifier("store"):
 		l.wmmaMove(ts, m, n, k)
@@ -96,7 +100,7 @@ func lowerWmma(l *lowerer) {
 	}
 }
 
-func (l *lowerer) wmmaMove(ts []Type, m, n, k int) {
+func (l *lowerer) wmmaMove(ts []types.Type, m, n, k int) {
 	store := l.hasModifier("store")
 	t := ts[len(ts)-1]
 	s := &wmmaSite{t: t, store: store}
@@ -119,19 +123,19 @@ func (l *lowerer) wmmaMove(ts []Type, m, n, k int) {
 	if l.hasModifier("a") || l.hasModifier("b") {
 		regs = fragmentRegs(elements, per, t, m)
 	}
-	rt := B32
-	if t == F64 {
-		rt = B64
+	rt := types.B32
+	if t == types.F64 {
+		rt = types.B64
 	}
 	refs, os, _ := l.listElements(vec, rt, regs, !store)
 	l.loose = true
 	a := l.addr(addr, l.space())
-	stride := l.constantRef(class32, uint64(s.cols))
+	stride := l.constantRef(types.Class32, uint64(s.cols))
 	if s.byColumn {
-		stride = l.constantRef(class32, uint64(s.rows))
+		stride = l.constantRef(types.Class32, uint64(s.rows))
 	}
-	if len(l.in.args) == 3 {
-		stride = l.sourceRef(2, U32)
+	if len(l.in.Args) == 3 {
+		stride = l.sourceRef(2, types.U32)
 	}
 	mic := l.site(l.emit(opWmmaMove, shape{a: a.opnd(), c: use32}, 0, 0, a.base, ref(a.space), stride))
 	mic.imm, mic.ext = a.off, &ext{refs: refs, opnds: os, wmma: s}

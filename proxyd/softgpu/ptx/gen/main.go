@@ -18,6 +18,9 @@ import (
 	"strings"
 )
 
+// module is where the packages are that the loops call.
+const module = "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/"
+
 // row is an operation.
 type row struct {
 	key  string   // "add.u32"
@@ -81,25 +84,25 @@ func (r row) write(w *bytes.Buffer) {
 	case r.dst == "f32":
 		// The canonical NaN.
 		fmt.Fprintf(w, "\tds := w.f32(in.d)\n")
-		body = reads + "\t\tr := " + r.expr + "\n\t\tif r != r {\n\t\t\tr = nan32\n\t\t}\n\t\tds[i] = r\n"
+		body = reads + "\t\tr := " + r.expr + "\n\t\tif r != r {\n\t\t\tr = float.NaN32\n\t\t}\n\t\tds[i] = r\n"
 	default:
 		fmt.Fprintf(w, "\tds := w.%s(in.d)\n", lanes[r.dst].access)
 		body = reads + "\t\tds[i] = " + fmt.Sprintf(lanes[r.dst].write, r.expr) + "\n"
 	}
-	if simd[r.key] {
+	if vectorized[r.key] {
 		args := "ds"
 		for i := range r.src {
 			args += ", " + string("abc"[i]) + "s"
 		}
-		fmt.Fprintf(w, "\tif m == fullMask && hasSimd {\n\t\tsimd%s(%s)\n\t\treturn\n\t}\n", r.fn()[2:], args)
+		fmt.Fprintf(w, "\tif m == fullMask && simd.Available {\n\t\tsimd.%s(%s)\n\t\treturn\n\t}\n", r.fn()[2:], args)
 	}
 	fmt.Fprintf(w, "\tif m == fullMask {\n\t\tfor i := range %s {\n%s\t\t}\n", over, body)
 	fmt.Fprintf(w, "%s\t\treturn\n\t}\n", end)
 	fmt.Fprintf(w, "\tfor ; m != 0; m &= m - 1 {\n\t\ti := bits.TrailingZeros32(m) & 31\n%s\t}\n%s}\n", body, end)
 }
 
-// simd are the rows that simd_amd64.s has too.
-var simd = map[string]bool{
+// vectorized are the rows that package simd has too.
+var vectorized = map[string]bool{
 	"fma.f32": true, "add.f32": true, "sub.f32": true, "mul.f32": true, "add.u32": true, "mul.lo.u32": true, "and.u32": true,
 	"add.u64": true, "mul.wide.s32": true, "mul.wide.u32": true,
 }
@@ -135,7 +138,13 @@ func render(table string, rows []row) ([]byte, error) {
 	if strings.Contains(body.String(), "math.") {
 		fmt.Fprintf(&w, "\t\"math\"\n")
 	}
-	fmt.Fprintf(&w, "\t\"math/bits\"\n)\n%s", body.String())
+	fmt.Fprintf(&w, "\t\"math/bits\"\n\n")
+	for _, part := range []string{"float", "simd"} {
+		if strings.Contains(body.String(), part+".") {
+			fmt.Fprintf(&w, "\t%q\n", module+part)
+		}
+	}
+	fmt.Fprintf(&w, ")\n%s", body.String())
 	return format.Source(w.Bytes())
 }
 

@@ -93,7 +93,7 @@ func intRows() []row {
 const fma32 = `		s := float64(a)*float64(b) + float64(c)
 		u := math.Float64bits(s)
 		if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
-			ds[i] = fma32(a, b, c)
+			ds[i] = float.FMA32(a, b, c)
 		} else {
 			ds[i] = float32(s)
 		}
@@ -105,7 +105,7 @@ func floatRows() []row {
 		rows2(&out, op.name+".f32", "f32", "f32", op.expr)
 		rows2(&out, op.name+".f64", "f64", "f64", op.expr)
 		out = append(out, r(op.name+".ftz.f32", "f32", []string{"u32", "u32"},
-			"flush32(flushed(a) "+string(op.expr[2])+" flushed(b))"))
+			"float.Flush32(float.Flushed(a) "+string(op.expr[2])+" float.Flushed(b))"))
 	}
 	for _, op := range []struct{ name, expr string }{
 		{"sqrt", "float32(math.Sqrt(float64(X)))"}, {"rcp", "1 / X"}, {"rsqrt", "float32(1 / math.Sqrt(float64(X)))"},
@@ -114,12 +114,12 @@ func floatRows() []row {
 	} {
 		out = append(out,
 			r(op.name+".f32", "f32", []string{"f32"}, strings.ReplaceAll(op.expr, "X", "a")),
-			r(op.name+".ftz.f32", "f32", []string{"u32"}, "flush32("+strings.ReplaceAll(op.expr, "X", "flushed(a)")+")"))
+			r(op.name+".ftz.f32", "f32", []string{"u32"}, "float.Flush32("+strings.ReplaceAll(op.expr, "X", "float.Flushed(a)")+")"))
 	}
 	out = append(out,
 		row{"fma.f32", "f32", []string{"f32", "f32", "f32"}, "", fma32},
-		r("fma.ftz.f32", "f32", []string{"u32", "u32", "u32"}, "flush32(fma32(flushed(a), flushed(b), flushed(c)))"),
-		r("fma.rm.f32", "f32", []string{"f32", "f32", "f32"}, "fmaDown32(a, b, c)"),
+		r("fma.ftz.f32", "f32", []string{"u32", "u32", "u32"}, "float.Flush32(float.FMA32(float.Flushed(a), float.Flushed(b), float.Flushed(c)))"),
+		r("fma.rm.f32", "f32", []string{"f32", "f32", "f32"}, "float.FMADown32(a, b, c)"),
 		r("fma.f64", "f64", []string{"f64", "f64", "f64"}, "math.FMA(a, b, c)"),
 		r("sqrt.f64", "f64", []string{"f64"}, "math.Sqrt(a)"),
 		r("rcp.f64", "f64", []string{"f64"}, "1 / a"),
@@ -175,10 +175,10 @@ func cvtRows() []row {
 		r("cvt.rzi.s32.f64", "s32", []string{"f64"}, "truncS32(a)"),
 		r("cvt.rni.s32.f32", "s32", []string{"f32"}, "truncS32(math.RoundToEven(float64(a)))"),
 		r("cvt.rmi.s32.f32", "s32", []string{"f32"}, "truncS32(math.Floor(float64(a)))"),
-		r("cvt.f32.f16", "f32", []string{"u16"}, "f16to32(a)"),
-		r("cvt.f16.f32", "u16", []string{"f32"}, "f16from32(a)"),
-		r("cvt.f32.bf16", "f32", []string{"u16"}, "bf16to32(a)"),
-		r("cvt.bf16.f32", "u16", []string{"f32"}, "bf16from32(a)"),
+		r("cvt.f32.f16", "f32", []string{"u16"}, "float.F16To32(a)"),
+		r("cvt.f16.f32", "u16", []string{"f32"}, "float.F16From32(a)"),
+		r("cvt.f32.bf16", "f32", []string{"u16"}, "float.BF16To32(a)"),
+		r("cvt.bf16.f32", "u16", []string{"f32"}, "float.BF16From32(a)"),
 	)
 	return out
 }

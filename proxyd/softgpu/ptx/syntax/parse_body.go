@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+package syntax
 
 import "strings"
 
@@ -13,7 +13,7 @@ type unparsedBody struct {
 }
 
 // readBody reads a function's body from the opening brace on, or notes its text for later.
-func (p *parser) readBody(f *function) error {
+func (p *parser) readBody(f *Function) error {
 	if p.later && len(p.ahead) == 0 {
 		// The lexer stands behind the brace.
 		if end, ok := findBodyEnd(p.lex.src[p.lex.pos:]); ok {
@@ -26,21 +26,22 @@ func (p *parser) readBody(f *function) error {
 		}
 	}
 	p.nextToken()
-	return p.readBlock(f, newScope(f.scope))
+	return p.readBlock(f, newScope(f.Scope))
 }
 
-// parseBody parses a body that has not been needed before. The caller holds lowering.
-func (f *function) parseBody() error {
+// ParseBody parses a body that has not been needed before. ParseBody changes the function and
+// its module: calls for functions of the same module must not overlap.
+func (f *Function) ParseBody() error {
 	if f.later == nil || f.later.err != nil {
 		return f.later.parseError()
 	}
-	p := &parser{lex: lexer{module: f.mod.Name, src: f.later.text, line: f.later.line}, mod: f.mod, ranged: f.mod.ranged}
+	p := &parser{lex: lexer{module: f.Module.Name, src: f.later.text, line: f.later.line}, mod: f.Module, ranged: f.Module.ranged}
 	p.nextToken()
-	err := p.readBlock(f, newScope(f.scope))
+	err := p.readBlock(f, newScope(f.Scope))
 	if p.lex.err != nil {
 		err = p.lex.err
 	}
-	f.mod.ranged = p.ranged
+	f.Module.ranged = p.ranged
 	if err != nil {
 		f.later.err = err
 		return err

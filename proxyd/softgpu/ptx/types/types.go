@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+// Package types has the fundamental types, the register classes and the state spaces of PTX.
+package types
+
+import "math"
 
 // Type is a fundamental type of PTX.
 type Type uint8
@@ -65,7 +68,8 @@ var typeTable = [...]typeInfo{
 	U16x2: {"u16x2", 4, unsignedKind}, S16x2: {"s16x2", 4, signedKind}, Pred: {"pred", 1, predKind},
 }
 
-var typeNames = func() map[string]Type {
+// ByName has the types by their names in PTX, without the dot.
+var ByName = func() map[string]Type {
 	m := make(map[string]Type)
 	for t := B8; t <= Pred; t++ {
 		m[typeTable[t].name] = t
@@ -78,30 +82,37 @@ func (t Type) String() string { return typeTable[t].name }
 // Size is the number of bytes that a value takes in memory.
 func (t Type) Size() uint32 { return typeTable[t].size }
 
-func (t Type) isSigned() bool   { return typeTable[t].kind == signedKind }
-func (t Type) isFloat() bool    { return typeTable[t].kind == floatKind }
-func (t Type) isIntegral() bool { return typeTable[t].kind <= signedKind }
+// IsSigned reports whether values are signed integers.
+func (t Type) IsSigned() bool { return typeTable[t].kind == signedKind }
 
-// class is the register file that holds values of a type.
-type class uint8
+// IsFloat reports whether values are floating-point numbers, or packs of them.
+func (t Type) IsFloat() bool { return typeTable[t].kind == floatKind }
 
+// IsIntegral reports whether values are bits or integers.
+func (t Type) IsIntegral() bool { return typeTable[t].kind <= signedKind }
+
+// Class is the register file that holds values of a type.
+type Class uint8
+
+// The register files.
 const (
-	class32 class = iota
-	class64
-	classPred
-	class128
+	Class32 Class = iota
+	Class64
+	ClassPred
+	Class128
 )
 
-func (t Type) classOf() class {
+// Class is the register file that holds values of the type.
+func (t Type) Class() Class {
 	switch {
 	case t == Pred:
-		return classPred
+		return ClassPred
 	case t == B128:
-		return class128
+		return Class128
 	case t.Size() == 8:
-		return class64
+		return Class64
 	default:
-		return class32
+		return Class32
 	}
 }
 
@@ -121,7 +132,8 @@ const (
 	TexSpace
 )
 
-var spaceNames = map[string]Space{
+// SpacesByName has the state spaces by their names in PTX, without the dot.
+var SpacesByName = map[string]Space{
 	"reg": RegSpace, "sreg": SRegSpace, "const": ConstSpace, "global": GlobalSpace, "local": LocalSpace,
 	"param": ParamSpace, "shared": SharedSpace, "tex": TexSpace,
 	"param::entry": ParamSpace, "param::func": ParamSpace, "shared::cta": SharedSpace,
@@ -138,13 +150,10 @@ func (s Space) String() string {
 	}
 }
 
-// Dim3 is an extent or a position in a grid or a block.
-type Dim3 struct{ X, Y, Z uint32 }
-
-// Count is the number of positions within the extent.
-func (d Dim3) Count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
-
-// positionAt returns the position with the given index, x running fastest.
-func (d Dim3) positionAt(i uint64) Dim3 {
-	return Dim3{X: uint32(i % uint64(d.X)), Y: uint32(i / uint64(d.X) % uint64(d.Y)), Z: uint32(i / uint64(d.X) / uint64(d.Y))}
+// SizeMask has the bits of a value of so many bytes.
+func SizeMask(bytes uint32) uint64 {
+	if bytes >= 8 {
+		return math.MaxUint64
+	}
+	return 1<<(8*bytes) - 1
 }

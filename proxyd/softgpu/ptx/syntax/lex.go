@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+package syntax
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ type lexer struct {
 
 func (l *lexer) setError(format string, args ...any) token {
 	if l.err == nil {
-		l.err = &SyntaxError{Module: l.module, Line: l.line, Msg: fmt.Sprintf(format, args...)}
+		l.err = &Error{Module: l.module, Line: l.line, Msg: fmt.Sprintf(format, args...)}
 	}
 	l.pos = len(l.src)
 	return token{kind: tokEOF, line: l.line}

@@ -1,15 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+package syntax
 
-import "math"
+import (
+	"math"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
 
 // varHead is what stands before the names of a declaration.
 type varHead struct {
 	align   uint32
 	vec     uint32
-	typ     Type
+	typ     types.Type
 	managed bool
 	opaque  string
 }
@@ -48,7 +53,7 @@ func (p *parser) readHead() (varHead, error) {
 			// .ptr .global .align 16 says where a parameter points; we need not know.
 			p.nextToken()
 			if p.tok.kind == tokDot {
-				if _, ok := spaceNames[p.tok.text]; ok {
+				if _, ok := types.SpacesByName[p.tok.text]; ok {
 					p.nextToken()
 				}
 			}
@@ -58,9 +63,9 @@ func (p *parser) readHead() (varHead, error) {
 			}
 			continue
 		case "texref", "samplerref", "surfref":
-			h.opaque, h.typ = name, B64
+			h.opaque, h.typ = name, types.B64
 		default:
-			t, ok := typeNames[name]
+			t, ok := types.ByName[name]
 			if !ok {
 				return h, p.errUnexpected("a type")
 			}
@@ -68,7 +73,7 @@ func (p *parser) readHead() (varHead, error) {
 		}
 		p.nextToken()
 	}
-	if h.typ == NoType {
+	if h.typ == types.NoType {
 		return h, p.errUnexpected("a type")
 	}
 	if h.align == 0 {
@@ -78,7 +83,7 @@ func (p *parser) readHead() (varHead, error) {
 }
 
 // readVariables reads head and names up to and with the semicolon.
-func (p *parser) readVariables(space Space) ([]*variable, error) {
+func (p *parser) readVariables(space types.Space) ([]*Variable, error) {
 	if p.isPunct("[") {
 		// .const[2]: banks, long gone.
 		p.nextToken()
@@ -91,7 +96,7 @@ func (p *parser) readVariables(space Space) ([]*variable, error) {
 	if err != nil {
 		return nil, err
 	}
-	var vars []*variable
+	var vars []*Variable
 	for {
 		v, err := p.readDeclarator(space, h)
 		if err != nil {
@@ -112,7 +117,7 @@ func (p *parser) readVariables(space Space) ([]*variable, error) {
 			}
 			for i := range n {
 				each := *v
-				each.name += utoa(i)
+				each.Name += utoa(i)
 				vars = append(vars, &each)
 			}
 		} else {
@@ -125,23 +130,23 @@ func (p *parser) readVariables(space Space) ([]*variable, error) {
 }
 
 // readDeclarator reads name[2][3] = {…}.
-func (p *parser) readDeclarator(space Space, h varHead) (*variable, error) {
-	v := &variable{
-		line: p.tok.line, space: space, typ: h.typ, vec: h.vec, align: h.align, count: 1,
-		managed: h.managed, opaque: h.opaque, mod: p.mod,
+func (p *parser) readDeclarator(space types.Space, h varHead) (*Variable, error) {
+	v := &Variable{
+		Line: p.tok.line, Space: space, Type: h.typ, Vec: h.vec, Align: h.align, Count: 1,
+		Managed: h.managed, Opaque: h.opaque, Module: p.mod,
 	}
 	var err error
-	if v.name, err = p.expectIdent("a name"); err != nil {
+	if v.Name, err = p.expectIdent("a name"); err != nil {
 		return nil, err
 	}
 	var dims []uint64
-	total := uint64(v.typ.Size()) * uint64(v.vec)
+	total := uint64(v.Type.Size()) * uint64(v.Vec)
 	for p.acceptPunct("[") {
 		if p.acceptPunct("]") {
 			if len(dims) > 0 {
-				return nil, p.syntaxError(v.line, "%s: only the first dimension may be open", v.name)
+				return nil, p.syntaxError(v.Line, "%s: only the first dimension may be open", v.Name)
 			}
-			v.open = true
+			v.Open = true
 			dims = append(dims, 0)
 			continue
 		}
@@ -153,17 +158,17 @@ func (p *parser) readDeclarator(space Space, h varHead) (*variable, error) {
 			return nil, err
 		}
 		if n > maxVariable {
-			return nil, p.syntaxError(v.line, "%s is too large", v.name)
+			return nil, p.syntaxError(v.Line, "%s is too large", v.Name)
 		}
 		if n > 0 {
 			if total *= n; total >= maxVariable {
-				return nil, p.syntaxError(v.line, "%s is too large", v.name)
+				return nil, p.syntaxError(v.Line, "%s is too large", v.Name)
 			}
 		}
 		dims = append(dims, n)
 	}
 	for _, n := range dims {
-		v.count *= uint32(n)
+		v.Count *= uint32(n)
 	}
 	if p.acceptPunct("=") {
 		if err := p.readInitializer(v, dims); err != nil {
@@ -174,15 +179,15 @@ func (p *parser) readDeclarator(space Space, h varHead) (*variable, error) {
 }
 
 // readInitializer reads what follows "=".
-func (p *parser) readInitializer(v *variable, dims []uint64) error {
-	if v.opaque != "" {
+func (p *parser) readInitializer(v *Variable, dims []uint64) error {
+	if v.Opaque != "" {
 		// The fields of a texture reference; such kernels are refused where they use the reference.
 		for !p.isPunct(";") && p.tok.kind != tokEOF {
 			p.nextToken()
 		}
 		return nil
 	}
-	inner := uint64(v.vec)
+	inner := uint64(v.Vec)
 	for i, n := range dims {
 		if i > 0 {
 			inner *= n
@@ -192,19 +197,19 @@ func (p *parser) readInitializer(v *variable, dims []uint64) error {
 	if err != nil {
 		return err
 	}
-	if v.open {
-		v.open = false
-		v.count = uint32((uint64(end) + inner - 1) / inner * (inner / uint64(v.vec)))
+	if v.Open {
+		v.Open = false
+		v.Count = uint32((uint64(end) + inner - 1) / inner * (inner / uint64(v.Vec)))
 	}
-	if uint64(end) > uint64(v.count)*uint64(v.vec) {
-		return p.syntaxError(v.line, "%s: too many values", v.name)
+	if uint64(end) > uint64(v.Count)*uint64(v.Vec) {
+		return p.syntaxError(v.Line, "%s: too many values", v.Name)
 	}
 	return nil
 }
 
 // initList reads a value or a list of them for the elements from at on; dim says how deep
 // in the braces the list stands. initList returns the index after the last element.
-func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint32, error) {
+func (p *parser) initList(v *Variable, dims []uint64, dim int, at uint32) (uint32, error) {
 	if err := p.enterNesting(); err != nil {
 		return 0, err
 	}
@@ -214,14 +219,14 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 		if err != nil {
 			return 0, err
 		}
-		iv.index = at
-		if iv.num != 0 || iv.symbol != "" {
-			v.init = append(v.init, iv)
+		iv.Index = at
+		if iv.Num != 0 || iv.Symbol != "" {
+			v.Init = append(v.Init, iv)
 		}
 		return at + 1, nil
 	}
 	p.nextToken()
-	stride := v.vec
+	stride := v.Vec
 	for i := dim + 1; i < len(dims); i++ {
 		stride *= uint32(dims[i])
 	}
@@ -240,7 +245,7 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 			at = max(end, start+stride)
 		}
 		if uint64(at) > maxVariable>>3 {
-			return 0, p.syntaxError(v.line, "%s is too large", v.name)
+			return 0, p.syntaxError(v.Line, "%s is too large", v.Name)
 		}
 		if !p.acceptPunct(",") {
 			break
@@ -249,16 +254,16 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 	return at, p.expectPunct("}")
 }
 
-func (p *parser) initValue(v *variable) (initValue, error) {
-	iv := initValue{line: p.tok.line}
-	if v.typ.isFloat() {
-		n, err := p.floatConstant(v.typ)
-		iv.num = n
+func (p *parser) initValue(v *Variable) (InitValue, error) {
+	iv := InitValue{Line: p.tok.line}
+	if v.Type.IsFloat() {
+		n, err := p.floatConstant(v.Type)
+		iv.Num = n
 		return iv, err
 	}
 	if p.tok.kind == tokInt && p.peekToken().kind == tokPunct && p.peekToken().text == "(" {
 		// 0xFF00(symbol): bytes of an address
-		iv.mask = p.nextToken().num
+		iv.Mask = p.nextToken().num
 		p.nextToken()
 		if err := p.initSymbol(&iv); err != nil {
 			return iv, err
@@ -269,18 +274,18 @@ func (p *parser) initValue(v *variable) (initValue, error) {
 		return iv, p.initSymbol(&iv)
 	}
 	n, err := p.readConstant()
-	iv.num = n & sizeMask(v.typ.Size())
+	iv.Num = n & types.SizeMask(v.Type.Size())
 	return iv, err
 }
 
 // initSymbol reads name, name+4, generic(name) or generic(name)+4.
-func (p *parser) initSymbol(iv *initValue) error {
+func (p *parser) initSymbol(iv *InitValue) error {
 	name, err := p.expectIdent("a name")
 	if err != nil {
 		return err
 	}
 	if name == "generic" && p.acceptPunct("(") {
-		iv.generic = true
+		iv.Generic = true
 		if name, err = p.expectIdent("a name"); err != nil {
 			return err
 		}
@@ -288,7 +293,7 @@ func (p *parser) initSymbol(iv *initValue) error {
 			return err
 		}
 	}
-	iv.symbol = name
+	iv.Symbol = name
 	for p.isPunct("+") || p.isPunct("-") {
 		minus := p.nextToken().text == "-"
 		n, err := p.readUnary()
@@ -298,13 +303,13 @@ func (p *parser) initSymbol(iv *initValue) error {
 		if minus {
 			n = -n
 		}
-		iv.num += n
+		iv.Num += n
 	}
 	return nil
 }
 
 // floatConstant reads a number and returns the bits of type t.
-func (p *parser) floatConstant(t Type) (uint64, error) {
+func (p *parser) floatConstant(t types.Type) (uint64, error) {
 	neg := false
 	for p.isPunct("-") || p.isPunct("+") {
 		neg = neg != (p.nextToken().text == "-")
@@ -312,7 +317,7 @@ func (p *parser) floatConstant(t Type) (uint64, error) {
 	var f float64
 	switch {
 	case p.tok.kind == tokFloat && p.tok.f32:
-		if t == F32 {
+		if t == types.F32 {
 			n := p.nextToken().num
 			if neg {
 				n ^= 1 << 31
@@ -334,12 +339,5 @@ func (p *parser) floatConstant(t Type) (uint64, error) {
 	if neg {
 		f = -f
 	}
-	return floatBits(t, f), nil
-}
-
-func sizeMask(bytes uint32) uint64 {
-	if bytes >= 8 {
-		return math.MaxUint64
-	}
-	return 1<<(8*bytes) - 1
+	return float.Bits(t, f), nil
 }

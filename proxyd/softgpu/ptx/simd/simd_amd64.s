@@ -4,7 +4,7 @@
 #include "textflag.h"
 
 // Lane loops of full warps, eight lanes at a time. Each does what the Go loop of the same
-// operation does, bit for bit; simd_test.go compares them.
+// operation in package ptx does, bit for bit; simd_test.go of that package compares them.
 
 DATA nan<>+0(SB)/4, $0x7fffffff
 GLOBL nan<>(SB), RODATA|NOPTR, $4
@@ -36,8 +36,8 @@ GLOBL nan<>(SB), RODATA|NOPTR, $4
 	MOVQ a+8(FP), SI \
 	MOVQ b+16(FP), DX
 
-// func simdFmaF32(d, a, b, c *[32]float32)
-TEXT ·simdFmaF32(SB), NOSPLIT, $0-32
+// func FmaF32(d, a, b, c *[32]float32)
+TEXT ·FmaF32(SB), NOSPLIT, $0-32
 	ARGS
 	MOVQ         c+24(FP), CX
 	VBROADCASTSS nan<>(SB), Y15
@@ -48,8 +48,8 @@ TEXT ·simdFmaF32(SB), NOSPLIT, $0-32
 	VZEROUPPER
 	RET
 
-// func simdAddF32(d, a, b *[32]float32)
-TEXT ·simdAddF32(SB), NOSPLIT, $0-24
+// func AddF32(d, a, b *[32]float32)
+TEXT ·AddF32(SB), NOSPLIT, $0-24
 	ARGS
 	VBROADCASTSS nan<>(SB), Y15
 	FLOAT(VADDPS, 0)
@@ -59,8 +59,8 @@ TEXT ·simdAddF32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdSubF32(d, a, b *[32]float32)
-TEXT ·simdSubF32(SB), NOSPLIT, $0-24
+// func SubF32(d, a, b *[32]float32)
+TEXT ·SubF32(SB), NOSPLIT, $0-24
 	ARGS
 	VBROADCASTSS nan<>(SB), Y15
 	FLOAT(VSUBPS, 0)
@@ -70,8 +70,8 @@ TEXT ·simdSubF32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdMulF32(d, a, b *[32]float32)
-TEXT ·simdMulF32(SB), NOSPLIT, $0-24
+// func MulF32(d, a, b *[32]float32)
+TEXT ·MulF32(SB), NOSPLIT, $0-24
 	ARGS
 	VBROADCASTSS nan<>(SB), Y15
 	FLOAT(VMULPS, 0)
@@ -81,8 +81,8 @@ TEXT ·simdMulF32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdAddU32(d, a, b *[32]uint32)
-TEXT ·simdAddU32(SB), NOSPLIT, $0-24
+// func AddU32(d, a, b *[32]uint32)
+TEXT ·AddU32(SB), NOSPLIT, $0-24
 	ARGS
 	WORD(VPADDD, 0)
 	WORD(VPADDD, 32)
@@ -91,8 +91,8 @@ TEXT ·simdAddU32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdMulLoU32(d, a, b *[32]uint32)
-TEXT ·simdMulLoU32(SB), NOSPLIT, $0-24
+// func MulLoU32(d, a, b *[32]uint32)
+TEXT ·MulLoU32(SB), NOSPLIT, $0-24
 	ARGS
 	WORD(VPMULLD, 0)
 	WORD(VPMULLD, 32)
@@ -101,8 +101,8 @@ TEXT ·simdMulLoU32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdAndU32(d, a, b *[32]uint32)
-TEXT ·simdAndU32(SB), NOSPLIT, $0-24
+// func AndU32(d, a, b *[32]uint32)
+TEXT ·AndU32(SB), NOSPLIT, $0-24
 	ARGS
 	WORD(VPAND, 0)
 	WORD(VPAND, 32)
@@ -111,8 +111,8 @@ TEXT ·simdAndU32(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdAddU64(d, a, b *[32]uint64)
-TEXT ·simdAddU64(SB), NOSPLIT, $0-24
+// func AddU64(d, a, b *[32]uint64)
+TEXT ·AddU64(SB), NOSPLIT, $0-24
 	ARGS
 	WORD(VPADDQ, 0)
 	WORD(VPADDQ, 32)
@@ -125,8 +125,8 @@ TEXT ·simdAddU64(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// func simdMulWideS32(d *[32]uint64, a, b *[32]uint32)
-TEXT ·simdMulWideS32(SB), NOSPLIT, $0-24
+// func MulWideS32(d *[32]uint64, a, b *[32]uint32)
+TEXT ·MulWideS32(SB), NOSPLIT, $0-24
 	ARGS
 	XORQ AX, AX
 
@@ -141,8 +141,8 @@ wide:
 	VZEROUPPER
 	RET
 
-// func simdMulWideU32(d *[32]uint64, a, b *[32]uint32)
-TEXT ·simdMulWideU32(SB), NOSPLIT, $0-24
+// func MulWideU32(d *[32]uint64, a, b *[32]uint32)
+TEXT ·MulWideU32(SB), NOSPLIT, $0-24
 	ARGS
 	XORQ AX, AX
 

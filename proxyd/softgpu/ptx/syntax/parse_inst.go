@@ -1,34 +1,34 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+package syntax
 
 // readInstruction reads an instruction with its guard, up to and with the semicolon.
-func (p *parser) readInstruction(s *scope) (*instruction, error) {
+func (p *parser) readInstruction(s *Scope) (*Instruction, error) {
 	if p.made++; p.made > maxBody {
 		return nil, p.syntaxError(p.tok.line, "more than %d instructions", maxBody)
 	}
-	in := &instruction{line: p.tok.line, scope: s}
+	in := &Instruction{Line: p.tok.line, Scope: s}
 	var err error
 	if p.acceptPunct("@") {
-		in.not = p.acceptPunct("!")
-		if in.guard, err = p.expectIdent("a predicate"); err != nil {
+		in.Not = p.acceptPunct("!")
+		if in.Guard, err = p.expectIdent("a predicate"); err != nil {
 			return nil, err
 		}
 	}
-	in.line = p.tok.line
-	if in.op, err = p.expectIdent("an instruction"); err != nil {
+	in.Line = p.tok.line
+	if in.Op, err = p.expectIdent("an instruction"); err != nil {
 		return nil, err
 	}
 	for p.tok.kind == tokDot {
-		in.mods = append(in.mods, p.nextToken().text)
+		in.Mods = append(in.Mods, p.nextToken().text)
 	}
 	for !p.isPunct(";") {
 		arg, err := p.readArgument()
 		if err != nil {
 			return nil, err
 		}
-		in.args = append(in.args, arg)
+		in.Args = append(in.Args, arg)
 		if !p.acceptPunct(",") {
 			break
 		}
@@ -37,9 +37,9 @@ func (p *parser) readInstruction(s *scope) (*instruction, error) {
 }
 
 // readArgument reads an operand.
-func (p *parser) readArgument() (operand, error) {
+func (p *parser) readArgument() (Operand, error) {
 	if err := p.enterNesting(); err != nil {
-		return operand{}, err
+		return Operand{}, err
 	}
 	defer func() { p.depth-- }()
 	switch {
@@ -50,28 +50,28 @@ func (p *parser) readArgument() (operand, error) {
 		list, err := p.readList("}")
 		switch {
 		case err != nil:
-			return operand{}, err
+			return Operand{}, err
 		case len(list) == 0:
-			return operand{}, p.syntaxError(line, "a vector without elements")
+			return Operand{}, p.syntaxError(line, "a vector without elements")
 		case len(list) == 1:
 			return list[0], nil // {%fd20} is %fd20
 		}
-		return operand{kind: argVector, list: list}, nil
+		return Operand{Kind: ArgVector, List: list}, nil
 	case p.isPunct("("):
 		// A list of a call, or a constant expression.
 		if t := p.peekToken(); t.kind != tokInt && (t.kind != tokPunct || t.text == ")" || t.text == "{") {
 			list, err := p.readList(")")
-			return operand{kind: argList, list: list}, err
+			return Operand{Kind: ArgList, List: list}, err
 		}
 		return p.readParenthesis()
 	case p.acceptPunct("!"):
 		o, err := p.readNamed()
-		o.not = true
+		o.Not = true
 		return o, err
 	case p.isPunct("-") && p.peekToken().kind == tokWord:
 		p.nextToken()
 		o, err := p.readNamed()
-		o.neg = true
+		o.Neg = true
 		return o, err
 	case p.tok.kind == tokWord && p.tok.text != "WARP_SZ":
 		o, err := p.readNamed()
@@ -80,49 +80,49 @@ func (p *parser) readArgument() (operand, error) {
 		}
 		p.nextToken()
 		second, err := p.readNamed()
-		o.pair = &second
+		o.Pair = &second
 		return o, err
 	}
 	return p.readNumber()
 }
 
 // readParenthesis reads a call's list of numbers, or a constant expression in parentheses.
-func (p *parser) readParenthesis() (operand, error) {
+func (p *parser) readParenthesis() (Operand, error) {
 	p.nextToken()
 	first, err := p.readNumber()
 	if err != nil {
-		return operand{}, err
+		return Operand{}, err
 	}
 	if p.isPunct(",") {
 		p.nextToken()
-		list, err := p.readRest([]operand{first}, ")")
-		return operand{kind: argList, list: list}, err
+		list, err := p.readRest([]Operand{first}, ")")
+		return Operand{Kind: ArgList, List: list}, err
 	}
 	if err := p.expectPunct(")"); err != nil {
-		return operand{}, err
+		return Operand{}, err
 	}
-	if p.tok.kind == tokPunct && binaryOps[p.tok.text] > 0 && first.kind == argInt {
+	if p.tok.kind == tokPunct && binaryOps[p.tok.text] > 0 && first.Kind == ArgInt {
 		// (1+2)*3: the first factor is known already
 		p.ahead = append([]token{p.tok}, p.ahead...)
-		p.tok = token{kind: tokInt, num: first.num, line: p.tok.line}
+		p.tok = token{kind: tokInt, num: first.Num, line: p.tok.line}
 		n, err := p.readConstant()
-		return operand{kind: argInt, num: n}, err
+		return Operand{Kind: ArgInt, Num: n}, err
 	}
-	return operand{kind: argList, list: []operand{first}}, nil
+	return Operand{Kind: ArgList, List: []Operand{first}}, nil
 }
 
 // readNamed reads a register, label or symbol, with its component.
-func (p *parser) readNamed() (operand, error) {
+func (p *parser) readNamed() (Operand, error) {
 	name, err := p.expectIdent("an operand")
 	if err != nil {
-		return operand{}, err
+		return Operand{}, err
 	}
 	if name == "_" {
-		return operand{kind: argSink}, nil
+		return Operand{Kind: ArgSink}, nil
 	}
-	o := operand{kind: argName, name: name}
+	o := Operand{Kind: ArgName, Name: name}
 	if p.tok.kind == tokDot {
-		o.sel = p.nextToken().text
+		o.Sel = p.nextToken().text
 	} else if p.isPunct("+") || p.isPunct("-") {
 		// mov.u64 %rd1, symbol+8
 		minus := p.nextToken().text == "-"
@@ -133,12 +133,12 @@ func (p *parser) readNamed() (operand, error) {
 		if minus {
 			n = -n
 		}
-		o.num = n
+		o.Num = n
 	}
 	return o, nil
 }
 
-func (p *parser) readNumber() (operand, error) {
+func (p *parser) readNumber() (Operand, error) {
 	t := p.tok
 	neg := t.kind == tokPunct && t.text == "-" && p.peekToken().kind == tokFloat
 	if neg {
@@ -146,24 +146,24 @@ func (p *parser) readNumber() (operand, error) {
 	}
 	if p.tok.kind == tokFloat {
 		t := p.nextToken()
-		o := operand{kind: argFloat, num: t.num, f32: t.f32}
+		o := Operand{Kind: ArgFloat, Num: t.num, F32: t.f32}
 		if neg && t.f32 {
-			o.num ^= 1 << 31
+			o.Num ^= 1 << 31
 		} else if neg {
-			o.num ^= 1 << 63
+			o.Num ^= 1 << 63
 		}
 		return o, nil
 	}
 	n, err := p.readConstant()
-	return operand{kind: argInt, num: n}, err
+	return Operand{Kind: ArgInt, Num: n}, err
 }
 
-func (p *parser) readList(end string) ([]operand, error) {
+func (p *parser) readList(end string) ([]Operand, error) {
 	p.nextToken()
 	return p.readRest(nil, end)
 }
 
-func (p *parser) readRest(list []operand, end string) ([]operand, error) {
+func (p *parser) readRest(list []Operand, end string) ([]Operand, error) {
 	for !p.isPunct(end) {
 		o, err := p.readArgument()
 		if err != nil {
@@ -178,13 +178,13 @@ func (p *parser) readRest(list []operand, end string) ([]operand, error) {
 }
 
 // readAddress reads [base], [base+offset], [1234] and what textures have: [a, {b, c}].
-func (p *parser) readAddress() (operand, error) {
+func (p *parser) readAddress() (Operand, error) {
 	p.nextToken()
-	o := operand{kind: argAddr}
+	o := Operand{Kind: ArgAddr}
 	if p.tok.kind == tokWord {
-		o.name = p.nextToken().text
+		o.Name = p.nextToken().text
 		if p.tok.kind == tokDot {
-			o.sel = p.nextToken().text
+			o.Sel = p.nextToken().text
 		}
 		for p.isPunct("+") || p.isPunct("-") {
 			minus := p.nextToken().text == "-"
@@ -195,21 +195,21 @@ func (p *parser) readAddress() (operand, error) {
 			if minus {
 				n = -n
 			}
-			o.num += n
+			o.Num += n
 		}
 	} else {
 		n, err := p.readConstant()
 		if err != nil {
 			return o, err
 		}
-		o.num = n
+		o.Num = n
 	}
 	for p.acceptPunct(",") {
 		more, err := p.readArgument()
 		if err != nil {
 			return o, err
 		}
-		o.list = append(o.list, more)
+		o.List = append(o.List, more)
 	}
 	return o, p.expectPunct("]")
 }

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ptx
+package syntax
+
+import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 
 // readFunction reads .entry or .func, from that word on.
-func (p *parser) readFunction(link linkage) error {
-	f := &function{line: p.tok.line, link: link, entry: p.nextToken().text == "entry", mod: p.mod, scope: newScope(nil)}
+func (p *parser) readFunction(link Linkage) error {
+	f := &Function{Line: p.tok.line, Link: link, Entry: p.nextToken().text == "entry", Module: p.mod, Scope: newScope(nil)}
 	var err error
 	if p.isDirective("attribute") {
 		if err := p.skipParens(); err != nil {
@@ -13,15 +15,15 @@ func (p *parser) readFunction(link linkage) error {
 		}
 	}
 	if p.isPunct("(") {
-		if f.proto.ret, err = p.readParams(f.scope); err != nil {
+		if f.Prototype.Results, err = p.readParams(f.Scope); err != nil {
 			return err
 		}
 	}
-	if f.name, err = p.expectIdent("a function's name"); err != nil {
+	if f.Name, err = p.expectIdent("a function's name"); err != nil {
 		return err
 	}
 	if p.isPunct("(") {
-		if f.proto.params, err = p.readParams(f.scope); err != nil {
+		if f.Prototype.Params, err = p.readParams(f.Scope); err != nil {
 			return err
 		}
 	}
@@ -34,10 +36,10 @@ func (p *parser) readFunction(link linkage) error {
 		}
 	} else {
 		// Old texts declare functions without a semicolon.
-		if !p.acceptPunct(";") && (f.entry || p.tok.kind != tokDot && p.tok.kind != tokEOF) {
+		if !p.acceptPunct(";") && (f.Entry || p.tok.kind != tokDot && p.tok.kind != tokEOF) {
 			return p.errUnexpected("\";\"")
 		}
-		f.decl = true
+		f.Declared = true
 	}
 	return p.defineFunction(f)
 }
@@ -58,20 +60,20 @@ func (p *parser) skipParens() error {
 }
 
 // defineFunction enters a function; a declaration may come before or after its definition.
-func (p *parser) defineFunction(f *function) error {
-	if p.mod.globals[f.name] != nil {
-		return p.syntaxError(f.line, "%s is a variable already", f.name)
+func (p *parser) defineFunction(f *Function) error {
+	if p.mod.Globals[f.Name] != nil {
+		return p.syntaxError(f.Line, "%s is a variable already", f.Name)
 	}
-	old := p.mod.funcs[f.name]
+	old := p.mod.Functions[f.Name]
 	switch {
 	case old == nil:
-		p.mod.funcs[f.name] = f
-		p.mod.order = append(p.mod.order, f)
-	case !f.decl && !old.decl:
-		return p.syntaxError(f.line, "%s is defined twice, first on line %d", f.name, old.line)
-	case !f.decl:
-		if f.link == linkInternal {
-			f.link = old.link
+		p.mod.Functions[f.Name] = f
+		p.mod.Order = append(p.mod.Order, f)
+	case !f.Declared && !old.Declared:
+		return p.syntaxError(f.Line, "%s is defined twice, first on line %d", f.Name, old.Line)
+	case !f.Declared:
+		if f.Link == Internal {
+			f.Link = old.Link
 		}
 		*old = *f
 	}
@@ -79,12 +81,12 @@ func (p *parser) defineFunction(f *function) error {
 }
 
 // readTuning reads .maxntid and its like.
-func (p *parser) readTuning(f *function) error {
+func (p *parser) readTuning(f *Function) error {
 	for p.tok.kind == tokDot && !p.startsDeclaration() {
 		t := p.nextToken()
 		switch t.text {
 		case "noreturn":
-			f.proto.noreturn = true
+			f.Prototype.NoReturn = true
 		case "maxntid", "reqntid":
 			d := [3]uint64{1, 1, 1}
 			for i := range d {
@@ -100,11 +102,11 @@ func (p *parser) readTuning(f *function) error {
 					break
 				}
 			}
-			dim := Dim3{uint32(d[0]), uint32(d[1]), uint32(d[2])}
+			dim := [3]uint32{uint32(d[0]), uint32(d[1]), uint32(d[2])}
 			if t.text == "maxntid" {
-				f.maxntid = dim
+				f.MaxThreads = dim
 			} else {
-				f.reqntid = dim
+				f.ReqThreads = dim
 			}
 		case "minnctapersm", "maxnreg", "maxnctapersm":
 			n, err := p.readConstant()
@@ -113,12 +115,12 @@ func (p *parser) readTuning(f *function) error {
 			}
 			switch t.text {
 			case "minnctapersm":
-				f.minnctapersm = uint32(n)
+				f.MinBlocks = uint32(n)
 			case "maxnreg":
-				f.maxnreg = uint32(n)
+				f.MaxRegisters = uint32(n)
 			}
 		case "reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters":
-			f.nctapercluster = f.nctapercluster || t.text != "maxclusterrank"
+			f.Clusters = f.Clusters || t.text != "maxclusterrank"
 			for p.tok.kind == tokInt || p.isPunct(",") {
 				p.nextToken()
 			}
@@ -145,22 +147,22 @@ func (p *parser) startsDeclaration() bool {
 	case "visible", "extern", "weak", "common", "entry", "func", "file", "loc", "section", "alias":
 		return true
 	}
-	_, ok := spaceNames[p.tok.text]
+	_, ok := types.SpacesByName[p.tok.text]
 	return ok
 }
 
 // readParams reads a list of formal parameters and enters them into the scope.
-func (p *parser) readParams(s *scope) ([]param, error) {
+func (p *parser) readParams(s *Scope) ([]Param, error) {
 	if err := p.expectPunct("("); err != nil {
 		return nil, err
 	}
-	var out []param
+	var out []Param
 	for !p.isPunct(")") {
 		if p.tok.kind != tokDot {
 			return nil, p.errUnexpected("a parameter")
 		}
-		space := spaceNames[p.tok.text]
-		if space != ParamSpace && space != RegSpace {
+		space := types.SpacesByName[p.tok.text]
+		if space != types.ParamSpace && space != types.RegSpace {
 			return nil, p.errUnexpected(".param or .reg")
 		}
 		p.nextToken()
@@ -172,21 +174,21 @@ func (p *parser) readParams(s *scope) ([]param, error) {
 		if err != nil {
 			return nil, err
 		}
-		one := param{v: v}
-		if v.name == "_" {
-			v.name = ""
+		one := Param{Variable: v}
+		if v.Name == "_" {
+			v.Name = ""
 		}
-		if space == RegSpace {
-			one = param{reg: &register{name: v.name, typ: v.typ, vec: v.vec, id: -1}}
+		if space == types.RegSpace {
+			one = Param{Register: &Register{Name: v.Name, Type: v.Type, Vec: v.Vec, ID: -1}}
 		}
-		if v.name != "" {
-			if s.vars[v.name] != nil || s.regs[v.name] != nil {
-				return nil, p.syntaxError(v.line, "parameter %s is declared twice", v.name)
+		if v.Name != "" {
+			if s.Vars[v.Name] != nil || s.regs[v.Name] != nil {
+				return nil, p.syntaxError(v.Line, "parameter %s is declared twice", v.Name)
 			}
-			if one.reg != nil {
-				s.regs[v.name] = one.reg
+			if one.Register != nil {
+				s.regs[v.Name] = one.Register
 			} else {
-				s.vars[v.name] = v
+				s.Vars[v.Name] = v
 			}
 		}
 		out = append(out, one)
@@ -198,7 +200,7 @@ func (p *parser) readParams(s *scope) ([]param, error) {
 }
 
 // readBlock reads statements up to and with the closing brace.
-func (p *parser) readBlock(f *function, s *scope) error {
+func (p *parser) readBlock(f *Function, s *Scope) error {
 	if err := p.enterNesting(); err != nil {
 		return err
 	}
@@ -211,10 +213,10 @@ func (p *parser) readBlock(f *function, s *scope) error {
 	return nil
 }
 
-func (p *parser) readStatement(f *function, s *scope) error {
+func (p *parser) readStatement(f *Function, s *Scope) error {
 	switch {
 	case p.tok.kind == tokEOF:
-		return p.syntaxError(p.tok.line, "function %s does not end", f.name)
+		return p.syntaxError(p.tok.line, "function %s does not end", f.Name)
 	case p.acceptPunct(";"):
 		return nil
 	case p.acceptPunct("{"):
@@ -230,19 +232,19 @@ func (p *parser) readStatement(f *function, s *scope) error {
 		if _, ok := s.labels[t.text]; ok {
 			return p.syntaxError(t.line, "label %s is defined twice", t.text)
 		}
-		s.labels[t.text] = len(f.body)
+		s.labels[t.text] = len(f.Body)
 		return p.readLabelled(s, t.text)
 	}
 	in, err := p.readInstruction(s)
 	if err != nil {
 		return err
 	}
-	f.body = append(f.body, in)
+	f.Body = append(f.Body, in)
 	return nil
 }
 
 // readLabelled reads the directives that a label may name.
-func (p *parser) readLabelled(s *scope, label string) error {
+func (p *parser) readLabelled(s *Scope, label string) error {
 	switch {
 	case p.isDirective("branchtargets"), p.isDirective("calltargets"):
 		p.nextToken()
@@ -261,11 +263,11 @@ func (p *parser) readLabelled(s *scope, label string) error {
 		return p.expectPunct(";")
 	case p.isDirective("callprototype"):
 		p.nextToken()
-		proto := &prototype{}
+		proto := &Prototype{}
 		inner := newScope(nil)
 		var err error
 		if p.isPunct("(") {
-			if proto.ret, err = p.readParams(inner); err != nil {
+			if proto.Results, err = p.readParams(inner); err != nil {
 				return err
 			}
 		}
@@ -273,15 +275,15 @@ func (p *parser) readLabelled(s *scope, label string) error {
 			return err
 		}
 		if p.isPunct("(") {
-			if proto.params, err = p.readParams(newScope(nil)); err != nil {
+			if proto.Params, err = p.readParams(newScope(nil)); err != nil {
 				return err
 			}
 		}
-		f := &function{}
+		f := &Function{}
 		if err := p.readTuning(f); err != nil {
 			return err
 		}
-		proto.noreturn = f.proto.noreturn
+		proto.NoReturn = f.Prototype.NoReturn
 		s.protos[label] = proto
 		return p.expectPunct(";")
 	}
@@ -289,7 +291,7 @@ func (p *parser) readLabelled(s *scope, label string) error {
 }
 
 // readDirective reads a declaration or another directive within a function.
-func (p *parser) readDirective(s *scope) error {
+func (p *parser) readDirective(s *Scope) error {
 	switch p.tok.text {
 	case "loc", "file":
 		p.skipTextLine()
@@ -301,10 +303,10 @@ func (p *parser) readDirective(s *scope) error {
 	case "reg":
 		return p.readRegisters(s)
 	}
-	space, ok := spaceNames[p.tok.text]
+	space, ok := types.SpacesByName[p.tok.text]
 	if p.isDirective("extern") {
 		p.nextToken()
-		space, ok = spaceNames[p.tok.text]
+		space, ok = types.SpacesByName[p.tok.text]
 	}
 	if !ok || p.tok.kind != tokDot {
 		return p.errUnexpected("a statement")
@@ -315,19 +317,19 @@ func (p *parser) readDirective(s *scope) error {
 		return err
 	}
 	for _, v := range vars {
-		if s.vars[v.name] != nil {
-			return p.syntaxError(v.line, "%s is declared twice", v.name)
+		if s.Vars[v.Name] != nil {
+			return p.syntaxError(v.Line, "%s is declared twice", v.Name)
 		}
-		s.vars[v.name] = v
-		if space == GlobalSpace || space == ConstSpace {
-			p.mod.vars = append(p.mod.vars, v)
+		s.Vars[v.Name] = v
+		if space == types.GlobalSpace || space == types.ConstSpace {
+			p.mod.Variables = append(p.mod.Variables, v)
 		}
 	}
 	return nil
 }
 
 // readRegisters reads .reg .b32 %r<10>, %x;
-func (p *parser) readRegisters(s *scope) error {
+func (p *parser) readRegisters(s *Scope) error {
 	p.nextToken()
 	h, err := p.readHead()
 	if err != nil {
@@ -351,7 +353,7 @@ func (p *parser) readRegisters(s *scope) error {
 			if s.regs[name] != nil {
 				return p.syntaxError(t.line, "register %s is declared twice", name)
 			}
-			s.regs[name] = &register{name: name, typ: h.typ, vec: h.vec, id: -1}
+			s.regs[name] = &Register{Name: name, Type: h.typ, Vec: h.vec, ID: -1}
 		}
 		if !p.acceptPunct(",") {
 			return p.expectPunct(";")
