@@ -111,7 +111,6 @@ type Conductor struct {
 
 	jobs     jobTable
 	captures *reports.CaptureTimes
-	ends     jobEnds
 	leases   gpuLeases
 	restarts restart
 
@@ -142,7 +141,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 
 // wireParts gives the parts of the conductor their conductor.
 func (c *Conductor) wireParts() *Conductor {
-	c.ends.c, c.restarts.c, c.leases.c = c, c, c
+	c.restarts.c, c.leases.c = c, c
 	return c
 }
 
@@ -252,6 +251,9 @@ func (t *jobTable) findJob(id uint32) *job {
 	return t.byNumber[id]
 }
 
+// Has tells whether the node has the state of a job.
+func (t *jobTable) Has(id uint32) bool { return t.findJob(id) != nil }
+
 // forgetJob removes the state of a job.
 func (t *jobTable) forgetJob(id uint32) {
 	t.mu.Lock()
@@ -288,9 +290,9 @@ func (t *jobTable) hasLostCapsules(id uint32, run int) bool {
 	return ok && last == run
 }
 
-// hasRunEnded tells whether this node had capsules of the run, or of a later run, and has none
+// HasRunEnded tells whether this node had capsules of the run, or of a later run, and has none
 // any more.
-func (t *jobTable) hasRunEnded(id uint32, run int) bool {
+func (t *jobTable) HasRunEnded(id uint32, run int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last, ok := t.endedRuns[id]

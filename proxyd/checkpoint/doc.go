@@ -14,6 +14,7 @@
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
 //	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run
+//	ends              a package: what follows the end of a run and of a job
 //	records           a package: what is written down about a job
 //	gpus              a package: the GPUs that the capsules of a job have in a run
 //	steps             a package: the sruns of a capsule, and the layout of their steps
@@ -58,7 +59,7 @@
 //	               not in the store yet, the restore waits until the node is back with its share;
 //	               without the share the checkpoint is lost, and the previous one is the newest
 //	a waiting job  an elected daemon of the cluster notices that Slurm has ended the job, and
-//	               removes its record (ended_jobs.go)
+//	               removes its record (ends/cleaner.go)
 //	a restore      the job is held with the reason, and the checkpoint stays
 //	a device       the state of the devices is lost: the job resumes from its newest checkpoint. If
 //	server         the server was killed for lack of memory, the job is held with the reason

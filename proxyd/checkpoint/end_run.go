@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -15,15 +14,11 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
-
-// jobEnds removes what ended runs and jobs leave behind, and requeues the jobs that are to run on.
-// The type has no state: what is still to be done is in the jobs' records.
-type jobEnds struct{ c *Conductor }
 
 // runEnding waits, at the end of a job's run on this node, for what is still decided about the run.
 type runEnding struct{ j *job }
@@ -37,7 +32,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 		return c.leases.endLease(ctx, lc, id)
 	}
 	if j == nil {
-		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, false) })
+		c.startBackground(func(ctx context.Context) { c.ends().SettleUnstartedRun(ctx, id, false) })
 		return nil
 	}
 	j.ending.awaitLeaderDecision(ctx)
@@ -57,7 +52,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	snap := j.run.Snapshot()
 	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.Today)
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
-	again := statesToRequeue(snap.HasBeen(runs.Released), j.ending.progressOf(snap), next, c.OnTimeLimit)
+	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), j.ending.progressOf(snap), next, c.OnTimeLimit)
 	j.mu.Lock()
 	asked := j.awaitsProtection
 	j.mu.Unlock()
@@ -68,7 +63,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if rec != nil {
 		c.jobs.rememberEndedRun(id, run)
 	} else {
-		c.startBackground(func(ctx context.Context) { c.ends.settleUnstartedRun(ctx, id, asked) })
+		c.startBackground(func(ctx context.Context) { c.ends().SettleUnstartedRun(ctx, id, asked) })
 	}
 	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -79,7 +74,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.ends.settleEndedRun(ctx, id, run, again); err != nil {
+		if err := c.ends().SettleEndedRun(ctx, id, run, again); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})
@@ -94,8 +89,8 @@ const sweepEvery = time.Minute
 func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	cleaner := &endedJobsCleaner{c: c}
-	defer cleaner.stopCleaning()
+	cleaner := &ends.Cleaner{Ends: c.ends()}
+	defer cleaner.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,13 +109,13 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 		if err := c.uploads.DropUnneededShares(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("delete unneeded shares", "error", err)
 		}
-		if !cleaner.isElected() {
+		if !cleaner.IsElected() {
 			continue
 		}
-		if err := cleaner.removeEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := cleaner.RemoveEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			c.Log.Warn("remove ended jobs", "error", err)
 		}
-		if err := cleaner.forgetPast(time.Now()); err != nil {
+		if err := cleaner.ForgetPast(time.Now()); err != nil {
 			c.Log.Warn("remove time lines of jobs that are over", "error", err)
 		}
 	}
@@ -231,119 +226,34 @@ func (e runEnding) awaitNoCheckpoint(ctx context.Context) error {
 
 const pollInterval = 50 * time.Millisecond
 
-// settleEndedRun waits for Slurm's last word about an ended run. If the job is over, it removes
-// what the job has on the shared folder; if the job waits to run again, everything stays; if the
-// job is in one of the states again, the job is requeued.
-func (e jobEnds) settleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
-	c := e.c
-	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
-		s, err := c.Slurm.Show(ctx, jobName(id))
-		if errors.Is(err, slurm.ErrNoJob) {
-			return e.deleteJob(ctx, id)
-		}
-		switch {
-		case err != nil: // slurmctld will answer later
-			c.Log.Warn("clean up after the end of a run", "job", id, "error", err)
-		case s.Restarts > run || s.Waits():
-			return nil
-		case len(again) > 0 && s.Runs(): // Slurm will notice the end
-		case s.Runs():
-			return nil
-		case s.State == "COMPLETING": // Slurm sends no notice of the end
-		case slices.Contains(again, s.State):
-			return e.requeueUnrestored(ctx, id, s)
-		case s.State == "COMPLETED":
-			return e.deleteJob(ctx, id)
-		case s.State == stateTimeout || s.State == "PREEMPTED":
-			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
-		default:
-			// Failed or cancelled: a person may want the checkpoints.
-			return errors.Join(c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// progressOf says how far the run has come. Before its batch script is restored the job itself has
+// done nothing in the run, and its exit status means nothing: Slurm ends such a run for a node
+// that died a moment ago.
+func (e runEnding) progressOf(snap runs.Snapshot) decisions.Progress {
+	j := e.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lc := j.capsules[0]
+	switch {
+	case snap.Record == nil || snap.HasBeen(runs.GivenUp):
+		return decisions.Ran
+	case lc == nil && snap.Point != nil:
+		return decisions.Unrestored
+	case lc == nil:
+		return decisions.Unstarted
+	case slices.Contains(lc.note.ProgramsToRestore, records.BatchProgram):
+		return decisions.Unrestored
+	case lc.note.RunEnv == nil: // read when the script starts
+		return decisions.Unstarted
 	}
+	return decisions.Ran
 }
 
-// keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
-func (e jobEnds) keepCheckpoints(id uint32) error {
-	c := e.c
-	rec, err := c.records.Load(id)
-	if err != nil || rec == nil || !rec.BeginAnew {
-		return err
+// ends removes what ended runs and jobs leave behind.
+func (c *Conductor) ends() ends.Ends {
+	return ends.Ends{
+		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Keep: c.Keep, KeepPast: c.KeepPast,
+		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Uploads: c.uploads,
+		Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
 	}
-	rec.BeginAnew = false
-	return c.records.Save(rec)
-}
-
-const (
-	settleFirstWait   = 200 * time.Millisecond
-	settleLongestWait = 10 * time.Second
-)
-
-// deleteJob deletes a job's checkpoints, addresses and record.
-func (e jobEnds) deleteJob(ctx context.Context, id uint32) error {
-	c := e.c
-	return errors.Join(e.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), e.deleteRecord(id))
-}
-
-// deleteRecord deletes a job's record and the files beside it, and keeps the time line for people. A
-// second call is harmless.
-func (e jobEnds) deleteRecord(id uint32) error {
-	c := e.c
-	rec, err := c.records.Load(id)
-	if err == nil && rec != nil {
-		err = c.timeline.KeepPast(rec)
-	}
-	err = errors.Join(err, c.records.RemoveScript(id))
-	return errors.Join(err, c.uploads.RemoveEnded(id), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
-}
-
-// deleteCheckpoints deletes a job's checkpoints.
-func (e jobEnds) deleteCheckpoints(ctx context.Context, id uint32) error {
-	c := e.c
-	if err := c.uploads.Abandon(ctx, id); err != nil {
-		return err
-	}
-	job := c.storeJob(id)
-	all, err := c.Store.List(ctx, &job)
-	for _, s := range all {
-		err = errors.Join(err, e.deleteCheckpoint(ctx, s.ID))
-	}
-	return err
-}
-
-// deleteExpired deletes checkpoints of a running job by the retention rule.
-func (e jobEnds) deleteExpired(ctx context.Context, id uint32) error {
-	c := e.c
-	job := c.storeJob(id)
-	all, err := c.Store.List(ctx, &job)
-	if err != nil {
-		return err
-	}
-	keep := c.Keep
-	keep.Needs = c.IsNeededAsBase
-	for _, old := range keep.Expired(time.Now(), all) {
-		err = errors.Join(err, e.deleteUnlessBase(ctx, old))
-	}
-	return err
-}
-
-// deleteUnlessBase deletes a checkpoint unless a newer checkpoint has become dependent on it
-// meanwhile.
-func (e jobEnds) deleteUnlessBase(ctx context.Context, id store.ID) error {
-	c := e.c
-	return c.uploads.UnlessBase(id, func() error { return e.deleteCheckpoint(ctx, id) })
-}
-
-func (e jobEnds) deleteCheckpoint(ctx context.Context, id store.ID) error {
-	c := e.c
-	err := c.Store.Delete(ctx, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
 // TestRequeuePreempted: a preempted job is requeued while it runs. Slurm refuses to requeue a job that is
 // completing, and the job is completing for as long as the attempt waits.
 func TestRequeuePreempted(t *testing.T) {
-	q := newQueue(t)
+	q := slurmtest.NewQueue(t)
 	const scontrol = `#!/bin/sh
 cd "$(dirname "$0")"; echo "$*" >>asked
 if grep -q RUNNING jobs; then exit 0; fi
 echo "Job is in the process of being completing" >&2; exit 1
 `
-	if err := os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := (&Conductor{Deps: Deps{Slurm: slurm.New(filepath.Join(q.dir, "scontrol"))}}).wireParts()
+	c := (&Conductor{Deps: Deps{Slurm: q.Slurm()}}).wireParts()
 	for _, tt := range []struct {
 		state string
 		run   int // of the job; Slurm has restarted it once
@@ -48,13 +48,13 @@ echo "Job is in the process of being completing" >&2; exit 1
 		{"PENDING", 0, false, nil},
 	} {
 		t.Run(fmt.Sprintf("%s, run %d", tt.state, tt.run), func(t *testing.T) {
-			q.set(t, map[uint32]string{7: tt.state})
+			q.Set(t, map[uint32]string{7: tt.state})
 			a := &attempt{j: (&job{c: c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run})}).wireParts(), log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := a.requeuePreempted(ctx)
-			b, _ := os.ReadFile(filepath.Join(q.dir, "asked"))
-			_ = os.Remove(filepath.Join(q.dir, "asked"))
+			b, _ := os.ReadFile(filepath.Join(q.Dir, "asked"))
+			_ = os.Remove(filepath.Join(q.Dir, "asked"))
 			if !errors.Is(err, tt.want) || strings.Contains(string(b), "requeue 7") != tt.asked {
 				t.Errorf("error %v, commands sent: %q", err, b)
 			}
@@ -64,7 +64,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 
 // TestWasReleased: a job whose leader has died runs on if Slurm runs the job, also while the store is unreachable.
 func TestWasReleased(t *testing.T) {
-	l, q := newLab(t), newQueue(t)
+	l, q := newLab(t), slurmtest.NewQueue(t)
 	l.open(l.store()) // makes it
 	whole, broken := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", storetest.NewFault(l.store(), 1, storetest.Before))
 	l.commit(whole, 3)
@@ -95,8 +95,8 @@ func TestWasReleased(t *testing.T) {
 			if tt.state != "" {
 				states[7] = tt.state
 			}
-			q.set(t, states)
-			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
+			q.Set(t, states)
+			tt.c.Slurm = q.Slurm()
 			j := (&job{c: tt.c, id: 7, run: runs.NewRunAt(runs.Snapshot{Number: tt.run, Record: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}})}).wireParts()
 			got, err := j.part.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {

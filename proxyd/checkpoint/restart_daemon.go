@@ -57,7 +57,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	for _, j := range c.jobs.allJobs() {
 		c.restarts.recoverJob(ctx, j)
 	}
-	if err := c.ends.resumeRequeues(); err != nil {
+	if err := c.ends().ResumeRequeues(); err != nil {
 		return err
 	}
 	if err := c.kits.RemoveUnused(c.restarts.usedKits()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/ends"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -34,7 +35,7 @@ func isTransient(err error) bool {
 }
 
 // retryOrHold ends a run that could not be restored. If the reason is transient the job is
-// requeued, and its next run tries the restore again, up to maxUnrestoredRuns times in a row. Else
+// requeued, and its next run tries the restore again, up to ends.MaxUnrestoredRuns times in a row. Else
 // the job is held, or begins anew. The caller has marked the run as given up.
 func (j *job) retryOrHold(why error) error {
 	ctx := context.WithoutCancel(j.c.daemonCtx)
@@ -71,7 +72,7 @@ func (j *job) countUnrestoredRun() (again bool, err error) {
 	}
 	rec.UnrestoredRuns++
 	rec.LastUnrestoredRun = run
-	again = rec.UnrestoredRuns <= maxUnrestoredRuns
+	again = rec.UnrestoredRuns <= ends.MaxUnrestoredRuns
 	if !again {
 		rec.UnrestoredRuns = 0
 	}

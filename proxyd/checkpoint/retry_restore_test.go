@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
 
 // TestRestoreTriedAgain: a restore that failed because slurmctld or a daemon was away is tried again
@@ -34,8 +35,8 @@ func TestRestoreTriedAgain(t *testing.T) {
 		{"released after that", []error{stepFailed, stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7", "requeue 7"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := newQueue(t)
-			q.set(t, map[uint32]string{7: "RUNNING"})
+			q := slurmtest.NewQueue(t)
+			q.Set(t, map[uint32]string{7: "RUNNING"})
 			recordCommands(t, q)
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			for number, why := range tt.why {
@@ -47,7 +48,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := q.requeues(t); !slices.Equal(got, tt.want) {
+			if got := requeues(t, q); !slices.Equal(got, tt.want) {
 				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
 			}
 			c.background.Wait()
@@ -58,32 +59,32 @@ func TestRestoreTriedAgain(t *testing.T) {
 // TestRunGivenUpElsewhere: a node whose restore failed because another node has given up the run
 // leaves the decision to that node.
 func TestRunGivenUpElsewhere(t *testing.T) {
-	q := newQueue(t)
-	q.set(t, map[uint32]string{7: "COMPLETING"})
+	q := slurmtest.NewQueue(t)
+	q.Set(t, map[uint32]string{7: "COMPLETING"})
 	recordCommands(t, q)
 	c := tidyOn(t, "n1", t.TempDir(), q, 7)
 	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
 	if err := j.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.requeues(t); len(got) != 0 {
+	if got := requeues(t, q); len(got) != 0 {
 		t.Errorf("commands to Slurm: %q, want none", got)
 	}
 }
 
 // recordCommands makes an scontrol that accepts all commands and writes them down.
-func recordCommands(t *testing.T, q queue) {
+func recordCommands(t *testing.T, q slurmtest.Queue) {
 	t.Helper()
 	const scontrol = "#!/bin/sh\ncd \"$(dirname \"$0\")\"; echo \"$*\" >>asked\n"
-	if err := os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // requeues returns the requeues that Slurm was asked for.
-func (q queue) requeues(t *testing.T) []string {
+func requeues(t *testing.T, q slurmtest.Queue) []string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(q.dir, "asked"))
+	b, err := os.ReadFile(filepath.Join(q.Dir, "asked"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}

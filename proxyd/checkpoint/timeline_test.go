@@ -4,15 +4,19 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -29,6 +33,26 @@ func conductorOn(t *testing.T, node, shared string) *Conductor {
 
 func recordOf(job uint32) *records.Record {
 	return &records.Record{Job: job, Slurm: jobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+}
+
+// tidyOn is a conductor of a node of a cluster with these jobs, of which all have records
+// and addresses.
+func tidyOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32) *Conductor {
+	t.Helper()
+	c := conductorOn(t, node, shared)
+	c.Slurm = q.Slurm()
+	var err error
+	if c.Pool, err = overlay.OpenPool(filepath.Join(shared, "addresses"), netip.MustParsePrefix("100.64.0.0/10")); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range jobs {
+		_, taken := c.Pool.Take(t.Context(), jobName(id), 1)
+		err := errors.Join(taken, c.records.Save(recordOf(id)), os.WriteFile(c.records.ScriptPath(id), nil, 0o500), c.timeline.Write(id, records.Event{What: records.EventStarted}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
 }
 
 // TestTimeline: what nodes saw of a job is read in order by any of them, also when no
@@ -66,7 +90,7 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("event %d: %+v, want %s", i, e, want)
 		}
 	}
-	if err := two.ends.deleteRecord(7); err != nil {
+	if err := two.ends().DeleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 1 || left[0].Name() != "past" {

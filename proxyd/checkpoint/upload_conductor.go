@@ -54,7 +54,7 @@ func (h uploadConductor) ReportStored(id store.ID) {
 
 // DeleteExpired implements upload.Conductor.
 func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {
-	return h.c.ends.deleteExpired(ctx, job)
+	return h.c.ends().DeleteExpired(ctx, job)
 }
 
 // IsCapturing implements upload.Conductor.

@@ -6,4 +6,5 @@
 //	verdict.go   what a SIGTERM of Slurm means
 //	outcome.go   what follows a checkpoint, which requests may still change
 //	next_run.go  how the next run of a job begins
+//	requeue.go   in which states of Slurm a job that seems to be over is requeued
 package decisions

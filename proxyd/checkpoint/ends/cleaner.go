@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package ends
 
 import (
 	"context"
@@ -16,20 +16,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// The leader cleans up after a job that ends while it runs (end_run.go). A job that is cancelled
-// while it waits, or whose leader died, has no leader. For such jobs one daemon of the cluster is
-// elected: it removes the record and releases the addresses. GC deletes the checkpoints later, by
+// The leader cleans up after a job that ends while it runs (settle.go). A job that is cancelled
+// while the job waits, or that was left by a leader that died, has no leader. For such jobs a daemon of the cluster is
+// elected, which removes the record and releases the addresses. GC deletes the checkpoints later, by
 // age.
 
 const (
-	// endedGrace is how long Slurm must show a job as over: its leader may be about to requeue
-	// it.
+	// endedGrace is how long Slurm must show a job as over: the leader may be about to requeue
+	// the job.
 	endedGrace = 2 * time.Minute
 	// unknownGrace is endedGrace for a job that Slurm may run again by itself, or does not know.
 	unknownGrace = 10 * time.Minute
 )
 
-// graceFor returns how long a job must be seen in this state before it counts as over. may is
+// graceFor returns how long a job must be seen in this state before the job counts as over. may is
 // false if the job is not over. s is nil if Slurm does not know the job.
 func graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
@@ -44,23 +44,24 @@ func graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	}
 }
 
-// endedJobsCleaner is the state of the elected daemon.
-type endedJobsCleaner struct {
-	c            *Conductor
+// Cleaner is the state of the elected daemon. A single goroutine may call the methods.
+type Cleaner struct {
+	Ends
+
 	electionLock *os.File
 	endedSince   map[uint32]time.Time // first time at which a job was seen to be over
 	forgotPast   time.Time            // when old time lines were removed
 }
 
-// isElected tells whether this daemon is elected, and stands for election if no daemon is. Two
+// IsElected tells whether this daemon is elected, and stands for election if no daemon is. Two
 // elected daemons would do no harm.
-func (cleaner *endedJobsCleaner) isElected() bool {
+func (cleaner *Cleaner) IsElected() bool {
 	if cleaner.electionLock != nil {
 		return true
 	}
-	f, err := os.OpenFile(filepath.Join(cleaner.c.records.Dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(cleaner.Records.Dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		cleaner.c.Log.Warn("elect the cleaner of ended jobs", "error", err)
+		cleaner.Log.Warn("elect the cleaner of ended jobs", "error", err)
 		return false
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
@@ -71,7 +72,8 @@ func (cleaner *endedJobsCleaner) isElected() bool {
 	return true
 }
 
-func (cleaner *endedJobsCleaner) stopCleaning() {
+// Stop ends the election.
+func (cleaner *Cleaner) Stop() {
 	if cleaner.electionLock != nil {
 		cleaner.electionLock.Close()
 	}
@@ -80,23 +82,23 @@ func (cleaner *endedJobsCleaner) stopCleaning() {
 // forgetInterval is how often time lines of jobs that are over are looked through.
 const forgetInterval = time.Hour
 
-// forgetPast removes the time lines of jobs that are over for longer than KeepPast.
-func (cleaner *endedJobsCleaner) forgetPast(now time.Time) error {
+// ForgetPast removes the time lines of jobs that are over for longer than KeepPast.
+func (cleaner *Cleaner) ForgetPast(now time.Time) error {
 	if now.Sub(cleaner.forgotPast) < forgetInterval {
 		return nil
 	}
 	cleaner.forgotPast = now
-	return cleaner.c.timeline.ForgetPast(now.Add(-cleaner.c.KeepPast))
+	return cleaner.Timeline.ForgetPast(now.Add(-cleaner.KeepPast))
 }
 
 // RemoveEnded removes the jobs that are over at the time now. An error of Slurm restarts all
 // waiting times.
-func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time) error {
-	recs, err := cleaner.c.records.LoadAll()
+func (cleaner *Cleaner) RemoveEnded(ctx context.Context, now time.Time) error {
+	recs, err := cleaner.Records.LoadAll()
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	jobs, err := cleaner.c.Slurm.All(ctx)
+	jobs, err := cleaner.Slurm.All(ctx)
 	if err != nil {
 		cleaner.endedSince = nil
 		return err
@@ -105,7 +107,7 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {
 		d, may := graceFor(rec, jobs[rec.Job])
-		if !may || cleaner.c.jobs.findJob(rec.Job) != nil {
+		if !may || cleaner.Jobs.Has(rec.Job) {
 			continue
 		}
 		cleaner.endedSince[rec.Job] = now
@@ -113,27 +115,26 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 			cleaner.endedSince[rec.Job] = seen
 		}
 		if now.Sub(cleaner.endedSince[rec.Job]) >= d {
-			err = errors.Join(err, cleaner.c.ends.removeEndedJob(ctx, rec))
+			err = errors.Join(err, cleaner.removeEndedJob(ctx, rec))
 		}
 	}
 	return err
 }
 
 // removeEndedJob checks again that a job is over, then removes what the job has on the shared
-// folder except its checkpoints.
-func (e jobEnds) removeEndedJob(ctx context.Context, rec *records.Record) error {
-	c := e.c
-	s, err := c.Slurm.Show(ctx, jobName(rec.Job))
+// folder except the checkpoints.
+func (e Ends) removeEndedJob(ctx context.Context, rec *records.Record) error {
+	s, err := e.Slurm.Show(ctx, slurmName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return err
 	}
-	now, err := c.records.Load(rec.Job)
+	now, err := e.Records.Load(rec.Job)
 	if err != nil || now == nil {
 		return err
 	}
-	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.jobs.findJob(rec.Job) != nil {
+	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || e.Jobs.Has(rec.Job) {
 		return nil
 	}
-	c.Log.Info("removed a job that ended without a leader", "job", rec.Job)
-	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), e.deleteRecord(rec.Job))
+	e.Log.Info("removed a job that ended without a leader", "job", rec.Job)
+	return errors.Join(e.Addresses.Give(ctx, slurmName(rec.Job)), e.DeleteRecord(rec.Job))
 }

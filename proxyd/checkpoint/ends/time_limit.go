@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package ends
 
 import (
 	"context"
@@ -26,25 +26,24 @@ const (
 	requeueTimeout      = 10 * time.Minute
 )
 
-// requeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
-func (e jobEnds) requeueAfterTimeLimit(ctx context.Context, rec records.Record) {
-	c := e.c
-	log := c.Log.With("job", rec.Job)
-	requeue := c.Slurm.Requeue
-	if c.OnTimeLimit == "hold" {
-		requeue = c.Slurm.RequeueHold
+// RequeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
+func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
+	log := e.Log.With("job", rec.Job)
+	requeue := e.Slurm.Requeue
+	if e.OnTimeLimit == "hold" {
+		requeue = e.Slurm.RequeueHold
 	}
 	ctx, cancel := context.WithTimeout(ctx, requeueTimeout)
 	defer cancel()
 	for {
-		s, err := c.Slurm.Show(ctx, rec.Slurm)
+		s, err := e.Slurm.Show(ctx, rec.Slurm)
 		switch {
 		case errors.Is(err, slurm.ErrNoJob):
 			log.Warn("the job is gone before it could be requeued")
-			err = e.deleteJob(ctx, rec.Job)
+			err = e.DeleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
-			err = errors.Join(c.records.Save(&rec), c.comments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			err = errors.Join(e.Records.Save(&rec), e.comments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)
@@ -64,10 +63,9 @@ func (e jobEnds) requeueAfterTimeLimit(ctx context.Context, rec records.Record) 
 	}
 }
 
-// resumeRequeues goes on with the requeues that this daemon's predecessor owed.
-func (e jobEnds) resumeRequeues() error {
-	c := e.c
-	entries, err := os.ReadDir(c.records.Dir)
+// ResumeRequeues goes on with the requeues that this daemon's predecessor owed.
+func (e Ends) ResumeRequeues() error {
+	entries, err := os.ReadDir(e.Records.Dir)
 	if err != nil {
 		return err
 	}
@@ -76,13 +74,13 @@ func (e jobEnds) resumeRequeues() error {
 		if err != nil || filepath.Ext(entry.Name()) != ".json" {
 			continue
 		}
-		rec, err := c.records.Load(uint32(id))
+		rec, err := e.Records.Load(uint32(id))
 		if err != nil {
-			c.Log.Error("read a job's record", "job", id, "error", err)
+			e.Log.Error("read a job's record", "job", id, "error", err)
 			continue
 		}
-		if rec != nil && rec.RequeuedBy == c.Node {
-			c.startBackground(func(ctx context.Context) { e.requeueAfterTimeLimit(ctx, *rec) })
+		if rec != nil && rec.RequeuedBy == e.Node {
+			e.StartBackground(func(ctx context.Context) { e.RequeueAfterTimeLimit(ctx, *rec) })
 		}
 	}
 	return nil

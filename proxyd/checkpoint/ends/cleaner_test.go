@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ends
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// heldJobs are the jobs of which the node has a part.
+type heldJobs map[uint32]bool
+
+func (h heldJobs) Has(job uint32) bool { return h[job] }
+
+func (heldJobs) HasRunEnded(uint32, int) bool { return false }
+
+// noUploads are Uploads without any upload.
+type noUploads struct{}
+
+func (noUploads) Abandon(context.Context, uint32) error { return nil }
+
+func (noUploads) RemoveEnded(uint32) error { return nil }
+
+func (noUploads) IsNeededAsBase(store.ID) bool { return false }
+
+func (noUploads) UnlessBase(_ store.ID, do func() error) error { return do() }
+
+func recordOf(job uint32) *records.Record {
+	return &records.Record{Job: job, Slurm: slurmName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+}
+
+// endsOn are the Ends of a node of a cluster with these jobs, of which all have records and addresses.
+func endsOn(t *testing.T, node, shared string, q slurmtest.Queue, jobs ...uint32) Ends {
+	t.Helper()
+	folder := records.Folder{Dir: filepath.Join(shared, "jobs")}
+	if err := os.MkdirAll(folder.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := overlay.OpenPool(filepath.Join(shared, "addresses"), netip.MustParsePrefix("100.64.0.0/10"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Ends{
+		Node: node, Cluster: "mini", Slurm: q.Slurm(), Addresses: pool, Records: folder, Timeline: records.NewTimeline(folder, node),
+		Uploads: noUploads{}, Jobs: heldJobs{}, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, id := range jobs {
+		_, taken := pool.Take(t.Context(), slurmName(id), 1)
+		err := errors.Join(taken, folder.Save(recordOf(id)), os.WriteFile(folder.ScriptPath(id), nil, 0o500), c.Timeline.Write(id, records.Event{What: records.EventStarted}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// left says which jobs have something: records, addresses, and anything else.
+func left(t *testing.T, c Ends) string {
+	t.Helper()
+	recs, err := c.Records.LoadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, r := range recs {
+		ids = append(ids, slurmName(r.Job))
+	}
+	addresses, err := c.Addresses.(*overlay.Pool).Jobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(c.Records.Dir, "[0-9]*"))
+	if err != nil || len(addresses) != len(ids) || len(files) != 3*len(ids) {
+		t.Errorf("records of %v, addresses of %v, files %v, %v", ids, addresses, files, err)
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestCleaner: what a job that was cancelled before its start has left is removed soon, and what a job that
+// Slurm has forgotten has left is removed later. Nothing else is removed.
+func TestCleaner(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	c := endsOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	owed := recordOf(5)
+	owed.RequeuedBy = "n7"
+	if err := c.Records.Save(owed); err != nil {
+		t.Fatal(err)
+	}
+	c.Jobs = heldJobs{6: true}
+	q.Set(t, map[uint32]string{
+		1: "CANCELLED", 2: "PENDING", 3: "RUNNING", 4: "TIMEOUT", 5: "TIMEOUT", 6: "CANCELLED", 7: "REQUEUE_HOLD", 8: "COMPLETING",
+		10: "CANCELLED", // not ours
+	}) // 9 is unknown
+	tidy := &Cleaner{Ends: c}
+	defer tidy.Stop()
+	if !tidy.IsElected() {
+		t.Fatal("another daemon is elected")
+	}
+	now := time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{0, "1 2 3 4 5 6 7 8 9"},
+		{endedGrace - time.Second, "1 2 3 4 5 6 7 8 9"},
+		{2 * time.Second, "2 3 4 5 6 7 8 9"},
+		{unknownGrace - endedGrace - 2*time.Second, "2 3 4 5 6 7 8 9"},
+		{2 * time.Second, "2 3 5 6 7 8"},
+		{24 * time.Hour, "2 3 5 6 7 8"},
+	} {
+		now = now.Add(step.after)
+		if err := tidy.RemoveEnded(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, c); got != step.want {
+			t.Fatalf("%s later: the files %s are left, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+// TestCleanerUnanswered: a slurmctld that did not answer, or a job that was requeued, begins the
+// wait anew.
+func TestCleanerUnanswered(t *testing.T) {
+	q := slurmtest.NewQueue(t)
+	c := endsOn(t, "n1", t.TempDir(), q, 1, 2)
+	tidy := &Cleaner{Ends: c}
+	now := time.Now()
+	look := func(after time.Duration, states map[uint32]string) error {
+		now = now.Add(after)
+		q.Set(t, states)
+		return tidy.RemoveEnded(t.Context(), now)
+	}
+	over := map[uint32]string{1: "CANCELLED", 2: "RUNNING"}
+	if err := errors.Join(look(0, over), look(endedGrace-time.Second, map[uint32]string{1: "PENDING", 2: "RUNNING"}), look(time.Hour, over)); err != nil {
+		t.Fatal(err)
+	}
+	q.SetAway(t, true)
+	if err := look(time.Hour, over); err == nil {
+		t.Error("no error although slurmctld does not answer")
+	}
+	q.SetAway(t, false)
+	if err := look(time.Second, map[uint32]string{2: "RUNNING"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, c); got != "1 2" {
+		t.Fatalf("the files %s are left, want all", got)
+	}
+	// Another job has the number by now.
+	rec := recordOf(1)
+	rec.Submitted = "2026-08-01T00:00:00"
+	if err := errors.Join(c.Records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
+		t.Errorf("removed the record of another job: %v", err)
+	}
+	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {
+		t.Errorf("the files %s are left, error %v", left(t, c), err)
+	}
+}
+
+// TestOneCleaner: a single daemon of a cluster is elected, and another daemon after its end.
+func TestOneCleaner(t *testing.T) {
+	q, shared := slurmtest.NewQueue(t), t.TempDir()
+	one, two := &Cleaner{Ends: endsOn(t, "n1", shared, q)}, &Cleaner{Ends: endsOn(t, "n2", shared, q)}
+	if !one.IsElected() || two.IsElected() {
+		t.Error("want exactly one elected daemon")
+	}
+	if !one.IsElected() {
+		t.Error("the elected daemon lost its election")
+	}
+	one.Stop()
+	if !two.IsElected() {
+		t.Error("no daemon is elected after the first has ended")
+	}
+	two.Stop()
+}
+
+// TestPastOutlivesJob: the time line of a job that is over stays when the record goes, for as long as
+// the site wants.
+func TestPastOutlivesJob(t *testing.T) {
+	c := endsOn(t, "n1", t.TempDir(), slurmtest.NewQueue(t), 1)
+	c.KeepPast = 24 * time.Hour
+	err := errors.Join(c.Timeline.Write(1, records.Event{What: records.EventCheckpoint, Text: "1 (asked), in 1s"}),
+		c.Addresses.Give(t.Context(), "1"), c.DeleteRecord(1), c.DeleteRecord(1))
+	if err != nil || left(t, c) != "" {
+		t.Fatal(left(t, c), err)
+	}
+	cleaner := &Cleaner{Ends: c}
+	for after, want := range []int{2, 2, 0} {
+		if err := cleaner.ForgetPast(time.Now().Add(time.Duration(after) * 23 * time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		past, err := c.Timeline.ReadPast(1)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case want == 0 && past != nil:
+			t.Errorf("%v is still kept", past)
+		case want > 0 && (past == nil || len(past.Events) != want || past.UID != 1001):
+			t.Errorf("after %d times 23 hours: %+v", after, past)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ends
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// Ends removes what ended runs and jobs leave behind, and requeues the jobs that are to run on. All methods may be called
+// concurrently.
+type Ends struct {
+	Node, Cluster string
+	OnTimeLimit   string          // "requeue", "hold" or "end"
+	Keep          store.Retention // for checkpoints of running jobs
+	KeepPast      time.Duration   // for time lines of jobs that are over
+
+	Slurm     *slurm.Slurm
+	Store     *store.Store
+	Addresses Addresses
+	Records   records.Folder
+	Timeline  *records.Timeline
+	Uploads   Uploads
+	Jobs      Jobs
+	// StartBackground runs f in a goroutine. ctx of f ends with the daemon.
+	StartBackground func(f func(ctx context.Context))
+	Log             *slog.Logger
+}
+
+// Jobs knows the jobs of this node.
+type Jobs interface {
+	// Has tells whether the node has a part of a job.
+	Has(job uint32) bool
+	// HasRunEnded tells whether the node had capsules of the run, or of a later run, and has none any more.
+	HasRunEnded(job uint32, run int) bool
+}
+
+// Addresses are the addresses of jobs.
+type Addresses interface {
+	// Give gives the addresses of a job back. A second call is harmless.
+	Give(ctx context.Context, job string) error
+}
+
+// Uploads are the checkpoints on their way to the store.
+type Uploads interface {
+	// Abandon ends the upload of a job.
+	Abandon(ctx context.Context, job uint32) error
+	// RemoveEnded removes the record of a job's upload, if the upload is over.
+	RemoveEnded(job uint32) error
+	// IsNeededAsBase tells whether a checkpoint is the base of a checkpoint that is being uploaded.
+	IsNeededAsBase(id store.ID) bool
+	// UnlessBase calls do unless IsNeededAsBase.
+	UnlessBase(id store.ID, do func() error) error
+}
+
+func (e Ends) comments() reports.Comments { return reports.Comments{Slurm: e.Slurm} }
+
+func (e Ends) storeJob(id uint32) store.JobID {
+	return store.JobID{Cluster: e.Cluster, Job: id, ArrayTask: store.None, Component: store.None}
+}
+
+// slurmName returns a job's number as Slurm's commands take it.
+func slurmName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+
+// sleepUnlessDone returns false if ctx ends first.
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

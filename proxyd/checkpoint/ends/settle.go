@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// SettleEndedRun waits for Slurm's last word about an ended run. If the job is over, SettleEndedRun removes
+// what the job has on the shared folder; if the job waits to run again, everything stays; if the
+// job is in one of the states again, the job is requeued.
+func (e Ends) SettleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
+	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
+		s, err := e.Slurm.Show(ctx, slurmName(id))
+		if errors.Is(err, slurm.ErrNoJob) {
+			return e.DeleteJob(ctx, id)
+		}
+		switch {
+		case err != nil: // slurmctld will answer later
+			e.Log.Warn("clean up after the end of a run", "job", id, "error", err)
+		case s.Restarts > run || s.Waits():
+			return nil
+		case len(again) > 0 && s.Runs(): // Slurm will notice the end
+		case s.Runs():
+			return nil
+		case s.State == "COMPLETING": // Slurm sends no notice of the end
+		case slices.Contains(again, s.State):
+			return e.requeueUnrestored(ctx, id, s)
+		case s.State == "COMPLETED":
+			return e.DeleteJob(ctx, id)
+		case s.State == decisions.StateTimeout || s.State == "PREEMPTED":
+			return e.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
+		default:
+			// Failed or cancelled: a person may want the checkpoints.
+			return errors.Join(e.Addresses.Give(ctx, slurmName(id)), e.DeleteRecord(id))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
+func (e Ends) keepCheckpoints(id uint32) error {
+	rec, err := e.Records.Load(id)
+	if err != nil || rec == nil || !rec.BeginAnew {
+		return err
+	}
+	rec.BeginAnew = false
+	return e.Records.Save(rec)
+}
+
+const (
+	settleFirstWait   = 200 * time.Millisecond
+	settleLongestWait = 10 * time.Second
+)
+
+// SettleUnstartedRun handles a run that ended before a task of the run had a place on this node. asked:
+// a task has asked for a place, and was not answered. If this node is the run's first, the run ended
+// before the restore, or before the start.
+func (e Ends) SettleUnstartedRun(ctx context.Context, id uint32, asked bool) {
+	rec, err := e.Records.Load(id)
+	if err == nil && rec == nil && !asked {
+		return
+	}
+	var s *slurm.Job
+	if err == nil {
+		s, err = e.Slurm.Show(ctx, slurmName(id))
+	}
+	had := decisions.Unrestored
+	if rec == nil {
+		had = decisions.Unstarted
+	}
+	if err == nil && s.BatchHost == e.Node && !e.Jobs.HasRunEnded(id, s.Restarts) && (s.Restarts > 0 || rec == nil && s.Requeue) {
+		err = e.SettleEndedRun(ctx, id, s.Restarts, decisions.StatesToRequeue(false, had, decisions.Resumes, e.OnTimeLimit))
+	}
+	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
+		e.Log.Warn("clean up after a run that never began", "job", id, "error", err)
+	}
+}
+
+// MaxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After
+// that the job is held for a person.
+const MaxUnrestoredRuns = 3
+
+// requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
+// MaxUnrestoredRuns. A run that ended before the job had a record is counted by Slurm.
+func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job) error {
+	rec, err := e.Records.Load(id)
+	if err != nil {
+		return err
+	}
+	times := s.Restarts + 1
+	if rec != nil {
+		rec.UnrestoredRuns++
+		times = rec.UnrestoredRuns
+		if err := e.Records.Save(rec); err != nil {
+			return err
+		}
+	}
+	switch {
+	case times > MaxUnrestoredRuns:
+		err = e.comments().Write(ctx, s.String(), reports.Held+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
+		return errors.Join(err, e.Slurm.RequeueHold(ctx, s.String()))
+	case s.State == decisions.StateTimeout && e.OnTimeLimit == "hold":
+		return e.Slurm.RequeueHold(ctx, s.String())
+	}
+	return e.Slurm.Requeue(ctx, s.String())
+}
