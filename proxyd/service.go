@@ -11,16 +11,13 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -219,76 +216,12 @@ func fillJob(out *rpc.Job, v *checkpoint.View) {
 		}
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
-			c.Node, c.Devices = cv.Node, devicesOf(cv.Devices)
-			for _, o := range cv.Leases {
-				c.Leases = append(c.Leases, &rpc.Lease{Job: o.Job, Gpus: uint32(len(o.GPUs))}) //nolint:gosec // GPUs of a node
-			}
-			for _, p := range cv.Programs {
-				c.Programs = append(c.Programs, &rpc.Program{
-					Name: p.Name, Pid: int64(p.First), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Status: uint32(p.Status),
-					Rss: p.Resident, Started: timestampOf(p.Since), Command: p.Command,
-				})
-			}
+			c.Node, c.Devices, c.Leases, c.Programs = cv.GetNode(), cv.GetDevices(), cv.GetLeases(), cv.GetPrograms()
 		}
 		out.Capsules = append(out.Capsules, c)
 	}
-	for _, o := range v.Obstacles {
-		out.Obstacles = append(out.Obstacles, obstacleOf(o))
-	}
-	for _, o := range v.Outside {
-		out.Outside = append(out.Outside, obstacleOf(o))
-	}
+	out.Obstacles, out.Outside = messages.EncodeObstacles(v.Obstacles), messages.EncodeObstacles(v.Outside)
 	addTimeline(out, v.Events)
-}
-
-// obstacleOf is an obstacle in the contract's words.
-func obstacleOf(o processes.Obstacle) *rpc.Obstacle {
-	return &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure, Node: o.Node, Since: timestampOf(o.Since)}
-}
-
-// devicesOf is what a device server says of itself, nil if there is none.
-func devicesOf(st *server.Status) *rpc.Devices {
-	if st == nil {
-		return nil
-	}
-	out := &rpc.Devices{Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions}
-	for _, d := range st.Devices {
-		out.Devices = append(out.Devices, &rpc.Device{Name: d.Name, Memory: d.Memory, Used: d.Used})
-	}
-	for _, s := range st.Sharing {
-		out.Sharing = append(out.Sharing, &rpc.Sharing{
-			Devices: uint32(s.Devices), Spaces: uint32(s.Spaces), Instructions: s.Instructions, Switches: s.Switches, Interrupted: s.Interrupted,
-			SwitchTime: durationpb.New(s.SwitchTime), SwappedOut: s.SwappedOut, SwappedIn: s.SwappedIn, SwapTime: durationpb.New(s.SwapTime), Peak: s.Peak, Alike: s.Alike,
-			Common: s.Common, Saved: s.Saved, Private: s.Private, Unshared: s.Unshared, Rung: s.Rung,
-			Once: s.Once, Own: s.Own, Why: s.Why,
-		})
-	}
-	for _, p := range st.Processes {
-		out.Processes = append(out.Processes, &rpc.DeviceProcess{Pid: int64(p.Capsule), Used: p.Used, Fault: p.Fault})
-	}
-	return out
-}
-
-// timestampOf is a time that may not be known.
-func timestampOf(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
-}
-
-func stateOf(ended, captured, frozen, waiting bool) string {
-	switch {
-	case ended:
-		return "ended"
-	case waiting:
-		return "waits to be restored"
-	case captured:
-		return "captured"
-	case frozen:
-		return "frozen"
-	}
-	return "running"
 }
 
 func userName(uid uint32) string {
@@ -360,11 +293,7 @@ func withKind(job, leader, here string, err error) error {
 	var space *store.SpaceError
 	switch {
 	case errors.As(err, &o):
-		e := &rpc.Error{Kind: rpc.ErrObstacle, Text: err.Error()}
-		for _, x := range o.Obstacles {
-			e.Obstacles = append(e.Obstacles, obstacleOf(x))
-		}
-		return e
+		return &rpc.Error{Kind: rpc.ErrObstacle, Text: err.Error(), Obstacles: messages.EncodeObstacles(o.Obstacles)}
 	case errors.As(err, &space):
 		return fmt.Errorf("%w: %w", rpc.ErrSpace, err)
 	case errors.As(err, &lease):

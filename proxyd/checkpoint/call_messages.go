@@ -12,9 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -71,11 +70,7 @@ func encodeCall(call string, args any) (*rpc.CallRequest, error) {
 	case prepareRequest:
 		req.Call = &rpc.CallRequest_Prepare{Prepare: &rpc.PrepareCall{Release: b.Release, Run: int32(b.Run), Stage: b.Stage}}
 	case exchangeRequest:
-		orders, err := json.Marshal(b.Orders)
-		if err != nil {
-			return nil, err
-		}
-		req.Call = &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{Capsule: int32(b.Index), Orders: orders}}
+		req.Call = &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{Capsule: int32(b.Index), Orders: messages.EncodeOrders(b.Orders)}}
 	case drainRequest:
 		req.Call = &rpc.CallRequest_Drain{Drain: &rpc.DrainCall{Sruns: b.Sruns}}
 	case dumpRequest:
@@ -109,9 +104,11 @@ func decodeCall(req *rpc.CallRequest) (call string, args any, err error) {
 	case *rpc.CallRequest_Prepare:
 		return phasePrepare, prepareRequest{m.Prepare.GetRelease(), int(m.Prepare.GetRun()), m.Prepare.GetStage()}, nil
 	case *rpc.CallRequest_Exchange:
-		orders := &cut.Orders{}
-		err := json.Unmarshal(m.Exchange.GetOrders(), orders)
-		return callExchange, exchangeRequest{int(m.Exchange.GetCapsule()), orders}, err
+		orders := messages.DecodeOrders(m.Exchange.GetOrders())
+		if orders == nil {
+			return "", nil, errUnknownCall
+		}
+		return callExchange, exchangeRequest{int(m.Exchange.GetCapsule()), orders}, nil
 	case *rpc.CallRequest_Drain:
 		return phaseDrain, drainRequest{m.Drain.GetSruns()}, nil
 	case *rpc.CallRequest_Dump:
@@ -186,9 +183,9 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 	case prepareReply:
 		m.Reply = &rpc.CallReply_Prepare{Prepare: r.toMessage()}
 	case exchangeReply:
-		e := &rpc.ExchangeReply{Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error}
-		e.Events, err = marshalUnlessNil(r.Events)
-		m.Reply = &rpc.CallReply_Exchange{Exchange: e}
+		m.Reply = &rpc.CallReply_Exchange{Exchange: &rpc.ExchangeReply{
+			Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error, Events: messages.EncodeEvents(r.Events),
+		}}
 	case dumpReply:
 		d := &rpc.DumpReply{StageFull: r.StageFull, BaseUnusable: r.BaseUnusable, BaseUnused: r.BaseUnused}
 		if d.Part, err = marshalUnlessNil(r.Part); err == nil {
@@ -208,9 +205,7 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 	case bool:
 		m.Reply = &rpc.CallReply_ProgramRuns{ProgramRuns: &rpc.ProgramRunsReply{Runs: r}}
 	case []CapsuleView:
-		v := &rpc.ViewReply{}
-		v.Capsules, err = json.Marshal(r)
-		m.Reply = &rpc.CallReply_View{View: v}
+		m.Reply = &rpc.CallReply_View{View: encodeViews(r)}
 	default:
 		err = fmt.Errorf("no message for the reply %T", reply)
 	}
@@ -224,8 +219,7 @@ func decodeReply(m *rpc.CallReply, into any) error {
 		to.readMessage(m.GetPrepare())
 	case *exchangeReply:
 		r := m.GetExchange()
-		*to = exchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError()}
-		return unmarshalUnlessEmpty(r.GetEvents(), &to.Events)
+		*to = exchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError(), Events: messages.DecodeEvents(r.GetEvents())}
 	case *dumpReply:
 		r := m.GetDump()
 		*to = dumpReply{StageFull: r.GetStageFull(), BaseUnusable: r.GetBaseUnusable(), BaseUnused: r.GetBaseUnused()}
@@ -246,7 +240,7 @@ func decodeReply(m *rpc.CallReply, into any) error {
 	case *bool:
 		*to = m.GetProgramRuns().GetRuns()
 	case *[]CapsuleView:
-		return unmarshalUnlessEmpty(m.GetView().GetCapsules(), to)
+		*to = decodeViews(m.GetView())
 	default:
 		return fmt.Errorf("no reply is read into %T", into)
 	}
@@ -257,9 +251,7 @@ func (r prepareReply) toMessage() *rpc.PrepareReply {
 	m := &rpc.PrepareReply{
 		Capsules: int32(r.Capsules), Programs: int32(r.Programs), Bytes: r.Bytes, Unrestored: r.Unrestored, Steps: r.Steps,
 		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged,
-	}
-	for _, o := range r.Obstacles {
-		m.Obstacles = append(m.Obstacles, &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Cure: o.Cure})
+		Obstacles: messages.EncodeObstacles(r.Obstacles),
 	}
 	for _, index := range r.Devices {
 		m.Devices = append(m.Devices, int32(index))
@@ -271,13 +263,30 @@ func (r *prepareReply) readMessage(m *rpc.PrepareReply) {
 	*r = prepareReply{
 		Capsules: int(m.GetCapsules()), Programs: int(m.GetPrograms()), Bytes: m.GetBytes(), Unrestored: m.GetUnrestored(), Steps: m.GetSteps(),
 		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(),
-	}
-	for _, o := range m.GetObstacles() {
-		r.Obstacles = append(r.Obstacles, processes.Obstacle{Program: o.GetProgram(), PID: int(o.GetPid()), Name: o.GetCommand(), What: o.GetWhat(), Cure: o.GetCure()})
+		Obstacles: messages.DecodeObstacles(m.GetObstacles()),
 	}
 	for _, index := range m.GetDevices() {
 		r.Devices = append(r.Devices, int(index))
 	}
+}
+
+func encodeViews(views []CapsuleView) *rpc.ViewReply {
+	m := &rpc.ViewReply{}
+	for _, v := range views {
+		m.Capsules = append(m.Capsules, &rpc.CapsuleView{
+			Capsule: v.Capsule, Obstacles: messages.EncodeObstacles(v.Obstacles), Outside: messages.EncodeObstacles(v.Outside),
+		})
+	}
+	return m
+}
+
+func decodeViews(m *rpc.ViewReply) (views []CapsuleView) {
+	for _, v := range m.GetCapsules() {
+		views = append(views, CapsuleView{
+			Capsule: v.GetCapsule(), Obstacles: messages.DecodeObstacles(v.GetObstacles()), Outside: messages.DecodeObstacles(v.GetOutside()),
+		})
+	}
+	return views
 }
 
 func decodeRequester(m *rpc.Requester) runs.Requester {
@@ -316,8 +325,8 @@ func decodeAddresses(m map[int32]string) map[int]string {
 	return addresses
 }
 
-// marshalUnlessNil encodes a value of another package, whose form is in docs/formats.md or beside
-// the value; nothing for nil.
+// marshalUnlessNil encodes a part of a manifest in the form that docs/formats.md has; nothing for nil. That is no message of
+// its own: daemons of different releases must understand all fields that a checkpoint has.
 func marshalUnlessNil[T any](v *T) ([]byte, error) {
 	if v == nil {
 		return nil, nil

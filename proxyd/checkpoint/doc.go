@@ -11,6 +11,7 @@
 //	attempt.go        one attempt at a checkpoint
 //	runs              a package: the states of a run, and what is known of its SIGTERM
 //	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
+//	messages          a package: values of other packages in these messages
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node
 //	decisions         a package: what a SIGTERM of Slurm means, what follows a checkpoint and a run

@@ -72,6 +72,9 @@ type exchangeReply struct {
 	Error     string
 }
 
+// errNoEvents is why a cut cannot be looked for with a node whose daemon sends events in another form.
+var errNoEvents = errors.New("the answer has no events that are known here: is the node's proxyd of another release?")
+
 // Exchange implements cut.Member.
 func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	var r exchangeReply
@@ -85,6 +88,8 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 		return nil, fmt.Errorf("capsule %d: %w", d.index, cut.ErrBusy)
 	case r.Error != "":
 		return nil, fmt.Errorf("capsule %d: %s", d.index, r.Error)
+	case r.Events == nil:
+		return nil, fmt.Errorf("capsule %d: %w", d.index, errNoEvents)
 	}
 	return r.Events, nil
 }

@@ -46,7 +46,7 @@ func (j *job) obstaclesOf(views []CapsuleView) []processes.Obstacle {
 	var found []processes.Obstacle
 	for _, v := range views {
 		for _, o := range v.Obstacles {
-			found = append(found, o.WithSince(v.Node, now, before))
+			found = append(found, o.WithSince(v.Capsule.GetNode(), now, before))
 		}
 	}
 	return found

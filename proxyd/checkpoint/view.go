@@ -13,14 +13,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -28,31 +28,18 @@ import (
 type View struct {
 	Record    records.Record
 	Run       int
-	Leader    string // "": this node knows of no run
-	Capsules  []CapsuleView
+	Leader    string               // "": this node knows of no run
+	Capsules  []*rpc.Capsule       // by index; home, address and gpus are not set
 	Obstacles []processes.Obstacle // what cannot be captured now, or could not at the last attempt
 	Outside   []processes.Obstacle // connections to outside, which a restore resets
 	Events    []records.Event
 }
 
-// CapsuleView describes a capsule.
+// CapsuleView describes a capsule, and what would be in the way of a checkpoint.
 type CapsuleView struct {
-	Index    int                  `json:"index"`
-	Node     string               `json:"node"`
-	Programs []ProgramView        `json:"programs"`
-	Devices  *server.Status       `json:"devices,omitempty"`
-	Leases   []gpus.Lease         `json:"leases,omitempty"`
-	Outside  []processes.Obstacle `json:"outside,omitempty"` // connections to outside, which a restore resets
-
-	Obstacles []processes.Obstacle `json:"obstacles,omitempty"` // what cannot be captured now
-}
-
-// ProgramView describes a program.
-type ProgramView struct {
-	capsule.Program
-	Resident uint64    `json:"resident"` // bytes
-	Since    time.Time `json:"since"`    // start on this node
-	Command  string    `json:"command"`
+	Capsule   *rpc.Capsule         // home, address and gpus are not set
+	Obstacles []processes.Obstacle // what cannot be captured now
+	Outside   []processes.Obstacle // connections to outside, which a restore resets
 }
 
 // Owner returns the user of a job, if the job has a record.
@@ -124,7 +111,7 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	j.mu.Lock()
 	v.Obstacles = slices.Clone(j.lastObstacles)
 	for k := range snap.Record.Nodes {
-		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: snap.Placement.NodeOf(k)})
+		v.Capsules = append(v.Capsules, &rpc.Capsule{Index: uint32(k), Node: snap.Placement.NodeOf(k)})
 	}
 	j.mu.Unlock()
 	views := j.viewAll(ctx, snap.Placement.Today)
@@ -132,11 +119,11 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		v.Obstacles = found
 	}
 	for _, cv := range views {
-		if cv.Index < len(v.Capsules) {
-			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
-			v.Capsules[cv.Index].Leases = cv.Leases
+		if index := int(cv.Capsule.GetIndex()); index < len(v.Capsules) {
+			c := v.Capsules[index]
+			c.Programs, c.Devices, c.Leases = cv.Capsule.GetPrograms(), cv.Capsule.GetDevices(), cv.Capsule.GetLeases()
 			for _, o := range cv.Outside {
-				o.Node = cv.Node
+				o.Node = cv.Capsule.GetNode()
 				v.Outside = append(v.Outside, o)
 			}
 		}
@@ -174,20 +161,24 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		if err != nil {
 			continue // the capsule is ending
 		}
-		v := CapsuleView{Index: lc.index, Node: j.c.Node, Leases: borrower{lc}.leases()}
+		m := &rpc.Capsule{Index: uint32(lc.index), Node: j.c.Node, Leases: messages.EncodeLeases(borrower{lc}.leases())}
 		for _, p := range programs {
-			pv := ProgramView{Program: p, Resident: processes.ResidentBytes(p)}
+			var since time.Time
+			var command string
 			if !p.Ended && p.First > 0 {
-				pv.Since, pv.Command = processes.Info(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
+				since, command = processes.Info(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
 			}
-			v.Programs = append(v.Programs, pv)
+			m.Programs = append(m.Programs, messages.EncodeProgram(&p, processes.ResidentBytes(p), since, command))
 		}
+		v := CapsuleView{Capsule: m}
 		if v.Obstacles, v.Outside, err = lc.findObstacles(programs); err != nil {
 			j.log.Info("describe the job", "error", err)
 		}
 		if lc.devices != nil {
-			if v.Devices, err = lc.devices.Status(ctx); err != nil {
+			if st, err := lc.devices.Status(ctx); err != nil {
 				j.log.Info("describe the job", "error", err)
+			} else {
+				m.Devices = messages.EncodeDevices(st)
 			}
 		}
 		views = append(views, v)

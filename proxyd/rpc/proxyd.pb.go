@@ -31,6 +31,55 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type CutCount_Kind int32
+
+const (
+	CutCount_COLLECTIVE CutCount_Kind = 0
+	CutCount_SEND       CutCount_Kind = 1
+	CutCount_RECV       CutCount_Kind = 2
+)
+
+// Enum value maps for CutCount_Kind.
+var (
+	CutCount_Kind_name = map[int32]string{
+		0: "COLLECTIVE",
+		1: "SEND",
+		2: "RECV",
+	}
+	CutCount_Kind_value = map[string]int32{
+		"COLLECTIVE": 0,
+		"SEND":       1,
+		"RECV":       2,
+	}
+)
+
+func (x CutCount_Kind) Enum() *CutCount_Kind {
+	p := new(CutCount_Kind)
+	*p = x
+	return p
+}
+
+func (x CutCount_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CutCount_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_proxyd_proto_enumTypes[0].Descriptor()
+}
+
+func (CutCount_Kind) Type() protoreflect.EnumType {
+	return &file_proxyd_proto_enumTypes[0]
+}
+
+func (x CutCount_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CutCount_Kind.Descriptor instead.
+func (CutCount_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{11, 0}
+}
+
 type RequestCheckpointCall_After int32
 
 const (
@@ -67,11 +116,11 @@ func (x RequestCheckpointCall_After) String() string {
 }
 
 func (RequestCheckpointCall_After) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[0].Descriptor()
+	return file_proxyd_proto_enumTypes[1].Descriptor()
 }
 
 func (RequestCheckpointCall_After) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[0]
+	return &file_proxyd_proto_enumTypes[1]
 }
 
 func (x RequestCheckpointCall_After) Number() protoreflect.EnumNumber {
@@ -80,7 +129,7 @@ func (x RequestCheckpointCall_After) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RequestCheckpointCall_After.Descriptor instead.
 func (RequestCheckpointCall_After) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{34, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{43, 0}
 }
 
 type Finding_Level int32
@@ -119,11 +168,11 @@ func (x Finding_Level) String() string {
 }
 
 func (Finding_Level) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[1].Descriptor()
+	return file_proxyd_proto_enumTypes[2].Descriptor()
 }
 
 func (Finding_Level) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[1]
+	return &file_proxyd_proto_enumTypes[2]
 }
 
 func (x Finding_Level) Number() protoreflect.EnumNumber {
@@ -132,7 +181,7 @@ func (x Finding_Level) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Level.Descriptor instead.
 func (Finding_Level) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{38, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{47, 0}
 }
 
 type PingRequest struct {
@@ -1029,7 +1078,7 @@ func (x *PrepareReply) GetStaged() bool {
 type ExchangeCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capsule       int32                  `protobuf:"varint,1,opt,name=capsule,proto3" json:"capsule,omitempty"`
-	Orders        []byte                 `protobuf:"bytes,2,opt,name=orders,proto3" json:"orders,omitempty"` // JSON of package device/cut
+	Orders        *CutOrders             `protobuf:"bytes,3,opt,name=orders,proto3" json:"orders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,7 +1120,7 @@ func (x *ExchangeCall) GetCapsule() int32 {
 	return 0
 }
 
-func (x *ExchangeCall) GetOrders() []byte {
+func (x *ExchangeCall) GetOrders() *CutOrders {
 	if x != nil {
 		return x.Orders
 	}
@@ -1080,10 +1129,10 @@ func (x *ExchangeCall) GetOrders() []byte {
 
 type ExchangeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []byte                 `protobuf:"bytes,1,opt,name=events,proto3" json:"events,omitempty"` // JSON of package device/cut
 	Forgotten     bool                   `protobuf:"varint,2,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
 	Busy          bool                   `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Events        *CutEvents             `protobuf:"bytes,5,opt,name=events,proto3" json:"events,omitempty"` // none: the orders were not carried out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1118,13 +1167,6 @@ func (*ExchangeReply) Descriptor() ([]byte, []int) {
 	return file_proxyd_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *ExchangeReply) GetEvents() []byte {
-	if x != nil {
-		return x.Events
-	}
-	return nil
-}
-
 func (x *ExchangeReply) GetForgotten() bool {
 	if x != nil {
 		return x.Forgotten
@@ -1146,6 +1188,688 @@ func (x *ExchangeReply) GetError() string {
 	return ""
 }
 
+func (x *ExchangeReply) GetEvents() *CutEvents {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+// CutOrders are orders to a device server. Package device/cut explains the fields of this message and of the next ones.
+type CutOrders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint64                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Lease         *durationpb.Duration   `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Wait          *durationpb.Duration   `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
+	Heard         uint64                 `protobuf:"varint,4,opt,name=heard,proto3" json:"heard,omitempty"`
+	Orders        []*CutOrder            `protobuf:"bytes,5,rep,name=orders,proto3" json:"orders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutOrders) Reset() {
+	*x = CutOrders{}
+	mi := &file_proxyd_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutOrders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutOrders) ProtoMessage() {}
+
+func (x *CutOrders) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutOrders.ProtoReflect.Descriptor instead.
+func (*CutOrders) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CutOrders) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *CutOrders) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *CutOrders) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *CutOrders) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
+	}
+	return 0
+}
+
+func (x *CutOrders) GetOrders() []*CutOrder {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+type CutOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Open          bool                   `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
+	Shut          bool                   `protobuf:"varint,2,opt,name=shut,proto3" json:"shut,omitempty"`
+	Withdraw      []uint64               `protobuf:"varint,3,rep,packed,name=withdraw,proto3" json:"withdraw,omitempty"`
+	Raise         []*CutTargets          `protobuf:"bytes,4,rep,name=raise,proto3" json:"raise,omitempty"`
+	Nudge         []uint64               `protobuf:"varint,5,rep,packed,name=nudge,proto3" json:"nudge,omitempty"`
+	Create        []uint64               `protobuf:"fixed64,6,rep,packed,name=create,proto3" json:"create,omitempty"`
+	Read          bool                   `protobuf:"varint,7,opt,name=read,proto3" json:"read,omitempty"`
+	Drain         bool                   `protobuf:"varint,8,opt,name=drain,proto3" json:"drain,omitempty"`
+	ShutCalls     bool                   `protobuf:"varint,9,opt,name=shut_calls,json=shutCalls,proto3" json:"shut_calls,omitempty"`
+	Keep          bool                   `protobuf:"varint,10,opt,name=keep,proto3" json:"keep,omitempty"`
+	Limit         []*CutTargets          `protobuf:"bytes,11,rep,name=limit,proto3" json:"limit,omitempty"`
+	Stay          bool                   `protobuf:"varint,12,opt,name=stay,proto3" json:"stay,omitempty"`
+	Forget        bool                   `protobuf:"varint,13,opt,name=forget,proto3" json:"forget,omitempty"`
+	Past          []uint64               `protobuf:"fixed64,14,rep,packed,name=past,proto3" json:"past,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutOrder) Reset() {
+	*x = CutOrder{}
+	mi := &file_proxyd_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutOrder) ProtoMessage() {}
+
+func (x *CutOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutOrder.ProtoReflect.Descriptor instead.
+func (*CutOrder) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CutOrder) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *CutOrder) GetShut() bool {
+	if x != nil {
+		return x.Shut
+	}
+	return false
+}
+
+func (x *CutOrder) GetWithdraw() []uint64 {
+	if x != nil {
+		return x.Withdraw
+	}
+	return nil
+}
+
+func (x *CutOrder) GetRaise() []*CutTargets {
+	if x != nil {
+		return x.Raise
+	}
+	return nil
+}
+
+func (x *CutOrder) GetNudge() []uint64 {
+	if x != nil {
+		return x.Nudge
+	}
+	return nil
+}
+
+func (x *CutOrder) GetCreate() []uint64 {
+	if x != nil {
+		return x.Create
+	}
+	return nil
+}
+
+func (x *CutOrder) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
+func (x *CutOrder) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *CutOrder) GetShutCalls() bool {
+	if x != nil {
+		return x.ShutCalls
+	}
+	return false
+}
+
+func (x *CutOrder) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+func (x *CutOrder) GetLimit() []*CutTargets {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *CutOrder) GetStay() bool {
+	if x != nil {
+		return x.Stay
+	}
+	return false
+}
+
+func (x *CutOrder) GetForget() bool {
+	if x != nil {
+		return x.Forget
+	}
+	return false
+}
+
+func (x *CutOrder) GetPast() []uint64 {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+// CutTargets are the numbers that a process may reach.
+type CutTargets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       uint64                 `protobuf:"varint,1,opt,name=process,proto3" json:"process,omitempty"`
+	Targets       []*CutCount            `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutTargets) Reset() {
+	*x = CutTargets{}
+	mi := &file_proxyd_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutTargets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutTargets) ProtoMessage() {}
+
+func (x *CutTargets) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutTargets.ProtoReflect.Descriptor instead.
+func (*CutTargets) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CutTargets) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *CutTargets) GetTargets() []*CutCount {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+// CutCount is how many operations of a kind a member of a communicator has issued.
+type CutCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Communicator  uint64                 `protobuf:"fixed64,1,opt,name=communicator,proto3" json:"communicator,omitempty"`
+	Member        int32                  `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
+	Kind          CutCount_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=singularity.proxyd.v1.CutCount_Kind" json:"kind,omitempty"`
+	Peer          int32                  `protobuf:"varint,4,opt,name=peer,proto3" json:"peer,omitempty"`
+	N             uint64                 `protobuf:"varint,5,opt,name=n,proto3" json:"n,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutCount) Reset() {
+	*x = CutCount{}
+	mi := &file_proxyd_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutCount) ProtoMessage() {}
+
+func (x *CutCount) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutCount.ProtoReflect.Descriptor instead.
+func (*CutCount) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CutCount) GetCommunicator() uint64 {
+	if x != nil {
+		return x.Communicator
+	}
+	return 0
+}
+
+func (x *CutCount) GetMember() int32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *CutCount) GetKind() CutCount_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return CutCount_COLLECTIVE
+}
+
+func (x *CutCount) GetPeer() int32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *CutCount) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+type CutEvents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Next          uint64                 `protobuf:"varint,1,opt,name=next,proto3" json:"next,omitempty"`
+	Events        []*CutEvent            `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutEvents) Reset() {
+	*x = CutEvents{}
+	mi := &file_proxyd_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutEvents) ProtoMessage() {}
+
+func (x *CutEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutEvents.ProtoReflect.Descriptor instead.
+func (*CutEvents) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CutEvents) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *CutEvents) GetEvents() []*CutEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+type CutEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Process       uint64                 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
+	Counts        []*CutCount            `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
+	Nudge         bool                   `protobuf:"varint,4,opt,name=nudge,proto3" json:"nudge,omitempty"`
+	Quiet         bool                   `protobuf:"varint,5,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Place         *CutPlace              `protobuf:"bytes,7,opt,name=place,proto3" json:"place,omitempty"`
+	Processes     []*CutProcess          `protobuf:"bytes,8,rep,name=processes,proto3" json:"processes,omitempty"`
+	Places        []*CutPlace            `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutEvent) Reset() {
+	*x = CutEvent{}
+	mi := &file_proxyd_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutEvent) ProtoMessage() {}
+
+func (x *CutEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutEvent.ProtoReflect.Descriptor instead.
+func (*CutEvent) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CutEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CutEvent) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *CutEvent) GetCounts() []*CutCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *CutEvent) GetNudge() bool {
+	if x != nil {
+		return x.Nudge
+	}
+	return false
+}
+
+func (x *CutEvent) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
+}
+
+func (x *CutEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CutEvent) GetPlace() *CutPlace {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *CutEvent) GetProcesses() []*CutProcess {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *CutEvent) GetPlaces() []*CutPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+type CutProcess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutProcess) Reset() {
+	*x = CutProcess{}
+	mi := &file_proxyd_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutProcess) ProtoMessage() {}
+
+func (x *CutProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutProcess.ProtoReflect.Descriptor instead.
+func (*CutProcess) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CutProcess) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CutProcess) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *CutProcess) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+type CutPlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Communicator  uint64                 `protobuf:"fixed64,1,opt,name=communicator,proto3" json:"communicator,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Member        int32                  `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
+	Process       uint64                 `protobuf:"varint,4,opt,name=process,proto3" json:"process,omitempty"`
+	Made          bool                   `protobuf:"varint,5,opt,name=made,proto3" json:"made,omitempty"`
+	Left          bool                   `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
+	Broken        bool                   `protobuf:"varint,7,opt,name=broken,proto3" json:"broken,omitempty"`
+	Counts        []*CutCount            `protobuf:"bytes,8,rep,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutPlace) Reset() {
+	*x = CutPlace{}
+	mi := &file_proxyd_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutPlace) ProtoMessage() {}
+
+func (x *CutPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutPlace.ProtoReflect.Descriptor instead.
+func (*CutPlace) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CutPlace) GetCommunicator() uint64 {
+	if x != nil {
+		return x.Communicator
+	}
+	return 0
+}
+
+func (x *CutPlace) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *CutPlace) GetMember() int32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *CutPlace) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *CutPlace) GetMade() bool {
+	if x != nil {
+		return x.Made
+	}
+	return false
+}
+
+func (x *CutPlace) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
+func (x *CutPlace) GetBroken() bool {
+	if x != nil {
+		return x.Broken
+	}
+	return false
+}
+
+func (x *CutPlace) GetCounts() []*CutCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 // FreezeCall freezes the tasks of steps.
 type FreezeCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1155,7 +1879,7 @@ type FreezeCall struct {
 
 func (x *FreezeCall) Reset() {
 	*x = FreezeCall{}
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1891,7 @@ func (x *FreezeCall) String() string {
 func (*FreezeCall) ProtoMessage() {}
 
 func (x *FreezeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1904,7 @@ func (x *FreezeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeCall.ProtoReflect.Descriptor instead.
 func (*FreezeCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{8}
+	return file_proxyd_proto_rawDescGZIP(), []int{16}
 }
 
 // DrainCall waits until output on its way has arrived.
@@ -1193,7 +1917,7 @@ type DrainCall struct {
 
 func (x *DrainCall) Reset() {
 	*x = DrainCall{}
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1929,7 @@ func (x *DrainCall) String() string {
 func (*DrainCall) ProtoMessage() {}
 
 func (x *DrainCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1942,7 @@ func (x *DrainCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCall.ProtoReflect.Descriptor instead.
 func (*DrainCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{9}
+	return file_proxyd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainCall) GetSruns() bool {
@@ -1237,7 +1961,7 @@ type HaltCall struct {
 
 func (x *HaltCall) Reset() {
 	*x = HaltCall{}
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1973,7 @@ func (x *HaltCall) String() string {
 func (*HaltCall) ProtoMessage() {}
 
 func (x *HaltCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1986,7 @@ func (x *HaltCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HaltCall.ProtoReflect.Descriptor instead.
 func (*HaltCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{10}
+	return file_proxyd_proto_rawDescGZIP(), []int{18}
 }
 
 // DumpCall has a node write its share.
@@ -1278,7 +2002,7 @@ type DumpCall struct {
 
 func (x *DumpCall) Reset() {
 	*x = DumpCall{}
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +2014,7 @@ func (x *DumpCall) String() string {
 func (*DumpCall) ProtoMessage() {}
 
 func (x *DumpCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +2027,7 @@ func (x *DumpCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpCall.ProtoReflect.Descriptor instead.
 func (*DumpCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11}
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DumpCall) GetTicket() string {
@@ -1335,19 +2059,20 @@ func (x *DumpCall) GetBase() uint32 {
 }
 
 type DumpReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`         // of the store's manifest, as in docs/formats.md; none: the leader, or a share in a stage
-	Capsules      []byte                 `protobuf:"bytes,2,opt,name=capsules,proto3" json:"capsules,omitempty"` // of the manifest's description of the job, as in docs/formats.md
-	StageFull     bool                   `protobuf:"varint,3,opt,name=stage_full,json=stageFull,proto3" json:"stage_full,omitempty"`
-	BaseUnusable  bool                   `protobuf:"varint,4,opt,name=base_unusable,json=baseUnusable,proto3" json:"base_unusable,omitempty"` // the base could not be read
-	BaseUnused    bool                   `protobuf:"varint,5,opt,name=base_unused,json=baseUnused,proto3" json:"base_unused,omitempty"`       // no stream of the base was taken over
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Both are JSON, in the forms that the store's manifest has, in docs/formats.md.
+	Part          []byte `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`         // of the store's manifest; none: the leader, or a share in a stage
+	Capsules      []byte `protobuf:"bytes,2,opt,name=capsules,proto3" json:"capsules,omitempty"` // of the manifest's description of the job
+	StageFull     bool   `protobuf:"varint,3,opt,name=stage_full,json=stageFull,proto3" json:"stage_full,omitempty"`
+	BaseUnusable  bool   `protobuf:"varint,4,opt,name=base_unusable,json=baseUnusable,proto3" json:"base_unusable,omitempty"` // the base could not be read
+	BaseUnused    bool   `protobuf:"varint,5,opt,name=base_unused,json=baseUnused,proto3" json:"base_unused,omitempty"`       // no stream of the base was taken over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DumpReply) Reset() {
 	*x = DumpReply{}
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +2084,7 @@ func (x *DumpReply) String() string {
 func (*DumpReply) ProtoMessage() {}
 
 func (x *DumpReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +2097,7 @@ func (x *DumpReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpReply.ProtoReflect.Descriptor instead.
 func (*DumpReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{12}
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DumpReply) GetPart() []byte {
@@ -1419,7 +2144,7 @@ type HeartbeatCall struct {
 
 func (x *HeartbeatCall) Reset() {
 	*x = HeartbeatCall{}
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +2156,7 @@ func (x *HeartbeatCall) String() string {
 func (*HeartbeatCall) ProtoMessage() {}
 
 func (x *HeartbeatCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +2169,7 @@ func (x *HeartbeatCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatCall.ProtoReflect.Descriptor instead.
 func (*HeartbeatCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{13}
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
 }
 
 // ResumeCall lets the job run on; it also undoes an attempt.
@@ -1456,7 +2181,7 @@ type ResumeCall struct {
 
 func (x *ResumeCall) Reset() {
 	*x = ResumeCall{}
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +2193,7 @@ func (x *ResumeCall) String() string {
 func (*ResumeCall) ProtoMessage() {}
 
 func (x *ResumeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +2206,7 @@ func (x *ResumeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCall.ProtoReflect.Descriptor instead.
 func (*ResumeCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{14}
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
 }
 
 // ReleaseCall ends the job's processes: the nodes are free.
@@ -1493,7 +2218,7 @@ type ReleaseCall struct {
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +2230,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +2243,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{15}
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
 }
 
 // MakeCapsulesCall makes the capsules of a node from a checkpoint.
@@ -1533,7 +2258,7 @@ type MakeCapsulesCall struct {
 
 func (x *MakeCapsulesCall) Reset() {
 	*x = MakeCapsulesCall{}
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +2270,7 @@ func (x *MakeCapsulesCall) String() string {
 func (*MakeCapsulesCall) ProtoMessage() {}
 
 func (x *MakeCapsulesCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +2283,7 @@ func (x *MakeCapsulesCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeCapsulesCall.ProtoReflect.Descriptor instead.
 func (*MakeCapsulesCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{16}
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MakeCapsulesCall) GetNumber() uint32 {
@@ -1591,7 +2316,7 @@ type NodeRestoredCall struct {
 
 func (x *NodeRestoredCall) Reset() {
 	*x = NodeRestoredCall{}
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2328,7 @@ func (x *NodeRestoredCall) String() string {
 func (*NodeRestoredCall) ProtoMessage() {}
 
 func (x *NodeRestoredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2341,7 @@ func (x *NodeRestoredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRestoredCall.ProtoReflect.Descriptor instead.
 func (*NodeRestoredCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{17}
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
 }
 
 // UnrestoredCall asks for the programs of a node that are not restored yet.
@@ -1628,7 +2353,7 @@ type UnrestoredCall struct {
 
 func (x *UnrestoredCall) Reset() {
 	*x = UnrestoredCall{}
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +2365,7 @@ func (x *UnrestoredCall) String() string {
 func (*UnrestoredCall) ProtoMessage() {}
 
 func (x *UnrestoredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +2378,7 @@ func (x *UnrestoredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrestoredCall.ProtoReflect.Descriptor instead.
 func (*UnrestoredCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{18}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 type UnrestoredReply struct {
@@ -1665,7 +2390,7 @@ type UnrestoredReply struct {
 
 func (x *UnrestoredReply) Reset() {
 	*x = UnrestoredReply{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +2402,7 @@ func (x *UnrestoredReply) String() string {
 func (*UnrestoredReply) ProtoMessage() {}
 
 func (x *UnrestoredReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +2415,7 @@ func (x *UnrestoredReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrestoredReply.ProtoReflect.Descriptor instead.
 func (*UnrestoredReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UnrestoredReply) GetPrograms() []string {
@@ -1711,7 +2436,7 @@ type ReconnectDevicesCall struct {
 
 func (x *ReconnectDevicesCall) Reset() {
 	*x = ReconnectDevicesCall{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +2448,7 @@ func (x *ReconnectDevicesCall) String() string {
 func (*ReconnectDevicesCall) ProtoMessage() {}
 
 func (x *ReconnectDevicesCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +2461,7 @@ func (x *ReconnectDevicesCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconnectDevicesCall.ProtoReflect.Descriptor instead.
 func (*ReconnectDevicesCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReconnectDevicesCall) GetConnect() bool {
@@ -1762,7 +2487,7 @@ type ReconnectDevicesReply struct {
 
 func (x *ReconnectDevicesReply) Reset() {
 	*x = ReconnectDevicesReply{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +2499,7 @@ func (x *ReconnectDevicesReply) String() string {
 func (*ReconnectDevicesReply) ProtoMessage() {}
 
 func (x *ReconnectDevicesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +2512,7 @@ func (x *ReconnectDevicesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconnectDevicesReply.ProtoReflect.Descriptor instead.
 func (*ReconnectDevicesReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReconnectDevicesReply) GetAddresses() map[int32]string {
@@ -1806,7 +2531,7 @@ type UnlockCall struct {
 
 func (x *UnlockCall) Reset() {
 	*x = UnlockCall{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2543,7 @@ func (x *UnlockCall) String() string {
 func (*UnlockCall) ProtoMessage() {}
 
 func (x *UnlockCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +2556,7 @@ func (x *UnlockCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockCall.ProtoReflect.Descriptor instead.
 func (*UnlockCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
 }
 
 // UploadShareCall has a node copy its share into the store.
@@ -1844,7 +2569,7 @@ type UploadShareCall struct {
 
 func (x *UploadShareCall) Reset() {
 	*x = UploadShareCall{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2581,7 @@ func (x *UploadShareCall) String() string {
 func (*UploadShareCall) ProtoMessage() {}
 
 func (x *UploadShareCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2594,7 @@ func (x *UploadShareCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadShareCall.ProtoReflect.Descriptor instead.
 func (*UploadShareCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UploadShareCall) GetTicket() string {
@@ -1881,7 +2606,7 @@ func (x *UploadShareCall) GetTicket() string {
 
 type UploadShareReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // of the store's manifest, as in docs/formats.md
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // of the store's manifest: JSON, as in docs/formats.md
 	Lost          string                 `protobuf:"bytes,2,opt,name=lost,proto3" json:"lost,omitempty"` // why the node can never provide its share
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1889,7 +2614,7 @@ type UploadShareReply struct {
 
 func (x *UploadShareReply) Reset() {
 	*x = UploadShareReply{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2626,7 @@ func (x *UploadShareReply) String() string {
 func (*UploadShareReply) ProtoMessage() {}
 
 func (x *UploadShareReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2639,7 @@ func (x *UploadShareReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadShareReply.ProtoReflect.Descriptor instead.
 func (*UploadShareReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UploadShareReply) GetPart() []byte {
@@ -1940,7 +2665,7 @@ type ShareStatusCall struct {
 
 func (x *ShareStatusCall) Reset() {
 	*x = ShareStatusCall{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2677,7 @@ func (x *ShareStatusCall) String() string {
 func (*ShareStatusCall) ProtoMessage() {}
 
 func (x *ShareStatusCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2690,7 @@ func (x *ShareStatusCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareStatusCall.ProtoReflect.Descriptor instead.
 func (*ShareStatusCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{33}
 }
 
 type ShareStatusReply struct {
@@ -1980,7 +2705,7 @@ type ShareStatusReply struct {
 
 func (x *ShareStatusReply) Reset() {
 	*x = ShareStatusReply{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2717,7 @@ func (x *ShareStatusReply) String() string {
 func (*ShareStatusReply) ProtoMessage() {}
 
 func (x *ShareStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2730,7 @@ func (x *ShareStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareStatusReply.ProtoReflect.Descriptor instead.
 func (*ShareStatusReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ShareStatusReply) GetHas() bool {
@@ -2045,7 +2770,7 @@ type DropShareCall struct {
 
 func (x *DropShareCall) Reset() {
 	*x = DropShareCall{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2782,7 @@ func (x *DropShareCall) String() string {
 func (*DropShareCall) ProtoMessage() {}
 
 func (x *DropShareCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2795,7 @@ func (x *DropShareCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropShareCall.ProtoReflect.Descriptor instead.
 func (*DropShareCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{35}
 }
 
 // AsksRequeueCall tells the leader that a program asks Slurm for a requeue.
@@ -2083,7 +2808,7 @@ type AsksRequeueCall struct {
 
 func (x *AsksRequeueCall) Reset() {
 	*x = AsksRequeueCall{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2820,7 @@ func (x *AsksRequeueCall) String() string {
 func (*AsksRequeueCall) ProtoMessage() {}
 
 func (x *AsksRequeueCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2833,7 @@ func (x *AsksRequeueCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AsksRequeueCall.ProtoReflect.Descriptor instead.
 func (*AsksRequeueCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AsksRequeueCall) GetRequester() *Requester {
@@ -2128,7 +2853,7 @@ type ProgramRunsCall struct {
 
 func (x *ProgramRunsCall) Reset() {
 	*x = ProgramRunsCall{}
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2865,7 @@ func (x *ProgramRunsCall) String() string {
 func (*ProgramRunsCall) ProtoMessage() {}
 
 func (x *ProgramRunsCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2878,7 @@ func (x *ProgramRunsCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRunsCall.ProtoReflect.Descriptor instead.
 func (*ProgramRunsCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{29}
+	return file_proxyd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProgramRunsCall) GetRequester() *Requester {
@@ -2172,7 +2897,7 @@ type ProgramRunsReply struct {
 
 func (x *ProgramRunsReply) Reset() {
 	*x = ProgramRunsReply{}
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2909,7 @@ func (x *ProgramRunsReply) String() string {
 func (*ProgramRunsReply) ProtoMessage() {}
 
 func (x *ProgramRunsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2922,7 @@ func (x *ProgramRunsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRunsReply.ProtoReflect.Descriptor instead.
 func (*ProgramRunsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{30}
+	return file_proxyd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ProgramRunsReply) GetRuns() bool {
@@ -2219,7 +2944,7 @@ type Requester struct {
 
 func (x *Requester) Reset() {
 	*x = Requester{}
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2956,7 @@ func (x *Requester) String() string {
 func (*Requester) ProtoMessage() {}
 
 func (x *Requester) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2969,7 @@ func (x *Requester) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requester.ProtoReflect.Descriptor instead.
 func (*Requester) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{31}
+	return file_proxyd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Requester) GetNode() string {
@@ -2284,7 +3009,7 @@ type ViewCall struct {
 
 func (x *ViewCall) Reset() {
 	*x = ViewCall{}
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +3021,7 @@ func (x *ViewCall) String() string {
 func (*ViewCall) ProtoMessage() {}
 
 func (x *ViewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,19 +3034,19 @@ func (x *ViewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCall.ProtoReflect.Descriptor instead.
 func (*ViewCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{32}
+	return file_proxyd_proto_rawDescGZIP(), []int{40}
 }
 
 type ViewReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Capsules      []byte                 `protobuf:"bytes,1,opt,name=capsules,proto3" json:"capsules,omitempty"` // JSON of package checkpoint
+	Capsules      []*CapsuleView         `protobuf:"bytes,2,rep,name=capsules,proto3" json:"capsules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +3058,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,12 +3071,72 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{33}
+	return file_proxyd_proto_rawDescGZIP(), []int{41}
 }
 
-func (x *ViewReply) GetCapsules() []byte {
+func (x *ViewReply) GetCapsules() []*CapsuleView {
 	if x != nil {
 		return x.Capsules
+	}
+	return nil
+}
+
+type CapsuleView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capsule       *Capsule               `protobuf:"bytes,1,opt,name=capsule,proto3" json:"capsule,omitempty"`     // home, address and gpus are not set
+	Obstacles     []*Obstacle            `protobuf:"bytes,2,rep,name=obstacles,proto3" json:"obstacles,omitempty"` // node and since are not set
+	Outside       []*Obstacle            `protobuf:"bytes,3,rep,name=outside,proto3" json:"outside,omitempty"`     // node and since are not set
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapsuleView) Reset() {
+	*x = CapsuleView{}
+	mi := &file_proxyd_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapsuleView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapsuleView) ProtoMessage() {}
+
+func (x *CapsuleView) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapsuleView.ProtoReflect.Descriptor instead.
+func (*CapsuleView) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *CapsuleView) GetCapsule() *Capsule {
+	if x != nil {
+		return x.Capsule
+	}
+	return nil
+}
+
+func (x *CapsuleView) GetObstacles() []*Obstacle {
+	if x != nil {
+		return x.Obstacles
+	}
+	return nil
+}
+
+func (x *CapsuleView) GetOutside() []*Obstacle {
+	if x != nil {
+		return x.Outside
 	}
 	return nil
 }
@@ -2368,7 +3153,7 @@ type RequestCheckpointCall struct {
 
 func (x *RequestCheckpointCall) Reset() {
 	*x = RequestCheckpointCall{}
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +3165,7 @@ func (x *RequestCheckpointCall) String() string {
 func (*RequestCheckpointCall) ProtoMessage() {}
 
 func (x *RequestCheckpointCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +3178,7 @@ func (x *RequestCheckpointCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestCheckpointCall.ProtoReflect.Descriptor instead.
 func (*RequestCheckpointCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{34}
+	return file_proxyd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RequestCheckpointCall) GetAfter() RequestCheckpointCall_After {
@@ -2426,7 +3211,7 @@ type AwaitDecisionCall struct {
 
 func (x *AwaitDecisionCall) Reset() {
 	*x = AwaitDecisionCall{}
-	mi := &file_proxyd_proto_msgTypes[35]
+	mi := &file_proxyd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +3223,7 @@ func (x *AwaitDecisionCall) String() string {
 func (*AwaitDecisionCall) ProtoMessage() {}
 
 func (x *AwaitDecisionCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[35]
+	mi := &file_proxyd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +3236,7 @@ func (x *AwaitDecisionCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitDecisionCall.ProtoReflect.Descriptor instead.
 func (*AwaitDecisionCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{35}
+	return file_proxyd_proto_rawDescGZIP(), []int{44}
 }
 
 type DoctorRequest struct {
@@ -2462,7 +3247,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_proxyd_proto_msgTypes[36]
+	mi := &file_proxyd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +3259,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[36]
+	mi := &file_proxyd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +3272,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{36}
+	return file_proxyd_proto_rawDescGZIP(), []int{45}
 }
 
 type DoctorReply struct {
@@ -2501,7 +3286,7 @@ type DoctorReply struct {
 
 func (x *DoctorReply) Reset() {
 	*x = DoctorReply{}
-	mi := &file_proxyd_proto_msgTypes[37]
+	mi := &file_proxyd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +3298,7 @@ func (x *DoctorReply) String() string {
 func (*DoctorReply) ProtoMessage() {}
 
 func (x *DoctorReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[37]
+	mi := &file_proxyd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +3311,7 @@ func (x *DoctorReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorReply.ProtoReflect.Descriptor instead.
 func (*DoctorReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{37}
+	return file_proxyd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DoctorReply) GetNode() string {
@@ -2564,7 +3349,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_proxyd_proto_msgTypes[38]
+	mi := &file_proxyd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +3361,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[38]
+	mi := &file_proxyd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +3374,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{38}
+	return file_proxyd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Finding) GetName() string {
@@ -2643,7 +3428,7 @@ type ShowRequest struct {
 
 func (x *ShowRequest) Reset() {
 	*x = ShowRequest{}
-	mi := &file_proxyd_proto_msgTypes[39]
+	mi := &file_proxyd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +3440,7 @@ func (x *ShowRequest) String() string {
 func (*ShowRequest) ProtoMessage() {}
 
 func (x *ShowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[39]
+	mi := &file_proxyd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +3453,7 @@ func (x *ShowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowRequest.ProtoReflect.Descriptor instead.
 func (*ShowRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{39}
+	return file_proxyd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ShowRequest) GetJob() string {
@@ -2701,7 +3486,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_proxyd_proto_msgTypes[40]
+	mi := &file_proxyd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +3498,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[40]
+	mi := &file_proxyd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +3511,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{40}
+	return file_proxyd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Job) GetId() string {
@@ -2846,7 +3631,7 @@ type Lending struct {
 
 func (x *Lending) Reset() {
 	*x = Lending{}
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +3643,7 @@ func (x *Lending) String() string {
 func (*Lending) ProtoMessage() {}
 
 func (x *Lending) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3656,7 @@ func (x *Lending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lending.ProtoReflect.Descriptor instead.
 func (*Lending) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{41}
+	return file_proxyd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Lending) GetJob() uint32 {
@@ -2911,7 +3696,7 @@ type Capsule struct {
 
 func (x *Capsule) Reset() {
 	*x = Capsule{}
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3708,7 @@ func (x *Capsule) String() string {
 func (*Capsule) ProtoMessage() {}
 
 func (x *Capsule) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3721,7 @@ func (x *Capsule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capsule.ProtoReflect.Descriptor instead.
 func (*Capsule) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{42}
+	return file_proxyd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Capsule) GetIndex() uint32 {
@@ -3006,7 +3791,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3803,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3816,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{43}
+	return file_proxyd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Lease) GetJob() uint32 {
@@ -3064,7 +3849,7 @@ type Devices struct {
 
 func (x *Devices) Reset() {
 	*x = Devices{}
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3861,7 @@ func (x *Devices) String() string {
 func (*Devices) ProtoMessage() {}
 
 func (x *Devices) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3874,7 @@ func (x *Devices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Devices.ProtoReflect.Descriptor instead.
 func (*Devices) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{44}
+	return file_proxyd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Devices) GetDevices() []*Device {
@@ -3169,7 +3954,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3966,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3979,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{45}
+	return file_proxyd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Sharing) GetDevices() uint32 {
@@ -3341,7 +4126,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +4138,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +4151,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{46}
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Device) GetName() string {
@@ -3401,7 +4186,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +4198,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +4211,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{47}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -3466,7 +4251,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +4263,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +4276,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{48}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Program) GetName() string {
@@ -3571,7 +4356,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +4368,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +4381,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{49}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -3700,7 +4485,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +4497,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +4510,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{50}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -3758,7 +4543,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4555,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4568,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{51}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -3847,7 +4632,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +4644,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +4657,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{52}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3917,7 +4702,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4714,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4727,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{53}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -3975,7 +4760,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4772,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4785,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{54}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -4018,7 +4803,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4815,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4828,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{55}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 type LendRequest struct {
@@ -4057,7 +4842,7 @@ type LendRequest struct {
 
 func (x *LendRequest) Reset() {
 	*x = LendRequest{}
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4854,7 @@ func (x *LendRequest) String() string {
 func (*LendRequest) ProtoMessage() {}
 
 func (x *LendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4867,7 @@ func (x *LendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendRequest.ProtoReflect.Descriptor instead.
 func (*LendRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{56}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LendRequest) GetJob() string {
@@ -4115,7 +4900,7 @@ type LendReply struct {
 
 func (x *LendReply) Reset() {
 	*x = LendReply{}
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4912,7 @@ func (x *LendReply) String() string {
 func (*LendReply) ProtoMessage() {}
 
 func (x *LendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4925,7 @@ func (x *LendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendReply.ProtoReflect.Descriptor instead.
 func (*LendReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{57}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LendReply) GetLeases() []uint32 {
@@ -4170,7 +4955,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4967,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4980,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{58}
+	return file_proxyd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Progress) GetPhase() string {
@@ -4298,7 +5083,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +5095,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +5108,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{59}
+	return file_proxyd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -4343,7 +5128,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +5140,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +5153,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{60}
+	return file_proxyd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -4394,7 +5179,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +5191,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +5204,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{61}
+	return file_proxyd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -4441,7 +5226,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4453,7 +5238,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4466,7 +5251,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{62}
+	return file_proxyd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -4508,7 +5293,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +5305,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +5318,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{63}
+	return file_proxyd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -4579,7 +5364,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +5376,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +5389,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{64}
+	return file_proxyd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -4687,7 +5472,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +5484,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +5497,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{65}
+	return file_proxyd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -4738,7 +5523,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5535,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5548,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{66}
+	return file_proxyd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -4782,7 +5567,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5579,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5592,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{67}
+	return file_proxyd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -4826,7 +5611,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +5623,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +5636,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{68}
+	return file_proxyd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -4876,7 +5661,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5673,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5686,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{69}
+	return file_proxyd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -4953,7 +5738,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5750,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5763,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{70}
+	return file_proxyd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Problem) GetKind() string {
@@ -5095,15 +5880,80 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a<\n" +
 	"\x0eTasksHereEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"@\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"h\n" +
 	"\fExchangeCall\x12\x18\n" +
-	"\acapsule\x18\x01 \x01(\x05R\acapsule\x12\x16\n" +
-	"\x06orders\x18\x02 \x01(\fR\x06orders\"o\n" +
-	"\rExchangeReply\x12\x16\n" +
-	"\x06events\x18\x01 \x01(\fR\x06events\x12\x1c\n" +
+	"\acapsule\x18\x01 \x01(\x05R\acapsule\x128\n" +
+	"\x06orders\x18\x03 \x01(\v2 .singularity.proxyd.v1.CutOrdersR\x06ordersJ\x04\b\x02\x10\x03\"\x97\x01\n" +
+	"\rExchangeReply\x12\x1c\n" +
 	"\tforgotten\x18\x02 \x01(\bR\tforgotten\x12\x12\n" +
 	"\x04busy\x18\x03 \x01(\bR\x04busy\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\f\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x128\n" +
+	"\x06events\x18\x05 \x01(\v2 .singularity.proxyd.v1.CutEventsR\x06eventsJ\x04\b\x01\x10\x02\"\xd4\x01\n" +
+	"\tCutOrders\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x04R\aattempt\x12/\n" +
+	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12-\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x14\n" +
+	"\x05heard\x18\x04 \x01(\x04R\x05heard\x127\n" +
+	"\x06orders\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.CutOrderR\x06orders\"\x8b\x03\n" +
+	"\bCutOrder\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\bR\x04open\x12\x12\n" +
+	"\x04shut\x18\x02 \x01(\bR\x04shut\x12\x1a\n" +
+	"\bwithdraw\x18\x03 \x03(\x04R\bwithdraw\x127\n" +
+	"\x05raise\x18\x04 \x03(\v2!.singularity.proxyd.v1.CutTargetsR\x05raise\x12\x14\n" +
+	"\x05nudge\x18\x05 \x03(\x04R\x05nudge\x12\x16\n" +
+	"\x06create\x18\x06 \x03(\x06R\x06create\x12\x12\n" +
+	"\x04read\x18\a \x01(\bR\x04read\x12\x14\n" +
+	"\x05drain\x18\b \x01(\bR\x05drain\x12\x1d\n" +
+	"\n" +
+	"shut_calls\x18\t \x01(\bR\tshutCalls\x12\x12\n" +
+	"\x04keep\x18\n" +
+	" \x01(\bR\x04keep\x127\n" +
+	"\x05limit\x18\v \x03(\v2!.singularity.proxyd.v1.CutTargetsR\x05limit\x12\x12\n" +
+	"\x04stay\x18\f \x01(\bR\x04stay\x12\x16\n" +
+	"\x06forget\x18\r \x01(\bR\x06forget\x12\x12\n" +
+	"\x04past\x18\x0e \x03(\x06R\x04past\"a\n" +
+	"\n" +
+	"CutTargets\x12\x18\n" +
+	"\aprocess\x18\x01 \x01(\x04R\aprocess\x129\n" +
+	"\atargets\x18\x02 \x03(\v2\x1f.singularity.proxyd.v1.CutCountR\atargets\"\xce\x01\n" +
+	"\bCutCount\x12\"\n" +
+	"\fcommunicator\x18\x01 \x01(\x06R\fcommunicator\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\x05R\x06member\x128\n" +
+	"\x04kind\x18\x03 \x01(\x0e2$.singularity.proxyd.v1.CutCount.KindR\x04kind\x12\x12\n" +
+	"\x04peer\x18\x04 \x01(\x05R\x04peer\x12\f\n" +
+	"\x01n\x18\x05 \x01(\x04R\x01n\"*\n" +
+	"\x04Kind\x12\x0e\n" +
+	"\n" +
+	"COLLECTIVE\x10\x00\x12\b\n" +
+	"\x04SEND\x10\x01\x12\b\n" +
+	"\x04RECV\x10\x02\"X\n" +
+	"\tCutEvents\x12\x12\n" +
+	"\x04next\x18\x01 \x01(\x04R\x04next\x127\n" +
+	"\x06events\x18\x02 \x03(\v2\x1f.singularity.proxyd.v1.CutEventR\x06events\"\xe6\x02\n" +
+	"\bCutEvent\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\x04R\aprocess\x127\n" +
+	"\x06counts\x18\x03 \x03(\v2\x1f.singularity.proxyd.v1.CutCountR\x06counts\x12\x14\n" +
+	"\x05nudge\x18\x04 \x01(\bR\x05nudge\x12\x14\n" +
+	"\x05quiet\x18\x05 \x01(\bR\x05quiet\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
+	"\x05place\x18\a \x01(\v2\x1f.singularity.proxyd.v1.CutPlaceR\x05place\x12?\n" +
+	"\tprocesses\x18\b \x03(\v2!.singularity.proxyd.v1.CutProcessR\tprocesses\x127\n" +
+	"\x06places\x18\t \x03(\v2\x1f.singularity.proxyd.v1.CutPlaceR\x06places\"D\n" +
+	"\n" +
+	"CutProcess\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\xed\x01\n" +
+	"\bCutPlace\x12\"\n" +
+	"\fcommunicator\x18\x01 \x01(\x06R\fcommunicator\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\x05R\x06member\x12\x18\n" +
+	"\aprocess\x18\x04 \x01(\x04R\aprocess\x12\x12\n" +
+	"\x04made\x18\x05 \x01(\bR\x04made\x12\x12\n" +
+	"\x04left\x18\x06 \x01(\bR\x04left\x12\x16\n" +
+	"\x06broken\x18\a \x01(\bR\x06broken\x127\n" +
+	"\x06counts\x18\b \x03(\v2\x1f.singularity.proxyd.v1.CutCountR\x06counts\"\f\n" +
 	"\n" +
 	"FreezeCall\"!\n" +
 	"\tDrainCall\x12\x14\n" +
@@ -5174,9 +6024,13 @@ const file_proxyd_proto_rawDesc = "" +
 	"\aprogram\x18\x03 \x01(\tR\aprogram\x12*\n" +
 	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\n" +
 	"\n" +
-	"\bViewCall\"'\n" +
-	"\tViewReply\x12\x1a\n" +
-	"\bcapsules\x18\x01 \x01(\fR\bcapsules\"\xe4\x01\n" +
+	"\bViewCall\"Q\n" +
+	"\tViewReply\x12>\n" +
+	"\bcapsules\x18\x02 \x03(\v2\".singularity.proxyd.v1.CapsuleViewR\bcapsulesJ\x04\b\x01\x10\x02\"\xc1\x01\n" +
+	"\vCapsuleView\x128\n" +
+	"\acapsule\x18\x01 \x01(\v2\x1e.singularity.proxyd.v1.CapsuleR\acapsule\x12=\n" +
+	"\tobstacles\x18\x02 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles\x129\n" +
+	"\aoutside\x18\x03 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\aoutside\"\xe4\x01\n" +
 	"\x15RequestCheckpointCall\x12H\n" +
 	"\x05after\x18\x01 \x01(\x0e22.singularity.proxyd.v1.RequestCheckpointCall.AfterR\x05after\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
@@ -5436,193 +6290,222 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 	return file_proxyd_proto_rawDescData
 }
 
-var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_proxyd_proto_goTypes = []any{
-	(RequestCheckpointCall_After)(0), // 0: singularity.proxyd.v1.RequestCheckpointCall.After
-	(Finding_Level)(0),               // 1: singularity.proxyd.v1.Finding.Level
-	(*PingRequest)(nil),              // 2: singularity.proxyd.v1.PingRequest
-	(*PingReply)(nil),                // 3: singularity.proxyd.v1.PingReply
-	(*CallRequest)(nil),              // 4: singularity.proxyd.v1.CallRequest
-	(*CallReply)(nil),                // 5: singularity.proxyd.v1.CallReply
-	(*PrepareCall)(nil),              // 6: singularity.proxyd.v1.PrepareCall
-	(*PrepareReply)(nil),             // 7: singularity.proxyd.v1.PrepareReply
-	(*ExchangeCall)(nil),             // 8: singularity.proxyd.v1.ExchangeCall
-	(*ExchangeReply)(nil),            // 9: singularity.proxyd.v1.ExchangeReply
-	(*FreezeCall)(nil),               // 10: singularity.proxyd.v1.FreezeCall
-	(*DrainCall)(nil),                // 11: singularity.proxyd.v1.DrainCall
-	(*HaltCall)(nil),                 // 12: singularity.proxyd.v1.HaltCall
-	(*DumpCall)(nil),                 // 13: singularity.proxyd.v1.DumpCall
-	(*DumpReply)(nil),                // 14: singularity.proxyd.v1.DumpReply
-	(*HeartbeatCall)(nil),            // 15: singularity.proxyd.v1.HeartbeatCall
-	(*ResumeCall)(nil),               // 16: singularity.proxyd.v1.ResumeCall
-	(*ReleaseCall)(nil),              // 17: singularity.proxyd.v1.ReleaseCall
-	(*MakeCapsulesCall)(nil),         // 18: singularity.proxyd.v1.MakeCapsulesCall
-	(*NodeRestoredCall)(nil),         // 19: singularity.proxyd.v1.NodeRestoredCall
-	(*UnrestoredCall)(nil),           // 20: singularity.proxyd.v1.UnrestoredCall
-	(*UnrestoredReply)(nil),          // 21: singularity.proxyd.v1.UnrestoredReply
-	(*ReconnectDevicesCall)(nil),     // 22: singularity.proxyd.v1.ReconnectDevicesCall
-	(*ReconnectDevicesReply)(nil),    // 23: singularity.proxyd.v1.ReconnectDevicesReply
-	(*UnlockCall)(nil),               // 24: singularity.proxyd.v1.UnlockCall
-	(*UploadShareCall)(nil),          // 25: singularity.proxyd.v1.UploadShareCall
-	(*UploadShareReply)(nil),         // 26: singularity.proxyd.v1.UploadShareReply
-	(*ShareStatusCall)(nil),          // 27: singularity.proxyd.v1.ShareStatusCall
-	(*ShareStatusReply)(nil),         // 28: singularity.proxyd.v1.ShareStatusReply
-	(*DropShareCall)(nil),            // 29: singularity.proxyd.v1.DropShareCall
-	(*AsksRequeueCall)(nil),          // 30: singularity.proxyd.v1.AsksRequeueCall
-	(*ProgramRunsCall)(nil),          // 31: singularity.proxyd.v1.ProgramRunsCall
-	(*ProgramRunsReply)(nil),         // 32: singularity.proxyd.v1.ProgramRunsReply
-	(*Requester)(nil),                // 33: singularity.proxyd.v1.Requester
-	(*ViewCall)(nil),                 // 34: singularity.proxyd.v1.ViewCall
-	(*ViewReply)(nil),                // 35: singularity.proxyd.v1.ViewReply
-	(*RequestCheckpointCall)(nil),    // 36: singularity.proxyd.v1.RequestCheckpointCall
-	(*AwaitDecisionCall)(nil),        // 37: singularity.proxyd.v1.AwaitDecisionCall
-	(*DoctorRequest)(nil),            // 38: singularity.proxyd.v1.DoctorRequest
-	(*DoctorReply)(nil),              // 39: singularity.proxyd.v1.DoctorReply
-	(*Finding)(nil),                  // 40: singularity.proxyd.v1.Finding
-	(*ShowRequest)(nil),              // 41: singularity.proxyd.v1.ShowRequest
-	(*Job)(nil),                      // 42: singularity.proxyd.v1.Job
-	(*Lending)(nil),                  // 43: singularity.proxyd.v1.Lending
-	(*Capsule)(nil),                  // 44: singularity.proxyd.v1.Capsule
-	(*Lease)(nil),                    // 45: singularity.proxyd.v1.Lease
-	(*Devices)(nil),                  // 46: singularity.proxyd.v1.Devices
-	(*Sharing)(nil),                  // 47: singularity.proxyd.v1.Sharing
-	(*Device)(nil),                   // 48: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),            // 49: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),                  // 50: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),               // 51: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),                // 52: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),                 // 53: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                    // 54: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),        // 55: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),             // 56: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),               // 57: singularity.proxyd.v1.RunOnReply
-	(*LendRequest)(nil),              // 58: singularity.proxyd.v1.LendRequest
-	(*LendReply)(nil),                // 59: singularity.proxyd.v1.LendReply
-	(*Progress)(nil),                 // 60: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),       // 61: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),         // 62: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),            // 63: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 64: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 65: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 66: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 67: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 68: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 69: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 70: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 71: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 72: singularity.proxyd.v1.Problem
-	nil,                              // 73: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 74: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 75: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 76: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 77: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 79: google.protobuf.Duration
+	(CutCount_Kind)(0),               // 0: singularity.proxyd.v1.CutCount.Kind
+	(RequestCheckpointCall_After)(0), // 1: singularity.proxyd.v1.RequestCheckpointCall.After
+	(Finding_Level)(0),               // 2: singularity.proxyd.v1.Finding.Level
+	(*PingRequest)(nil),              // 3: singularity.proxyd.v1.PingRequest
+	(*PingReply)(nil),                // 4: singularity.proxyd.v1.PingReply
+	(*CallRequest)(nil),              // 5: singularity.proxyd.v1.CallRequest
+	(*CallReply)(nil),                // 6: singularity.proxyd.v1.CallReply
+	(*PrepareCall)(nil),              // 7: singularity.proxyd.v1.PrepareCall
+	(*PrepareReply)(nil),             // 8: singularity.proxyd.v1.PrepareReply
+	(*ExchangeCall)(nil),             // 9: singularity.proxyd.v1.ExchangeCall
+	(*ExchangeReply)(nil),            // 10: singularity.proxyd.v1.ExchangeReply
+	(*CutOrders)(nil),                // 11: singularity.proxyd.v1.CutOrders
+	(*CutOrder)(nil),                 // 12: singularity.proxyd.v1.CutOrder
+	(*CutTargets)(nil),               // 13: singularity.proxyd.v1.CutTargets
+	(*CutCount)(nil),                 // 14: singularity.proxyd.v1.CutCount
+	(*CutEvents)(nil),                // 15: singularity.proxyd.v1.CutEvents
+	(*CutEvent)(nil),                 // 16: singularity.proxyd.v1.CutEvent
+	(*CutProcess)(nil),               // 17: singularity.proxyd.v1.CutProcess
+	(*CutPlace)(nil),                 // 18: singularity.proxyd.v1.CutPlace
+	(*FreezeCall)(nil),               // 19: singularity.proxyd.v1.FreezeCall
+	(*DrainCall)(nil),                // 20: singularity.proxyd.v1.DrainCall
+	(*HaltCall)(nil),                 // 21: singularity.proxyd.v1.HaltCall
+	(*DumpCall)(nil),                 // 22: singularity.proxyd.v1.DumpCall
+	(*DumpReply)(nil),                // 23: singularity.proxyd.v1.DumpReply
+	(*HeartbeatCall)(nil),            // 24: singularity.proxyd.v1.HeartbeatCall
+	(*ResumeCall)(nil),               // 25: singularity.proxyd.v1.ResumeCall
+	(*ReleaseCall)(nil),              // 26: singularity.proxyd.v1.ReleaseCall
+	(*MakeCapsulesCall)(nil),         // 27: singularity.proxyd.v1.MakeCapsulesCall
+	(*NodeRestoredCall)(nil),         // 28: singularity.proxyd.v1.NodeRestoredCall
+	(*UnrestoredCall)(nil),           // 29: singularity.proxyd.v1.UnrestoredCall
+	(*UnrestoredReply)(nil),          // 30: singularity.proxyd.v1.UnrestoredReply
+	(*ReconnectDevicesCall)(nil),     // 31: singularity.proxyd.v1.ReconnectDevicesCall
+	(*ReconnectDevicesReply)(nil),    // 32: singularity.proxyd.v1.ReconnectDevicesReply
+	(*UnlockCall)(nil),               // 33: singularity.proxyd.v1.UnlockCall
+	(*UploadShareCall)(nil),          // 34: singularity.proxyd.v1.UploadShareCall
+	(*UploadShareReply)(nil),         // 35: singularity.proxyd.v1.UploadShareReply
+	(*ShareStatusCall)(nil),          // 36: singularity.proxyd.v1.ShareStatusCall
+	(*ShareStatusReply)(nil),         // 37: singularity.proxyd.v1.ShareStatusReply
+	(*DropShareCall)(nil),            // 38: singularity.proxyd.v1.DropShareCall
+	(*AsksRequeueCall)(nil),          // 39: singularity.proxyd.v1.AsksRequeueCall
+	(*ProgramRunsCall)(nil),          // 40: singularity.proxyd.v1.ProgramRunsCall
+	(*ProgramRunsReply)(nil),         // 41: singularity.proxyd.v1.ProgramRunsReply
+	(*Requester)(nil),                // 42: singularity.proxyd.v1.Requester
+	(*ViewCall)(nil),                 // 43: singularity.proxyd.v1.ViewCall
+	(*ViewReply)(nil),                // 44: singularity.proxyd.v1.ViewReply
+	(*CapsuleView)(nil),              // 45: singularity.proxyd.v1.CapsuleView
+	(*RequestCheckpointCall)(nil),    // 46: singularity.proxyd.v1.RequestCheckpointCall
+	(*AwaitDecisionCall)(nil),        // 47: singularity.proxyd.v1.AwaitDecisionCall
+	(*DoctorRequest)(nil),            // 48: singularity.proxyd.v1.DoctorRequest
+	(*DoctorReply)(nil),              // 49: singularity.proxyd.v1.DoctorReply
+	(*Finding)(nil),                  // 50: singularity.proxyd.v1.Finding
+	(*ShowRequest)(nil),              // 51: singularity.proxyd.v1.ShowRequest
+	(*Job)(nil),                      // 52: singularity.proxyd.v1.Job
+	(*Lending)(nil),                  // 53: singularity.proxyd.v1.Lending
+	(*Capsule)(nil),                  // 54: singularity.proxyd.v1.Capsule
+	(*Lease)(nil),                    // 55: singularity.proxyd.v1.Lease
+	(*Devices)(nil),                  // 56: singularity.proxyd.v1.Devices
+	(*Sharing)(nil),                  // 57: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                   // 58: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),            // 59: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),                  // 60: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),               // 61: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),                // 62: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),                 // 63: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                    // 64: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),        // 65: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),             // 66: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),               // 67: singularity.proxyd.v1.RunOnReply
+	(*LendRequest)(nil),              // 68: singularity.proxyd.v1.LendRequest
+	(*LendReply)(nil),                // 69: singularity.proxyd.v1.LendReply
+	(*Progress)(nil),                 // 70: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 71: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 72: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),            // 73: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 74: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 75: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 76: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 77: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 78: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 79: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 80: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 81: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 82: singularity.proxyd.v1.Problem
+	nil,                              // 83: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 84: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 85: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 86: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 87: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 88: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 89: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	78, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
-	6,  // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
-	8,  // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
-	10, // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
-	11, // 4: singularity.proxyd.v1.CallRequest.drain:type_name -> singularity.proxyd.v1.DrainCall
-	12, // 5: singularity.proxyd.v1.CallRequest.halt:type_name -> singularity.proxyd.v1.HaltCall
-	13, // 6: singularity.proxyd.v1.CallRequest.dump:type_name -> singularity.proxyd.v1.DumpCall
-	15, // 7: singularity.proxyd.v1.CallRequest.heartbeat:type_name -> singularity.proxyd.v1.HeartbeatCall
-	16, // 8: singularity.proxyd.v1.CallRequest.resume:type_name -> singularity.proxyd.v1.ResumeCall
-	17, // 9: singularity.proxyd.v1.CallRequest.release:type_name -> singularity.proxyd.v1.ReleaseCall
-	18, // 10: singularity.proxyd.v1.CallRequest.make_capsules:type_name -> singularity.proxyd.v1.MakeCapsulesCall
-	19, // 11: singularity.proxyd.v1.CallRequest.node_restored:type_name -> singularity.proxyd.v1.NodeRestoredCall
-	20, // 12: singularity.proxyd.v1.CallRequest.unrestored:type_name -> singularity.proxyd.v1.UnrestoredCall
-	22, // 13: singularity.proxyd.v1.CallRequest.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesCall
-	24, // 14: singularity.proxyd.v1.CallRequest.unlock:type_name -> singularity.proxyd.v1.UnlockCall
-	25, // 15: singularity.proxyd.v1.CallRequest.upload_share:type_name -> singularity.proxyd.v1.UploadShareCall
-	27, // 16: singularity.proxyd.v1.CallRequest.share_status:type_name -> singularity.proxyd.v1.ShareStatusCall
-	29, // 17: singularity.proxyd.v1.CallRequest.drop_share:type_name -> singularity.proxyd.v1.DropShareCall
-	30, // 18: singularity.proxyd.v1.CallRequest.asks_requeue:type_name -> singularity.proxyd.v1.AsksRequeueCall
-	31, // 19: singularity.proxyd.v1.CallRequest.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsCall
-	34, // 20: singularity.proxyd.v1.CallRequest.view:type_name -> singularity.proxyd.v1.ViewCall
-	36, // 21: singularity.proxyd.v1.CallRequest.request_checkpoint:type_name -> singularity.proxyd.v1.RequestCheckpointCall
-	37, // 22: singularity.proxyd.v1.CallRequest.await_decision:type_name -> singularity.proxyd.v1.AwaitDecisionCall
-	7,  // 23: singularity.proxyd.v1.CallReply.prepare:type_name -> singularity.proxyd.v1.PrepareReply
-	9,  // 24: singularity.proxyd.v1.CallReply.exchange:type_name -> singularity.proxyd.v1.ExchangeReply
-	14, // 25: singularity.proxyd.v1.CallReply.dump:type_name -> singularity.proxyd.v1.DumpReply
-	21, // 26: singularity.proxyd.v1.CallReply.unrestored:type_name -> singularity.proxyd.v1.UnrestoredReply
-	23, // 27: singularity.proxyd.v1.CallReply.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesReply
-	26, // 28: singularity.proxyd.v1.CallReply.upload_share:type_name -> singularity.proxyd.v1.UploadShareReply
-	28, // 29: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
-	32, // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
-	35, // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
-	53, // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	73, // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	74, // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	75, // 35: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	76, // 36: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	33, // 37: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
-	33, // 38: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	78, // 39: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
-	0,  // 40: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
-	40, // 41: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
-	1,  // 42: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	77, // 43: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
-	44, // 44: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	51, // 45: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	53, // 46: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	54, // 47: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	53, // 48: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
-	43, // 49: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
-	50, // 50: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	46, // 51: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	45, // 52: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
-	48, // 53: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	49, // 54: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	47, // 55: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	79, // 56: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	79, // 57: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	78, // 58: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	78, // 59: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	78, // 60: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	52, // 61: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	79, // 62: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	78, // 63: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	78, // 64: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	51, // 65: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	64, // 66: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	66, // 67: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	51, // 68: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	79, // 69: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	67, // 70: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	78, // 71: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	53, // 72: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	2,  // 73: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	4,  // 74: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	38, // 75: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	41, // 76: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	55, // 77: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	56, // 78: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	58, // 79: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	61, // 80: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	63, // 81: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	65, // 82: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	68, // 83: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	70, // 84: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	3,  // 85: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	5,  // 86: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	39, // 87: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	42, // 88: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	60, // 89: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	57, // 90: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	59, // 91: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	62, // 92: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	60, // 93: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	60, // 94: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	69, // 95: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	71, // 96: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	85, // [85:97] is the sub-list for method output_type
-	73, // [73:85] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	88,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	7,   // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
+	9,   // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
+	19,  // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
+	20,  // 4: singularity.proxyd.v1.CallRequest.drain:type_name -> singularity.proxyd.v1.DrainCall
+	21,  // 5: singularity.proxyd.v1.CallRequest.halt:type_name -> singularity.proxyd.v1.HaltCall
+	22,  // 6: singularity.proxyd.v1.CallRequest.dump:type_name -> singularity.proxyd.v1.DumpCall
+	24,  // 7: singularity.proxyd.v1.CallRequest.heartbeat:type_name -> singularity.proxyd.v1.HeartbeatCall
+	25,  // 8: singularity.proxyd.v1.CallRequest.resume:type_name -> singularity.proxyd.v1.ResumeCall
+	26,  // 9: singularity.proxyd.v1.CallRequest.release:type_name -> singularity.proxyd.v1.ReleaseCall
+	27,  // 10: singularity.proxyd.v1.CallRequest.make_capsules:type_name -> singularity.proxyd.v1.MakeCapsulesCall
+	28,  // 11: singularity.proxyd.v1.CallRequest.node_restored:type_name -> singularity.proxyd.v1.NodeRestoredCall
+	29,  // 12: singularity.proxyd.v1.CallRequest.unrestored:type_name -> singularity.proxyd.v1.UnrestoredCall
+	31,  // 13: singularity.proxyd.v1.CallRequest.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesCall
+	33,  // 14: singularity.proxyd.v1.CallRequest.unlock:type_name -> singularity.proxyd.v1.UnlockCall
+	34,  // 15: singularity.proxyd.v1.CallRequest.upload_share:type_name -> singularity.proxyd.v1.UploadShareCall
+	36,  // 16: singularity.proxyd.v1.CallRequest.share_status:type_name -> singularity.proxyd.v1.ShareStatusCall
+	38,  // 17: singularity.proxyd.v1.CallRequest.drop_share:type_name -> singularity.proxyd.v1.DropShareCall
+	39,  // 18: singularity.proxyd.v1.CallRequest.asks_requeue:type_name -> singularity.proxyd.v1.AsksRequeueCall
+	40,  // 19: singularity.proxyd.v1.CallRequest.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsCall
+	43,  // 20: singularity.proxyd.v1.CallRequest.view:type_name -> singularity.proxyd.v1.ViewCall
+	46,  // 21: singularity.proxyd.v1.CallRequest.request_checkpoint:type_name -> singularity.proxyd.v1.RequestCheckpointCall
+	47,  // 22: singularity.proxyd.v1.CallRequest.await_decision:type_name -> singularity.proxyd.v1.AwaitDecisionCall
+	8,   // 23: singularity.proxyd.v1.CallReply.prepare:type_name -> singularity.proxyd.v1.PrepareReply
+	10,  // 24: singularity.proxyd.v1.CallReply.exchange:type_name -> singularity.proxyd.v1.ExchangeReply
+	23,  // 25: singularity.proxyd.v1.CallReply.dump:type_name -> singularity.proxyd.v1.DumpReply
+	30,  // 26: singularity.proxyd.v1.CallReply.unrestored:type_name -> singularity.proxyd.v1.UnrestoredReply
+	32,  // 27: singularity.proxyd.v1.CallReply.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesReply
+	35,  // 28: singularity.proxyd.v1.CallReply.upload_share:type_name -> singularity.proxyd.v1.UploadShareReply
+	37,  // 29: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
+	41,  // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
+	44,  // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
+	63,  // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	83,  // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	84,  // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	11,  // 35: singularity.proxyd.v1.ExchangeCall.orders:type_name -> singularity.proxyd.v1.CutOrders
+	15,  // 36: singularity.proxyd.v1.ExchangeReply.events:type_name -> singularity.proxyd.v1.CutEvents
+	89,  // 37: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
+	89,  // 38: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
+	12,  // 39: singularity.proxyd.v1.CutOrders.orders:type_name -> singularity.proxyd.v1.CutOrder
+	13,  // 40: singularity.proxyd.v1.CutOrder.raise:type_name -> singularity.proxyd.v1.CutTargets
+	13,  // 41: singularity.proxyd.v1.CutOrder.limit:type_name -> singularity.proxyd.v1.CutTargets
+	14,  // 42: singularity.proxyd.v1.CutTargets.targets:type_name -> singularity.proxyd.v1.CutCount
+	0,   // 43: singularity.proxyd.v1.CutCount.kind:type_name -> singularity.proxyd.v1.CutCount.Kind
+	16,  // 44: singularity.proxyd.v1.CutEvents.events:type_name -> singularity.proxyd.v1.CutEvent
+	14,  // 45: singularity.proxyd.v1.CutEvent.counts:type_name -> singularity.proxyd.v1.CutCount
+	18,  // 46: singularity.proxyd.v1.CutEvent.place:type_name -> singularity.proxyd.v1.CutPlace
+	17,  // 47: singularity.proxyd.v1.CutEvent.processes:type_name -> singularity.proxyd.v1.CutProcess
+	18,  // 48: singularity.proxyd.v1.CutEvent.places:type_name -> singularity.proxyd.v1.CutPlace
+	14,  // 49: singularity.proxyd.v1.CutPlace.counts:type_name -> singularity.proxyd.v1.CutCount
+	85,  // 50: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	86,  // 51: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	42,  // 52: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
+	42,  // 53: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
+	88,  // 54: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	45,  // 55: singularity.proxyd.v1.ViewReply.capsules:type_name -> singularity.proxyd.v1.CapsuleView
+	54,  // 56: singularity.proxyd.v1.CapsuleView.capsule:type_name -> singularity.proxyd.v1.Capsule
+	63,  // 57: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	63,  // 58: singularity.proxyd.v1.CapsuleView.outside:type_name -> singularity.proxyd.v1.Obstacle
+	1,   // 59: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
+	50,  // 60: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
+	2,   // 61: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
+	87,  // 62: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	54,  // 63: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
+	61,  // 64: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	63,  // 65: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	64,  // 66: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	63,  // 67: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	53,  // 68: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
+	60,  // 69: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	56,  // 70: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	55,  // 71: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
+	58,  // 72: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	59,  // 73: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	57,  // 74: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	89,  // 75: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	89,  // 76: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	88,  // 77: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	88,  // 78: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	88,  // 79: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	62,  // 80: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	89,  // 81: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	88,  // 82: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	88,  // 83: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	61,  // 84: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	74,  // 85: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	76,  // 86: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	61,  // 87: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	89,  // 88: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	77,  // 89: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	88,  // 90: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	63,  // 91: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	3,   // 92: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	5,   // 93: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	48,  // 94: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	51,  // 95: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	65,  // 96: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	66,  // 97: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	68,  // 98: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	71,  // 99: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	73,  // 100: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	75,  // 101: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	78,  // 102: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	80,  // 103: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	4,   // 104: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	6,   // 105: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	49,  // 106: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	52,  // 107: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	70,  // 108: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	67,  // 109: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	69,  // 110: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	72,  // 111: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	70,  // 112: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	70,  // 113: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	79,  // 114: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	81,  // 115: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	104, // [104:116] is the sub-list for method output_type
+	92,  // [92:104] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -5665,19 +6548,19 @@ func file_proxyd_proto_init() {
 		(*CallReply_ProgramRuns)(nil),
 		(*CallReply_View)(nil),
 	}
-	file_proxyd_proto_msgTypes[58].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[67].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[63].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   76,
+			NumEnums:      3,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
