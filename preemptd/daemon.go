@@ -45,6 +45,8 @@ type controller struct {
 	policies *policySet
 	page     *webPage
 	metrics  *metrics.Metrics
+
+	checkpoints seenCheckpoints
 }
 
 // runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
@@ -127,7 +129,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	}
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
-		s.Useful = c.usefulDays
+		s.Useful, s.Checkpoints, s.Obstacles = c.usefulDays, c.checkpoints.ofJob, c.obstaclesOf
 		s.Rights = func(ctx context.Context) error { return c.examined().Rights(ctx) }
 	})
 	return c.slurm.Close, nil
@@ -221,7 +223,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := c.proxyds(cfg)
 	return &reconcile.Loop{
-		Observer: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
+		Observer: c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds}),
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.sizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},

@@ -14,15 +14,17 @@
 //	GET /api/v1/state               all        which preemptd works, policies, tiers, actions, decisions
 //	GET /api/v1/cluster             all        nodes and jobs, as the last tick saw them
 //	GET /api/v1/timeline            all        what jobs did: ?hours=6 (1 to 24) &match=TEXT &limit=100 (1 to 500)
+//	GET /api/v1/jobs/NUMBER         all        what was decided for a job and done to it, and its checkpoints
 //	GET /api/v1/me                  a token    {name, operator, until, problems}
 //	GET /api/v1/actions/NUMBER      a token    an action with its lines, as package api shows it
+//	GET /api/v1/jobs/NUMBER/obstacles  a token what of a job cannot be captured, as its proxyd says now; the job's owner and operators
 //	POST /api/v1/jobs/JOB/VERB      a token    preempt, resume, migrate, resize, hold, release or requeue; 202 and the action
 //
 // The body of a POST is a JSON object with any of nodes and avoid (lists of host lists),
 // node_count, gpus (on each node), qos, hold and reason. What is refused comes as
 // {"kind", "error", "hint"} with the status that fits: 400, 401, 403, 404, 409, 503. Times
 // are seconds since 1970, 0 for none. Fields may come to be, none changes its meaning.
-// Answers of the first three under /api have an ETag: a request with If-None-Match is
+// Answers of the first four under /api have an ETag: a request with If-None-Match is
 // answered by 304 until something has changed.
 //
 // # Tokens
@@ -37,9 +39,10 @@
 // # What all users see
 //
 // Without a token the page shows what squeue and a job's comment show too: names of jobs and
-// users, what was done to them and why. Slurm's PrivateData is not known here; a site with
-// PrivateData leaves the page on the loopback address, or off. What went wrong inside is for
-// operators.
+// users, what was done to them and why, and when and how large their checkpoints were. Slurm's
+// PrivateData is not known here; a site with PrivateData leaves the page on the loopback address,
+// or off. What went wrong inside is for operators; the processes of a job that cannot be captured
+// are for its owner and for operators.
 //
 // # What the page remembers
 //

@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
+		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
 		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -213,6 +213,37 @@ func openAnother(t *testing.T, b *browser, s *site) {
 	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
 }
 
+// showPast: a job's dialog has its checkpoints, what was done to it, and what was decided against, with the reasons;
+// that of another job has none of them.
+func showPast(t *testing.T, b *browser, _ *site) {
+	show := func(id int) {
+		b.eval(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
+	}
+	show(3)
+	b.until(`document.querySelectorAll("#job-checkpoints tbody tr").length === 2 && document.querySelector("#job-history") !== null`)
+	said := b.text("#job-past")
+	for _, want := range []string{
+		"5.0 GiB", "1.5 GiB", "12 s", "gpu00003, gpu00004", "in the store", "on its nodes, not in the store yet", hostile, "migrate", "gpu00028 is marked for maintenance", "by policy drain",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	if *pictures != "" {
+		b.shoot(filepath.Join(*pictures, "page-past.png"))
+	}
+	if said := b.text("#job-obstacles"); said != "" {
+		t.Errorf("shown without a token: %q", said)
+	}
+	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	show(7)
+	b.until(`document.querySelector("#job-history") !== null`)
+	if said := b.text("#job-past"); strings.Contains(said, "in the store") || !strings.Contains(said, "rejected: guarantee: it would fall to 0.64") || !strings.Contains(said, "premium job 29") {
+		t.Error(said)
+	}
+	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+}
+
 // escaped: a job's name and a person's reason are text, whatever is in them.
 func escaped(t *testing.T, b *browser, _ *site) {
 	var title string
@@ -243,6 +274,10 @@ func decided(t *testing.T, b *browser, _ *site) {
 
 // signed: nothing can be done without a token, and with one what package api permits.
 func signed(t *testing.T, b *browser, s *site) {
+	own := snapshot(48, 104, time.Now())
+	own.Jobs[0].User = "nobody"
+	s.tell(own)
+	b.until(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[2].textContent === "nobody"`)
 	show := func(id int) {
 		b.eval(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
 	}
@@ -260,6 +295,7 @@ func signed(t *testing.T, b *browser, s *site) {
 	token, _ := s.keys.Sign(nobody)
 	enter(token)
 	b.until(`!document.querySelector("#act").hidden`)
+	b.until(`document.querySelector("#job-obstacles").textContent.includes("batch, gpu00001, process 7: a connection to 192.0.2.7:443: close it")`)
 	if who := b.text("#sign"); who != "nobody: sign out" {
 		t.Error(who)
 	}

@@ -35,6 +35,7 @@ type Requests interface {
 	Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error)
 	Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, error)
 	Status(ctx context.Context, req *rpc.StatusRequest) (*rpc.StatusReply, error)
+	History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error)
 }
 
 // Role is what this preemptd does.
@@ -60,6 +61,10 @@ type State struct {
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot make requests here now
 	Useful   func() []UsefulDay          // newest first; nil: nothing is counted
+	// Checkpoints are those of a job, by its label, oldest first, as the last look found them; nil: nothing was looked at.
+	Checkpoints func(label string) []Checkpoint
+	// Obstacles asks the proxyd that leads a running job what of the job cannot be captured. The caller may see the job.
+	Obstacles func(ctx context.Context, job int64) ([]Obstacle, error)
 }
 
 // Tick is what the loop saw and decided. The snapshot does not change any more.
@@ -88,8 +93,8 @@ type Server struct {
 	decisions decisions
 	lives     lives
 
-	state, cluster, timeline kept
-	slurm, rights            pinged
+	state, cluster, timeline, past kept
+	slurm, rights                  pinged
 }
 
 // New returns a server that has seen nothing yet.
@@ -101,7 +106,7 @@ func New(opt Options) *Server {
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, timeline: kept{life: time.Second}}
+	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
 }
 
 // Tell has the page show a tick.
@@ -141,6 +146,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/state", s.getState)
 	mux.HandleFunc("GET /api/v1/cluster", s.getCluster)
 	mux.HandleFunc("GET /api/v1/timeline", s.getTimeline)
+	mux.HandleFunc("GET /api/v1/jobs/{job}", s.getJob)
+	mux.HandleFunc("GET /api/v1/jobs/{job}/obstacles", s.withToken(s.getObstacles))
 	mux.HandleFunc("GET /api/v1/me", s.withToken(s.getMe))
 	mux.HandleFunc("GET /api/v1/actions/{number}", s.withToken(s.getAction))
 	mux.HandleFunc("POST /api/v1/jobs/{job}/{verb}", s.withToken(s.postAct))

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -246,6 +247,84 @@ func TestTimeline(t *testing.T) {
 		if answer, _ := s.ask("GET", "/api/v1/timeline?"+query, "", ""); answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", query, answer.Status)
 		}
+	}
+}
+
+// TestJobPast: what was decided for a job and done to it, and its checkpoints, newest first, and nothing of other jobs.
+func TestJobPast(t *testing.T) {
+	s := newSite(t)
+	s.journalled(t)
+	if err := s.journal.Note(t.Context(), journal.Event{Job: 3, Restarts: 1, What: "node failed", At: time.Now(), Text: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.page.Tell(web.Tick{Snapshot: snapshot(16, 1, time.Now()), Decisions: []web.Decision{
+		{Policy: "tiers", Job: 3, What: "preempt job 3", Reason: "why", Outcome: "waits for job 2"}, {Policy: "tiers", Job: 4, What: "preempt job 4"},
+	}})
+	var past struct {
+		Actions     []struct{ Kind, Who, Why, State string }
+		Events      []struct{ What, Text string }
+		Decisions   []struct{ What, Reason, Outcome string }
+		Checkpoints []struct {
+			Number    int
+			Captured  int64
+			Took      float64
+			Nodes     []string
+			Uploading bool
+		}
+	}
+	s.get("/api/v1/jobs/3", &past)
+	if len(past.Actions) != 1 || past.Actions[0].Who != "policy drain" || past.Actions[0].State != "done" {
+		t.Errorf("actions %+v", past.Actions)
+	}
+	if len(past.Events) != 1 || past.Events[0].Text != "n1" || len(past.Decisions) != 1 || past.Decisions[0].Reason != "why" {
+		t.Errorf("events %+v, decisions %+v", past.Events, past.Decisions)
+	}
+	if len(past.Checkpoints) != 2 || past.Checkpoints[0].Number != 2 || !past.Checkpoints[0].Uploading || past.Checkpoints[1].Took != 12 || len(past.Checkpoints[1].Nodes) != 2 {
+		t.Errorf("checkpoints %+v", past.Checkpoints)
+	}
+	if s.get("/api/v1/jobs/5", &past); len(past.Actions)+len(past.Events)+len(past.Decisions)+len(past.Checkpoints) != 0 {
+		t.Errorf("%+v", past)
+	}
+	for _, job := range []string{"0", "x", "-1", "1_2"} {
+		if answer, _ := s.ask("GET", "/api/v1/jobs/"+job, "", ""); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", job, answer.Status)
+		}
+	}
+	// A preemptd that waits for another preemptd shows no checkpoints that it saw before.
+	s.set(func(now *web.State) { now.Role = web.Waits })
+	if s.get("/api/v1/jobs/13", &past); len(past.Actions) != 1 {
+		t.Errorf("%+v", past)
+	}
+}
+
+// TestObstacles: the owner of a job learns what of it cannot be captured, and no other user does.
+func TestObstacles(t *testing.T) {
+	s := newSite(t)
+	own, others := s.job(nobody), s.job(4_000_001_001)
+	token, _ := s.keys.Sign(nobody)
+	var all struct {
+		Obstacles []struct{ Where, What, Cure string }
+	}
+	path := func(job int64) string { return fmt.Sprintf("/api/v1/jobs/%d/obstacles", job) }
+	answer, body := s.ask("GET", path(own), token, "")
+	if err := json.Unmarshal([]byte(body), &all); err != nil || answer.StatusCode != http.StatusOK || len(all.Obstacles) != 1 || all.Obstacles[0].Cure != "close it" {
+		t.Error(answer.Status, body, err)
+	}
+	for name, c := range map[string]struct {
+		path, token string
+		code        int
+	}{
+		"without a token": {path(own), "", 401}, "another user's": {path(others), token, 403}, "no number": {"/api/v1/jobs/x/obstacles", token, 400},
+	} {
+		if answer, body := s.ask("GET", c.path, c.token, ""); answer.StatusCode != c.code {
+			t.Errorf("%s: %s %s", name, answer.Status, body)
+		}
+	}
+	s.set(func(now *web.State) {
+		now.Obstacles = func(context.Context, int64) ([]web.Obstacle, error) { return nil, errors.New("node n1: no route") }
+	})
+	if answer, body := s.ask("GET", path(own), token, ""); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no route") {
+		t.Error(answer.Status, body)
 	}
 }
 

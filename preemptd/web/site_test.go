@@ -69,6 +69,22 @@ func newSite(t *testing.T) *site {
 			}}
 		},
 	}
+	s.now.Checkpoints = func(label string) []web.Checkpoint {
+		if label != "3" {
+			return nil
+		}
+		made := time.Now().Add(-time.Hour)
+		return []web.Checkpoint{
+			{Number: 1, Made: made, Took: 12 * time.Second, Captured: 5 << 30, Stored: 3 << 29, Reason: "interval", Nodes: []string{"gpu00003", "gpu00004"}},
+			{Number: 2, Made: made.Add(time.Minute), Took: 4 * time.Second, Captured: 5 << 30, Stored: 1 << 20, Reason: hostile, Nodes: []string{"gpu00003"}, Uploading: true},
+		}
+	}
+	s.now.Obstacles = func(_ context.Context, job int64) ([]web.Obstacle, error) {
+		if job != 1 {
+			return nil, fmt.Errorf("no proxyd is asked about job %d", job)
+		}
+		return []web.Obstacle{{Where: "batch, gpu00001, process 7", What: "a connection to 192.0.2.7:443", Cure: "close it", Since: time.Now()}}, nil
+	}
 	s.page = web.New(web.Options{Version: "1.0", Keys: s.keys, State: s.state})
 	s.serve("127.0.0.1:0")
 	return s

@@ -5,6 +5,7 @@
 
 import { jobFacts } from "./lists.js";
 import { highlight } from "./map.js";
+import { openPast, refreshPast } from "./past.js";
 import { byId, clock, el, jobTitle } from "./text.js";
 import { ask, signIn } from "./token.js";
 
@@ -92,6 +93,7 @@ export function showJob(id) {
   form.reset();
   chosenVerb();
   render();
+  openPast(id, cluster.jobs.find((j) => j.id === id)?.user);
   highlight(id);
   if (!dialog.open) dialog.showModal();
 }
@@ -99,11 +101,14 @@ export function showJob(id) {
 // refreshJob shows what has changed.
 export function refreshJob(now) {
   cluster = now;
-  if (dialog.open) render();
+  if (!dialog.open) return;
+  render();
+  refreshPast();
 }
 
 // allowActs shows the buttons to a user that is signed in.
 export function allowActs(me) {
+  if (me && dialog.open) refreshPast();
   form.hidden = !me;
   byId("act-sign").hidden = Boolean(me);
 }
@@ -115,5 +120,5 @@ export function startJob(told) {
   form.addEventListener("submit", submit);
   byId("act-sign-button").addEventListener("click", signIn);
   // The browser tells of the closing later: by then another job may be shown.
-  dialog.addEventListener("close", () => { if (!dialog.open) { shown = 0; highlight(0); } });
+  dialog.addEventListener("close", () => { if (!dialog.open) { shown = 0; openPast(0, ""); highlight(0); } });
 }

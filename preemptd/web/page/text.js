@@ -65,6 +65,14 @@ export function gpusText(job) {
   return job.leased ? `${text} + ${job.leased} leased` : text;
 }
 
+// bytes writes a size as people say it.
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+}
+
 // duration writes seconds as people say them.
 export function duration(s) {
   s = Math.max(0, Math.round(s));

@@ -25,6 +25,9 @@ export async function ask(path, body) {
   return said;
 }
 
+// seesJobsOf says whether the user that is signed in may see what only the owner of a job may see.
+export const seesJobsOf = (user) => me !== null && (me.operator || me.name === user);
+
 function show() {
   const button = byId("sign");
   button.textContent = me ? `${me.name}: sign out` : "Sign in";
