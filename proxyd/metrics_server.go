@@ -6,12 +6,17 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -21,6 +26,9 @@ type meter struct {
 	n *node
 
 	counting sync.Mutex // held from the question to device servers until the answers are counted
+
+	sharedWatch shared.Watch
+	storeSpace  atomic.Pointer[metrics.Space] // of the last look that came to an end
 }
 
 // Stored counts a checkpoint by what its manifest says.
@@ -63,6 +71,43 @@ func (m *meter) countDevices(ctx context.Context) {
 	m.Devices(now)
 }
 
+// measureSpace looks at the file systems on which checkpoints lie. One that does not answer holds up no more than a
+// single look.
+func (m *meter) measureSpace(ctx context.Context) {
+	if m.n.shared == nil {
+		return
+	}
+	err := m.sharedWatch.CheckNow(ctx, func() error {
+		m.storeSpace.Store(nil)
+		if err := m.n.shared.Check(); err != nil {
+			return err
+		}
+		space, err := spaceOf(m.n.cfg.Shared)
+		m.storeSpace.Store(space)
+		return err
+	})
+	var store, stage *metrics.Space
+	if err == nil {
+		store = m.storeSpace.Load()
+	}
+	if folder := m.n.cfg.Staging.Folder; folder != "" {
+		if stage, err = spaceOf(folder); err != nil {
+			m.n.log.Debug("space of the stage", "error", err)
+		}
+	}
+	m.Spaces(store != nil, store, stage)
+}
+
+// spaceOf is the space of the file system of a folder.
+func spaceOf(folder string) (*metrics.Space, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(folder, &st); err != nil {
+		return nil, &fs.PathError{Op: "statfs", Path: folder, Err: err}
+	}
+	unit := uint64(st.Frsize) //nolint:gosec // a size
+	return &metrics.Space{Size: st.Blocks * unit, Free: st.Bavail * unit}, nil
+}
+
 // serveMetrics listens for Prometheus. A failure to listen is logged, and the daemon goes on.
 func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	if n.cfg.Metrics.Address == "" {
@@ -79,6 +124,7 @@ func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 	metrics := n.meter.Handler()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		n.meter.countDevices(r.Context())
+		n.meter.measureSpace(r.Context())
 		metrics.ServeHTTP(w, r)
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}

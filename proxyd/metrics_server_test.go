@@ -9,6 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 )
 
 // What the conductor tells is served where the configuration says, and nowhere by default.
@@ -49,5 +53,36 @@ func TestMetrics(t *testing.T) {
 	if resp, err := http.Get("http://" + said.Address + "/metrics"); err == nil {
 		resp.Body.Close()
 		t.Error("it is served after the end")
+	}
+}
+
+// TestSpaceMetrics: the space of the store and of the stage is measured at each scrape; a shared folder that is not the
+// right one any more has none.
+func TestSpaceMetrics(t *testing.T) {
+	dir, lib := t.TempDir(), t.TempDir()
+	if _, _, err := shared.Init(dir, "mini"); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := shared.Open(dir, lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler)}
+	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
+	scrape := func() string {
+		n.meter.measureSpace(t.Context())
+		w := httptest.NewRecorder()
+		n.meter.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	there := regexp.MustCompile(`(?m)^proxyd_(shared_up 1|(store|stage)_(size|free)_bytes [1-9].*)$`)
+	if text := scrape(); len(there.FindAllString(text, -1)) != 5 {
+		t.Error(text)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if text := scrape(); !strings.Contains(text, "proxyd_shared_up 0\n") || strings.Contains(text, "proxyd_store_") || !strings.Contains(text, "proxyd_stage_free_bytes") {
+		t.Error(text)
 	}
 }

@@ -25,6 +25,7 @@ type Metrics struct {
 	logical     prometheus.Histogram
 	stored      prometheus.Histogram
 	devices     deviceTotals
+	spaces      spaces
 }
 
 const prefix = "proxyd_"
@@ -57,6 +58,7 @@ func New(version string, events, phases []string) *Metrics {
 	m.registry.MustRegister(info, m.events, m.checkpoints, m.phases, m.failures, m.logical, m.stored,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.devices.registerCounters(m.registry)
+	m.registry.MustRegister(&m.spaces)
 	for _, e := range events {
 		m.events.WithLabelValues(labelOf(e))
 	}

@@ -4,10 +4,10 @@
 package metrics
 
 import (
+	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +32,7 @@ func told() *Metrics {
 		}
 		m.Devices(map[string]*DeviceCounts{"812-0": now})
 	}
+	m.Spaces(true, &Space{Size: 4 << 40, Free: 1 << 40}, &Space{Size: 1 << 40, Free: 1 << 30})
 	return m
 }
 
@@ -46,6 +47,7 @@ func TestScrape(t *testing.T) {
 		`proxyd_checkpoint_duration_seconds_bucket{le="2.5"} 1`, `proxyd_device_switches_total 9`, `proxyd_device_instructions_total 900`, `proxyd_device_switch_seconds_total 2`, `proxyd_device_swapped_in_bytes_total 2.097152e+06`,
 		`proxyd_device_unshared_bytes_total 1.048576e+06`,
 		`proxyd_checkpoint_logical_bytes_sum 5.36870912e+09`, `proxyd_checkpoint_stored_bytes_count 1`,
+		`proxyd_shared_up 1`, `proxyd_store_free_bytes 1.099511627776e+12`, `proxyd_stage_free_bytes 1.073741824e+09`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s", want)
@@ -68,33 +70,75 @@ func TestScrape(t *testing.T) {
 
 var names = regexp.MustCompile(`\bproxyd_[a-z_]+`)
 
-// What the rules look at exists.
-func TestRules(t *testing.T) {
-	raw, err := os.ReadFile("../../contrib/prometheus/proxyd.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
+// TestSpaces: what is not known has no series, and a shared folder that is away has 0.
+func TestSpaces(t *testing.T) {
+	m := told()
+	m.Spaces(false, nil, nil)
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if text := w.Body.String(); !strings.Contains(text, "proxyd_shared_up 0\n") || strings.Contains(text, "proxyd_store_") || strings.Contains(text, "proxyd_stage_") {
+		t.Error(text)
 	}
-	var rules struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+}
+
+// expressions are what a dashboard or a file of rules asks of Prometheus, wherever that stands.
+func expressions(node any, found *[]string) {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if text, ok := value.(string); ok && (key == "expr" || key == "query") {
+				*found = append(*found, text)
+			}
+			expressions(value, found)
+		}
+	case []any:
+		for _, value := range node {
+			expressions(value, found)
 		}
 	}
-	if err := yaml.Unmarshal(raw, &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 4 {
-		t.Fatalf("%v: %+v", err, rules)
-	}
+}
+
+// TestContrib: what the dashboard shows and what the rules look at exists, and the dashboard shows each metric.
+func TestContrib(t *testing.T) {
 	families, err := told().registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known []string
+	known := map[string]string{} // the family of a name in a query
 	for _, f := range families {
-		known = append(known, f.GetName(), f.GetName()+"_bucket")
-	}
-	for _, r := range rules.Groups[0].Rules {
-		for _, name := range names.FindAllString(r.Expr, -1) {
-			if !slices.Contains(known, name) {
-				t.Errorf("%s: there is no %s", r.Alert, name)
+		known[f.GetName()] = f.GetName()
+		if f.GetMetric()[0].GetHistogram() != nil {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				known[f.GetName()+suffix] = f.GetName()
 			}
+		}
+	}
+	shown := map[string]bool{}
+	for file, parse := range map[string]func([]byte, any) error{
+		"../../contrib/grafana/proxyd.json": json.Unmarshal, "../../contrib/prometheus/proxyd.rules.yaml": yaml.Unmarshal,
+	} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content any
+		if err := parse(raw, &content); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var queries []string
+		if expressions(content, &queries); len(queries) < 4 {
+			t.Errorf("%s: only %d expressions", file, len(queries))
+		}
+		for _, name := range names.FindAllString(strings.Join(queries, "\n"), -1) {
+			if known[name] == "" {
+				t.Errorf("%s: there is no %s", file, name)
+			}
+			shown[known[name]] = shown[known[name]] || strings.HasSuffix(file, ".json")
+		}
+	}
+	for _, f := range families {
+		if name := f.GetName(); strings.HasPrefix(name, prefix) && !shown[name] {
+			t.Errorf("the dashboard does not show %s", name)
 		}
 	}
 }
