@@ -71,117 +71,143 @@ func (b bitset) clearBit(i int) { b[i>>6] &^= 1 << (i & 63) }
 type span struct{ reg, from, to int }
 
 // assignRegisters gives each virtual register its place and rewrites all refs.
-func (l *lowerer) assignRegisters(g *graph) {
-	// What a return reads is written all over the function: alive at its end.
-	results := map[int]bool{}
+func assignRegisters(g *graph) {
+	v := newLiveness(g)
+	v.propagate()
+	numberSpans(g.l, v.findSpans())
+}
+
+// liveness is where the virtual registers of a function are alive.
+type liveness struct {
+	*graph
+	code    []micro
+	results map[int]bool // registers that a return reads: they are written all over the function, and alive at its end
+	// crossing lists the registers that a block may read before it writes them: only these registers can be alive between
+	// blocks. number holds their places in the list, from 1.
+	crossing []int
+	number   []int
+	live     []bitset // of crossing, at the start of each block
+	set      bitset   // of crossing, at the place that is looked at
+}
+
+// newLiveness knows which registers matter, and not yet where they are alive.
+func newLiveness(g *graph) *liveness {
+	l := g.l
+	v := &liveness{graph: g, code: l.code, results: map[int]bool{}}
 	for _, a := range l.out.rets {
 		if !a.inMemory {
-			results[int(a.ref>>1)] = true
+			v.results[int(a.ref>>1)] = true
 		}
 	}
-	crossing, number := l.listCrossing(g, results)
-	words := (len(crossing) + 63) / 64
+	v.listCrossing()
+	words := (len(v.crossing) + 63) / 64
 	if uint64(words)*uint64(len(g.blocks)) > maxLiveWords {
 		l.in = &syntax.Instruction{Line: l.f.Line, Op: l.f.Name}
 		l.refuseInstruction("too many registers are alive over too many branches")
 	}
-	live := make([]bitset, len(g.blocks)) // at the start
-	for b := range live {
-		live[b] = make(bitset, words)
+	v.live = make([]bitset, len(g.blocks))
+	for b := range v.live {
+		v.live[b] = make(bitset, words)
 	}
-	after := func(b int, out bitset) {
-		clear(out)
-		for _, s := range g.blocks[b].next {
-			if s != exitBlock {
-				for i, v := range live[s] {
-					out[i] |= v
-				}
+	v.set = make(bitset, words)
+	return v
+}
+
+// goToEnd sets the place to the end of a block.
+func (v *liveness) goToEnd(b int) {
+	clear(v.set)
+	for _, s := range v.blocks[b].next {
+		if s != exitBlock {
+			for i, word := range v.live[s] {
+				v.set[i] |= word
 			}
 		}
 	}
-	set := make(bitset, words)
-	back := func(b int, seen func(i int, o opnd, reg int)) {
-		for i := g.blocks[b].to - 1; i >= g.blocks[b].from; i-- {
-			m := &l.code[i]
-			if m.flow == flowReturn {
-				for r := range results {
-					set.setBit(number[r] - 1)
+}
+
+// goToStart moves the place from a block's end to its start. seen, if not nil, gets each write and each read on the way.
+func (v *liveness) goToStart(b int, seen func(i int, o opnd, reg int)) {
+	for i := v.blocks[b].to - 1; i >= v.blocks[b].from; i-- {
+		m := &v.code[i]
+		if m.flow == flowReturn {
+			for r := range v.results {
+				v.set.setBit(v.number[r] - 1)
+			}
+		}
+		m.eachOperand(func(o opnd, r *ref) {
+			if reg := virtualRegister(o, *r); reg != 0 && o&opndDef != 0 {
+				if seen != nil {
+					seen(i, o, reg)
+				}
+				if m.guard == 0 && o&opndUse == 0 && v.number[reg] > 0 {
+					v.set.clearBit(v.number[reg] - 1)
 				}
 			}
-			m.eachOperand(func(o opnd, r *ref) {
-				if v := virtualRegister(o, *r); v != 0 && o&opndDef != 0 {
-					if seen != nil {
-						seen(i, o, v)
-					}
-					if m.guard == 0 && o&opndUse == 0 && number[v] > 0 {
-						set.clearBit(number[v] - 1)
-					}
+		})
+		m.eachOperand(func(o opnd, r *ref) {
+			if reg := virtualRegister(o, *r); reg != 0 && o&opndUse != 0 {
+				if seen != nil {
+					seen(i, opndUse, reg)
 				}
-			})
-			m.eachOperand(func(o opnd, r *ref) {
-				if v := virtualRegister(o, *r); v != 0 && o&opndUse != 0 {
-					if seen != nil {
-						seen(i, opndUse, v)
-					}
-					if number[v] > 0 {
-						set.setBit(number[v] - 1)
-					}
+				if v.number[reg] > 0 {
+					v.set.setBit(v.number[reg] - 1)
 				}
-			})
-		}
+			}
+		})
 	}
+}
+
+// propagate finds what is alive at the start of each block.
+func (v *liveness) propagate() {
 	for changed := true; changed; {
 		changed = false
-		for b := len(g.blocks) - 1; b >= 0; b-- {
-			l.countEffort(2*words*(1+len(g.blocks[b].next)) + 16*(g.blocks[b].to-g.blocks[b].from))
-			after(b, set)
-			back(b, nil)
-			for i, v := range set {
-				if live[b][i] != v {
-					live[b][i] = v
+		for b := len(v.blocks) - 1; b >= 0; b-- {
+			v.l.countEffort(2*len(v.set)*(1+len(v.blocks[b].next)) + 16*(v.blocks[b].to-v.blocks[b].from))
+			v.goToEnd(b)
+			v.goToStart(b, nil)
+			for i, word := range v.set {
+				if v.live[b][i] != word {
+					v.live[b][i] = word
 					changed = true
 				}
 			}
 		}
 	}
-	l.numberSpans(l.findSpans(g, live, crossing, after, back, set))
 }
 
-// listCrossing lists the registers that a block may read before it writes them: only these registers
-// can be alive between blocks. number holds their places in the list, from 1.
-func (l *lowerer) listCrossing(g *graph, results map[int]bool) (list, number []int) {
-	number = make([]int, len(l.classes))
+// listCrossing fills crossing and number.
+func (v *liveness) listCrossing() {
+	v.number = make([]int, len(v.l.classes))
 	add := func(reg int) {
-		if number[reg] == 0 {
-			list = append(list, reg)
-			number[reg] = len(list)
+		if v.number[reg] == 0 {
+			v.crossing = append(v.crossing, reg)
+			v.number[reg] = len(v.crossing)
 		}
 	}
-	for r := range results {
+	for r := range v.results {
 		add(r)
 	}
-	written := make([]int, len(l.classes)) // in which block last, from 1
-	for b := range g.blocks {
-		for i := g.blocks[b].from; i < g.blocks[b].to; i++ {
-			m := &l.code[i]
+	written := make([]int, len(v.l.classes)) // in which block last, from 1
+	for b := range v.blocks {
+		for i := v.blocks[b].from; i < v.blocks[b].to; i++ {
+			m := &v.code[i]
 			m.eachOperand(func(o opnd, r *ref) {
-				if v := virtualRegister(o, *r); v != 0 && o&opndUse != 0 && written[v] != b+1 {
-					add(v)
+				if reg := virtualRegister(o, *r); reg != 0 && o&opndUse != 0 && written[reg] != b+1 {
+					add(reg)
 				}
 			})
 			m.eachOperand(func(o opnd, r *ref) {
-				if v := virtualRegister(o, *r); v != 0 && o&opndUse == 0 && m.guard == 0 {
-					written[v] = b + 1
+				if reg := virtualRegister(o, *r); reg != 0 && o&opndUse == 0 && m.guard == 0 {
+					written[reg] = b + 1
 				}
 			})
 		}
 	}
-	return list, number
 }
 
 // findSpans finds where each register is alive, from its first to its last place.
-func (l *lowerer) findSpans(g *graph, live []bitset, crossing []int, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
-	at := make([]span, len(l.classes))
+func (v *liveness) findSpans() []span {
+	at := make([]span, len(v.l.classes))
 	for i := range at {
 		at[i] = span{reg: i, from: -1, to: -1}
 	}
@@ -193,17 +219,17 @@ func (l *lowerer) findSpans(g *graph, live []bitset, crossing []int, after func(
 		s.to = max(s.to, place)
 	}
 	each := func(b bitset, f func(reg int)) {
-		for i, v := range b {
-			for ; v != 0; v &= v - 1 {
-				f(crossing[i<<6+bits.TrailingZeros64(v)])
+		for i, word := range b {
+			for ; word != 0; word &= word - 1 {
+				f(v.crossing[i<<6+bits.TrailingZeros64(word)])
 			}
 		}
 	}
-	for b := range g.blocks {
-		after(b, set)
-		each(set, func(reg int) { touch(reg, 2*g.blocks[b].to) })
-		each(live[b], func(reg int) { touch(reg, 2*g.blocks[b].from) })
-		back(b, func(i int, o opnd, reg int) {
+	for b := range v.blocks {
+		v.goToEnd(b)
+		each(v.set, func(reg int) { touch(reg, 2*v.blocks[b].to) })
+		each(v.live[b], func(reg int) { touch(reg, 2*v.blocks[b].from) })
+		v.goToStart(b, func(i int, o opnd, reg int) {
 			if o&opndDef != 0 {
 				touch(reg, 2*i+1)
 			}
@@ -213,13 +239,13 @@ func (l *lowerer) findSpans(g *graph, live []bitset, crossing []int, after func(
 		})
 	}
 	// Parameters are written by the call, results read by the return.
-	end := 2 * len(l.code)
-	for _, a := range l.out.formals {
+	end := 2 * len(v.code)
+	for _, a := range v.l.out.formals {
 		if !a.inMemory {
 			touch(int(a.ref>>1), 0)
 		}
 	}
-	for _, a := range l.out.rets {
+	for _, a := range v.l.out.rets {
 		if !a.inMemory {
 			touch(int(a.ref>>1), 0)
 			touch(int(a.ref>>1), end)
@@ -268,7 +294,7 @@ func (b *busy) Pop() any {
 }
 
 // numberSpans assigns places to spans and rewrites the refs. Predicate 0 is not changed.
-func (l *lowerer) numberSpans(spans []span) {
+func numberSpans(l *lowerer, spans []span) {
 	var free [3]places
 	var used [3]busy
 	var count [3]int

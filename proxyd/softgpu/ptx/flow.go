@@ -19,8 +19,8 @@ const exitBlock = -1
 func finishFunction(l *lowerer) {
 	g := graphOf(l)
 	g.findMeetings()
-	l.assignRegisters(g)
-	l.layoutCode(g)
+	assignRegisters(g)
+	l.out.insts = g.layoutCode()
 }
 
 // graph is a function's control flow.
@@ -264,9 +264,9 @@ func (g *graph) findEndless(prev [][]int) []bool {
 	return left
 }
 
-// layoutCode writes the code with meeting points before the blocks that have them, and turns
+// layoutCode returns the code with meeting points before the blocks that have them, and turns
 // targets into its numbers.
-func (l *lowerer) layoutCode(g *graph) {
+func (g *graph) layoutCode() []inst {
 	pos := make([]int32, len(g.blocks))
 	at := int32(0)
 	for b, blk := range g.blocks {
@@ -279,10 +279,10 @@ func (l *lowerer) layoutCode(g *graph) {
 	insts := make([]inst, 0, at)
 	for _, blk := range g.blocks {
 		if blk.joins {
-			insts = append(insts, inst{flow: flowJoin, line: l.code[blk.from].line, target: -1, join: -1, site: -1})
+			insts = append(insts, inst{flow: flowJoin, line: g.l.code[blk.from].line, target: -1, join: -1, site: -1})
 		}
 		for i := blk.from; i < blk.to; i++ {
-			m := &l.code[i]
+			m := &g.l.code[i]
 			if m.flow == flowBranch {
 				m.target = pos[g.at[m.target]]
 			}
@@ -297,5 +297,5 @@ func (l *lowerer) layoutCode(g *graph) {
 			insts = append(insts, m.inst)
 		}
 	}
-	l.out.insts = insts
+	return insts
 }

@@ -174,10 +174,10 @@ var alu = func() map[string]aluOp {
 	return all
 }()
 
-// typeList are the instruction's types, in order.
-func (l *lowerer) typeList() []types.Type {
+// typesOf are an instruction's types, in order.
+func typesOf(in *syntax.Instruction) []types.Type {
 	var ts []types.Type
-	for _, m := range l.in.Mods {
+	for _, m := range in.Mods {
 		if t := types.ByName[m]; t != types.NoType {
 			ts = append(ts, t)
 		}
@@ -187,7 +187,7 @@ func (l *lowerer) typeList() []types.Type {
 
 // lastType is the instruction's last type.
 func (l *lowerer) lastType() types.Type {
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) == 0 {
 		l.failSyntax("a type is missing")
 	}

@@ -109,7 +109,7 @@ func lowerAtom(l *lowerer) {
 	if l.hasModifier("async") {
 		l.refuseInstruction("mbarrier is not for targets up to sm_80")
 	}
-	if l.vectorOf() > 1 {
+	if vectorLength(l.in) > 1 {
 		l.refuseInstruction("vector atomics are not for targets up to sm_80")
 	}
 	op := ""

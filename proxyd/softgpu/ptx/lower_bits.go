@@ -233,7 +233,7 @@ func lowerPrmt(l *lowerer) {
 // lowerDp is dp4a and dp2a.
 func lowerDp(l *lowerer) {
 	l.checkArgs(4)
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 2 {
 		l.failSyntax("two types are needed")
 	}

@@ -106,7 +106,7 @@ func (l *lowerer) actualPlace(o syntax.Operand, p syntax.Param, result bool) arg
 	if o.Kind == syntax.ArgName {
 		if v := l.in.Scope.FindVariable(o.Name); v != nil && v.Space == types.ParamSpace {
 			if l.b.inMemory[l.f] == nil {
-				l.b.inMemory[l.f] = l.addressed()
+				l.b.inMemory[l.f] = addressed(l.f)
 			}
 			return l.place(v, l.b.inMemory[l.f])
 		}

@@ -140,7 +140,7 @@ func lowerSetp(l *lowerer) {
 
 // lowerSet is set: all ones or 1.0 for true.
 func lowerSet(l *lowerer) {
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 2 {
 		l.failSyntax("two types are needed")
 	}
@@ -184,7 +184,7 @@ func lowerSelp(l *lowerer) {
 }
 
 func lowerSlct(l *lowerer) {
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	l.checkArgs(4)
 	if len(ts) != 2 || ts[1] != types.S32 && ts[1] != types.F32 {
 		l.failSyntax("no such form")

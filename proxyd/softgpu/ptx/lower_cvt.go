@@ -33,7 +33,7 @@ func lowerCvt(l *lowerer) {
 		lowerCvtPack(l)
 		return
 	}
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 2 {
 		l.failSyntax("two types are needed")
 	}
@@ -74,7 +74,7 @@ func lowerCvt(l *lowerer) {
 
 // conversionOf returns the conversion of a value.
 func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
-	mode, sat, ftz, relu := l.rounding(), l.hasModifier("sat"), l.hasModifier("ftz"), l.hasModifier("relu")
+	mode, sat, ftz, relu := roundingOf(l.in), l.hasModifier("sat"), l.hasModifier("ftz"), l.hasModifier("relu")
 	toInt, isInt := float.RN, false
 	for name, m := range integral {
 		if l.hasModifier(name) {
@@ -89,7 +89,7 @@ func (l *lowerer) conversionOf(dt, st types.Type) func(a, b, c uint64) uint64 {
 		return func(a, _, _ uint64) uint64 { return castInt(a, dt, st, sat) }
 	case !dt.IsFloat():
 		if !isInt {
-			if mode, toInt = l.rounding(), float.RZ; mode != float.RN {
+			if mode, toInt = roundingOf(l.in), float.RZ; mode != float.RN {
 				toInt = mode
 			}
 		}
@@ -227,7 +227,7 @@ func intToFloat(a uint64, st, dt types.Type, mode float.Rounding) float64 {
 
 // lowerCvtPacked is for results of two elements: the first source is the upper element.
 func lowerCvtPacked(l *lowerer, dt, st types.Type) {
-	mode, relu, satfinite := l.rounding(), l.hasModifier("relu"), l.hasModifier("satfinite")
+	mode, relu, satfinite := roundingOf(l.in), l.hasModifier("relu"), l.hasModifier("satfinite")
 	fp8 := dt == types.E4M3x2 || dt == types.E5M2x2
 	if st == types.E4M3x2 || st == types.E5M2x2 {
 		l.checkArgs(2)
@@ -331,7 +331,7 @@ func decode8(t types.Type, b uint8) float64 {
 
 // lowerCvtPack is cvt.pack.sat: two or more integers, clamped, into a single register.
 func lowerCvtPack(l *lowerer) {
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	l.checkArgs(3, 4)
 	if len(ts) < 2 || ts[1] != types.S32 {
 		l.failSyntax("no such form")

@@ -15,7 +15,7 @@ func (l *lowerer) formals() {
 	if l.f.Entry {
 		return
 	}
-	inMemory := l.addressed()
+	inMemory := addressed(l.f)
 	place := func(ps []syntax.Param) []argument {
 		var out []argument
 		for _, p := range ps {
@@ -46,7 +46,7 @@ func (l *lowerer) place(v *syntax.Variable, inMemory map[*syntax.Variable]bool) 
 }
 
 // addressed finds the .param variables that are not only read and written as a whole.
-func (l *lowerer) addressed() map[*syntax.Variable]bool {
+func addressed(f *syntax.Function) map[*syntax.Variable]bool {
 	found := map[*syntax.Variable]bool{}
 	var walk func(in *syntax.Instruction, o syntax.Operand, call bool)
 	walk = func(in *syntax.Instruction, o syntax.Operand, call bool) {
@@ -67,7 +67,7 @@ func (l *lowerer) addressed() map[*syntax.Variable]bool {
 			walk(in, e, call)
 		}
 	}
-	for _, in := range l.f.Body {
+	for _, in := range f.Body {
 		for _, o := range in.Args {
 			walk(in, o, in.Op == "call")
 		}

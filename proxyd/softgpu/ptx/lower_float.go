@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/float"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
@@ -21,9 +22,10 @@ func scalar(t types.Type) types.Type {
 	return t
 }
 
-func (l *lowerer) rounding() float.Rounding {
+// roundingOf is the rounding mode that an instruction asks for.
+func roundingOf(in *syntax.Instruction) float.Rounding {
 	for name, mode := range roundings {
-		if l.hasModifier(name) {
+		if in.HasModifier(name) {
 			return mode
 		}
 	}
@@ -47,7 +49,7 @@ func lowerFloat(l *lowerer) {
 	if l.hasModifier("oob") {
 		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
 	}
-	o := &float.Operation{Name: name, Type: scalar(t), Mode: l.rounding(), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
+	o := &float.Operation{Name: name, Type: scalar(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
 	if float.Formats[o.Type] == nil || o.Type == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// vectorOf is the number of elements of .v2, .v4 or .v8.
-func (l *lowerer) vectorOf() int {
+// vectorLength is the number of elements of .v2, .v4 or .v8.
+func vectorLength(in *syntax.Instruction) int {
 	for i, m := range []string{"v2", "v4", "v8"} {
-		if l.hasModifier(m) {
+		if in.HasModifier(m) {
 			return 2 << i
 		}
 	}
@@ -44,7 +44,7 @@ func (l *lowerer) wholeParam(i int) (ref, *syntax.Variable) {
 		return 0, nil
 	}
 	if l.b.inMemory[l.f] == nil {
-		l.b.inMemory[l.f] = l.addressed()
+		l.b.inMemory[l.f] = addressed(l.f)
 	}
 	a := l.place(v, l.b.inMemory[l.f])
 	if a.inMemory {
@@ -55,7 +55,7 @@ func (l *lowerer) wholeParam(i int) (ref, *syntax.Variable) {
 
 func lowerLd(l *lowerer) {
 	l.loose = true
-	t, n, space := l.lastType(), l.vectorOf(), l.space()
+	t, n, space := l.lastType(), vectorLength(l.in), l.space()
 	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.Args = l.in.Args[:2]
 	}
@@ -137,7 +137,7 @@ func (l *lowerer) ldVector(t types.Type, n int, a access) {
 
 func lowerSt(l *lowerer) {
 	l.loose = true
-	t, n, space := l.lastType(), l.vectorOf(), l.space()
+	t, n, space := l.lastType(), vectorLength(l.in), l.space()
 	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.Args = l.in.Args[:2]
 	}

@@ -16,7 +16,7 @@ func lowerMov(l *lowerer) {
 	l.in.Args = []syntax.Operand{d, s}
 	switch {
 	case l.hasModifier("v2") || l.hasModifier("v4") || l.hasModifier("v8"):
-		n := l.vectorOf()
+		n := vectorLength(l.in)
 		to, _, _ := l.listElements(0, t, n, true)
 		from, _, _ := l.listElements(1, t, n, false)
 		// Results may be among the sources.

@@ -54,7 +54,7 @@ var videoOps = map[string]func(a, b int64, clamp bool) int64{
 // d{.part}, a{.part}, b{.part}, c with .sat, and for vshl and vshr .clamp or .wrap.
 func lowerVideo(l *lowerer) {
 	op := l.in.Op
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 3 {
 		l.failSyntax("three types are needed")
 	}
@@ -141,7 +141,7 @@ func combineParts(v int64, c uint64, dsel, second string, signed bool) uint64 {
 // lowerVmad is vmad: a·b + c, shifted and saturated, in signed arithmetic of more bits.
 func lowerVmad(l *lowerer) {
 	l.checkArgs(4)
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 3 {
 		l.failSyntax("three types are needed")
 	}
@@ -185,7 +185,7 @@ func lowerVmad(l *lowerer) {
 // lowerVset is vset: 1 where the comparison holds.
 func lowerVset(l *lowerer) {
 	l.checkArgs(3, 4)
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) != 2 {
 		l.failSyntax("two types are needed")
 	}
@@ -221,7 +221,7 @@ func lowerVset(l *lowerer) {
 // byte by itself. .add sums the results and c.
 func lowerSimd(l *lowerer) {
 	l.checkArgs(4)
-	ts := l.typeList()
+	ts := typesOf(l.in)
 	if len(ts) < 2 {
 		l.failSyntax("types are missing")
 	}

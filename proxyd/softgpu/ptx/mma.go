@@ -104,11 +104,11 @@ func lowerMma(l *lowerer) {
 	if p.at == types.E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != types.F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
 		l.refuseInstruction("this shape is not for targets up to sm_80")
 	}
-	l.emitMma(p)
+	emitMma(l, p)
 }
 
 // emitMma reads the four vectors of registers and emits the operation.
-func (l *lowerer) emitMma(p *mmaPlan) {
+func emitMma(l *lowerer, p *mmaPlan) {
 	e := p.perRegister(p.at, p.sub)
 	p.da, p.db = p.m*p.k/(warpSize*e), p.n*p.k/(warpSize*e)
 	p.dc = p.m * p.n / warpSize

@@ -92,15 +92,16 @@ func lowerWmma(l *lowerer) {
 			l.failSyntax("the layouts are missing")
 		}
 		p.signedA, p.signedB = p.at.IsSigned(), p.bt.IsSigned()
-		l.emitMma(p)
+		emitMma(l, p)
 	case l.hasModifier("load"), l.hasModifier("store"):
-		l.wmmaMove(ts, m, n, k)
+		lowerWmmaMove(l, ts, m, n, k)
 	default:
 		l.failSyntax("no such form")
 	}
 }
 
-func (l *lowerer) wmmaMove(ts []types.Type, m, n, k int) {
+// lowerWmmaMove is for wmma.load and wmma.store.
+func lowerWmmaMove(l *lowerer, ts []types.Type, m, n, k int) {
 	store := l.hasModifier("store")
 	t := ts[len(ts)-1]
 	s := &wmmaSite{t: t, store: store}
