@@ -229,6 +229,10 @@ func showPast(t *testing.T, b *browser, _ *site) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
+	var hidden int // of the table, to its right
+	if b.eval(`{ const frame = document.querySelector("#job-checkpoints").parentElement; frame.scrollWidth - frame.clientWidth }`, &hidden); hidden > 0 {
+		t.Errorf("%d pixels of the checkpoints are not seen", hidden)
+	}
 	if *pictures != "" {
 		b.shoot(filepath.Join(*pictures, "page-past.png"))
 	}

@@ -20,7 +20,7 @@ function checkpointRow(c) {
   const lies = c.problem ? `not usable: ${c.problem}` : c.uploading ? "on its nodes, not in the store yet" : "in the store";
   return el("tr", {}, el("td", { class: "number" }, String(c.number)), el("td", {}, clock(c.made)),
     el("td", { class: "number" }, bytes(c.captured)), el("td", { class: "number" }, bytes(c.stored)), el("td", {}, duration(c.took)),
-    el("td", {}, c.nodes.join(", ")), el("td", { class: c.problem ? "wrong" : false }, lies), el("td", { class: "wrapped" }, c.reason));
+    el("td", {}, c.nodes.join(", ")), el("td", { class: c.problem ? "wrong" : false }, lies), el("td", {}, c.reason));
 }
 
 function checkpoints(all) {
