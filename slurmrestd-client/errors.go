@@ -37,6 +37,7 @@ var (
 	ErrInvalidAccount   = errors.New("no such account")
 	ErrInvalidGRES      = errors.New("invalid gres")
 	ErrNoReservation    = errors.New("no such reservation")
+	ErrReservationInUse = errors.New("reservation is in use") // by jobs that wait or run
 	ErrTimeLimit        = errors.New("invalid time limit")
 	ErrPolicy           = errors.New("against accounting policy")
 	ErrInvalidRequest   = errors.New("request not understood")
@@ -99,6 +100,7 @@ var meanings = []struct {
 	{number: 2050, is: ErrPolicy, text: "Job violates accounting/QOS policy"},
 	{number: 2051, is: ErrTimeLimit, text: "Requested time limit is invalid"},
 	{number: 2053, is: ErrNoReservation, text: "Requested reservation is invalid"},
+	{number: 2055, is: ErrReservationInUse, text: "Requested reservation is in use"},
 	{number: 2061, is: ErrTransition, retryable: true, text: "PrologSlurmctld is still running"},
 	{number: 2066, is: ErrInvalidQOS, text: "Invalid qos specification"},
 	{number: 2072, is: ErrInvalidGRES, text: "Invalid generic resource (gres) specification"},

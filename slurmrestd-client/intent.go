@@ -116,7 +116,7 @@ type JobUpdate struct {
 	QOS           *string
 	Account       *string
 	RequiredNodes *string // host list expression
-	Reservation   *string
+	Reservation   *string // a running job too
 	TRESPerJob    *string
 	TRESPerNode   *string // "gres/gpu:2"
 	TRESPerTask   *string

@@ -8,6 +8,7 @@ package slurmrest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,7 @@ func TestLive(t *testing.T) {
 				{"het", testHet},
 				{"incremental", testIncremental},
 				{"reservation", testReservation},
+				{"inside a reservation", testInside},
 				{"requeue/rest", requeueVia(slurmrest.RouteREST)},
 				{"requeue/scontrol", requeueVia(slurmrest.RouteScontrol)},
 				{"requeue/exit-code", requeueVia(slurmrest.RouteExitCode)},
@@ -200,6 +202,34 @@ func testReservation(l *live, version string) {
 	l.ok(l.root.DeleteReservation(l.Context(), far.Name))
 	deleted = true
 	l.is(l.root.DeleteReservation(l.Context(), far.Name), slurmrest.ErrNoReservation)
+}
+
+// testInside: a job is put into a reservation while it waits, and taken out while it runs; only then is the reservation
+// deleted.
+func testInside(l *live, version string) {
+	inside := slurmrest.NewReservation{
+		Name: "inside:" + version, Start: time.Now().Truncate(time.Second), Duration: 10 * time.Minute, Nodes: []string{"n2"},
+		Users: []string{"alice"}, Flags: []string{"IGNORE_JOBS", "FLEX", "NO_HOLD_JOBS_AFTER_END", "OVERLAP"},
+	}
+	l.ok(l.root.CreateReservation(l.Context(), inside))
+	out := ""
+	ref := l.submit(slurmrest.JobSubmit{Hold: true})
+	l.Cleanup(func() {
+		command(l.T, "bash", "-c", fmt.Sprintf("scancel %s; scontrol update jobid=%[1]s reservationname= || true; scontrol delete reservation=%s || true", ref, inside.Name))
+	})
+	no := false
+	l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Reservation: &inside.Name}))
+	l.is(l.root.DeleteReservation(l.Context(), inside.Name), slurmrest.ErrReservationInUse)
+	l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Hold: &no}))
+	if j := l.becomes(ref, "running", running); j.Reservation != inside.Name {
+		l.Errorf("it runs in %q", j.Reservation)
+	}
+	l.is(l.root.DeleteReservation(l.Context(), inside.Name), slurmrest.ErrReservationInUse)
+	l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Reservation: &out}))
+	if j, err := l.root.Job(l.Context(), ref); err != nil || j.Reservation != "" {
+		l.Errorf("it is in %q, %v", j.Reservation, err)
+	}
+	l.ok(l.root.DeleteReservation(l.Context(), inside.Name))
 }
 
 // testEdit changes everything that can be changed, one at a time, and reads it back.

@@ -61,7 +61,8 @@ func (c *Client) CreateReservation(ctx context.Context, r NewReservation) error 
 }
 
 // DeleteReservation deletes a reservation, as an operator. The error is ErrNoReservation if there
-// is none of that name.
+// is none of that name, and ErrReservationInUse if a job that has not ended is in the reservation:
+// take the job out before (JobUpdate.Reservation).
 func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	if err := checkReservation(name); err != nil {
 		return err

@@ -112,7 +112,7 @@ func (modern) jobEdits() []edit {
 		text("qos", func(j *slurmrest.Job) *string { return &j.QOS }),
 		text("account", func(j *slurmrest.Job) *string { return &j.Account }),
 		text("required_nodes", func(j *slurmrest.Job) *string { return &j.RequiredNodes }),
-		text("reservation", func(j *slurmrest.Job) *string { return &j.Reservation }),
+		{"reservation", false, setText(func(j *slurmrest.Job) *string { return &j.Reservation })},
 		text("tres_per_job", func(j *slurmrest.Job) *string { return &j.TRESPerJob }),
 		text("tres_per_node", func(j *slurmrest.Job) *string { return &j.TRESPerNode }),
 		text("tres_per_task", func(j *slurmrest.Job) *string { return &j.TRESPerTask }),

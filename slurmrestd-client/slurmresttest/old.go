@@ -116,7 +116,7 @@ func (old) jobEdits() []edit {
 		text("qos", func(j *slurmrest.Job) *string { return &j.QOS }),
 		text("account", func(j *slurmrest.Job) *string { return &j.Account }),
 		text("nodelist", func(j *slurmrest.Job) *string { return &j.RequiredNodes }),
-		text("reservation", func(j *slurmrest.Job) *string { return &j.Reservation }),
+		{"reservation", false, setText(func(j *slurmrest.Job) *string { return &j.Reservation })},
 		{"gres", true, setOldGRES},
 		{"gpus", true, setOldGPUs(func(j *slurmrest.Job) *string { return &j.TRESPerJob })},
 		{"gpus_per_task", true, setOldGPUs(func(j *slurmrest.Job) *string { return &j.TRESPerTask })},

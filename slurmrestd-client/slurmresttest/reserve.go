@@ -40,10 +40,13 @@ func (s *Server) makeReservation(q question) (object, *refusal) {
 }
 
 func (s *Server) deleteReservation(q question) (object, *refusal) {
+	for _, j := range s.jobs {
+		if len(q.rest) == 1 && j.Reservation == q.rest[0] && !j.State.Finished() {
+			return nil, &refusal{number: 2055, status: 422, why: "Error deleting reservation " + q.rest[0]}
+		}
+	}
 	before := len(s.reservations)
-	s.reservations = slices.DeleteFunc(s.reservations, func(r slurmrest.Reservation) bool {
-		return len(q.rest) == 1 && r.Name == q.rest[0]
-	})
+	s.reservations = slices.DeleteFunc(s.reservations, func(r slurmrest.Reservation) bool { return len(q.rest) == 1 && r.Name == q.rest[0] })
 	if len(s.reservations) == before {
 		return nil, &refusal{number: 2053, status: 422, why: "Error deleting reservation " + strings.Join(q.rest, "/")}
 	}
