@@ -26,6 +26,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/lease"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -229,6 +230,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
+		Rooms:   &room.Keeper{Slurm: c.slurm, Log: c.log},
 		Journal: c.journal, Commenter: c.slurm, Settings: c.loopSettings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
 		OnDecision: c.onDecision, OnTick: c.metrics.Ticked, OnActionEnd: c.countAction,
 	}
@@ -277,7 +279,7 @@ func settingsOf(cfg *config.Config) reconcile.Settings {
 		}
 	}
 	return reconcile.Settings{
-		Interval: cfg.Interval, MaxActions: cfg.MaxActions, Retention: cfg.Retention, Tiers: tiers,
+		Interval: cfg.Interval, MaxActions: cfg.MaxActions, KeepRoom: cfg.KeepRoom, Retention: cfg.Retention, Tiers: tiers,
 		Power: cluster.Power{Cap: float64(cfg.Power.Cap), Busy: float64(cfg.Power.Busy), Idle: float64(cfg.Power.Idle)},
 		Rules: sdk.Rules{
 			Window: cfg.Rules.Window, MinRun: cfg.Rules.MinRun, CoolDown: cfg.Rules.CoolDown,

@@ -68,6 +68,8 @@ type abilities struct {
 	reserve    bool // make and delete reservations
 	// resComment: the releases that serve it have comments of reservations
 	resComment bool
+	// resApart: a job in a reservation with FLEX and OVERLAP stays out of other reservations.
+	resApart bool
 }
 
 // putIfSet adds a member if the pointer is not nil.

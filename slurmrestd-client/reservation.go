@@ -73,6 +73,16 @@ func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	}, func(*peer) []string { return []string{"delete", "Reservation=" + name} })
 }
 
+// KeepsReservationsApart reports whether a job in a reservation with the flags FLEX and OVERLAP
+// stays out of the reservations of other users. Before Slurm 26.05 such a job starts in them.
+func (c *Client) KeepsReservationsApart(ctx context.Context) (bool, error) {
+	p, err := c.currentPeer(ctx)
+	if err != nil {
+		return false, err
+	}
+	return p.listAbilities().resApart, nil
+}
+
 // changeReservation asks slurmrestd where slurmrestd can, and scontrol where not.
 func (c *Client) changeReservation(ctx context.Context, subject string, ask func(*peer) *call, args func(*peer) []string) error {
 	p, err := c.currentPeer(ctx)

@@ -8,6 +8,6 @@ type v0045 struct{ modern }
 
 func (d v0045) listAbilities() abilities {
 	can := d.modern.listAbilities()
-	can.requeue, can.reserve = true, true
+	can.requeue, can.reserve, can.resApart = true, true, true
 	return can
 }

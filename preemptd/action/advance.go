@@ -5,8 +5,10 @@ package action
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,4 +255,20 @@ func (w *actionRun) currentSteps() []step {
 		return undoSteps
 	}
 	return w.kind.steps(w.args)
+}
+
+// holdingSteps are the steps in which the job has, or may have, what it has run on.
+var holdingSteps = []string{"", checkJob.name, announce.name, checkpoint.name, park.name, leaveNodes.name}
+
+// MakesRoom returns the job for which an action that has not ended makes room, and the nodes where;
+// 0 if for none, or if the action's job has left already.
+func MakesRoom(a *journal.Action) (job int64, nodes []string, err error) {
+	var args Args
+	if err := json.Unmarshal(a.Args, &args); err != nil {
+		return 0, nil, fmt.Errorf("action %d: %w", a.ID, err)
+	}
+	if a.State != journal.Going || !slices.Contains(holdingSteps, a.Step) {
+		return 0, nil, nil
+	}
+	return args.For, args.ForNodes, nil
 }

@@ -32,6 +32,8 @@ type Args struct {
 	Hold bool `json:"hold,omitempty"`
 	// For is the waiting job for which this action makes room; 0: none. For is for people only.
 	For int64 `json:"for,omitempty"`
+	// ForNodes are the nodes where the job For is to have the room.
+	ForNodes []string `json:"forNodes,omitempty"`
 }
 
 // kind is an action's list of steps, and what the action takes.

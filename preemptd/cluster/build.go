@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -31,6 +32,7 @@ type Known struct {
 	Held   map[int64]Hold      // what an action left the job with, if the job is held
 	Acted  map[int64]time.Time // when the job was last acted upon
 	Edited map[int64]Edited    // by actions
+	Rooms  map[int64][]string  // nodes that are kept for a job
 }
 
 // Hold is a hold that an action left a job with: the user or policy that had asked for the hold. No
@@ -198,6 +200,12 @@ func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 		made.Request, made.MinGPUs, made.MaxGPUs = gpus, gpus, gpus
 	}
 	made.Checkpoint = b.newestCheckpoint(made.Label)
+	if _, ours := room.JobOf(made.Reservation); ours {
+		made.Reservation = ""
+	}
+	if len(b.known.Rooms[j.ID]) > 0 {
+		made.Reservation = room.NameFor(j.ID)
+	}
 	return made
 }
 

@@ -8,9 +8,11 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
@@ -108,12 +110,18 @@ func (b *builder) addReservations() {
 		b.Accounts = append(b.Accounts, sdk.Account{Name: name, Fraction: b.known.Account(name)})
 	}
 	for _, r := range b.seen.Reservations {
-		if r.Start.After(b.Time.Add(far)) {
+		if _, ours := room.JobOf(r.Name); ours || r.Start.After(b.Time.Add(far)) {
 			continue
 		}
 		b.Reservations = append(b.Reservations, sdk.Reservation{
 			Name: r.Name, Start: r.Start, End: r.End, Nodes: b.nodePlaces(r.Nodes),
 			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: hostNames(r.Users), Accounts: hostNames(r.Accounts),
+		})
+	}
+	// Slurm's list is asked for now and then, and these reservations are short.
+	for _, job := range slices.Sorted(maps.Keys(b.known.Rooms)) {
+		b.Reservations = append(b.Reservations, sdk.Reservation{
+			Name: room.NameFor(job), Start: b.Time, Nodes: b.nodePlaces(strings.Join(b.known.Rooms[job], ",")),
 		})
 	}
 }

@@ -35,6 +35,7 @@ type Config struct {
 
 	Interval   time.Duration
 	MaxActions int
+	KeepRoom   time.Duration
 	Grace      time.Duration
 	Retention  time.Duration
 	Patience   Patience

@@ -40,6 +40,8 @@ var keys = table.Table[Config]{Daemon: "preemptd", Variables: "SINGULARITY_SLURM
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Interval }, time.Second)},
 	{Name: "max_actions", Default: "16", Meaning: "How many actions are done at a time; more wait.",
 		Set: table.Number(func(c *Config) *int { return &c.MaxActions }, 1, 10000)},
+	{Name: "keep_room", Default: "2m", Meaning: "How long nodes are kept for a job, by a reservation in Slurm, after other jobs have left them for its sake. It starts there within seconds, or something else keeps it from starting. 0: not at all.",
+		Set: wantAge(func(c *Config) *time.Duration { return &c.KeepRoom }, 0)},
 	{Name: "grace", Default: "30s", Meaning: "How long actions under way may go on when preemptd is stopped. What is not done by then is done at the next start.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.Grace }, 0), AtStart: true},
 	{Name: "retention", Default: "90d", Meaning: "How long actions that have ended are remembered.",

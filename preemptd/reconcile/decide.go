@@ -51,7 +51,7 @@ func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snaps
 	l.mu.Unlock()
 	for _, c := range all {
 		choice := Choice{Policy: c.policy, Intent: c.step.Intent}
-		request, err := actionRequest(s, c.step.Intent)
+		request, err := actionRequest(s, c.step.Intent, all)
 		request.Who = byPolicy + c.policy
 		switch {
 		case l.DryRun:
@@ -82,13 +82,38 @@ func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snaps
 }
 
 // actionRequest makes of an intent an action to be.
-func actionRequest(s *sdk.Snapshot, i sdk.Intent) (journal.Request, error) {
+func actionRequest(s *sdk.Snapshot, i sdk.Intent, all []acceptedStep) (journal.Request, error) {
 	args, err := actionArgs(s, i)
 	if err != nil {
 		return journal.Request{}, err
 	}
+	args.ForNodes = roomOf(s, i, all)
 	raw, err := action.Encode(i.Verb.String(), args)
 	return journal.Request{Kind: i.Verb.String(), Job: int64(i.Job), Args: raw, Why: i.Reason}, err
+}
+
+// roomOf returns the nodes where an intent makes room for the job that the intent is for: where a
+// policy wants to place that job or, if no policy does, the nodes of the intent's own job.
+func roomOf(s *sdk.Snapshot, i sdk.Intent, all []acceptedStep) []string {
+	j, running := s.Job(i.Job)
+	if i.For == 0 || !running || len(j.Shares) == 0 {
+		return nil
+	}
+	var nodes []string
+	for _, other := range all {
+		if place := other.step.Intent; place.Verb == sdk.Place && place.Job == i.For {
+			for _, spot := range place.Where {
+				nodes = append(nodes, spot.Node)
+			}
+		}
+	}
+	if nodes == nil {
+		for _, share := range j.Shares {
+			nodes = append(nodes, s.Nodes[share.Node].Name)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
 }
 
 func actionArgs(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {

@@ -28,6 +28,9 @@ func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster
 		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
 		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Edited: map[int64]cluster.Edited{},
 	}
+	if l.Rooms != nil {
+		k.Rooms = l.Rooms.Kept()
+	}
 	open, err := l.Journal.Unfinished(ctx)
 	if err != nil {
 		return k, err

@@ -52,6 +52,7 @@ type Settings struct {
 	Interval   time.Duration
 	MaxActions int           // at a time
 	Retention  time.Duration // of what has ended
+	KeepRoom   time.Duration // for the job for which it was made; 0: not at all
 	Rules      sdk.Rules
 	Power      cluster.Power
 	Tiers      map[string]sdk.Tier // of QOS, where the tier's name is another
@@ -101,8 +102,10 @@ type Loop struct {
 	Journal  Journal
 	// Commenter tells the users of actions that the journal has lost.
 	Commenter Commenter
-	Settings  func() Settings
-	Log       *slog.Logger
+	// Rooms may be nil: then room that is made for a job goes to whatever job Slurm gives it to.
+	Rooms    Rooms
+	Settings func() Settings
+	Log      *slog.Logger
 	// DryRun decides and does nothing.
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
@@ -227,6 +230,9 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	decision.Waiting = explainWaiting(settings, snapshot, &decision)
 	l.reportDecision(decision, snapshot)
 	if err != nil {
+		return err
+	}
+	if err := l.keepRooms(ctx, settings, seen); err != nil {
 		return err
 	}
 	if err := l.continueActions(ctx, acting); err != nil {

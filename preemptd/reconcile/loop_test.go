@@ -509,7 +509,7 @@ func (lost) Begin(context.Context, journal.Request) (journal.Action, error) {
 
 func TestTranslate(t *testing.T) {
 	two := []sdk.Share{{Node: 0, Capsules: 1, GPUs: 15}, {Node: 1, Capsules: 1, GPUs: 15}}
-	snapshot := &sdk.Snapshot{Jobs: []sdk.Job{{ID: 1, GPUs: 8, Capsules: 2, Shares: two}, {ID: 2, GPUs: 8, Capsules: 2}}}
+	snapshot := &sdk.Snapshot{Nodes: []sdk.Node{{Name: "a"}, {Name: "b"}}, Jobs: []sdk.Job{{ID: 1, GPUs: 8, Capsules: 2, Shares: two}, {ID: 2, GPUs: 8, Capsules: 2}}}
 	on := func(gpus int, nodes ...string) (all []sdk.Spot) {
 		for _, n := range nodes {
 			all = append(all, sdk.Spot{Node: n, Capsules: 1, GPUs: gpus})
@@ -521,7 +521,7 @@ func TestTranslate(t *testing.T) {
 		want   string
 	}{
 		"preempt":          {sdk.Intent{Verb: sdk.Preempt, Job: 1, Park: true}, `preempt {"hold":true}`},
-		"preempt for":      {sdk.Intent{Verb: sdk.Preempt, Job: 1, For: 2}, `preempt {"for":2}`},
+		"preempt for":      {sdk.Intent{Verb: sdk.Preempt, Job: 1, For: 2}, `preempt {"for":2,"forNodes":["a","b"]}`},
 		"resume":           {sdk.Intent{Verb: sdk.Resume, Job: 2}, `resume {}`},
 		"resume smaller":   {sdk.Intent{Verb: sdk.Resume, Job: 2, Where: on(2, "b", "a")}, `resume {"nodes":["a","b"],"gpus":2}`},
 		"migrate":          {sdk.Intent{Verb: sdk.Migrate, Job: 1, Where: on(4, "a", "b")}, `migrate {"nodes":["a","b"]}`},
@@ -535,12 +535,12 @@ func TestTranslate(t *testing.T) {
 		"requeue":          {sdk.Intent{Verb: sdk.Requeue, Job: 1, QOS: "basic"}, `requeue {"qos":"basic"}`},
 		"hold":             {sdk.Intent{Verb: sdk.Hold, Job: 2}, `hold {}`},
 	} {
-		r, err := actionRequest(snapshot, c.intent)
+		r, err := actionRequest(snapshot, c.intent, nil)
 		if got := r.Kind + " " + string(r.Args); err != nil || got != c.want {
 			t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)
 		}
 	}
-	if _, err := actionRequest(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}); err == nil {
+	if _, err := actionRequest(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}, nil); err == nil {
 		t.Error("a job that is not there")
 	}
 }

@@ -21,6 +21,9 @@ func TestControl(t *testing.T) {
 	}{
 		{"nobody decides", nobodyDecides},
 		{"premium preempts basic", premiumPreempts},
+		{"room is kept from the first of the queue", roomIsKeptFromFirst},
+		{"room is kept from short jobs", roomIsKeptFromShort},
+		{"room is given up", roomIsGivenUp},
 		{"shrink instead of preempt, and grow back", shrinkAndGrow},
 		{"idle GPUs are lent, and come back", idleGPUs},
 		{"leases by hand", leasesByHand},

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/room"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// withRooms has the loop keep room for jobs.
+func (s *site) withRooms() {
+	s.settings.KeepRoom = time.Minute
+	s.loop.Rooms = &room.Keeper{Slurm: s.srv.Client(s.T), Log: s.loop.Log}
+}
+
+// shownRooms is what Slurm shows of rooms.
+func (s *site) shownRooms() string {
+	var all []string
+	for _, r := range s.srv.Reservations() {
+		all = append(all, r.Name+" "+r.Nodes)
+	}
+	return strings.TrimSpace(strings.Join(all, "; ") + " " + s.job(premium).Reservation)
+}
+
+// TestKeepRoom: before a job leaves its nodes they are kept for the job for whose sake it does, until that has started.
+func TestKeepRoom(t *testing.T) {
+	for name, nodes := range map[string][]sdk.Spot{
+		"where it is placed":    {{Node: "n1", Capsules: 1, GPUs: 4}, {Node: "n2", Capsules: 1, GPUs: 4}},
+		"where the victims are": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := false
+			var seen []sdk.Snapshot
+			s := newSite(t, chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+				seen = append(seen, *s)
+				if began {
+					return nil, nil
+				}
+				began = true
+				all := []sdk.Intent{{Verb: sdk.Preempt, Job: basic, For: premium, Reason: "room for job 2"}}
+				if nodes != nil {
+					all = append(all, sdk.Intent{Verb: sdk.Place, Job: premium, Reason: "its turn", Where: nodes})
+				}
+				return all, nil
+			})})
+			s.withRooms()
+			const kept = "preemptd:room:2 n1,n2 preemptd:room:2"
+			during := ""
+			s.proxyd.hold, s.proxyd.asked = make(chan struct{}), func() {
+				during = s.shownRooms()
+				close(s.proxyd.hold)
+			}
+			s.tick()
+			if during != kept || s.shownRooms() != kept {
+				t.Errorf("while job 1 leaves: %q; when it has left: %q", during, s.shownRooms())
+			}
+			s.tick()
+			waits, _ := seen[1].Job(premium)
+			if len(seen[1].Reservations) != 1 || len(seen[1].Reservations[0].Nodes) != 2 || waits.Reservation != seen[1].Reservations[0].Name {
+				t.Errorf("policies see job 2 in %q, and %+v", waits.Reservation, seen[1].Reservations)
+			}
+			left, _ := seen[1].Job(basic)
+			if r := sdk.NewRoom(&seen[1]); r.Forbids(left, 0) == "" || r.Forbids(waits, 0) != "" {
+				t.Error("job 1 may have n1, or job 2 may not")
+			}
+			s.srv.StartJob(premium, "n1", "n2")
+			s.tick()
+			if shown := s.shownRooms(); shown != "" {
+				t.Errorf("when job 2 runs: %q", shown)
+			}
+			s.tick()
+			if len(seen[3].Reservations) != 0 {
+				t.Errorf("policies see %+v", seen[3].Reservations)
+			}
+		})
+	}
+}
+
+// TestRoomOfCancelled: a job that is cancelled while others leave for its sake keeps nothing.
+func TestRoomOfCancelled(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.withRooms()
+	s.proxyd.hold, s.proxyd.asked = make(chan struct{}), func() {
+		s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
+		close(s.proxyd.hold)
+	}
+	s.tick()
+	if shown := s.shownRooms(); !strings.HasPrefix(shown, "preemptd:room:2 ") {
+		t.Errorf("%q", shown)
+	}
+	s.settings.Policies = nil
+	s.tick()
+	if shown := s.srv.Reservations(); len(shown) > 0 {
+		t.Errorf("%+v", shown)
+	}
+}
+
+// TestNoRoom: it can be turned off.
+func TestNoRoom(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.withRooms()
+	s.settings.KeepRoom = 0
+	s.tick()
+	if shown := s.shownRooms(); shown != "" || len(s.ended) != 1 {
+		t.Errorf("%q, %+v", shown, s.ended)
+	}
+}
