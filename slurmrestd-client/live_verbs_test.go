@@ -54,6 +54,13 @@ func TestLive(t *testing.T) {
 			}
 		})
 		// Alone, since other jobs would feel it.
+		t.Run(version+"/apart", func(t *testing.T) {
+			cfg := rootConfig(t, version)
+			l := &live{T: t, root: newClient(t, cfg)}
+			cfg.AsUser = "alice"
+			l.alice = newClient(t, cfg)
+			testApart(l)
+		})
 		t.Run(version+"/drain", func(t *testing.T) { testDrain(&live{T: t, root: newClient(t, rootConfig(t, version))}) })
 	}
 }
@@ -230,6 +237,28 @@ func testInside(l *live, version string) {
 		l.Errorf("it is in %q, %v", j.Reservation, err)
 	}
 	l.ok(l.root.DeleteReservation(l.Context(), inside.Name))
+}
+
+// testApart: a job in a reservation with FLEX and OVERLAP waits for its nodes, though another user's reservation has an
+// idle node.
+func testApart(l *live) {
+	apart, err := l.root.KeepsReservationsApart(l.Context())
+	l.ok(err)
+	if !apart {
+		return
+	}
+	site := slurmrest.NewReservation{
+		Name: "apart:site", Start: time.Now().Truncate(time.Second), Duration: 10 * time.Minute, Nodes: []string{"n2"},
+		Users: []string{"root"}, Flags: []string{"IGNORE_JOBS"},
+	}
+	room := site
+	room.Name, room.Nodes, room.Users, room.Flags = "apart:room", []string{"n1"}, []string{"alice"}, []string{"IGNORE_JOBS", "FLEX", "OVERLAP"}
+	for _, r := range []slurmrest.NewReservation{site, room} {
+		l.ok(l.root.CreateReservation(l.Context(), r))
+		l.Cleanup(func() { command(l.T, "scontrol", "delete", "reservation="+r.Name) })
+	}
+	l.becomes(l.submit(slurmrest.JobSubmit{Reservation: room.Name, CPUsPerTask: 4}), "running on n1", func(j slurmrest.Job) bool { return running(j) && j.Nodes == "n1" })
+	l.becomes(l.submit(slurmrest.JobSubmit{Reservation: room.Name, CPUsPerTask: 4}), "waits", func(j slurmrest.Job) bool { return j.Reason == "Resources" })
 }
 
 // testEdit changes everything that can be changed, one at a time, and reads it back.

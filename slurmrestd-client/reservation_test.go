@@ -30,11 +30,22 @@ func TestReservationREST(t *testing.T) {
 		all[0].Nodes != "n1,n2" || all[0].Users != "root" || !slices.Equal(all[0].Flags, night.Flags) {
 		t.Errorf("%+v, %v", all, err)
 	}
+	s.AddJob(slurmrest.Job{ID: 5, Reservation: night.Name})
+	s.StartJob(5, "n1")
+	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrReservationInUse) {
+		t.Errorf("with a job in it: %v", err)
+	}
+	if err := c.Update(t.Context(), slurmrest.JobID(5), slurmrest.JobUpdate{Reservation: new(string)}); err != nil {
+		t.Error(err)
+	}
 	if err := c.DeleteReservation(t.Context(), night.Name); err != nil {
 		t.Error(err)
 	}
 	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrNoReservation) {
 		t.Errorf("one that is gone: %v", err)
+	}
+	if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || !apart {
+		t.Errorf("kept apart: %v, %v", apart, err)
 	}
 	for _, bad := range []string{"", "a b", "a,b", "a/b", "a=b"} {
 		if err := c.DeleteReservation(t.Context(), bad); err == nil || errors.Is(err, slurmrest.ErrNoReservation) {
@@ -51,6 +62,9 @@ func TestReservationScontrol(t *testing.T) {
 	} {
 		run := &scontrol{}
 		c := client(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(cfg *slurmrest.Config) { cfg.Scontrol = run })
+		if apart, err := c.KeepsReservationsApart(t.Context()); err != nil || apart {
+			t.Errorf("%s: kept apart: %v, %v", test.version, apart, err)
+		}
 		if err := c.CreateReservation(t.Context(), night); err != nil {
 			t.Fatal(err)
 		}
