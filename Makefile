@@ -64,7 +64,8 @@ help: ## this list
 		awk -F '\t' '{ printf "  make %-20s %s\n", $$1, $$2 }'
 
 # `make test` and `make test-full` are lists of parts, of which each has what the other has not, but for the unit tests:
-# test has them in short, test-full whole. `make ci` has both lists, and the unit tests once.
+# test has them in short, test-full whole. `make ci` has both lists, and the unit tests once. The lists are in lanes that
+# run side by side, for tests on clusters mostly wait: HERE is what needs no cluster, and what tests few things on one.
 # SELF is this make; written as $(MAKE), `make -n test` would run the tests.
 SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally
@@ -85,35 +86,41 @@ SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
 LONG_DEVICES := TestCorpus/torch-(nodes|four)
 
-UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 25m ./...'
-TEST_PARTS = \
-	'plugin, on stubs of Slurm: $(SELF) test-c' \
-	'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
-	'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
-	'devices, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
-	'control: $(GO_CLUSTER) control -timeout 15m ./tests/control' \
-	'faults, some: $(GO_CLUSTER) faults -timeout 15m ./tests/faults -seed 1 -some 8'
-FULL_PARTS = \
-	'unit, with the race detector: $(GO) test -json -race -timeout 25m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
-	'unit, without the race detector: $(GO) test -json -timeout 20m $(NO_RACE)' \
+LINT_PART     = 'lint: $(SELF) lint'
+UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
+UNIT_WHOLE    = \
+	'unit, with the race detector: $(GO) test -json -race -timeout 50m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
+	'unit, without the race detector: $(GO) test -json -timeout 40m $(NO_RACE)'
+TEST_HERE = \
+	'plugin, on stubs of Slurm: $(SELF) test-c'
+TEST_CLUSTER = \
+	'cluster, some: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
+	'control: $(GO_CLUSTER) control -timeout 30m ./tests/control'
+TEST_PROGRAMS = \
+	'programs, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
+	'devices, some: $(GO_CLUSTER) corpus -timeout 30m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+	'faults, some: $(GO_CLUSTER) faults -timeout 30m ./tests/faults -seed 1 -some 8'
+FULL_HERE = \
 	'root file systems: $(SELF) trees' \
 	'plugin, for each Slurm: $(SELF) plugins' \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
-	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
-	'first installation: $(GO_CLUSTER) install -timeout 9m ./tests/install -trees $(CACHE)' \
-	'devices, the rest: $(GO_CLUSTER) corpus -timeout 40m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
-	'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)'
+FULL_CLUSTER = \
+	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"'
+FULL_PROGRAMS = \
+	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
+	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
 test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
-	@$(TALLY) 'lint: $(SELF) lint' $(UNIT_IN_SHORT) $(TEST_PARTS)
+	@$(TALLY) $(LINT_PART) $(UNIT_IN_SHORT) $(TEST_HERE) -- $(TEST_CLUSTER) -- $(TEST_PROGRAMS)
 
 test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
 	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
-	@$(TALLY) $(FULL_PARTS)
+	@$(TALLY) $(FULL_HERE) $(UNIT_WHOLE) -- $(FULL_CLUSTER) -- $(FULL_PROGRAMS)
 
 ci: deps build $(LINT) ## make test and make test-full in one run, each test once (65 min)
-	@$(TALLY) 'lint: $(SELF) lint' $(TEST_PARTS) $(FULL_PARTS)
+	@$(TALLY) $(LINT_PART) $(TEST_HERE) $(FULL_HERE) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
@@ -313,18 +320,19 @@ SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-function
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
 UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 
+# Programs of $(B) run under the lock, for another make may be linking them.
 install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
-	umask 022 && $(B)/singctl man $(SHARE)/man/man1
+	umask 022 && flock $(B)/lock $(B)/singctl man $(SHARE)/man/man1
 	install -d $(SHARE)/man/man8
-	umask 022 && $(B)/proxyd man >$(SHARE)/man/man8/proxyd.8 && $(B)/preemptd man >$(SHARE)/man/man8/preemptd.8
-	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
-	umask 022 && $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
-	umask 022 && $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
+	umask 022 && flock $(B)/lock $(B)/proxyd man >$(SHARE)/man/man8/proxyd.8 && flock $(B)/lock $(B)/preemptd man >$(SHARE)/man/man8/preemptd.8
+	umask 022 && flock $(B)/lock $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
+	umask 022 && flock $(B)/lock $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
+	umask 022 && flock $(B)/lock $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
 	umask 022 && for unit in $(UNIT_FILES); do sed 's,@PREFIX@,$(PREFIX),g' contrib/systemd/$$unit >$(DESTDIR)$(UNITS)/$$unit || exit 1; done
 	umask 022 && sed 's,@LIB@,$(LIB),g' contrib/systemd/plugstack.conf >$(DESTDIR)$(DOC)/plugstack.conf
-	umask 022 && $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
-	umask 022 && $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
+	umask 022 && flock $(B)/lock $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
+	umask 022 && flock $(B)/lock $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
 	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md docs/policies.md $(DESTDIR)$(DOC)
 	install -m 644 policies/sdk/README.md $(DESTDIR)$(DOC)/policy-sdk.md
 	install -d $(DESTDIR)$(DOC)/proto

@@ -31,7 +31,7 @@ func look(t *testing.T) traces {
 	var tr traces
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
-		if ofAnother(t, filepath.Base(p)) {
+		if ofAnotherLane(filepath.Base(p)) || ofAnother(t, filepath.Base(p)) {
 			continue
 		}
 		spaces, _ := filepath.Glob(p + "/ns/*")
@@ -59,38 +59,70 @@ func look(t *testing.T) traces {
 	return tr
 }
 
-// ofAnother says that a process is of a cluster that another build of minicluster has raised.
+// ofAnotherLane says that a process belongs to tests that run beside these: tests/tally tells each part of a test run
+// its lane.
+func ofAnotherLane(pid string) bool {
+	const variable = "TALLY_LANE="
+	ours, known := os.LookupEnv(strings.TrimSuffix(variable, "="))
+	environ, _ := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+	for _, v := range strings.Split(string(environ), "\x00") {
+		if lane, ok := strings.CutPrefix(v, variable); ok {
+			return known && lane != ours
+		}
+	}
+	return false
+}
+
+// ofAnother says that a process is of a cluster that another minicluster has raised.
 func ofAnother(t *testing.T, pid string) bool {
+	t.Helper()
+	of := miniclusterOf(t, pid)
+	return of != nil && !os.SameFile(of, ourProgram(t))
+}
+
+// isOurs says that a process is of a cluster that the minicluster under test has raised.
+func isOurs(t *testing.T, pid string) bool {
+	t.Helper()
+	of := miniclusterOf(t, pid)
+	return of != nil && os.SameFile(of, ourProgram(t))
+}
+
+func ourProgram(t *testing.T) os.FileInfo {
 	t.Helper()
 	ours, err := os.Stat(program)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ours
+}
+
+// miniclusterOf is the program file of the minicluster that a process or one of its ancestors runs, or nil.
+func miniclusterOf(t *testing.T, pid string) os.FileInfo {
+	t.Helper()
 	for pid != "0" && pid != "1" {
 		exe := filepath.Join("/proc", pid, "exe")
 		if to, _ := os.Readlink(exe); filepath.Base(to) == filepath.Base(program) {
-			st, err := os.Stat(exe)
-			return err == nil && !os.SameFile(st, ours)
+			if st, err := os.Stat(exe); err == nil {
+				return st
+			}
+			return nil // it has ended
 		}
 		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 		if err != nil {
-			return false // it has ended
+			return nil // it has ended
 		}
 		// The name, in parentheses, may have any of them in it. The parent is the second after it.
 		rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		pid = rest[1]
 	}
-	return false
+	return nil
 }
 
 // processes lists those that run our program: `up`, keepers, hosts, builders. The
 // daemons of a host are in namespaces of their own and show up there.
 func processes(t *testing.T) []string {
 	t.Helper()
-	ours, err := os.Stat(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := ourProgram(t)
 	var found []string
 	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range exes {
@@ -123,10 +155,11 @@ func (before traces) more(now traces) string {
 	return strings.Join(words, "\n")
 }
 
-// assertNothingLeft gives the kernel a moment to take the namespaces apart.
+// assertNothingLeft gives the kernel a moment to take the namespaces apart, and other programs of the machine that have
+// just begun one to end.
 func (before traces) assertNothingLeft(t *testing.T) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() (bool, string) {
+	eventually(t, time.Minute, func() (bool, string) {
 		left := before.more(look(t))
 		return left == "", "left behind:\n" + left
 	})
@@ -149,32 +182,51 @@ func TestDownLeavesNothing(t *testing.T) {
 
 // TestDownLeavesNoGroups: a job's cgroups are in the machine's hierarchy, which no namespace takes along.
 func TestDownLeavesNoGroups(t *testing.T) {
-	before := emptyGroups(t)
+	var groups []string
 	t.Run("a job runs", func(t *testing.T) { // whose cluster is down at its end
 		c := raiseProtected(t, "t-groups", "--nodes", "1")
 		job := c.submit(t, "--singularity", "echo here; srun sleep 1000")
 		c.reaches(t, job, "here")
 		eventually(t, 30*time.Second, func() (bool, string) {
-			return len(groups(t)) > 0, "it has no cgroup: this test sees nothing"
+			groups = ourGroups(t)
+			return len(groups) > 0, "the job has no cgroup: this test sees nothing"
 		})
 	})
-	for _, g := range emptyGroups(t) {
-		if !slices.Contains(before, g) {
+	for _, g := range groups {
+		if _, err := os.Stat(g); err == nil {
 			t.Errorf("left behind: %s", g)
 		}
 	}
 }
 
+// ourGroups are the cgroups of proxyd with processes of this package's clusters in them or below.
+func ourGroups(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(groups(t), func(g string) bool {
+		return !slices.ContainsFunc(walkExisting(t, g), func(path string) bool {
+			pids, _ := os.ReadFile(path) // the group may have ended
+			return filepath.Base(path) == "cgroup.procs" && slices.ContainsFunc(strings.Fields(string(pids)), func(pid string) bool { return isOurs(t, pid) })
+		})
+	})
+}
+
 // groups are all cgroups that are proxyd's.
 func groups(t *testing.T) []string {
 	t.Helper()
+	return slices.DeleteFunc(walkExisting(t, "/sys/fs/cgroup"), func(path string) bool {
+		return !strings.HasPrefix(filepath.Base(path), "sing-")
+	})
+}
+
+// walkExisting lists all that is below a folder, but for what is removed meanwhile.
+func walkExisting(t *testing.T, folder string) []string {
+	t.Helper()
 	var found []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e os.DirEntry, err error) error {
-		switch {
-		case err != nil && !os.IsNotExist(err):
-			return err
-		case err == nil && e.IsDir() && strings.HasPrefix(e.Name(), "sing-"):
+	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		if err == nil {
 			found = append(found, path)
+		} else if !os.IsNotExist(err) {
+			return err
 		}
 		return nil
 	})
@@ -182,15 +234,6 @@ func groups(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return found
-}
-
-// emptyGroups are those with nobody in them.
-func emptyGroups(t *testing.T) []string {
-	t.Helper()
-	return slices.DeleteFunc(groups(t), func(g string) bool {
-		events, err := os.ReadFile(filepath.Join(g, "cgroup.events"))
-		return err != nil || !strings.Contains(string(events), "populated 0")
-	})
 }
 
 // TestKilledAnywhere kills the program with SIGKILL at 20 random moments: while it

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command tally runs the parts of a test run, in order, and ends with the count of all tests that passed and
-// failed. Each argument is "name: shell command". If a part prints the events of `go test -json`, tally
+// failed. Each argument is "name: shell command". Arguments between "--" are lanes: the parts of a lane run in
+// order, and lanes run side by side. If a part prints the events of `go test -json`, tally
 // counts its tests; any other part counts as a single test, which passes if the command succeeds. For each
 // package tally prints a line with the tests that passed. For each test that failed or was skipped it prints
 // the test's output. At the end there are tables of the time that parts, packages and tests took.
@@ -14,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -22,35 +22,16 @@ import (
 )
 
 func main() {
-	total := runParts(os.Args[1:])
+	lanes, err := parseLanes(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "tally: %v\n", err)
+		os.Exit(2)
+	}
+	total := runLanes(lanes, os.Stdout)
 	fmt.Println(total)
 	if total.failed > 0 || total.passed == 0 {
 		os.Exit(1)
 	}
-}
-
-// runParts runs the parts of a test run, and prints what failed and where the time went.
-func runParts(args []string) count {
-	var total count
-	var failures []failure
-	var times timing
-	began := time.Now()
-	for _, arg := range args {
-		name, command, ok := strings.Cut(arg, ":")
-		if !ok {
-			fmt.Fprintf(os.Stderr, "tally: %q: want \"name: command\"\n", arg)
-			os.Exit(2)
-		}
-		fmt.Printf("== %s (%s into the run)\n", name, time.Since(began).Round(time.Second))
-		partBegan := time.Now()
-		part, failed := runCommand(name, strings.TrimSpace(command), &times)
-		times.parts = append(times.parts, timed{name, time.Since(partBegan)})
-		total.addCount(part)
-		failures = append(failures, failed...)
-	}
-	printFailures(os.Stdout, failures)
-	times.printTimes(os.Stdout, time.Since(began))
-	return total
 }
 
 type count struct{ passed, failed, unsteady, skipped int }
@@ -66,39 +47,6 @@ func (c *count) addCount(d count) {
 	c.skipped += d.skipped
 }
 
-// runCommand runs a part, and returns the count and the failures of the first try. A command that fails
-// counts as a failure even if all its tests passed.
-func runCommand(name, command string, times *timing) (count, []failure) {
-	began := time.Now()
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		fmt.Printf("%s: %v\n", name, err)
-		return count{failed: 1}, nil
-	}
-	t := newTally(os.Stdout)
-	t.times = times
-	stop := t.startHeartbeat(30 * time.Second)
-	t.readEvents(out)
-	stop()
-	err = cmd.Wait()
-	switch {
-	case err != nil && t.failed == 0:
-		fmt.Printf("%s: %v\n", name, err)
-		t.failed++
-	case err == nil && t.tests == 0:
-		t.passed++
-	case t.tests > 0:
-		t.tryFailedAgain(name, command)
-	}
-	fmt.Printf("== %s: %s in %.0f s\n", name, t.count, time.Since(began).Seconds())
-	return t.count, leafTests(t.failures)
-}
-
 // event has the fields of test2json's output that tally uses.
 type event struct {
 	Action, Package, Test, Output string
@@ -108,7 +56,8 @@ type event struct {
 // tally reads events. It keeps the output of a test until the test has ended, and prints the output only if
 // the test failed or was skipped. mu guards all fields between read and heartbeat.
 type tally struct {
-	mu sync.Mutex
+	part string
+	mu   sync.Mutex
 	count
 	tests    int
 	latest   string // the test that was started last
@@ -119,8 +68,8 @@ type tally struct {
 	w        io.Writer
 }
 
-func newTally(w io.Writer) *tally {
-	return &tally{said: map[string][]string{}, times: &timing{}, w: w}
+func newTally(part string, w io.Writer) *tally {
+	return &tally{part: part, said: map[string][]string{}, times: &timing{}, w: w}
 }
 
 // startHeartbeat prints a line at each interval, so that a person who waits sees progress, until stop is
@@ -145,7 +94,7 @@ func (t *tally) printProgress() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.latest != "" {
-		fmt.Fprintf(t.w, "     … %d passed so far, now at %s\n", t.passed, t.latest)
+		fmt.Fprintf(t.w, "     … %s: %d passed so far, now at %s\n", t.part, t.passed, t.latest)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestTally(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var said strings.Builder
-			tl := newTally(&said)
+			tl := newTally("p", &said)
 			tl.readEvents(strings.NewReader(c.in))
 			if tl.count != c.want {
 				t.Errorf("counted %+v, want %+v", tl.count, c.want)
@@ -61,11 +62,51 @@ func TestTally(t *testing.T) {
 }
 
 func TestRunCountsACommand(t *testing.T) {
-	if got, _ := runCommand("true", "true", &timing{}); got != (count{passed: 1}) {
-		t.Errorf("true: %+v", got)
+	for command, want := range map[string]count{"true": {passed: 1}, "exit 3": {failed: 1}} {
+		if got := runPart(part{"x", command}, 1, io.Discard).count; got != want {
+			t.Errorf("%s: %+v, want %+v", command, got, want)
+		}
 	}
-	if got, _ := runCommand("false", "exit 3", &timing{}); got != (count{failed: 1}) {
-		t.Errorf("exit 3: %+v", got)
+}
+
+func TestParseLanes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want [][]part
+	}{
+		{[]string{"a: x", "b:y: z"}, [][]part{{{"a", "x"}, {"b", "y: z"}}}},
+		{[]string{"a: x", "--", "b: y"}, [][]part{{{"a", "x"}}, {{"b", "y"}}}},
+		{[]string{"no command"}, nil},
+	} {
+		if got, err := parseLanes(c.args); !reflect.DeepEqual(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("%q: %v, %v, want %v", c.args, got, err, c.want)
+		}
+	}
+}
+
+// TestLanes runs lanes of which each waits for the other: they run side by side. The parts of a lane run in their
+// order, and each part has the number of its lane in its environment.
+func TestLanes(t *testing.T) {
+	dir := t.TempDir()
+	meet := func(own, other string) string {
+		return fmt.Sprintf("mkfifo %[1]s/%[2]s 2>&-; mkfifo %[1]s/%[3]s 2>&-; echo here >%[1]s/%[2]s & read word <%[1]s/%[3]s && wait", dir, own, other)
+	}
+	note := func(word string) string { return "echo " + word + " $TALLY_LANE >>" + filepath.Join(dir, "order") }
+	var said strings.Builder
+	got := runLanes([][]part{
+		{{"one", meet("a", "b") + "; " + note("one")}, {"two", note("two")}},
+		{{"three", meet("b", "a")}, {"four", "exit 1"}},
+	}, &said)
+	if want := (count{passed: 3, failed: 1}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+	if order, err := os.ReadFile(filepath.Join(dir, "order")); string(order) != "one 1\ntwo 1\n" {
+		t.Errorf("the first lane's parts noted %q, %v", order, err)
+	}
+	for _, name := range []string{"one", "two", "three", "four"} {
+		if !strings.Contains(said.String(), "== "+name+": ") {
+			t.Errorf("nothing says that %s has ended:\n%s", name, said.String())
+		}
 	}
 }
 
@@ -111,7 +152,8 @@ func TestUnsteady(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, failures := runCommand(name, "cd "+dir+" && go test -json ./...", &timing{})
+			run := runPart(part{name, "cd " + dir + " && go test -json ./..."}, 1, io.Discard)
+			got, failures := run.count, leafTests(run.failures)
 			unsteady := 0
 			for _, f := range failures {
 				if f.unsteady {
@@ -144,7 +186,7 @@ func TestCommandOfTest(t *testing.T) {
 
 // TestTiming prints parts in their order, the slowest packages and tests first, and no test that is in another.
 func TestTiming(t *testing.T) {
-	tl := newTally(io.Discard)
+	tl := newTally("p", io.Discard)
 	tl.readEvents(strings.NewReader(`{"Action":"pass","Package":"` + module + `a/b","Test":"TestQuick","Elapsed":1}
 {"Action":"pass","Package":"` + module + `a/b","Test":"TestSlow/inner","Elapsed":4}
 {"Action":"fail","Package":"` + module + `a/b","Test":"TestSlow","Elapsed":5}

@@ -6,14 +6,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 )
 
 // Tests with real clusters on a shared machine fail by chance in some of a hundred runs. So a test that fails
-// is run again, alone. If the test passes then, it counts as unsteady, which is printed at the end and is no
+// is run again, without the other tests of its part. If the test passes then, it counts as unsteady, which is printed at the end and is no
 // failure. An unsteady test is still a bug of the test or of the product, and its first output is printed for
 // that reason. No test is run again after a failure that cannot be chance: a data race, a panic, a test that
 // hangs, or more failures than maxUnsteady.
@@ -58,19 +57,19 @@ func commandOfTest(command string, f failure) (string, bool) {
 
 // tryFailedAgain runs failed tests again, unless a failure cannot be chance, and marks the tests that pass as
 // unsteady.
-func (t *tally) tryFailedAgain(name, command string) {
+func (t *tally) tryFailedAgain(p part, lane int) {
 	failed := leafTests(t.failures)
 	if len(failed) == 0 || len(failed) > maxUnsteady || t.hopeless {
 		return
 	}
 	for _, f := range failed {
-		once, ok := commandOfTest(command, f)
+		once, ok := commandOfTest(p.command, f)
 		if !ok {
 			return
 		}
-		fmt.Fprintf(t.w, "== %s: %s %s once more, alone\n", name, f.pkg, f.test)
-		out, err := exec.Command("sh", "-c", once).CombinedOutput()
-		second := newTally(t.w)
+		fmt.Fprintf(t.w, "== %s: %s %s once more\n", p.name, f.pkg, f.test)
+		out, err := shell(once, lane).CombinedOutput()
+		second := newTally(t.part, t.w)
 		second.readEvents(strings.NewReader(string(out)))
 		if err != nil || second.failed > 0 || second.passed == 0 {
 			return
