@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	table := newTable(nil)
 	for block := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
 		if title, ok := strings.CutPrefix(block, "# "); ok {
-			table = newTable([]syscall.Signal{syscall.SIGTERM})
+			table = newTable([]syscall.Signal{syscall.SIGTERM, syscall.SIGCONT})
 			fmt.Fprintf(&out, "# %s\n\n", title)
 			continue
 		}
@@ -90,6 +90,10 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 		all = table.wanted(conn(n), syscall.Signal(m))
 	case "decide":
 		all = table.sendWithheld()
+	case "watch":
+		for _, e := range table.firstEvents() {
+			fmt.Fprintln(out, line(tell{e}))
+		}
 	case "mark", "unmark":
 		all, err = table.markCaptured(name, op == "mark")
 	case "release":
@@ -124,6 +128,9 @@ func line(e any) string {
 		return fmt.Sprintf("send steward=%d signal=%d", e.pid, int(e.sig))
 	case tell:
 		p := e.event.Program
+		if e.event.Kind == Asked {
+			return fmt.Sprintf("tell asked %s signal=%d", p.Name, int(e.event.Signal))
+		}
 		return fmt.Sprintf("tell %s %s captured=%v ended=%v warden=%v status=%d", e.event.Kind, p.Name, p.Captured, p.Ended, p.Warden, int(p.Status))
 	}
 	return fmt.Sprint(e)

@@ -42,9 +42,10 @@ const maxEnded = 4096
 // entry is a program with its warden's connection.
 type entry struct {
 	Program
-	warden conn
-	life   stage
-	asked  syscall.Signal // withheld until the maker decides; 0: none
+	warden    conn
+	life      stage
+	withheld  []syscall.Signal // until the maker decides, in the order in which the warden requested them
+	suspended bool             // by Slurm, through the warden
 }
 
 // stage is how far an entry's end has come. A program with a cgroup is not forgotten, and its
@@ -254,17 +255,27 @@ func (t *table) wanted(c conn, sig syscall.Signal) effects {
 	if e == nil || e.Ended || e.Waiting {
 		return nil
 	}
-	if slices.Contains(t.hold, sig) {
-		e.asked = sig
-		return effects{tell{e.signalEvent()}}
+	// The SIGCONT that ends Slurm's own suspension is not withheld: there is nothing to decide.
+	hold := slices.Contains(t.hold, sig) && (sig != syscall.SIGCONT || !e.suspended)
+	switch sig {
+	case syscall.SIGTSTP, syscall.SIGSTOP:
+		e.suspended = true
+	case syscall.SIGCONT:
+		e.suspended = false
 	}
-	return effects{send{e.PID, sig}}
+	if !hold {
+		return effects{send{e.PID, sig}}
+	}
+	if !slices.Contains(e.withheld, sig) {
+		e.withheld = append(e.withheld, sig)
+	}
+	return effects{tell{e.signalEvent(sig)}}
 }
 
 // undecided tells whether the maker's decision about a signal is pending.
 func (t *table) undecided() bool {
 	for _, e := range t.byName {
-		if e.asked != 0 {
+		if len(e.withheld) > 0 {
 			return true
 		}
 	}
@@ -275,10 +286,12 @@ func (t *table) undecided() bool {
 func (t *table) sendWithheld() effects {
 	var all effects
 	for _, e := range t.byName {
-		if e.asked != 0 && !e.Ended {
-			all = append(all, send{e.PID, e.asked})
+		if !e.Ended {
+			for _, sig := range e.withheld {
+				all = append(all, send{e.PID, sig})
+			}
 		}
-		e.asked = 0
+		e.withheld = nil
 	}
 	return all
 }
@@ -326,9 +339,7 @@ func (t *table) forceSignal(name string, sig syscall.Signal) (effects, error) {
 	case sig == syscall.SIGKILL:
 		return effects{e.newKill()}, nil
 	}
-	if sig == e.asked {
-		e.asked = 0
-	}
+	e.withheld = slices.DeleteFunc(e.withheld, func(w syscall.Signal) bool { return w == sig })
 	return effects{send{e.PID, sig}}, nil
 }
 
@@ -358,8 +369,10 @@ func (t *table) firstEvents() []Event {
 			kind = Waiting
 		}
 		all = append(all, Event{Kind: kind, Program: p})
-		if e := t.byName[p.Name]; e.asked != 0 && !e.Ended {
-			all = append(all, e.signalEvent())
+		if e := t.byName[p.Name]; !e.Ended {
+			for _, sig := range e.withheld {
+				all = append(all, e.signalEvent(sig))
+			}
 		}
 	}
 	return all
@@ -396,9 +409,9 @@ func (t *table) withPID(pid int) *entry {
 }
 
 // signalEvent returns the event for a withheld signal.
-func (e *entry) signalEvent() Event {
+func (e *entry) signalEvent(sig syscall.Signal) Event {
 	ev := e.newEvent(Asked)
-	ev.Signal = e.asked
+	ev.Signal = sig
 	return ev
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"syscall"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 )
 
-// withheldSignal is a program for which a SIGTERM of Slurm is withheld.
+// withheldSignal is a program for which a SIGTERM or SIGCONT of Slurm is withheld.
 type withheldSignal struct {
 	capsule *localCapsule
 	program string
@@ -70,7 +71,7 @@ func (lc *localCapsule) handleEvent(e capsule.Event) {
 			j.mu.Unlock()
 		}
 	case capsule.Asked:
-		j.withholdSignal(withheldSignal{lc, p})
+		j.withholdSignal(e.Signal, withheldSignal{lc, p})
 	}
 }
 
@@ -127,10 +128,44 @@ func (lc *localCapsule) saveRunEnv() {
 	lc.saveNote()
 }
 
-// withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.
-func (j *job) withholdSignal(signal withheldSignal) {
-	if j.termination.WithholdFor(signal) {
+// withholdSignal withholds a signal until it is known what Slurm intends.
+func (j *job) withholdSignal(sig syscall.Signal, signal withheldSignal) {
+	switch {
+	case sig == syscall.SIGCONT && j.continuation.withheld.Add(signal):
+		j.c.startBackground(j.continuation.decide)
+	case sig == syscall.SIGTERM && j.termination.WithholdFor(signal):
 		j.c.startBackground(j.handleTermination)
+	}
+}
+
+// continuation has the programs of a job for which a SIGCONT of Slurm is withheld.
+type continuation struct {
+	j        *job
+	withheld runs.Withheld[withheldSignal]
+}
+
+// decide asks Slurm why the job is sent SIGCONT. Slurm does so before the SIGTERM that ends a run, so that stopped
+// programs receive the SIGTERM. If the job will run again, the programs do not get the SIGCONT: processes that the job
+// itself has stopped are stopped in the next run, too.
+func (c *continuation) decide(ctx context.Context) {
+	v, reason, err := decisions.ForwardSignal, decisions.ForwardSignal.String(), error(nil)
+	if snap := c.j.run.Snapshot(); !snap.HasBeen(runs.GivenUp) {
+		v, reason, err = c.j.c.askVerdict(ctx, c.j.id, snap.Number)
+	}
+	c.j.log.Info("SIGCONT from Slurm", "verdict", reason, "error", err)
+	if all := c.withheld.EndDecision(); v == decisions.ForwardSignal {
+		sendSignals(ctx, c.j.log, all, syscall.SIGCONT)
+	}
+}
+
+// sendSignals sends each program the signals in their order.
+func sendSignals(ctx context.Context, log *slog.Logger, programs []withheldSignal, signals ...syscall.Signal) {
+	for _, p := range programs {
+		for _, sig := range signals {
+			if err := p.capsule.capsule.Signal(ctx, p.program, sig); err != nil && !errors.Is(err, capsule.ErrStale) {
+				log.Warn("send a signal", "program", p.program, "signal", sig, "error", err)
+			}
+		}
 	}
 }
 
@@ -179,12 +214,7 @@ func (j *job) handleTermination(ctx context.Context) {
 		return
 	}
 	// SIGCONT first, as slurmstepd does, so that stopped programs receive the SIGTERM.
-	for _, signal := range all {
-		err := errors.Join(signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGCONT), signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGTERM))
-		if err != nil && !errors.Is(err, capsule.ErrStale) {
-			j.log.Warn("send a signal", "program", signal.program, "error", err)
-		}
-	}
+	sendSignals(ctx, j.log, all, syscall.SIGCONT, syscall.SIGTERM)
 }
 
 // slurmQueryTimeout leaves most of a KillWait of 30 s to the checkpoint.

@@ -41,12 +41,13 @@ type job struct {
 	// held during a call that waits.
 	capsulesMu sync.Mutex
 
-	run         runs.Run
-	termination runs.Termination[withheldSignal]
-	part        participant
-	restore     restore
-	report      reports.Job
-	ending      runEnding
+	run          runs.Run
+	termination  runs.Termination[withheldSignal]
+	continuation continuation
+	part         participant
+	restore      restore
+	report       reports.Job
+	ending       runEnding
 
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
@@ -65,7 +66,7 @@ func newJob(c *Conductor, id uint32) *job {
 
 // wireParts gives the parts of the job their job.
 func (j *job) wireParts() *job {
-	j.part.j, j.restore.j, j.ending.j = j, j, j
+	j.continuation.j, j.part.j, j.restore.j, j.ending.j = j, j, j, j
 	j.report.Init(j.id, reportedJob{j})
 	return j
 }

@@ -98,7 +98,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	}
 	spec := capsule.Spec{
 		Dir: dir, Hostname: rec.Nodes[index], Owner: rec.UID, Hosts: hosts, Cgroups: j.c.Cgroups,
-		Containers: j.c.ContainersDir, Hold: []syscall.Signal{syscall.SIGTERM},
+		Containers: j.c.ContainersDir, Hold: []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT},
 		Network: func(pid int) error {
 			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
 		},

@@ -198,6 +198,29 @@ func TestProtected(t *testing.T) {
 				t.Errorf("log:\n%s", got)
 			}
 		},
+		"stopped by itself": func(t *testing.T) { // Slurm sends SIGCONT before the SIGTERM of a requeue
+			job := c.submit(t, "--singularity", `sleep 1000 & child=$!; kill -STOP $child; echo stopped
+				for i in $(seq 40); do sleep 0.15; done; sed -n 's/^State:\s*\(.\).*/\1/p' /proc/$child/status; { kill -9 $child; wait $child; } 2>/dev/null || true`)
+			c.reaches(t, job, "stopped")
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, "")
+			c.ends(t, job)
+			if got := c.log(job); got != "stopped\nT" {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"suspended": func(t *testing.T) {
+			job := c.submit(t, "--singularity", count)
+			c.reaches(t, job, "8")
+			for range 2 {
+				c.ctl(t, "scontrol suspend "+job)
+				c.ctl(t, "scontrol resume "+job)
+			}
+			c.ends(t, job)
+			if got, node := c.log(job), c.show(t, job, "NodeList"); got != counted(node) {
+				t.Errorf("log:\n%s", got)
+			}
+		},
 		"cancel": func(t *testing.T) {
 			job := c.submit(t, "--singularity", `trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.1; done`)
 			c.reaches(t, job, "ready")

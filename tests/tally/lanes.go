@@ -19,7 +19,7 @@ import (
 type part struct{ name, command string }
 
 // laneVariable is set in the environment of each part, to the number of the part's lane. A test that looks at the
-// processes of the whole machine tells by it which processes belong to tests that run beside it.
+// processes of the whole machine tells from this variable which processes belong to tests of other lanes.
 const laneVariable = "TALLY_LANE"
 
 // parseLanes reads the arguments: parts, with "--" between lanes.

@@ -12,10 +12,10 @@ import (
 )
 
 // Tests with real clusters on a shared machine fail by chance in some of a hundred runs. So a test that fails
-// is run again, without the other tests of its part. If the test passes then, it counts as unsteady, which is printed at the end and is no
-// failure. An unsteady test is still a bug of the test or of the product, and its first output is printed for
-// that reason. No test is run again after a failure that cannot be chance: a data race, a panic, a test that
-// hangs, or more failures than maxUnsteady.
+// is run again, without the other tests of its part. If the test passes then, it counts as unsteady, which is
+// printed at the end and is no failure. An unsteady test is still a bug of the test or of the product, and its
+// first output is printed for that reason. No test is run again after a failure that cannot be chance: a data
+// race, a panic, a test that hangs, or more failures than maxUnsteady.
 
 // maxUnsteady bounds the tests of a part that are run again.
 const maxUnsteady = 2

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: script has a shell on a terminal of its own: job control, stty, read with a timeout, a progress line
-# Fails: Slurm's SIGCONT, which comes before its SIGTERM, continues the shell's stopped job
 # Needs: util-linux
 #SBATCH --job-name=script-terminal --ntasks=1 --output=log
 set -eu
