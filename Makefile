@@ -213,8 +213,9 @@ bench: deps build ## what protection costs a job; writes docs/performance.md (15
 	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -table docs/performance.md
 
 # What it costs when ranks share a device; writes the table in docs/splicing.md.
+ROWS ?= .
 slicing: ## what it costs when ranks share a device; writes docs/splicing.md (5 min)
-	$(GO) test -count=1 -timeout 30m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md
+	$(GO) test -count=1 -timeout 30m -v ./tests/workloads -run '^TestSlicing$$' -slicing docs/splicing.md -slicing-rows '$(ROWS)'
 
 # The benchmarks of single packages.
 bench-parts: ## the benchmarks of single packages (10 min)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 )
 
 var slicingTable = flag.String("slicing", "", "measure all of it and write the table into this file, relative to the root of the repository, between the lines that mark its place")
+
+var slicingRows = flag.String("slicing-rows", ".", "measure only rows whose workload, ranks and way, such as \"gpt 2 splice\", match this regular expression; the others stay as they are")
 
 // The machine of the model: a V100 with ResNet-50, whose mini-batch is the shortest of the paper's, so that a switch costs the most. Each
 // workload stands for it: its instructions for the time of a mini-batch, the memory of a rank for the whole device.
@@ -119,6 +122,11 @@ func (c *slicingCase) overhead(k int, alone, shared slicingRun) float64 {
 	return 100 * (took/ideal - 1)
 }
 
+// cells are the first cells of the case's line of the table.
+func (c *slicingCase) cells(k int, way string) string {
+	return fmt.Sprintf("| %s | %d | %s |", strings.Join(append([]string{c.name}, c.args...), " "), k, way)
+}
+
 // row is the case's line of the table.
 func (c *slicingCase) row(k int, way string, alone, shared slicingRun) string {
 	per := float64(c.steps)
@@ -126,7 +134,7 @@ func (c *slicingCase) row(k int, way string, alone, shared slicingRun) string {
 	if shared.took > 0 && alone.took > 0 {
 		clock = fmt.Sprintf("%.2f", shared.took.Seconds()/alone.took.Seconds())
 	}
-	return fmt.Sprintf("| %s | %d | %s | %.1f | %.1f | %.2f | %+.1f %% | %s |\n", strings.Join(append([]string{c.name}, c.args...), " "), k, way,
+	return fmt.Sprintf("%s %.1f | %.1f | %.2f | %+.1f %% | %s |\n", c.cells(k, way),
 		float64(shared.Switches)/per, float64(shared.Interrupted)/per, float64(shared.SwappedOut+shared.SwappedIn)/float64(alone.Peak)/per,
 		c.overhead(k, alone, shared), clock)
 }
@@ -137,6 +145,7 @@ func TestSlicing(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| workload | ranks | way | switches | of them in the middle of work | memories of a rank moved | overhead, modelled | time by the clock |\n")
 	table.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	wanted := regexp.MustCompile(*slicingRows)
 	sizes := []int{2, 4, 8}
 	if *slicingTable == "" {
 		sizes = []int{4}
@@ -146,11 +155,20 @@ func TestSlicing(t *testing.T) {
 			if c.name == "grid" && k%4 != 0 || c.slow && *slicingTable == "" {
 				continue
 			}
-			alone := c.share(t, k, "--memory", "1G")
-			small := fmt.Sprint(max(alone.Peak, backend.Granule))
+			var alone slicingRun
 			for _, way := range []struct{ name, rung, memory string }{
-				{"resident", server.RungSwap, "1G"}, {"swap", server.RungSwap, small}, {"alias", server.RungAlias, small}, {"splice", server.RungSplice, "1G"},
+				{"resident", server.RungSwap, "1G"}, {"swap", server.RungSwap, ""}, {"alias", server.RungAlias, ""}, {"splice", server.RungSplice, "1G"},
 			} {
+				if !wanted.MatchString(strings.ReplaceAll(c.cells(k, way.name), "|", "")) {
+					table.WriteString(c.cells(k, way.name) + "\n")
+					continue
+				}
+				if alone.lines == nil {
+					alone = c.share(t, k, "--memory", "1G")
+				}
+				if way.memory == "" {
+					way.memory = fmt.Sprint(max(alone.Peak, backend.Granule))
+				}
 				shared := c.share(t, k, "--on", "1", "--memory", way.memory, "--rung", way.rung)
 				same(t, fmt.Sprintf("%s %v, %d ranks, %s", c.name, c.args, k, way.name), shared.lines, alone.lines)
 				if shared.Instructions > alone.Instructions {
@@ -191,6 +209,7 @@ const (
 	slicingEnd   = "<!-- to here -->\n"
 )
 
+// writeSlicing writes the table into the file. A row that was not measured stays as the file has it.
 func writeSlicing(t *testing.T, table string) {
 	t.Helper()
 	file := filepath.Join("..", "..", *slicingTable)
@@ -203,6 +222,16 @@ func writeSlicing(t *testing.T, table string) {
 	if !found || !ended {
 		t.Fatalf("%s has no place for the table: %q and %q", file, slicingBegin, slicingEnd)
 	}
+	was, _, _ := strings.Cut(rest, slicingEnd)
+	rows := strings.SplitAfter(table, "\n")
+	for i, row := range rows {
+		if cells, ok := strings.CutSuffix(row, "|\n"); ok && strings.Count(cells, "|") == 3 {
+			_, row, _ = strings.Cut(was, cells)
+			row, _, _ = strings.Cut(row, "\n")
+			rows[i] = cells + row + "\n"
+		}
+	}
+	table = strings.Join(rows, "")
 	if err := os.WriteFile(file, []byte(before+slicingBegin+"\n"+table+"\n"+slicingEnd+after), 0o666); err != nil {
 		t.Fatal(err)
 	}

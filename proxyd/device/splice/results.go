@@ -41,7 +41,9 @@ type site struct {
 	asked  map[Rank]uint64 // how often each rank has asked
 	first  [sameTurns]Record
 	turn   [sameTurns]uint64 // that first is of, plus 1
-	misses uint              // in a row
+	misses uint              // turns in a row at which Records differed
+	missed uint64            // the turn of the last of these, plus 1
+	shared bool              // a result was taken
 	cost   uint64            // of the last run; 0: none has ended
 	never  bool
 }
@@ -58,7 +60,8 @@ type keptResult struct {
 
 const (
 	sameTurns  = 8  // turns of a Site for which the first Record is known
-	mostMisses = 6  // after so many, a rank compares at each 2^mostMisses-th turn
+	firstPause = 4  // after a miss at a Site whose results were never taken, each 2^firstPause-th turn is compared
+	mostPause  = 8  // after many misses, each 2^mostPause-th turn is compared
 	mostReads  = 16 // Spans that a Site reads beside its parameters'
 	mostSites  = 1 << 14
 	mostKept   = 1 << 12
@@ -86,10 +89,21 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint
 	for _, x := range s.reads {
 		bytes += x.Size
 	}
-	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%(1<<min(s.misses, mostMisses)) != 0 {
+	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%s.pause() != 0 {
 		return nil, turn, false
 	}
 	return s.reads, turn, true
+}
+
+// pause is the distance between turns that are compared. All ranks compare at the same turns. A Site whose Records have differed
+// from the first on is most often one of data that each rank has for itself, so the pause grows fast. Where results were
+// taken before, such as at a Site that is alike at every second turn, the pause grows slowly.
+func (s *site) pause() uint64 {
+	grow := uint(firstPause)
+	if s.shared {
+		grow = 1
+	}
+	return 1 << min(s.misses*grow, mostPause)
 }
 
 // Take returns what an operation wrote for another rank, or false: then the rank runs the operation.
@@ -100,7 +114,7 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes an
 	}
 	k := r.kept[record]
 	if k != nil && k.maker != rank && !k.taken[rank] {
-		s.misses = 0
+		s.misses, s.shared = 0, true
 		k.taken[rank] = true
 		if k.takers--; k.takers <= 0 {
 			r.drop(k)
@@ -113,8 +127,9 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes an
 	switch {
 	case s.turn[slot] != turn+1:
 		s.turn[slot], s.first[slot] = turn+1, record
-	case s.first[slot] != record:
+	case s.first[slot] != record && s.missed != turn+1:
 		s.misses++
+		s.missed = turn + 1 // a miss of several ranks at a turn counts once
 	}
 	return nil, false
 }

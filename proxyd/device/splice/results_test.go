@@ -3,7 +3,10 @@
 
 package splice
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // ask is an operation of a rank at the first Site, with a Record of one letter. It returns "" if the rank does not
 // compare, "run" if it runs, or what it takes.
@@ -61,30 +64,64 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestInVain: ranks whose operations differ compare ever more seldom, and come back when they are alike.
+// TestInVain: ranks whose operations differ compare ever more seldom, however many they are, and come back when they are
+// alike.
 func TestInVain(t *testing.T) {
-	r := NewResults(1<<20, 10)
-	compared := 0
-	for turn := range 256 {
-		for rank := range Rank(2) {
-			if ask(r, rank, byte(2*turn)+byte(rank), 1) != "" {
-				compared++
+	const turns = 1024
+	for _, ranks := range []int{2, 4, 8} {
+		r := NewResults(1<<20, 10)
+		record := 0
+		var compared []int // turns of the first rank
+		for turn := range turns {
+			for rank := range ranks {
+				record++
+				_, at, compare := r.Ask(Rank(rank), Site{}, 10)
+				if !compare {
+					continue
+				}
+				if rank == 0 {
+					compared = append(compared, turn)
+				}
+				if _, ok := r.Take(Rank(rank), Site{}, at, Record{byte(record), byte(record >> 8)}); ok {
+					t.Fatalf("%d ranks, turn %d: a result is taken of an operation that differs", ranks, turn)
+				}
+				r.Learn(Site{}, 100, nil, nil)
 			}
 		}
+		if want := []int{0, 16, 256, 512, 768}; !slices.Equal(compared, want) {
+			t.Errorf("%d ranks: turns %v are compared, want %v", ranks, compared, want)
+		}
+		taken := 0
+		for turn := range 256 {
+			for rank := range ranks {
+				if got := ask(r, Rank(rank), byte(turn), ranks-1); got != "" && got != "run" {
+					taken++
+				}
+			}
+		}
+		if want := 256 * (ranks - 1); taken != want {
+			t.Errorf("%d ranks: %d results are taken when the ranks are alike again, want %d", ranks, taken, want)
+		}
 	}
-	if compared > 40 {
-		t.Errorf("%d of 512 operations are compared", compared)
-	}
+}
+
+// TestEverySecond: a Site at which each second turn is alike keeps what it saves.
+func TestEverySecond(t *testing.T) {
+	r := NewResults(1<<20, 10)
 	taken := 0
 	for turn := range 256 {
 		for rank := range Rank(2) {
-			if got := ask(r, rank, byte(turn)^0xa5, 1); got != "" && got != "run" {
+			record := byte(turn)
+			if turn%2 == 1 {
+				record += 128 * byte(rank)
+			}
+			if got := ask(r, rank, record, 1); got != "" && got != "run" {
 				taken++
 			}
 		}
 	}
-	if taken < 150 {
-		t.Errorf("%d of 256 results are taken when the ranks are alike again", taken)
+	if taken < 120 {
+		t.Errorf("%d of 128 results are taken", taken)
 	}
 }
 
