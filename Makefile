@@ -179,7 +179,7 @@ test-devices: deps build ## jobs on software GPUs, killed at random moments; wri
 	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md
 
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
-test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (30 min)
+test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (50 min)
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
 # Protected jobs, faults and the controller on each Slurm but the newest. All of it runs, whatever fails.

@@ -49,7 +49,7 @@ func raise(t *testing.T, name string) *cluster {
 // up raises the cluster, anew if it is there.
 func (c *cluster) up(ctx context.Context) error {
 	_, _ = c.Run(ctx, "down")
-	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity", "--suite", *suite); err != nil {
+	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--gpus", "1", "--singularity", "--suite", *suite); err != nil {
 		return err
 	}
 	configure := "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml"
@@ -67,11 +67,31 @@ func (c *cluster) up(ctx context.Context) error {
 	if err := os.Mkdir(c.Shared("faults"), 0o755); err != nil {
 		return err
 	}
-	program, err := os.ReadFile("testdata/count.py")
-	if err == nil {
-		err = os.WriteFile(c.Shared("faults/count.py"), program, 0o644)
+	for _, name := range []string{"count.py", "train.sh", "pace.py"} {
+		program, err := os.ReadFile(filepath.Join("testdata", name))
+		if err == nil {
+			err = os.WriteFile(c.Shared("faults", name), program, 0o644)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// makeTraining has the program of the jobs with GPUs where the nodes find it.
+func (c *cluster) makeTraining(ctx context.Context) error {
+	bin := c.Shared("faults/bin")
+	if _, err := os.Stat(filepath.Join(bin, "mlp")); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+bin, bin+"/mlp").CombinedOutput(); err != nil {
+		return fmt.Errorf("tests/workloads: %w: %s", err, out)
+	}
+	return nil
 }
 
 // keep saves what is to be known of a trial that went wrong.

@@ -36,27 +36,52 @@ type fault struct {
 	hit  func(context.Context, *scene) error
 	// lasts is how long it does before it is mended; 0: until the job has ended,
 	// or is held because of it.
-	lasts time.Duration
-	mend  func(*scene, context.Context) error
-	small bool // needs a store that can be filled
+	lasts  time.Duration
+	mend   func(*scene, context.Context) error
+	small  bool  // needs a store that can be filled
+	stored bool  // harms what is in the store, which only a restore looks at
+	jobs   kinds // which jobs it comes upon; those without GPUs, if nothing is said
+}
+
+// kinds of jobs: with software GPUs, or without.
+type kinds int
+
+const (
+	withoutGPUs kinds = iota
+	allJobs
+	withGPUs
+)
+
+// at says whether the fault is tried at a moment.
+func (f fault) at(m moment) bool {
+	if m.stage.hasGPUs() {
+		return f.jobs != withoutGPUs
+	}
+	return f.jobs != withGPUs
 }
 
 // beyond is longer than any phase but the dump waits for a node.
 const beyond = 16 * time.Second
 
 var faults = []fault{
-	{"kill proxyd of the leader", daemon(leader, "proxyd", "daemon"), 2 * time.Second, heal(leader), false},
-	{"kill proxyd of a peer", daemon(peer, "proxyd", "daemon"), 2 * time.Second, heal(peer), false},
-	{"kill slurmd of the leader", daemon(leader, "slurmd", "-D"), 2 * time.Second, heal(leader), false},
-	{"slurmctld is restarted", ended(ctl, "slurmctld", "-D", "-i"), 3 * time.Second, heal(ctl), false},
-	{"kill slurmctld", daemon(ctl, "slurmctld", "-D", "-i"), 3 * time.Second, heal(ctl), false},
-	{"leader's node dies", power(leader), 0, reboot(leader), false},
-	{"peer's node dies", power(peer), 0, reboot(peer), false},
-	{"leader's network is cut", cut(leader), beyond, heal(leader), false},
-	{"peer's network is cut", cut(peer), beyond, heal(peer), false},
-	{"the store is full", fill, 6 * time.Second, (*scene).restoreAll, true},
-	{"damaged chunks", damageChunks, 0, (*scene).restoreAll, false},
-	{"damaged manifest", damageManifest, 0, (*scene).restoreAll, false},
+	{name: "kill proxyd of the leader", hit: daemon(leader, "proxyd", "daemon"), lasts: 2 * time.Second, mend: heal(leader), jobs: allJobs},
+	{name: "kill proxyd of a peer", hit: daemon(peer, "proxyd", "daemon"), lasts: 2 * time.Second, mend: heal(peer), jobs: allJobs},
+	{name: "kill slurmd of the leader", hit: daemon(leader, "slurmd", "-D"), lasts: 2 * time.Second, mend: heal(leader)},
+	{name: "slurmctld is restarted", hit: ended(ctl, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: heal(ctl), jobs: allJobs},
+	{name: "kill slurmctld", hit: daemon(ctl, "slurmctld", "-D", "-i"), lasts: 3 * time.Second, mend: heal(ctl)},
+	{name: "leader's node dies", hit: power(leader), mend: reboot(leader), jobs: allJobs},
+	{name: "peer's node dies", hit: power(peer), mend: reboot(peer), jobs: allJobs},
+	{name: "leader's network is cut", hit: cut(leader), lasts: beyond, mend: heal(leader)},
+	{name: "peer's network is cut", hit: cut(peer), lasts: beyond, mend: heal(peer), jobs: allJobs},
+	{name: "the store is full", hit: fill, lasts: 6 * time.Second, mend: (*scene).restoreAll, small: true},
+	{name: "damaged chunks", hit: damageChunks, mend: (*scene).restoreAll, stored: true},
+	{name: "damaged manifest", hit: damageManifest, mend: (*scene).restoreAll, stored: true},
+	{name: "leader's shared folder is unmounted", hit: unmounted(leader), lasts: beyond, mend: (*scene).restoreAll, jobs: allJobs},
+	{name: "peer's shared folder is unmounted", hit: unmounted(peer), lasts: beyond, mend: (*scene).restoreAll},
+	{name: "another cluster's folder is mounted", hit: replaceFolder, lasts: beyond, mend: (*scene).restoreAll},
+	{name: "the store is deleted", hit: deleteStore, mend: (*scene).restoreAll, stored: true},
+	{name: "kill the leader's device server", hit: killDevices(leader), mend: (*scene).restoreAll, jobs: withGPUs},
+	{name: "kill a peer's device server", hit: killDevices(peer), mend: (*scene).restoreAll, jobs: withGPUs},
 }
 
 func leader(s *scene) string { return s.leader }
@@ -151,6 +176,81 @@ func fill(_ context.Context, s *scene) error {
 			return nil //nolint:nilerr // now it is full
 		}
 	}
+}
+
+// cover mounts an empty file system over a node's shared folder: a node without its mount looks like that.
+func (s *scene) cover(ctx context.Context, node string) error {
+	if _, err := s.c.Exec(ctx, node, "root", "mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", sharedFolder); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() error {
+		// A node that was off since then has the folder back already.
+		_, err := s.c.Exec(context.WithoutCancel(ctx), node, "root", "umount", "-l", sharedFolder)
+		return err
+	})
+	return nil
+}
+
+// sharedFolder is where the nodes have it.
+const sharedFolder = "/shared/singularity"
+
+func unmounted(where func(*scene) string) func(context.Context, *scene) error {
+	return func(ctx context.Context, s *scene) error { return s.cover(ctx, where(s)) }
+}
+
+// replaceFolder has every node see the shared folder of another cluster, with nothing in it.
+func replaceFolder(ctx context.Context, s *scene) error {
+	for _, n := range nodes {
+		if err := s.cover(ctx, n); err != nil {
+			return err
+		}
+		// proxyd init refuses a node that worked with another folder.
+		mark := `{"version":1,"id":"00112233445566778899aabbccddeeff","cluster":"another","made":"2026-01-01T00:00:00Z"}`
+		if _, err := s.c.Exec(ctx, n, "root", "sh", "-c", "echo '"+mark+"' > "+filepath.Join(sharedFolder, markFile)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killDevices kills the process that holds the software GPUs of the job on a node.
+func killDevices(where func(*scene) string) func(context.Context, *scene) error {
+	return func(ctx context.Context, s *scene) error {
+		_, err := s.c.Exec(ctx, where(s), "root", "sh", "-c",
+			`kill -9 $(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' /var/lib/singularity-slurm/devices/`+s.j.id+`.*/server.json)`)
+		return err
+	}
+}
+
+// deleteStore takes away all chunks and manifests. Undone, they are back beside those that were made since.
+func deleteStore(_ context.Context, s *scene) error {
+	here, away := filepath.Join(s.store, "store"), filepath.Join(s.store, "store.away")
+	s.undo = append(s.undo, func() error { return errors.Join(moveFiles(away, here), os.RemoveAll(away)) })
+	return errors.Join(moveFiles(filepath.Join(here, "chunks"), filepath.Join(away, "chunks")),
+		moveFiles(filepath.Join(here, "manifests"), filepath.Join(away, "manifests")))
+}
+
+// moveFiles moves the files below a folder to the same places below another, but for those that are there.
+func moveFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // swept
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		place := filepath.Join(to, strings.TrimPrefix(path, from))
+		if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
+			return err
+		}
+		if err := os.Link(path, place); err != nil {
+			if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		return os.Remove(path)
+	})
 }
 
 // damageChunks changes a byte here and there in every file that has chunks, or part of them.

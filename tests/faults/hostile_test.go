@@ -75,7 +75,7 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tool = "python3 /shared/faults/hostile.py "
-	job, err := c.submit(t.Context(), "hostile")
+	job, err := c.submit(t.Context(), "hostile", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestHostile(t *testing.T) {
 		return err == nil && s.name == "COMPLETED", fmt.Sprint(s, err)
 	})
 	if err == nil {
-		_, err = job.right(0, false)
+		_, err = job.right(t.Context(), 0, false)
 	}
 	if err != nil {
 		t.Error(err)

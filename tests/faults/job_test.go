@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,11 +25,12 @@ const aliceID = 1001
 // megabytes of memory of each task: enough for a dump to take a while.
 const megabytes = 32
 
-// job is the counting program in two tasks on two nodes (testdata/count.py).
+// job is the counting program in two tasks on two nodes (testdata/count.py), or a training there (train.sh).
 type job struct {
 	c      *cluster
 	id     string
 	folder string // below /shared
+	gpus   bool   // a training
 }
 
 // state is what Slurm says of a job.
@@ -56,29 +58,40 @@ func (s state) over() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)
 }
 
-// submit starts the program and waits until it counts.
-func (c *cluster) submit(ctx context.Context, name string) (*job, error) {
-	j := &job{c: c, folder: "faults/" + name}
+// submit starts the program and waits until it counts; with gpus, the training on software GPUs.
+func (c *cluster) submit(ctx context.Context, name string, gpus bool) (*job, error) {
+	j := &job{c: c, folder: "faults/" + name, gpus: gpus}
 	folder := c.Shared(j.folder)
 	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
 		return nil, err
 	}
-	script := fmt.Sprintf("#!/bin/bash\necho begin\nsrun python3 /shared/faults/count.py \"$(hostname)\" /shared/%s %d\necho rc $?\n", j.folder, megabytes)
+	command, options := fmt.Sprintf("python3 /shared/faults/count.py \"$(hostname)\" /shared/%s %d", j.folder, megabytes), []string{}
+	if gpus {
+		if err := c.makeTraining(ctx); err != nil {
+			return nil, err
+		}
+		command, options = "bash /shared/faults/train.sh /shared/"+j.folder, []string{"--gpus-per-node=1"}
+	}
+	script := "#!/bin/bash\necho begin\nsrun " + command + "\necho rc $?\n"
 	if err := os.WriteFile(filepath.Join(folder, "script"), []byte(script), 0o755); err != nil {
 		return nil, err
 	}
 	var err error
-	j.id, err = c.Exec(ctx, "ctl", "alice", "env", "--chdir=/shared/"+j.folder, "sbatch", "--parsable", "--singularity", "-N2", "-n2", "--time=30", "--output=log", "script")
+	submit := []string{"env", "--chdir=/shared/" + j.folder, "sbatch", "--parsable", "--singularity", "-N2", "-n2", "--time=30", "--output=log"}
+	j.id, err = c.Exec(ctx, "ctl", "alice", append(append(submit, options...), "script")...)
 	if err != nil {
 		return nil, err
 	}
 	return j, j.advances(ctx, 60*time.Second)
 }
 
-// count is what both tasks have reached.
+// count is what both tasks have reached: of a training, the first prints for both.
 func (j *job) count() int {
-	least := -1
-	for rank := range 2 {
+	least, ranks := -1, 2
+	if j.gpus {
+		ranks = 1
+	}
+	for rank := range ranks {
 		b, err := os.ReadFile(j.c.Shared(fmt.Sprintf("%s/latest%d", j.folder, rank)))
 		if err != nil {
 			return 0
@@ -187,7 +200,10 @@ var slurmSays = regexp.MustCompile(`^(srun|slurmstepd(-\S+)?|singularity): `)
 // exactly. The log of a job that was rolled back, at most as often as is given, repeats
 // itself; it, and that of a job whose run ended by surprise, may have what the script made
 // of that. noise is what Slurm's programs said of the fault.
-func (j *job) right(rollbacks int, surprised bool) (noise string, err error) {
+func (j *job) right(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
+	if j.gpus {
+		return j.rightLosses(ctx, rollbacks, surprised)
+	}
 	last := 0
 	for rank := range 2 {
 		text, err := os.ReadFile(j.c.Shared(fmt.Sprintf("%s/rank%d", j.folder, rank)))
@@ -215,6 +231,25 @@ func (j *job) right(rollbacks int, surprised bool) (noise string, err error) {
 	return j.rightLog(last, rollbacks, surprised)
 }
 
+// rightLosses is right for a training. Its log has nothing but what the script says.
+func (j *job) rightLosses(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
+	text, err := os.ReadFile(j.c.Shared(j.folder + "/losses"))
+	if err != nil {
+		return "", err
+	}
+	steps := strings.Count(string(text), "step ")
+	calm := exec.CommandContext(ctx, "../../bin/proxyd", "run", "--soft", "2", "--", j.c.Shared("faults/bin/mlp"),
+		"--ranks", "2", "--statistics", "--steps", strconv.Itoa(steps))
+	want, err := calm.Output()
+	if err != nil {
+		return "", fmt.Errorf("an undisturbed training: %w", err)
+	}
+	if want := "begin\n" + string(want); string(text) != want {
+		return "", fmt.Errorf("losses: %s", firstDifference(string(text), want))
+	}
+	return j.rightLog(0, rollbacks, surprised)
+}
+
 func (j *job) rightLog(last, rollbacks int, surprised bool) (noise string, err error) {
 	text, err := os.ReadFile(j.c.Shared(j.folder + "/log"))
 	if err != nil {
@@ -222,7 +257,7 @@ func (j *job) rightLog(last, rollbacks int, surprised bool) (noise string, err e
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	lines = slices.DeleteFunc(lines, slurmsOwn.MatchString)
-	if len(lines) < 3 || lines[0] != "begin" || lines[len(lines)-1] != "rc 0" {
+	if len(lines) < 2 || lines[0] != "begin" || lines[len(lines)-1] != "rc 0" {
 		return "", fmt.Errorf("log: begins %q, ends %q", lines[0], lines[len(lines)-1])
 	}
 	at := map[int]int{}

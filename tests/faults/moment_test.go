@@ -19,7 +19,22 @@ const (
 	returns stage = "restore"
 )
 
-var stages = []stage{runsOn, leaves, returns}
+// A job with software GPUs has the same stages, and phases of its own in them.
+const (
+	software   stage = ", software GPUs"
+	gpusRunOn        = runsOn + software
+	gpusLeave        = leaves + software
+	gpusReturn       = returns + software
+)
+
+var stages = []stage{runsOn, leaves, returns, gpusRunOn, gpusLeave, gpusReturn}
+
+func (s stage) hasGPUs() bool { return strings.HasSuffix(string(s), string(software)) }
+
+// is compares stages, with GPUs or without.
+func (s stage) is(other stage) bool {
+	return strings.TrimSuffix(string(s), string(software)) == string(other)
+}
 
 // title begins with a capital letter.
 func (s stage) title() string { return strings.ToUpper(string(s[:1])) + string(s[1:]) }
@@ -48,6 +63,14 @@ var moments = []moment{
 	{returns, "sruns", regexp.MustCompile(`msg="program restored" .*program=batch`)},
 	begins(returns, "restore task", ` program=s\S*`),
 	begins(returns, "open", ""),
+
+	begins(gpusRunOn, "cut", ""), devicesSaved(gpusRunOn), begins(gpusLeave, "cut", ""), devicesSaved(gpusLeave),
+	begins(gpusReturn, "restore batch", " program=batch"), begins(gpusReturn, "meet", ""), begins(gpusReturn, "open", ""),
+}
+
+// devicesSaved is in the middle of a dump: those of one node are saved.
+func devicesSaved(s stage) moment {
+	return moment{s, "devices", regexp.MustCompile(`msg="devices saved"`)}
 }
 
 // uploading are those that there are with a staging folder only.

@@ -55,7 +55,8 @@ func (r results) table() string {
 		"*resumed*: Slurm ran the job again, and it went on from a committed checkpoint. *held*: its comment said why it could\n" +
 		"not be restored; released after the repair, it resumed. In the end files and memory are exact, the log repeats at most\n" +
 		"what was rolled back, and no node has anything left of the job. An asterisk: Slurm's own programs said something about\n" +
-		"the fault in the job's log.\n\n")
+		"the fault in the job's log. A job with software GPUs trains a perceptron in two ranks, and prints the loss and a hash of\n" +
+		"all parameters at each step: each is that of an undisturbed run.\n\n")
 	fmt.Fprintf(&b, "**%d cases, %d lost.** In %d cases the phase was over before the fault came: they are marked with the moment that was\n"+
 		"hit. The last column has the `-seed` of each row.\n", tried, lost, elsewhere)
 	for _, s := range stages {
@@ -84,6 +85,9 @@ func (r results) stage(b *strings.Builder, s stage) {
 	}
 	b.WriteString(" seed |" + under + " --- |\n")
 	for _, f := range faults {
+		if !f.at(momentsOf(s)[0]) {
+			continue
+		}
 		fmt.Fprintf(b, "| %s |", f.name)
 		var seeds []string
 		for _, m := range momentsOf(s) {

@@ -61,7 +61,7 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 		s.store = v.dir
 		defer func() { broken = errors.Join(broken, v.unmount(context.WithoutCancel(ctx))) }()
 	}
-	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()))
+	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()), t.moment.stage.hasGPUs())
 	if broken == nil {
 		// A fault is to cost a job no more than the time since its last checkpoint. A node of
 		// the trial before may still be starting.
@@ -129,7 +129,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	if t.moment.stage == returns {
+	if t.moment.stage.is(returns) {
 		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err
 		}
@@ -159,7 +159,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 			return o, err
 		}
 	}
-	if t.moment.stage == runsOn && t.fault.lasts == 0 && strings.HasPrefix(t.fault.name, "damaged") {
+	if t.moment.stage.is(runsOn) && t.fault.stored {
 		// Only a restore looks at the store.
 		_ = s.j.advances(ctx, 60*time.Second)
 		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
@@ -176,7 +176,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 			o.what = "held, then resumed"
 		}
 		wanted := before.restarts
-		if t.moment.stage != runsOn {
+		if !t.moment.stage.is(runsOn) {
 			wanted++
 		}
 		o.noise, err = s.finish(ctx, after.restarts, o.why != "" || after.restarts > wanted)
@@ -198,7 +198,7 @@ func (s *scene) strike(ctx context.Context, t trial, before state) (string, erro
 		if err != nil {
 			return "", err
 		}
-		if at != t.moment.name && t.moment.stage == runsOn && try < 6 {
+		if at != t.moment.name && t.moment.stage.is(runsOn) && try < 6 {
 			// Too late. It costs nothing to make another.
 			unix.Kill(pid, unix.SIGCONT)
 			if err := pause(ctx, time.Second); err != nil {
@@ -225,12 +225,12 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 			return "", 0, err
 		}
 	}
-	switch m.stage {
-	case runsOn:
+	switch {
+	case m.stage.is(runsOn):
 		go s.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
-	case leaves:
+	case m.stage.is(leaves):
 		go s.c.Scontrol(ctx, "requeue", s.j.id)
-	case returns:
+	case m.stage.is(returns):
 		go s.j.again(ctx)
 	}
 	l, err := logs.until(ctx, func(l line) bool { return m.at(l, s.j.id) })
@@ -250,11 +250,11 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 	if err != nil {
 		return "", 0, err
 	}
-	if later := reached(more, m.stage, s.j.id); later != "" && m.stage != returns || later == "over" {
+	if later := reached(more, m.stage, s.j.id); later != "" && !m.stage.is(returns) || later == "over" {
 		at = later
 	}
 	where := before.nodes
-	if m.stage == returns {
+	if m.stage.is(returns) {
 		now, err := s.j.state(ctx)
 		if err != nil {
 			return "", 0, err
@@ -368,7 +368,7 @@ func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (nois
 		text, _ := os.ReadFile(s.c.Shared(s.j.folder + "/log"))
 		return "", fmt.Errorf("%s; the log ends %q", last, text[max(0, len(text)-300):])
 	}
-	if noise, err = s.j.right(rollbacks, surprised); err != nil {
+	if noise, err = s.j.right(ctx, rollbacks, surprised); err != nil {
 		return "", err
 	}
 	return noise, eventually(ctx, 60*time.Second, func() (bool, string) {
