@@ -6,6 +6,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -20,8 +21,23 @@ import (
 // slurmd was away.
 var errStepNotStarted = errors.New("cannot be started again: srun has failed")
 
+// errSharedAway is the reason for a restore that fails while a node does not see the shared folder.
+var errSharedAway = errors.New("the shared folder is away")
+
+// withSharedFolder adds to the error of a restore that the shared folder is away from this node, if that is so: the error
+// itself may only say that a file or the job's record is missing.
+func (c *Conductor) withSharedFolder(ctx context.Context, err error) error {
+	if err == nil || c.CheckShared == nil {
+		return err
+	}
+	if away := c.sharedWatch.CheckNow(context.WithoutCancel(ctx), c.CheckShared); away != nil {
+		return fmt.Errorf("%w: node %s: %w (%w)", errSharedAway, c.Node, away, err)
+	}
+	return err
+}
+
 // transientErrors are reasons for a failed restore that end without a person's help.
-var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, slurm.ErrSilent, errStepNotStarted}
+var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, slurm.ErrSilent, errStepNotStarted, errSharedAway}
 
 // isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
 // network, was away. An error that has come from another node is only a text.
@@ -42,12 +58,15 @@ func (j *job) retryOrHold(why error) error {
 	if isGivenUpElsewhere(why) && j.awaitRunEnd(ctx, restoreCallTimeout) {
 		return j.killPrograms(ctx)
 	}
+	why = j.c.withSharedFolder(ctx, why)
 	if !isTransient(why) {
 		return j.holdOrRestart(why)
 	}
 	again, err := j.countUnrestoredRun()
 	if err != nil {
 		j.log.Error("count the tries of the restore", "error", err)
+		// The count is in the shared folder. The next run waits for the folder before it tries.
+		again = strings.Contains(why.Error(), errSharedAway.Error())
 	}
 	if !again {
 		return j.holdOrRestart(why)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
 )
@@ -53,6 +54,42 @@ func TestRestoreTriedAgain(t *testing.T) {
 			}
 			c.background.Wait()
 		})
+	}
+}
+
+// TestRestoreTriedAgainWithoutFolder: a restore that failed because a node does not see the shared folder is tried again,
+// whatever it has failed with there.
+func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
+	missing := errors.New("journal: open jobs/7.0.files: no such file or directory")
+	away := func() error { return shared.ErrUnmarked }
+	for _, tt := range []struct {
+		name  string
+		check func() error
+		want  []string
+	}{
+		{"it is away", away, []string{"requeue 7"}},
+		{"it is there", func() error { return nil }, []string{"requeuehold 7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := newQueue(t)
+			q.set(t, map[uint32]string{7: "RUNNING"})
+			recordCommands(t, q)
+			c := tidyOn(t, "n1", t.TempDir(), q, 7)
+			c.CheckShared = tt.check
+			j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
+			if err := j.giveUpRun(missing); err != nil {
+				t.Fatal(err)
+			}
+			if got := q.requeues(t); !slices.Equal(got, tt.want) {
+				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
+			}
+			c.background.Wait()
+		})
+	}
+	c := &Conductor{Deps: Deps{CheckShared: away}, Config: Config{Node: "n2"}}
+	said := c.withSharedFolder(t.Context(), fmt.Errorf("job 7: %w", ErrNoJob))
+	if remote := errors.New(said.Error()); !isTransient(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
+		t.Errorf("another node does not see the folder: %v", said)
 	}
 }
 
