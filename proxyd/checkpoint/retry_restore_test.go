@@ -71,8 +71,8 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 		{"it is there", func() error { return nil }, []string{"requeuehold 7"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := newQueue(t)
-			q.set(t, map[uint32]string{7: "RUNNING"})
+			q := slurmtest.NewQueue(t)
+			q.Set(t, map[uint32]string{7: "RUNNING"})
 			recordCommands(t, q)
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			c.CheckShared = tt.check
@@ -80,7 +80,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 			if err := j.giveUpRun(missing); err != nil {
 				t.Fatal(err)
 			}
-			if got := q.requeues(t); !slices.Equal(got, tt.want) {
+			if got := requeues(t, q); !slices.Equal(got, tt.want) {
 				t.Errorf("commands to Slurm: %q, want %q", got, tt.want)
 			}
 			c.background.Wait()
