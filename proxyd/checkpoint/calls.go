@@ -142,7 +142,7 @@ func init() { // In init, because the tables refer to functions that refer to th
 			return empty{}, err
 		}),
 		callMakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
-			return empty{}, j.c.withSharedFolder(ctx, j.restore.makeCapsulesForLeader(ctx, b))
+			return empty{}, withSharedFolder(ctx, j.c, j.restore.makeCapsulesForLeader(ctx, b))
 		}),
 		callAsksRequeue: handlerOf((*job).asksThere),
 		callProgramRuns: handlerOf((*job).runsHere),

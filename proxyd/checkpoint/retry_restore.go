@@ -26,7 +26,7 @@ var errSharedAway = errors.New("the shared folder is away")
 
 // withSharedFolder adds to the error of a restore that the shared folder is away from this node, if that is so: the error
 // itself may only say that a file or the job's record is missing.
-func (c *Conductor) withSharedFolder(ctx context.Context, err error) error {
+func withSharedFolder(ctx context.Context, c *Conductor, err error) error {
 	if err == nil || c.CheckShared == nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (j *job) retryOrHold(why error) error {
 	if isGivenUpElsewhere(why) && j.awaitRunEnd(ctx, restoreCallTimeout) {
 		return j.killPrograms(ctx)
 	}
-	why = j.c.withSharedFolder(ctx, why)
+	why = withSharedFolder(ctx, j.c, why)
 	if !isTransient(why) {
 		return j.holdOrRestart(why)
 	}

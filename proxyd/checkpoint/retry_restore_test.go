@@ -87,7 +87,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 		})
 	}
 	c := &Conductor{Deps: Deps{CheckShared: away}, Config: Config{Node: "n2"}}
-	said := c.withSharedFolder(t.Context(), fmt.Errorf("job 7: %w", ErrNoJob))
+	said := withSharedFolder(t.Context(), c, fmt.Errorf("job 7: %w", ErrNoJob))
 	if remote := errors.New(said.Error()); !isTransient(remote) || !strings.Contains(said.Error(), "n2") { // as the leader sees it
 		t.Errorf("another node does not see the folder: %v", said)
 	}
