@@ -60,6 +60,13 @@ var corpusPackages = []string{
 	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py",
 	// what Python programs have processes by
 	"python3-tqdm", "python3-joblib", "python3-dask", "python3-distributed",
+	// what data is analysed with
+	"python3-scipy", "python3-pandas", "python3-sklearn", "python3-h5py", "octave",
+	// chemistry, biology, circuits, optimisation
+	"gromacs", "nwchem-openmpi", "hmmer", "ncbi-blast+", "bowtie2", "bwa", "bcftools", "mafft", "raxml", "ngspice",
+	"glpk-utils",
+	// what talks to servers and terminals
+	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", //nolint:misspell // the name of the broker
 	// tools
 	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
 	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",

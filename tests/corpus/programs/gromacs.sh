@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What: GROMACS: a box of water is filled, relaxed and simulated with two threads, with its own checkpoints
+# Needs: gromacs gromacs-data
+#SBATCH --job-name=gromacs --ntasks=1 --output=log
+set -eu
+echo "filling a box"
+cat >topol.top <<'T'
+#include "oplsaa.ff/forcefield.itp"
+#include "oplsaa.ff/spce.itp"
+[ system ]
+water
+[ molecules ]
+T
+gmx -quiet solvate -cs spc216 -box 2.2 2.2 2.2 -o box.gro -p topol.top >/dev/null 2>&1
+printf 'integrator = steep\nnsteps = 60\ncutoff-scheme = Verlet\ncoulombtype = PME\nrcoulomb = 0.9\nrvdw = 0.9\n' >relax.mdp
+printf 'integrator = md\nnsteps = 1500\ndt = 0.002\ncoulombtype = PME\nrcoulomb = 0.9\nrvdw = 0.9\nconstraints = h-bonds\ntcoupl = v-rescale\ntc-grps = system\ntau-t = 0.1\nref-t = 300\ngen-vel = yes\ngen-seed = 7\nld-seed = 8\nnstxout-compressed = 50\nnstenergy = 50\nnstlog = 100\n' >run.mdp
+gmx -quiet grompp -f relax.mdp -c box.gro -p topol.top -o relax.tpr >/dev/null 2>&1
+gmx -quiet mdrun -reprod -ntmpi 1 -ntomp 2 -deffnm relax >/dev/null 2>&1
+echo "relaxed"
+gmx -quiet grompp -f run.mdp -c relax.gro -p topol.top -o run.tpr >/dev/null 2>&1
+gmx -quiet mdrun -reprod -ntmpi 1 -ntomp 2 -cpt 0.02 -deffnm run >/dev/null 2>&1
+echo "simulated"
+echo Potential | gmx -quiet energy -f run.edr -o energy.xvg >/dev/null 2>&1
+grep -v '^[#@]' energy.xvg | tail -n 3
+sha256sum run.gro run.xtc
+rm -f ./*.log ./*.cpt ./*.edr ./*.tpr ./*.trr mdout.mdp energy.xvg ./#*

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What: nginx under the load of wrk: two threads with twenty connections for ten seconds; errors are counted
+# Needs: nginx-light wrk
+# Fails: wrk takes an answer for late by the time of day, which goes on while the job waits, and reports timeouts
+#SBATCH --job-name=nginx-wrk --ntasks=1 --output=log
+set -eu
+dir=$(mktemp -d)
+mkdir "$dir/www" "$dir/tmp"
+seq 2000 >"$dir/www/numbers"
+cat >"$dir/conf" <<CONF
+worker_processes 2;
+daemon on;
+pid $dir/pid;
+error_log $dir/log;
+events { worker_connections 64; }
+http {
+	access_log off;
+	client_body_temp_path $dir/tmp/a; proxy_temp_path $dir/tmp/b; fastcgi_temp_path $dir/tmp/c; uwsgi_temp_path $dir/tmp/d; scgi_temp_path $dir/tmp/e;
+	server { listen 127.0.0.1:8398; root $dir/www; }
+}
+CONF
+/usr/sbin/nginx -c "$dir/conf" -e "$dir/log"
+echo "serving"
+wrk -t2 -c20 -d10s http://127.0.0.1:8398/numbers >"$dir/report"
+# What it measures is another number each time.
+awk '/threads and/ { print $1, $2, $3, $4, $5 } /requests in/ { print ($1 > 0 ? "requests" : "none") } /errors|Non-2xx/' "$dir/report"
+kill "$(cat "$dir/pid")"
+while [ -e "$dir/pid" ]; do sleep 0.02; done
+cat "$dir/log"
+rm -r "$dir"
