@@ -4,7 +4,7 @@
 // Package softgpu is the software GPU: devices in the server's memory, with kernels that package ptx runs.
 // Results do not depend on the host's cores, nor on how many spaces share a device.
 //
-//	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
+//	book      what calls may name: see package ledger                    ledger.go vmm.go
 //	table     what running work finds: addresses over bytes         table.go arena_unsafe.go
 //	gate      lets work run while its space is mapped                    see package gate
 //	job       a piece of work in a stream's queue                      work.go stream.go

@@ -24,14 +24,14 @@ type kernelHeap struct {
 // kernelAlign is what malloc's addresses are multiples of.
 const kernelAlign = 16
 
-// newKernelHeap makes and maps the heap. The caller holds mu, or has the space for itself.
-func (s *space) newKernelHeap(size uint64) (*kernelHeap, error) {
-	ar, err := s.ledger.NewArena(ledger.RoundUp(size, backend.Granule))
+// newKernelHeap makes the heap of a space, and maps it. The caller holds the space's mu, or has the space for itself.
+func newKernelHeap(b *book, t *table, size uint64) (*kernelHeap, error) {
+	ar, err := b.NewArena(ledger.RoundUp(size, backend.Granule))
 	if err != nil {
 		return nil, err
 	}
-	h := &kernelHeap{base: s.ledger.End(), size: size, arena: ar.Bytes}
-	return h, s.table.mapBytes(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
+	h := &kernelHeap{base: b.End(), size: size, arena: ar.Bytes}
+	return h, t.mapBytes(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
 }
 
 // allocFromKernel is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
@@ -39,14 +39,21 @@ func (s *space) allocFromKernel(n, size uint64, id backend.ContextID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kernelHeap == nil && size > 0 && !s.closed {
-		h, err := s.newKernelHeap(size)
+		h, err := newKernelHeap(&s.ledger, &s.table, size)
 		if err != nil {
 			return 0
 		}
 		s.kernelHeap = h
 	}
-	h := s.kernelHeap
-	if h == nil || n == 0 || n > h.size {
+	if s.kernelHeap == nil {
+		return 0
+	}
+	return uint64(s.kernelHeap.allocPiece(n, id))
+}
+
+// allocPiece places a piece at the lowest address with room, and returns the address, or 0 if there is no room.
+func (h *kernelHeap) allocPiece(n uint64, id backend.ContextID) backend.Addr {
+	if n == 0 || n > h.size {
 		return 0
 	}
 	n = ledger.RoundUp(n, kernelAlign)
@@ -59,18 +66,21 @@ func (s *space) allocFromKernel(n, size uint64, id backend.ContextID) uint64 {
 		return 0
 	}
 	h.pieces = slices.Insert(h.pieces, i, backend.KernelPiece{Base: at, Size: n, Context: id})
-	return uint64(at)
+	return at
 }
 
 // kernelFree is a kernel's call; what is nobody's is ignored.
 func (s *space) kernelFree(addr uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.kernelHeap
-	if h == nil {
-		return
+	if s.kernelHeap != nil {
+		s.kernelHeap.freePiece(backend.Addr(addr))
 	}
-	i, found := slices.BinarySearchFunc(h.pieces, backend.Addr(addr), func(p backend.KernelPiece, a backend.Addr) int { return compareAddrs(p.Base, a) })
+}
+
+// freePiece frees the piece at an address, if a piece begins there.
+func (h *kernelHeap) freePiece(a backend.Addr) {
+	i, found := slices.BinarySearchFunc(h.pieces, a, func(p backend.KernelPiece, a backend.Addr) int { return compareAddrs(p.Base, a) })
 	if found {
 		h.wipePiece(h.pieces[i])
 		h.pieces = slices.Delete(h.pieces, i, i+1)
@@ -98,23 +108,30 @@ func (s *space) hasKernelHeap() bool {
 	return s.kernelHeap != nil
 }
 
-// restoreKernelHeap makes the heap that a state describes.
-func (s *space) restoreKernelHeap(st *backend.KernelHeap) error {
-	if st.Base != s.ledger.End() || st.Size == 0 || st.Size > s.cfg.Memory {
-		return fmt.Errorf("%d bytes at %#x", st.Size, uint64(st.Base))
+// restoreKernelHeap makes the heap that a state describes, of at most memory bytes. The caller has the space for itself.
+func restoreKernelHeap(b *book, t *table, memory uint64, st *backend.KernelHeap) (*kernelHeap, error) {
+	if st.Base != b.End() || st.Size == 0 || st.Size > memory {
+		return nil, fmt.Errorf("%d bytes at %#x", st.Size, uint64(st.Base))
 	}
 	last := st.Base
 	for _, p := range st.Pieces {
 		if p.Base < last || p.Base%kernelAlign != 0 || p.Size == 0 || p.Size%kernelAlign != 0 || p.Size > st.Size || uint64(p.Base-st.Base) > st.Size-p.Size {
-			return fmt.Errorf("a piece of %d bytes at %#x", p.Size, uint64(p.Base))
+			return nil, fmt.Errorf("a piece of %d bytes at %#x", p.Size, uint64(p.Base))
 		}
 		last = p.Base + backend.Addr(p.Size)
 	}
-	h, err := s.newKernelHeap(st.Size)
+	h, err := newKernelHeap(b, t, st.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h.pieces = slices.Clone(st.Pieces)
-	s.kernelHeap = h
-	return nil
+	return h, nil
+}
+
+// describe is the heap in a state, nil for no heap.
+func (h *kernelHeap) describe() *backend.KernelHeap {
+	if h == nil {
+		return nil
+	}
+	return &backend.KernelHeap{Base: h.base, Size: h.size, Pieces: slices.Clone(h.pieces)}
 }

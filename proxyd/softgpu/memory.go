@@ -9,20 +9,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Info implements backend.Memory.
-func (s *space) Info() (free, total uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Info()
-}
-
-// Lookup implements backend.Memory.
-func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Lookup(a)
-}
-
 // checkRange is InvalidValue unless the device may use all of a range, or might when the space was saved: work that
 // comes too late finds nothing there.
 func (s *space) checkRange(a backend.Addr, n uint64) error {

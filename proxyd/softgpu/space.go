@@ -16,6 +16,8 @@ import (
 
 // space is a rank's device.
 type space struct {
+	*ledger.Calls[*arena] // that concern the ledger alone
+
 	device *device                // that the space was made on: the backend, and what kernels are told
 	at     atomic.Pointer[device] // that the space is on; lockDeviceOf reads it
 	number uint64                 // of the backend's spaces, in the order in which they were made
@@ -64,6 +66,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
 	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
+	s.Calls = ledger.NewCalls(&s.mu, s.ledger.Ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {
 			s.releaseAll()
@@ -197,6 +200,14 @@ func (s *space) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
+}
+
+// checkOpen is an error if the space is closed. The caller holds mu.
+func (s *space) checkOpen() error {
+	if s.closed {
+		return errClosed
+	}
+	return nil
 }
 
 // Drain implements backend.Space.

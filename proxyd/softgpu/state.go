@@ -5,7 +5,6 @@ package softgpu
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -16,9 +15,7 @@ func (s *space) State() *backend.State {
 	defer s.mu.Unlock()
 	st := s.ledger.State()
 	st.NextContext = s.nextContext
-	if h := s.kernelHeap; h != nil {
-		st.KernelHeap = &backend.KernelHeap{Base: h.base, Size: h.size, Pieces: slices.Clone(h.pieces)}
-	}
+	st.KernelHeap = s.kernelHeap.describe()
 	return st
 }
 
@@ -42,9 +39,11 @@ func (s *space) restoreState(st *backend.State) error {
 		}
 	}
 	if h := st.KernelHeap; h != nil {
-		if err := s.restoreKernelHeap(h); err != nil {
+		made, err := restoreKernelHeap(&s.ledger, &s.table, s.cfg.Memory, h)
+		if err != nil {
 			return bad(fmt.Errorf("kernels' heap: %w", err))
 		}
+		s.kernelHeap = made
 	}
 	return nil
 }

@@ -5,46 +5,13 @@ package softgpu
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 
-// Reserve implements backend.Virtual.
-func (s *space) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errClosed
-	}
-	return s.ledger.Reserve(size, align, hint)
-}
-
-// Unreserve implements backend.Virtual.
-func (s *space) Unreserve(a backend.Addr, size uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Unreserve(a, size)
-}
-
-// NewMemory implements backend.Virtual.
+// NewMemory implements backend.Virtual. A space that is mapped has its new memory on the device.
 func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
-	id, err := s.newMemory(size)
+	id, err := s.Calls.NewMemory(size)
 	if err == nil {
 		s.at.Load().makeRoomFor(s)
 	}
 	return id, err
-}
-
-func (s *space) newMemory(size uint64) (backend.MemoryID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errClosed
-	}
-	return s.ledger.NewMemory(size)
-}
-
-// RetainMemory implements backend.Virtual.
-func (s *space) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.RetainMemory(a)
 }
 
 // ReleaseMemory implements backend.Virtual.
@@ -68,13 +35,6 @@ func (s *space) giveBack(ar *holder) {
 			ar.Bytes.giveBack()
 		}
 	}, true)
-}
-
-// MapMemory implements backend.Virtual.
-func (s *space) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.MapMemory(a, size, offset, id)
 }
 
 // UnmapMemory implements backend.Virtual.

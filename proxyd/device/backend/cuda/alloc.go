@@ -13,13 +13,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Info implements backend.Memory.
-func (s *space) Info() (free, total uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Info()
-}
-
 // Lookup implements backend.Memory.
 func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	s.mu.Lock()

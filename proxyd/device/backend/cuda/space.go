@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -25,6 +24,8 @@ type (
 
 // space is a rank's device.
 type space struct {
+	*ledger.Calls[*memory] // that concern the ledger alone
+
 	device   *device
 	cfg      backend.SpaceConfig
 	size     uint64 // of addresses
@@ -91,6 +92,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, func(n uint64) (*memory, error) { return d.newMemory(n, s) })
+	s.Calls = ledger.NewCalls(&s.mu, s.ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {
 			return nil, errors.Join(err, s.releaseAll())
@@ -211,6 +213,14 @@ func (s *space) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
+}
+
+// checkOpen is an error if the space is closed. The caller holds mu.
+func (s *space) checkOpen() error {
+	if s.closed {
+		return errClosed
+	}
+	return nil
 }
 
 // Drain implements backend.Space.
@@ -338,57 +348,4 @@ func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
 	s.nextContext = max(s.nextContext, id)
 	s.contexts[id] = c
 	return c, nil
-}
-
-// checkPeer is NotSupported if a device cannot reach another one's memory.
-func (d *device) checkPeer(o *device) error {
-	yes, err := d.backend.drv.CanAccessPeer(d.dev, o.dev)
-	if err == nil && !yes {
-		err = fmt.Errorf("device %d cannot reach the memory of device %d: %w", d.index, o.index, backend.NotSupported)
-	}
-	return err
-}
-
-// AllowPeer implements backend.Memory.
-func (s *space) AllowPeer(peer backend.Space) error {
-	p, ok := peer.(*space)
-	if !ok || p == s || p.device.backend != s.device.backend || p.overlapsSpace(s) {
-		return fmt.Errorf("peer: %w", backend.InvalidValue)
-	}
-	s.mu.Lock()
-	there := slices.Contains(s.peers, p)
-	s.mu.Unlock()
-	if there {
-		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
-	}
-	if p.device != s.device {
-		if err := s.device.checkPeer(p.device); err != nil {
-			return err
-		}
-		if err := p.view.allowDevice(s.device.dev); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.peers = append(s.peers, p)
-	return nil
-}
-
-// DenyPeer implements backend.Memory.
-func (s *space) DenyPeer(peer backend.Space) error {
-	p, ok := peer.(*space)
-	if !ok {
-		return fmt.Errorf("peer: %w", backend.InvalidValue)
-	}
-	s.mu.Lock()
-	i := slices.Index(s.peers, p)
-	if i >= 0 {
-		s.peers = slices.Delete(s.peers, i, i+1)
-	}
-	s.mu.Unlock()
-	if i < 0 {
-		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
-	}
-	return p.view.denyDevice(s.device.dev)
 }

@@ -186,3 +186,56 @@ func (v *view) findWindow(a backend.Addr) (*memory, uint64, bool) {
 	}
 	return nil, 0, false
 }
+
+// checkPeer is NotSupported if a device cannot reach another one's memory.
+func (d *device) checkPeer(o *device) error {
+	yes, err := d.backend.drv.CanAccessPeer(d.dev, o.dev)
+	if err == nil && !yes {
+		err = fmt.Errorf("device %d cannot reach the memory of device %d: %w", d.index, o.index, backend.NotSupported)
+	}
+	return err
+}
+
+// AllowPeer implements backend.Memory.
+func (s *space) AllowPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok || p == s || p.device.backend != s.device.backend || p.overlapsSpace(s) {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	s.mu.Lock()
+	there := slices.Contains(s.peers, p)
+	s.mu.Unlock()
+	if there {
+		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
+	}
+	if p.device != s.device {
+		if err := s.device.checkPeer(p.device); err != nil {
+			return err
+		}
+		if err := p.view.allowDevice(s.device.dev); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = append(s.peers, p)
+	return nil
+}
+
+// DenyPeer implements backend.Memory.
+func (s *space) DenyPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	s.mu.Lock()
+	i := slices.Index(s.peers, p)
+	if i >= 0 {
+		s.peers = slices.Delete(s.peers, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
+	}
+	return p.view.denyDevice(s.device.dev)
+}

@@ -11,40 +11,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Reserve implements backend.Virtual.
-func (s *space) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errClosed
-	}
-	return s.ledger.Reserve(size, align, hint)
-}
-
-// Unreserve implements backend.Virtual.
-func (s *space) Unreserve(a backend.Addr, size uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Unreserve(a, size)
-}
-
-// NewMemory implements backend.Virtual.
-func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errClosed
-	}
-	return s.ledger.NewMemory(size)
-}
-
-// RetainMemory implements backend.Virtual.
-func (s *space) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.RetainMemory(a)
-}
-
 // ReleaseMemory implements backend.Virtual.
 func (s *space) ReleaseMemory(id backend.MemoryID) error {
 	s.mu.Lock()
@@ -54,13 +20,6 @@ func (s *space) ReleaseMemory(id backend.MemoryID) error {
 		s.giveBack(last)
 	}
 	return err
-}
-
-// MapMemory implements backend.Virtual.
-func (s *space) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.MapMemory(a, size, offset, id)
 }
 
 // UnmapMemory implements backend.Virtual.
@@ -114,42 +73,4 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// NewPool implements backend.Pools.
-func (s *space) NewPool(maxSize uint64) (backend.PoolID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errClosed
-	}
-	return s.ledger.NewPool(maxSize), nil
-}
-
-// DestroyPool implements backend.Pools.
-func (s *space) DestroyPool(id backend.PoolID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.DestroyPool(id)
-}
-
-// PoolAttribute implements backend.Pools.
-func (s *space) PoolAttribute(id backend.PoolID, a backend.PoolAttribute) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.PoolAttribute(id, a)
-}
-
-// SetPoolAttribute implements backend.Pools.
-func (s *space) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute, v uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.SetPoolAttribute(id, a, v)
-}
-
-// TrimPool implements backend.Pools: a pool holds nothing but what is in use.
-func (s *space) TrimPool(id backend.PoolID, _ uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.TrimPool(id)
 }

@@ -8,9 +8,10 @@
 //	Ledger        what is allocated, reserved and mapped now
 //	├─ heap       where memory is placed
 //	├─ Arena      a piece of memory with bytes: granules, or physical memory of VMM
-//	└─ Pool       counts
+//	├─ Pool       counts
+//	└─ Calls      a program's calls that concern the ledger alone
 //
-// Nothing here has a lock: the space's guards its ledger.
+// Nothing here has a lock of its own: the space's guards its ledger. Calls takes the space's lock.
 package ledger
 
 import (
