@@ -115,11 +115,11 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
 	@$(TALLY) $(LINT_PART) $(UNIT_IN_SHORT) $(TEST_HERE) -- $(TEST_CLUSTER) -- $(TEST_PROGRAMS)
 
-test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
-	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
+test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (30 min)
+	@echo "make test-full takes about 30 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) $(FULL_HERE) $(UNIT_WHOLE) -- $(FULL_CLUSTER) -- $(FULL_PROGRAMS)
 
-ci: deps build $(LINT) ## make test and make test-full in one run, each test once (65 min)
+ci: deps build $(LINT) ## make test and make test-full in one run, each test once (35 min)
 	@$(TALLY) $(LINT_PART) $(TEST_HERE) $(FULL_HERE) $(UNIT_WHOLE) -- $(TEST_CLUSTER) $(FULL_CLUSTER) -- $(TEST_PROGRAMS) $(FULL_PROGRAMS)
 
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
@@ -307,6 +307,7 @@ install-node-locked: node
 	install -CD -m 755 $(B)/sing-srun $(DESTDIR)$(LIBEXEC)/sing-srun
 	install -CD -m 644 $(B)/libsingshim.so $(DESTDIR)$(LIB)/libsingshim.so
 	install -CD -m 644 $(B)/libsingshim-device.so $(DESTDIR)$(LIB)/libsingshim-device.so
+	install -CD -m 644 $(B)/libsingshim-criu.so $(DESTDIR)$(LIB)/libsingshim-criu.so
 	install -CD -m 644 $(B)/spank_singularity.so $(DESTDIR)$(LIB)/spank_singularity.so
 
 install-controller-locked: controller

@@ -116,7 +116,7 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 	if len(stdio) != 3 {
 		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
-	defer lc.restoring.takeTurn(p.Image)()
+	defer lc.restoring.takeTurn(p.Image.RestoredByRoot())()
 	// The program stays frozen until the capsule's init knows its PID, because the program may
 	// end at once.
 	if err := freezeCgroup(group); err != nil {
@@ -163,8 +163,8 @@ func (lc *localCapsule) restoreProgram(ctx context.Context, program string) erro
 type restoreTurns struct{ programs sync.RWMutex }
 
 // takeTurn waits until a program may be restored, and returns what ends the turn.
-func (r *restoreTurns) takeTurn(img *criu.Image) (end func()) {
-	if img.RestoredByRoot() {
+func (r *restoreTurns) takeTurn(byRoot bool) (end func()) {
+	if byRoot {
 		r.programs.Lock()
 		return r.programs.Unlock
 	}

@@ -53,7 +53,8 @@ type command struct {
 	filtered bool     // by dumpFilter
 	before   []string // a program and its arguments, which runs setpriv
 	cgroup   *os.File
-	noIPC    bool // criu stays out of the capsule's IPC namespace
+	noIPC    bool   // criu stays out of the capsule's IPC namespace
+	preload  string // a library that is loaded into criu
 	args     []string
 	files    []*os.File // from descriptor stageFD on
 }
@@ -101,6 +102,9 @@ func (c command) buildCommand() (cmd *exec.Cmd, closing []*os.File, err error) {
 	cmd.Env = quiet
 	if c.as != nil {
 		cmd.Env = append(slices.Clone(quiet), "XDG_RUNTIME_DIR=.") // the images folder, where kerndat's copy is
+	}
+	if c.preload != "" {
+		cmd.Env = append(slices.Clone(cmd.Env), "LD_PRELOAD="+c.preload)
 	}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = files

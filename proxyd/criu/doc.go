@@ -31,9 +31,9 @@
 // of system calls and with a bound of its memory (confine.go): criu parses what the user's processes
 // choose. A restore runs as the job's user, with the capabilities that make processes and none
 // that overrides permissions (rights.go): the user can change the paths at which criu opens, makes and removes files. Where the user owns a file and
-// could not open it again in the same way, criu is given the open file (handed.go). Root restores a
-// program with System V objects, because the kernel lets only root set the limits of an IPC
-// namespace.
+// could not open it again in the same way, criu is given the open file (handed.go). Before Linux 5.17
+// root restores a program with System V objects, because the kernel lets only root choose their
+// numbers (sysv.go).
 //
 // # The images folder
 //

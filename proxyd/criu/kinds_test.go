@@ -243,8 +243,9 @@ def check():
 import ctypes, os, socket
 libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0
 f = open('/tmp/gone', 'w+b'); f.write(b'x'); f.flush(); os.unlink('/tmp/gone')
+g = open(WORK + '/gone', 'w+b'); g.write(b'y'); g.flush(); os.unlink(WORK + '/gone')
 l = socket.socket(socket.AF_UNIX); l.bind('/dev/shm/socket'); l.listen()
-def check(): f.seek(0); return f.read(), l.getsockname()`,
+def check(): f.seek(0); g.seek(0); return f.read(), g.read(), l.getsockname(), os.listdir(WORK)`,
 
 	"numpy of sorts": `
 import array, hashlib, random

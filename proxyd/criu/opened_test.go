@@ -79,15 +79,12 @@ func TestReplaced(t *testing.T) {
 			}
 		}, "/sub/key: leads to "},
 		"System V": {`f = open('key'); import ctypes
-libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "/key: leads to "},
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "/key: "},
 		"System V, removed": {`f = open('sub/gone', 'w+'); os.unlink('sub/gone'); import ctypes
-libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/gone"},
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub/gone"},
 		"System V, socket": {`s = socket.socket(socket.AF_UNIX); s.bind('sub/socket'); s.listen(); import ctypes
-libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/socket"},
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub/socket"},
 		"System V, socket with .. in its path": {`s = socket.socket(socket.AF_UNIX); s.bind('/tmp/..' + os.path.abspath('sub/socket')); s.listen(); import ctypes
-libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/socket"},
-		"System V, connection at a removed place": {`l = socket.socket(socket.AF_UNIX); l.bind('sub/socket'); l.listen()
-s = socket.socket(socket.AF_UNIX); s.connect('sub/socket'); a = l.accept()[0]; os.unlink('sub/socket'); l.close(); import ctypes
 libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/socket"},
 		"owner": {"f = open('key')", func(t *testing.T, w string) { _ = os.Chown(w+"/key", 0, user) }, "/key: belongs to root, was user 12345's at the checkpoint"},
 		"group": {"f = open('key')", func(t *testing.T, w string) { _ = os.Chown(w+"/key", user, 0) }, "/key: belongs to group root, was of 12345 at the checkpoint"},

@@ -140,13 +140,19 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	switch {
 	case p.UID == 0:
 		return handed, nil
-	case r.image.hasSysV():
+	case r.image.RestoredByRoot():
 		return handed, r.image.mayMakeAsRoot(r.init, r.source)
 	case p.Groups != nil:
 		groups = p.Groups
 	}
 	c.as = &rights{uid: p.UID, gid: p.GID, groups: groups, keep: restoreCapabilities}
 	c.args = append(c.args, "--unprivileged")
+	if r.image.hasSysV() {
+		var err error
+		if c.preload, err = findLimitsLibrary(); err != nil {
+			return nil, err
+		}
+	}
 	if err := prepareKernel(ctx); err != nil {
 		return nil, err
 	}

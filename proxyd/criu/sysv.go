@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,16 +45,52 @@ func usesSysV(p Program) (bool, error) {
 	return anySysV(path(p.Init))
 }
 
-// hasSysV says whether i has an IPC namespace of its own. CRIU then sets the namespace's limits,
-// which the kernel lets only uid 0 do (ipc/ipc_sysctl.c, ipc_permissions).
+// hasSysV says whether i has an IPC namespace of its own.
 func (i *Image) hasSysV() bool {
 	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
+}
+
+// limitsLibrary is loaded into criu that restores System V objects without being root: criu sets the
+// limits of the new IPC namespace, which the kernel lets only uid 0 do (libsingshim/shim/ipc_limits.c).
+const limitsLibrary = "libsingshim-criu.so"
+
+// findLimitsLibrary looks beside this program, and where both are installed.
+func findLimitsLibrary() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(self)
+	for _, place := range []string{filepath.Join(dir, limitsLibrary), filepath.Join(dir, "..", "lib", "singularity-slurm", limitsLibrary)} {
+		if st, err := os.Stat(place); err == nil && st.Mode().IsRegular() {
+			return place, nil
+		}
+	}
+	return "", &Unsupported{Reason: limitsLibrary + " is not installed", Advice: "install all of singularity-slurm on the node"}
+}
+
+// usersNumberSysV says whether this kernel lets criu choose the numbers of System V objects without being
+// root, by CAP_CHECKPOINT_RESTORE.
+func usersNumberSysV() bool { return kernelIsAtLeast(5, 17) }
+
+func kernelIsAtLeast(major, minor int) bool {
+	var u unix.Utsname
+	var isMajor, isMinor int
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &isMajor, &isMinor); err != nil {
+		return false
+	}
+	return isMajor > major || isMajor == major && isMinor >= minor
 }
 
 // RestoredByRoot says whether criu is root when i is restored, for a program of another user. No
 // other program of the capsule may begin to run meanwhile: that program could change the paths
 // at which criu opens and makes files.
-func (i *Image) RestoredByRoot() bool { return i.Program.UID != 0 && i.hasSysV() }
+func (i *Image) RestoredByRoot() bool {
+	return i.Program.UID != 0 && i.hasSysV() && !usersNumberSysV()
+}
 
 // anySysV looks into an IPC namespace.
 func anySysV(path string) (found bool, err error) {

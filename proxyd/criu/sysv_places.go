@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A program with System V objects is restored by root. If root opens something in a wrong place,
+// On kernels where usersNumberSysV is false, a program with System V objects is restored by root. If root opens something in a wrong place,
 // Image.compareOpened finds it; what root makes there is made. So what CRIU makes again, removed files
 // and places of sockets, is allowed to such a program only where no process can change paths
 // meanwhile: in the capsule's private folders, while no other program of the capsule is there, and

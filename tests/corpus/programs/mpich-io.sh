@@ -4,7 +4,6 @@
 #
 # What: MPICH on two nodes writes one file together by MPI-IO: collective, strided, with a shared pointer; reads it back
 # Needs: mpich libmpich-dev gcc
-# Fails: as Debian sets MPICH up, UCX has System V memory beside a removed file in /dev/shm; the checkpoint is taken, and the job held at its restore
 #SBATCH --job-name=mpich-io --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
 echo "compiling"

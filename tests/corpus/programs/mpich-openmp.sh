@@ -4,7 +4,6 @@
 #
 # What: MPICH between two nodes and OpenMP within: a power iteration whose threads call MPI in turn
 # Needs: mpich libmpich-dev gcc
-# Fails: as Debian sets MPICH up, UCX has System V memory beside a removed file in /dev/shm; the checkpoint is taken, and the job held at its restore
 #SBATCH --job-name=mpich-openmp --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
 echo "compiling"
