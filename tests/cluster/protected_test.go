@@ -211,9 +211,15 @@ func TestProtected(t *testing.T) {
 		},
 		"suspended": func(t *testing.T) {
 			job := c.submit(t, "--singularity", count)
-			c.reaches(t, job, "8")
-			for range 2 {
+			for _, line := range []string{"8", "24"} {
+				c.reaches(t, job, line)
+				node := c.show(t, job, "NodeList")
 				c.ctl(t, "scontrol suspend "+job)
+				// Slurm carries out a resume that follows at once before the suspension, now and then. The last thing that
+				// the suspension does is that the warden is stopped.
+				eventually(t, 60*time.Second, func() (bool, string) {
+					return c.exec(t, node, "", "pgrep", "--runstates", "T", "-x", "sing-warden").code == 0, "job " + job + " is not suspended"
+				})
 				c.ctl(t, "scontrol resume "+job)
 			}
 			c.ends(t, job)
