@@ -117,3 +117,20 @@ func TestOver(t *testing.T) {
 		t.Error("owner of a job without a record")
 	}
 }
+
+// TestTimelineOfEnded: the time line of a job that ends while the job is looked at. Its record was there when the look
+// began, and its time line is already that of a job that is over.
+func TestTimelineOfEnded(t *testing.T) {
+	shared := t.TempDir()
+	c := conductorOn(t, "n1", shared)
+	rec := recordOf(7)
+	err := errors.Join(c.records.Save(rec), c.timeline.Write(7, records.Event{What: records.EventStarted}),
+		c.timeline.Write(7, records.Event{What: records.EventHeld}), c.timeline.KeepPast(rec), c.timeline.Remove(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.View(t.Context(), "7")
+	if err != nil || len(v.Events) != 2 {
+		t.Errorf("%+v, %v, want both events", v, err)
+	}
+}

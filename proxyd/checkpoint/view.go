@@ -87,7 +87,14 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Events, err = c.timeline.Read(id)
+	if v.Events, err = c.timeline.Read(id); err != nil || len(v.Events) > 0 {
+		return v, err
+	}
+	// The job may have ended since: before its time line is removed, the time line is kept for people.
+	past, err := c.timeline.ReadPast(id)
+	if past != nil {
+		v.Events = past.Events
+	}
 	return v, err
 }
 
