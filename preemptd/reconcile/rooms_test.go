@@ -29,7 +29,8 @@ func (s *site) shownRooms() string {
 	return strings.TrimSpace(strings.Join(all, "; ") + " " + s.job(premium).Reservation)
 }
 
-// TestKeepRoom: before a job leaves its nodes they are kept for the job for whose sake it does, until that has started.
+// TestKeepRoom: before a job gives way to another, the nodes that it leaves are kept for the other job until that has
+// started.
 func TestKeepRoom(t *testing.T) {
 	for name, nodes := range map[string][]sdk.Spot{
 		"where it is placed":    {{Node: "n1", Capsules: 1, GPUs: 4}, {Node: "n2", Capsules: 1, GPUs: 4}},

@@ -60,9 +60,9 @@ const (
 	attach // put the job into its reservation
 )
 
-// changes says what is to be done so that each job for which room is wanted has its reservation,
+// listChanges says what is to be done so that each job for which room is wanted has its reservation,
 // and no other job has.
-func (v *view) changes() []change {
+func (v *view) listChanges() []change {
 	var all []change
 	has := map[int64]*slurmrest.Reservation{}
 	for i := range v.rooms {

@@ -65,7 +65,7 @@ func TestChanges(t *testing.T) {
 				v.rooms = []slurmrest.Reservation{{Name: "preemptd:room:7", Nodes: c.room}}
 			}
 			var all []string
-			for _, made := range v.changes() {
+			for _, made := range v.listChanges() {
 				text := strings.TrimSpace(made.verb.String() + " " + strings.Join(made.nodes, ","))
 				if made.job != 7 {
 					text += fmt.Sprintf(" job %d", made.job)
@@ -98,7 +98,7 @@ func TestTwoRooms(t *testing.T) {
 				up: map[string]bool{"n1": true}, rooms: c.rooms, overlaps: c.overlaps,
 			}
 			var all []string
-			for _, made := range v.changes() {
+			for _, made := range v.listChanges() {
 				all = append(all, fmt.Sprint(made.verb, " ", made.job))
 			}
 			if got := strings.Join(all, ", "); got != c.want {

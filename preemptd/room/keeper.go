@@ -87,7 +87,7 @@ func (k *Keeper) Keep(ctx context.Context, m Moment) {
 		r.there = slices.ContainsFunc(all, func(r slurmrest.Reservation) bool { return r.Name == NameFor(job) })
 	}
 	refused := map[int64]bool{}
-	for _, c := range v.changes() {
+	for _, c := range v.listChanges() {
 		if c.verb == attach && refused[c.job] {
 			continue
 		}

@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// losing is Slurm whose answers to the first requests are lost, after it has carried them out or before.
+// losing is a Slurm that loses its answers to the first requests, after the requests are carried out or before.
 type losing struct {
 	*slurmrest.Client
 	after bool

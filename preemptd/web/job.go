@@ -137,7 +137,7 @@ func (s *Server) getObstacles(w http.ResponseWriter, r *asking) error {
 	if err != nil || id <= 0 {
 		return rpc.Status(rpc.Errorf(rpc.ErrInvalid, "want Slurm's number of the job"))
 	}
-	// Package api says who may see a job's history, and so the job.
+	// Package api says which users may see a job's history, and so the job.
 	if _, err := r.requests.History(r.Context(), &rpc.HistoryRequest{Job: strconv.FormatInt(id, 10), Limit: 1}); err != nil {
 		return err
 	}

@@ -192,8 +192,8 @@ func showLeased(_ *testing.T, b *browser, s *site) {
 	b.until(`[...document.querySelectorAll("#jobs tr")].find((r) => r.cells[0].textContent === "1").cells[5].textContent === "8"`)
 }
 
-// openAnother: a job whose dialog is opened in the moment in which that of another job is closed stays shown. The
-// browser tells of the closing after that.
+// openAnother opens the dialog of a job in the moment in which the dialog of another job is closed. The browser reports
+// the closing after the opening, and the new dialog stays shown.
 func openAnother(t *testing.T, b *browser, s *site) {
 	b.eval(`{
 		const click = (id) => [...document.querySelectorAll("#jobs button")].find((b) => b.textContent === id).click();

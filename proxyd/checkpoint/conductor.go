@@ -156,8 +156,8 @@ func (c *Conductor) Close() {
 // the committed checkpoint; 0 if there was none.
 func (c *Conductor) LongestCapture() time.Duration { return c.captures.Longest() }
 
-// comments writes the comments of jobs in Slurm.
-func (c *Conductor) comments() reports.Comments { return reports.Comments{Slurm: c.Slurm} }
+// slurmComments writes the comments of jobs in Slurm.
+func (c *Conductor) slurmComments() reports.Comments { return reports.Comments{Slurm: c.Slurm} }
 
 // jobFor returns this node's state of a job, and makes the state at the first call.
 func (c *Conductor) jobFor(id uint32) *job { return c.jobs.getOrMake(c, id) }
@@ -191,7 +191,7 @@ func (c *Conductor) waitForShared(ctx context.Context, job uint32) error {
 			isAway = true
 			c.Log.Error("a task waits for the shared folder", "job", job, "error", err)
 			c.startBackground(func(ctx context.Context) {
-				if err := c.comments().Write(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
+				if err := c.slurmComments().Write(ctx, jobName(job), "waits for the shared folder: "+err.Error()); err != nil {
 					c.Log.Info("comment", "job", job, "error", err)
 				}
 			})

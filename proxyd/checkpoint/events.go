@@ -132,7 +132,7 @@ func (lc *localCapsule) saveRunEnv() {
 func (j *job) withholdSignal(sig syscall.Signal, signal withheldSignal) {
 	switch {
 	case sig == syscall.SIGCONT && j.continuation.withheld.Add(signal):
-		j.c.startBackground(j.continuation.decide)
+		j.c.startBackground(j.continuation.decideContinuation)
 	case sig == syscall.SIGTERM && j.termination.WithholdFor(signal):
 		j.c.startBackground(j.handleTermination)
 	}
@@ -144,10 +144,10 @@ type continuation struct {
 	withheld runs.Withheld[withheldSignal]
 }
 
-// decide asks Slurm why the job is sent SIGCONT. Slurm does so before the SIGTERM that ends a run, so that stopped
+// decideContinuation asks Slurm why the job is sent SIGCONT. Slurm does so before the SIGTERM that ends a run, so that stopped
 // programs receive the SIGTERM. If the job will run again, the programs do not get the SIGCONT: processes that the job
 // itself has stopped are stopped in the next run, too.
-func (c *continuation) decide(ctx context.Context) {
+func (c *continuation) decideContinuation(ctx context.Context) {
 	v, reason, err := decisions.ForwardSignal, decisions.ForwardSignal.String(), error(nil)
 	if snap := c.j.run.Snapshot(); !snap.HasBeen(runs.GivenUp) {
 		v, reason, err = c.j.c.askVerdict(ctx, c.j.id, snap.Number)

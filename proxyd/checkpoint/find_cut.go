@@ -72,7 +72,7 @@ type exchangeReply struct {
 	Error     string
 }
 
-// errNoEvents is why a cut cannot be looked for with a node whose daemon sends events in another form.
+// errNoEvents is the reason why no cut can be found with a node if its daemon sends events in another form.
 var errNoEvents = errors.New("the answer has no events that are known here: is the node's proxyd of another release?")
 
 // Exchange implements cut.Member.

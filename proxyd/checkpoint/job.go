@@ -249,7 +249,7 @@ type reportedJob struct{ j *job }
 // Services implements reports.Subject.
 func (r reportedJob) Services() reports.Services {
 	c := r.j.c
-	return reports.Services{Comments: c.comments(), Timeline: c.timeline, Meter: c.Meter, StartBackground: c.startBackground}
+	return reports.Services{Comments: c.slurmComments(), Timeline: c.timeline, Meter: c.Meter, StartBackground: c.startBackground}
 }
 
 // SlurmName implements reports.Subject.

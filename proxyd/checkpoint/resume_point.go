@@ -234,6 +234,6 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 	}
 	c.Log.Error("the job is held", "job", s.ID, "error", lost)
 	ctx = context.WithoutCancel(ctx) // which ends with the task, and Slurm kills the task
-	said := c.comments().Write(ctx, s.String(), reports.Held+lost.Error())
+	said := c.slurmComments().Write(ctx, s.String(), reports.Held+lost.Error())
 	return errors.Join(lost, said, c.Slurm.RequeueHold(ctx, s.String()))
 }

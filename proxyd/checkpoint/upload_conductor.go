@@ -44,7 +44,7 @@ func (h uploadConductor) AddUploadEvent(up *upload.Record, what, text string) {
 
 // WriteComment implements upload.Conductor.
 func (h uploadConductor) WriteComment(ctx context.Context, job, text string) error {
-	return h.c.comments().Write(ctx, job, text)
+	return h.c.slurmComments().Write(ctx, job, text)
 }
 
 // ReportStored implements upload.Conductor.

@@ -128,8 +128,8 @@ func restoreKernelHeap(b *book, t *table, memory uint64, st *backend.KernelHeap)
 	return h, nil
 }
 
-// describe is the heap in a state, nil for no heap.
-func (h *kernelHeap) describe() *backend.KernelHeap {
+// describeHeap is the heap in a state, nil for no heap.
+func (h *kernelHeap) describeHeap() *backend.KernelHeap {
 	if h == nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ func (s *space) State() *backend.State {
 	defer s.mu.Unlock()
 	st := s.ledger.State()
 	st.NextContext = s.nextContext
-	st.KernelHeap = s.kernelHeap.describe()
+	st.KernelHeap = s.kernelHeap.describeHeap()
 	return st
 }
 

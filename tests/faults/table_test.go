@@ -121,7 +121,7 @@ func (o outcome) cell(m moment) string {
 	return text
 }
 
-// noisy marks a cell whose outcome has noise.
+// noisy marks a cell if Slurm's own programs said something about the fault in the job's log.
 const noisy = ` \*`
 
 var (

@@ -88,7 +88,7 @@ func (r *testRun) addPart(t *tally, took time.Duration) {
 func runPart(p part, lane int, w io.Writer) *tally {
 	began := time.Now()
 	t := newTally(p.name, w)
-	cmd := shell(p.command, lane)
+	cmd := shellCommand(p.command, lane)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -116,8 +116,8 @@ func runPart(p part, lane int, w io.Writer) *tally {
 	return t
 }
 
-// shell is a shell command in the environment of a lane's parts.
-func shell(command string, lane int) *exec.Cmd {
+// shellCommand is a shell command in the environment of a lane's parts.
+func shellCommand(command string, lane int) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Env = append(slices.Clone(os.Environ()), laneVariable+"="+strconv.Itoa(lane))
 	return cmd

@@ -68,7 +68,7 @@ func (t *tally) tryFailedAgain(p part, lane int) {
 			return
 		}
 		fmt.Fprintf(t.w, "== %s: %s %s once more\n", p.name, f.pkg, f.test)
-		out, err := shell(once, lane).CombinedOutput()
+		out, err := shellCommand(once, lane).CombinedOutput()
 		second := newTally(t.part, t.w)
 		second.readEvents(strings.NewReader(string(out)))
 		if err != nil || second.failed > 0 || second.passed == 0 {

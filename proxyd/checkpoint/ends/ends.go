@@ -61,7 +61,7 @@ type Uploads interface {
 	UnlessBase(id store.ID, do func() error) error
 }
 
-func (e Ends) comments() reports.Comments { return reports.Comments{Slurm: e.Slurm} }
+func (e Ends) slurmComments() reports.Comments { return reports.Comments{Slurm: e.Slurm} }
 
 func (e Ends) storeJob(id uint32) store.JobID {
 	return store.JobID{Cluster: e.Cluster, Job: id, ArrayTask: store.None, Component: store.None}

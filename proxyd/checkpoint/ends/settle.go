@@ -111,7 +111,7 @@ func (e Ends) requeueUnrestored(ctx context.Context, id uint32, s *slurm.Job) er
 	}
 	switch {
 	case times > MaxUnrestoredRuns:
-		err = e.comments().Write(ctx, s.String(), reports.Held+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
+		err = e.slurmComments().Write(ctx, s.String(), reports.Held+fmt.Sprintf("%d runs in a row ended before the job was restored", times))
 		return errors.Join(err, e.Slurm.RequeueHold(ctx, s.String()))
 	case s.State == decisions.StateTimeout && e.OnTimeLimit == "hold":
 		return e.Slurm.RequeueHold(ctx, s.String())

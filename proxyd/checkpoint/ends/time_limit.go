@@ -43,7 +43,7 @@ func (e Ends) RequeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 			err = e.DeleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
-			err = errors.Join(e.Records.Save(&rec), e.comments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			err = errors.Join(e.Records.Save(&rec), e.slurmComments().Write(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)

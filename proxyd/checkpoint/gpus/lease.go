@@ -29,7 +29,7 @@ func (d Devices) Add(leases []Lease, lease Lease) ([]Lease, error) {
 	if Index(leases, lease.Job) >= 0 {
 		return leases, nil
 	}
-	free := d.free(leases)
+	free := d.freeDevices(leases)
 	if len(lease.GPUs) > len(free) {
 		return nil, fmt.Errorf("it can use %d GPUs (--singularity-gpus), and %d more would be %d too many",
 			d.Total, len(lease.GPUs), len(lease.GPUs)-len(free))
@@ -38,8 +38,8 @@ func (d Devices) Add(leases []Lease, lease Lease) ([]Lease, error) {
 	return append(slices.Clone(leases), lease), nil
 }
 
-// free are the devices of the server that stand for no GPU.
-func (d Devices) free(leases []Lease) []int {
+// freeDevices are the devices of the server that stand for no GPU.
+func (d Devices) freeDevices(leases []Lease) []int {
 	used := map[int]bool{}
 	for _, o := range leases {
 		for _, at := range o.At {

@@ -19,12 +19,12 @@ func TestFreeDevices(t *testing.T) {
 		{[]Lease{{Job: 9, At: []int{2}}}, []int{1, 3}},
 		{[]Lease{{Job: 9, At: []int{2, 1}}, {Job: 10, At: []int{3}, Over: true}}, nil}, // what is not left yet is not free
 	} {
-		if got := devices.free(tt.leases); !slices.Equal(got, tt.want) {
+		if got := devices.freeDevices(tt.leases); !slices.Equal(got, tt.want) {
 			t.Errorf("leases %v: free are %v, want %v", tt.leases, got, tt.want)
 		}
 	}
-	devices.Own = 0 // the note of an older daemon, whose device server has no spare devices
-	if got := devices.free(nil); got != nil {
+	devices.Own = 0 // the note of an older daemon; its device server has no spare devices
+	if got := devices.freeDevices(nil); got != nil {
 		t.Errorf("a device server without spare devices: free are %v", got)
 	}
 }

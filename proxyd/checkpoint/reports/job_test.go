@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// subject is a job whose log is a file. Its reports are written when they are asked for.
+// subject is a job with a file as its log. The reports of the job are written when the test asks for them.
 type subject struct {
 	meter  *eventMeter
 	script *Script

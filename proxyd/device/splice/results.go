@@ -60,7 +60,7 @@ type keptResult struct {
 
 const (
 	sameTurns  = 8  // turns of a Site for which the first Record is known
-	firstPause = 4  // after a miss at a Site whose results were never taken, each 2^firstPause-th turn is compared
+	firstPause = 4  // after a miss at a Site of which no results were taken, each 2^firstPause-th turn is compared
 	mostPause  = 8  // after many misses, each 2^mostPause-th turn is compared
 	mostReads  = 16 // Spans that a Site reads beside its parameters'
 	mostSites  = 1 << 14
@@ -89,16 +89,16 @@ func (r *Results) Ask(rank Rank, at Site, bytes uint64) (reads []Span, turn uint
 	for _, x := range s.reads {
 		bytes += x.Size
 	}
-	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%s.pause() != 0 {
+	if s.never || s.cost > 0 && bytes/r.perCost > s.cost || turn%s.pauseInTurns() != 0 {
 		return nil, turn, false
 	}
 	return s.reads, turn, true
 }
 
-// pause is the distance between turns that are compared. All ranks compare at the same turns. A Site whose Records have differed
-// from the first on is most often one of data that each rank has for itself, so the pause grows fast. Where results were
+// pauseInTurns is the distance between turns that are compared. All ranks compare at the same turns. If the Records of a
+// Site have differed from the first on, the Site most often has data that each rank has for itself, so the pause grows fast. Where results were
 // taken before, such as at a Site that is alike at every second turn, the pause grows slowly.
-func (s *site) pause() uint64 {
+func (s *site) pauseInTurns() uint64 {
 	grow := uint(firstPause)
 	if s.shared {
 		grow = 1

@@ -64,8 +64,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestInVain: ranks whose operations differ compare ever more seldom, however many they are, and come back when they are
-// alike.
+// TestInVain: ranks with different operations compare ever more seldom, for every number of ranks, and compare again when
+// the operations are alike.
 func TestInVain(t *testing.T) {
 	const turns = 1024
 	for _, ranks := range []int{2, 4, 8} {

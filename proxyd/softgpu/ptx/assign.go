@@ -73,7 +73,7 @@ type span struct{ reg, from, to int }
 // assignRegisters gives each virtual register its place and rewrites all refs.
 func assignRegisters(g *graph) {
 	v := newLiveness(g)
-	v.propagate()
+	v.propagateLiveness()
 	numberSpans(g.l, v.findSpans())
 }
 
@@ -157,8 +157,8 @@ func (v *liveness) goToStart(b int, seen func(i int, o opnd, reg int)) {
 	}
 }
 
-// propagate finds what is alive at the start of each block.
-func (v *liveness) propagate() {
+// propagateLiveness finds what is alive at the start of each block.
+func (v *liveness) propagateLiveness() {
 	for changed := true; changed; {
 		changed = false
 		for b := len(v.blocks) - 1; b >= 0; b-- {

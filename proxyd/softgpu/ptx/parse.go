@@ -5,7 +5,7 @@ package ptx
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 
-// Module is a text whose syntax, scopes and signatures have been checked.
+// Module is a text with checked syntax, scopes and signatures.
 type Module = syntax.Module
 
 // SyntaxError is a text that is not PTX, or not valid PTX.
