@@ -27,7 +27,7 @@ LDFLAGS        = -X main.version=$(VERSION)
 MODULE        := github.com/singularity-slurm/singularity-slurm
 NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go' -o -path '*/web/page/*')
 C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
-SUITES      := forky trixie bookworm
+RELEASES    := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
 
@@ -37,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases criu packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -135,7 +135,7 @@ test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestN
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
 trees: build
-	@for suite in $(SUITES); do \
+	@for suite in $(RELEASES); do \
 		$(MINICLUSTER) up --suite $$suite --name trees-$$suite && $(MINICLUSTER) down --name trees-$$suite || exit 1; \
 	done
 
@@ -149,7 +149,7 @@ test-c: ## the plugin under sanitizers, on stubs of Slurm (20 s)
 
 # The plugin compiles for every Slurm that it claims to fit. A tree has its headers.
 plugins: trees ## the plugin compiled for each Slurm that it fits (1 min)
-	@for suite in $(SUITES); do \
+	@for suite in $(RELEASES); do \
 		header=$$(ls -t $(CACHE)/$$suite-[0-9a-f]*/usr/include/slurm/spank.h | head -n 1) && mkdir -p $(B)/$$suite && \
 		$(MAKE) --no-print-directory -B -C slurm-spank O=$(CURDIR)/$(B)/$$suite SPANK_INCLUDE=$${header%/slurm/spank.h} || exit 1; \
 	done
@@ -184,11 +184,17 @@ test-faults: deps build ## a fault at each phase of checkpoints and restores; wr
 
 # Protected jobs, faults and the controller on each Slurm but the newest. All of it runs, whatever fails.
 test-releases: deps build trees ## protected jobs, faults and the controller on Slurm 24.11 and 22.05 (40 min)
-	@failed=; for suite in $(filter-out forky,$(SUITES)); do \
+	@failed=; for suite in $(filter-out forky,$(RELEASES)); do \
 		$(GO) test -count=1 -tags cluster -timeout 20m -v ./tests/cluster -suite $$suite -run '^TestProtected' || failed=1; \
 		$(GO) test -count=1 -tags faults -timeout 20m -v ./tests/faults -suite $$suite -name faults-$$suite -seed 1 -some 12 || failed=1; \
 		$(GO) test -count=1 -tags control -timeout 20m -v ./tests/control -suite $$suite -name control-$$suite || failed=1; \
 	done; test -z "$$failed"
+
+# Programs of other people's suites; writes docs/cuda-suites.md. SUITES=FOLDER has more suites, each with its description
+# beside it (tests/suites/doc.go); -rest in TESTS leaves out programs that the page has already.
+test-suites: deps build ## other people's CUDA programs on software GPUs; writes docs/cuda-suites.md (2 h)
+	$(GO) test -count=1 -tags suites -timeout 12h -v ./tests/suites $(if $(SUITES),-suites $(abspath $(SUITES))) \
+		-table $(CURDIR)/docs/cuda-suites.md $(TESTS)
 
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
@@ -223,7 +229,7 @@ bench-parts: ## the benchmarks of single packages (10 min)
 
 lint: $(LINT) ## golangci-lint on everything (1 min; 3 min to build it once)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages,install ./tests/...
+	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages,install,suites ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):

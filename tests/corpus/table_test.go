@@ -41,7 +41,8 @@ var heads = map[string]string{
 	"devices": "# Jobs on software GPUs\n\nWritten by `make test-devices`; do not edit.\n\n" +
 		"Each program calls CUDA's driver and NCCL (tests/workloads) and is run by an ordinary user on the test cluster, whose GPUs are\n" +
 		"software: twice undisturbed, then killed at random moments, with the options `%s`. They print a hash of their parameters\n" +
-		"after each step. Exit code, log and every file have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n\n",
+		"after each step. Exit code, log and every file have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n" +
+		"[cuda-suites.md](cuda-suites.md) is about other people's CUDA programs.\n\n",
 }
 
 // table is the page about a run of the programs of a folder.
