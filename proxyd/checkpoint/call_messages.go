@@ -188,7 +188,7 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 		}}
 	case dumpReply:
 		d := &rpc.DumpReply{StageFull: r.StageFull, BaseUnusable: r.BaseUnusable, BaseUnused: r.BaseUnused}
-		if d.Part, err = marshalUnlessNil(r.Part); err == nil {
+		if d.Part, err = encodePart(r.Part); err == nil {
 			d.Capsules, err = json.Marshal(r.Capsules)
 		}
 		m.Reply = &rpc.CallReply_Dump{Dump: d}
@@ -198,7 +198,7 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 		m.Reply = &rpc.CallReply_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesReply{Addresses: encodeAddresses(r)}}
 	case upload.ShareReply:
 		u := &rpc.UploadShareReply{Lost: r.Lost}
-		u.Part, err = marshalUnlessNil(r.Part)
+		u.Part, err = encodePart(r.Part)
 		m.Reply = &rpc.CallReply_UploadShare{UploadShare: u}
 	case upload.ShareStatus:
 		m.Reply = &rpc.CallReply_ShareStatus{ShareStatus: &rpc.ShareStatusReply{Has: r.Has, Done: r.Done, Total: r.Total, LastError: r.LastError}}
@@ -223,17 +223,17 @@ func decodeReply(m *rpc.CallReply, into any) error {
 	case *dumpReply:
 		r := m.GetDump()
 		*to = dumpReply{StageFull: r.GetStageFull(), BaseUnusable: r.GetBaseUnusable(), BaseUnused: r.GetBaseUnused()}
-		if err := unmarshalUnlessEmpty(r.GetPart(), &to.Part); err != nil {
+		if err := decodeManifestJSON(r.GetPart(), &to.Part); err != nil {
 			return err
 		}
-		return unmarshalUnlessEmpty(r.GetCapsules(), &to.Capsules)
+		return decodeManifestJSON(r.GetCapsules(), &to.Capsules)
 	case *[]string:
 		*to = m.GetUnrestored().GetPrograms()
 	case *map[int]string:
 		*to = decodeAddresses(m.GetReconnectDevices().GetAddresses())
 	case *upload.ShareReply:
 		*to = upload.ShareReply{Lost: m.GetUploadShare().GetLost()}
-		return unmarshalUnlessEmpty(m.GetUploadShare().GetPart(), &to.Part)
+		return decodeManifestJSON(m.GetUploadShare().GetPart(), &to.Part)
 	case *upload.ShareStatus:
 		r := m.GetShareStatus()
 		*to = upload.ShareStatus{Has: r.GetHas(), Done: r.GetDone(), Total: r.GetTotal(), LastError: r.GetLastError()}
@@ -325,16 +325,17 @@ func decodeAddresses(m map[int32]string) map[int]string {
 	return addresses
 }
 
-// marshalUnlessNil encodes a part of a manifest in the form that docs/formats.md has; nothing for nil. That is no message of
-// its own: daemons of different releases must understand all fields that a checkpoint has.
-func marshalUnlessNil[T any](v *T) ([]byte, error) {
-	if v == nil {
+// encodePart encodes a part of a manifest as the manifest has it; nothing for nil. The type of store.Part is the one
+// definition of that form: docs/decisions/19-manifest-parts-as-stored.md says why proxyd.proto has no second.
+func encodePart(part *store.Part) ([]byte, error) {
+	if part == nil {
 		return nil, nil
 	}
-	return json.Marshal(v)
+	return json.Marshal(part)
 }
 
-func unmarshalUnlessEmpty(b []byte, into any) error {
+// decodeManifestJSON decodes what a manifest has of a node; nothing leaves into as it is.
+func decodeManifestJSON(b []byte, into any) error {
 	if len(b) == 0 {
 		return nil
 	}

@@ -4,6 +4,8 @@
 package checkpoint
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -136,5 +139,109 @@ func TestReplyMessages(t *testing.T) {
 			t.Errorf("%+v arrives as %+v", reply, got)
 		}
 		noError(t, decodeReply(&rpc.CallReply{}, into.Interface()))
+	}
+}
+
+// bytesFields returns the fields of a message, and of the messages in its fields, that hold bytes.
+func bytesFields(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) (found []string) {
+	if seen[m.FullName()] {
+		return nil
+	}
+	seen[m.FullName()] = true
+	for i := range m.Fields().Len() {
+		switch f := m.Fields().Get(i); {
+		case f.Kind() == protoreflect.BytesKind:
+			found = append(found, string(m.Name()+"."+f.Name()))
+		case f.Message() != nil:
+			found = append(found, bytesFields(f.Message(), seen)...)
+		}
+	}
+	return found
+}
+
+// TestTypedCalls: what nodes tell each other has fields of its own in proxyd.proto, but for parts of a manifest.
+// docs/decisions/19-manifest-parts-as-stored.md says why these have none.
+func TestTypedCalls(t *testing.T) {
+	if found := bytesFields((&rpc.CallRequest{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{}); found != nil {
+		t.Errorf("calls have bytes in %v: give what is in them fields of its own", found)
+	}
+	found := bytesFields((&rpc.CallReply{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{})
+	if want := []string{"DumpReply.part", "DumpReply.capsules", "UploadShareReply.part"}; !slices.Equal(found, want) {
+		t.Errorf("replies have bytes in %v, and only %v are parts of a manifest", found, want)
+	}
+}
+
+// fill sets all fields of v that a manifest has to values other than zero.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	if at, ok := v.Addr().Interface().(*time.Time); ok {
+		*at = time.Unix(5, 7).UTC()
+		return
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(3)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(3)
+	case reflect.Float64:
+		v.SetFloat(3)
+	case reflect.String:
+		v.SetString("3")
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(t, v.Index(i))
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(t, key)
+		fill(t, value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
+				fill(t, v.Field(i))
+			}
+		}
+	default:
+		t.Fatalf("%s: no value of its kind is known", v.Type())
+	}
+}
+
+// TestManifestParts: each field of a part of the manifest arrives, in the bytes that the manifest will have.
+func TestManifestParts(t *testing.T) {
+	var want dumpReply
+	fill(t, reflect.ValueOf(&want).Elem())
+	m, err := encodeReply(want)
+	noError(t, err)
+	var got dumpReply
+	noError(t, decodeReply(sent(t, m, &rpc.CallReply{}), &got))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v arrives as %+v", want, got)
+	}
+	streams, err := json.Marshal(want.Part.Streams)
+	noError(t, err)
+	if !bytes.Contains(m.GetDump().GetPart(), streams) {
+		t.Errorf("the part is %s, and the manifest has %s", m.GetDump().GetPart(), streams)
+	}
+	meta, err := (&records.Meta{Capsules: want.Capsules}).Encode()
+	noError(t, err)
+	if !bytes.Contains(meta, m.GetDump().GetCapsules()) {
+		t.Errorf("the capsules are %s, and the manifest has %s", m.GetDump().GetCapsules(), meta)
+	}
+	// A node of a newer release has fields that this one does not know.
+	m.GetDump().Capsules = []byte(`[{"index":1,"node":"n2","newer":{"x":1}}]`)
+	got = dumpReply{}
+	noError(t, decodeReply(m, &got))
+	if len(got.Capsules) != 1 || got.Capsules[0].Index != 1 || got.Capsules[0].Node != "n2" {
+		t.Errorf("capsules of a newer release arrive as %+v", got.Capsules)
 	}
 }

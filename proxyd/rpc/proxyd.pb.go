@@ -2060,9 +2060,10 @@ func (x *DumpCall) GetBase() uint32 {
 
 type DumpReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Both are JSON, in the forms that the store's manifest has, in docs/formats.md.
-	Part          []byte `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`         // of the store's manifest; none: the leader, or a share in a stage
-	Capsules      []byte `protobuf:"bytes,2,opt,name=capsules,proto3" json:"capsules,omitempty"` // of the manifest's description of the job
+	// part and capsules are pieces of the manifest, in the form in which it is written to the store: JSON, which
+	// docs/formats.md describes. docs/decisions/19-manifest-parts-as-stored.md says why they have no messages.
+	Part          []byte `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`         // streams and statistics of the node; none: of the leader, or of a share in a stage
+	Capsules      []byte `protobuf:"bytes,2,opt,name=capsules,proto3" json:"capsules,omitempty"` // the node's entries in "capsules" of the manifest's meta
 	StageFull     bool   `protobuf:"varint,3,opt,name=stage_full,json=stageFull,proto3" json:"stage_full,omitempty"`
 	BaseUnusable  bool   `protobuf:"varint,4,opt,name=base_unusable,json=baseUnusable,proto3" json:"base_unusable,omitempty"` // the base could not be read
 	BaseUnused    bool   `protobuf:"varint,5,opt,name=base_unused,json=baseUnused,proto3" json:"base_unused,omitempty"`       // no stream of the base was taken over
@@ -2606,7 +2607,7 @@ func (x *UploadShareCall) GetTicket() string {
 
 type UploadShareReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // of the store's manifest: JSON, as in docs/formats.md
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // of the manifest, as in DumpReply
 	Lost          string                 `protobuf:"bytes,2,opt,name=lost,proto3" json:"lost,omitempty"` // why the node can never provide its share
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
