@@ -363,7 +363,7 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID, CheckShared: n.shared.Check})
 		},
 	}, coder)
-	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.log)
+	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.conductor.SrunRequests(), n.log)
 	if err != nil {
 		return nil, err
 	}

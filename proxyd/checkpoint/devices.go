@@ -166,9 +166,9 @@ func (lc *localCapsule) watchDevices(ctx context.Context) {
 	case <-lc.devices.Died():
 	}
 	ctx = context.WithoutCancel(ctx)
-	why, end := errDevicesDied, j.requeueRun
+	why, end := errDevicesDied, j.failed.requeueRun
 	if lc.devices.OutOfMemory() {
-		why, end = errOutOfMemory, j.holdRun
+		why, end = errOutOfMemory, j.failed.holdRun
 	}
 	err := fmt.Errorf("node %s: %w", j.c.Node, why)
 	j.log.Error("the run is ended: its devices are lost", "capsule", lc.index, "error", err)

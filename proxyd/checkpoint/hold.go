@@ -22,29 +22,34 @@ import (
 // could not be restored. That checkpoint would lack them and be the newest.
 var errGivenUp = errors.New("this run could not be restored")
 
+// failedRun ends the present run of a job if the run cannot go on: it could not be restored, or has lost a part. The job
+// runs again, is held, or begins anew. The type has no state: that the run is given up is a state of the run.
+type failedRun struct{ j *job }
+
 // giveUpRun ends a run that cannot be restored. If the reason is transient the job is requeued and
 // restored again; else it is held with the reason in its comment, or begins anew if its user chose
 // that. The checkpoint stays. It returns when Slurm has accepted the command: a task that ended
 // before that would be taken for the end of the job.
-func (j *job) giveUpRun(why error) error {
-	if !j.markGivenUp() {
+func (f failedRun) giveUpRun(why error) error {
+	if !f.markGivenUp() {
 		return nil // Several programs may fail; the first has given the reason.
 	}
-	return j.retryOrHold(why)
+	return f.retryOrHold(why)
 }
 
 // markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
 // no failure. It returns false if the run was marked before, or is leaving anyway.
-func (j *job) markGivenUp() bool {
-	return j.run.EnterState(runs.GivenUp) == nil
+func (f failedRun) markGivenUp() bool {
+	return f.j.run.EnterState(runs.GivenUp) == nil
 }
 
-func (j *job) isGivenUp() bool {
-	return j.run.Snapshot().HasBeen(runs.GivenUp)
+func (f failedRun) isGivenUp() bool {
+	return f.j.run.Snapshot().HasBeen(runs.GivenUp)
 }
 
 // holdOrRestart holds the job, or has it begin anew. The caller has marked the run as given up.
-func (j *job) holdOrRestart(why error) error {
+func (f failedRun) holdOrRestart(why error) error {
+	j := f.j
 	ctx := context.WithoutCancel(j.c.daemonCtx)
 	rec := j.run.Snapshot().Record
 	if rec == nil { // The run was not looked up in Slurm yet.
@@ -61,7 +66,7 @@ func (j *job) holdOrRestart(why error) error {
 		}
 		j.report.AddEvent(records.EventRestart, nil, why.Error())
 		j.report.SetComment("begins anew, as asked for: " + why.Error())
-		return j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
+		return f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
 	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
 	tell := func() {
@@ -73,17 +78,17 @@ func (j *job) holdOrRestart(why error) error {
 		j.report.AddEvent(records.EventHeld, nil, why.Error())
 	}
 	tell()
-	err := j.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
+	err := f.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
 	// Programs that are restored must not run on until Slurm kills them.
-	err = errors.Join(err, j.killPrograms(ctx))
+	err = errors.Join(err, f.killPrograms(ctx))
 	// Again: another node may have replaced the comment meanwhile, even by "restored".
 	tell()
 	return err
 }
 
 // killPrograms kills the programs of this node.
-func (j *job) killPrograms(ctx context.Context) (err error) {
-	for _, lc := range j.localCapsules() {
+func (f failedRun) killPrograms(ctx context.Context) (err error) {
+	for _, lc := range f.j.localCapsules() {
 		programs, _ := lc.capsule.Programs(ctx)
 		for _, p := range programs {
 			if p.Waiting || p.Ended {
@@ -98,29 +103,31 @@ func (j *job) killPrograms(ctx context.Context) (err error) {
 }
 
 // requeueRun ends a run that has lost a part, and has the job resume from its newest checkpoint.
-func (j *job) requeueRun(ctx context.Context, why error) error {
-	if !j.markGivenUp() {
+func (f failedRun) requeueRun(ctx context.Context, why error) error {
+	j := f.j
+	if !f.markGivenUp() {
 		return nil
 	}
-	j.freezeEverything(ctx)
+	f.freezeEverything(ctx)
 	j.report.AddEvent(records.EventRequeued, nil, why.Error())
 	j.report.SetCommentNow(ctx, "to be run again: "+why.Error())
-	err := j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
-	return errors.Join(err, j.killPrograms(ctx))
+	err := f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
+	return errors.Join(err, f.killPrograms(ctx))
 }
 
 // holdRun is requeueRun for a run that would fail again in the same way: the job is held with the
 // reason.
-func (j *job) holdRun(ctx context.Context, why error) error {
-	if !j.markGivenUp() {
+func (f failedRun) holdRun(ctx context.Context, why error) error {
+	if !f.markGivenUp() {
 		return nil
 	}
-	j.freezeEverything(ctx)
-	return j.holdOrRestart(why)
+	f.freezeEverything(ctx)
+	return f.holdOrRestart(why)
 }
 
 // freezeEverything freezes the programs of this node, before they notice their loss and fail.
-func (j *job) freezeEverything(ctx context.Context) {
+func (f failedRun) freezeEverything(ctx context.Context) {
+	j := f.j
 	for _, lc := range j.localCapsules() {
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		for _, p := range programs {
@@ -140,7 +147,8 @@ const (
 
 // retrySlurmCommand repeats a command until Slurm accepts it, or has ended the run by itself. It
 // outlasts a restart of slurmctld.
-func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, string) error) error {
+func (f failedRun) retrySlurmCommand(ctx context.Context, do func(context.Context, string) error) error {
+	j := f.j
 	run := j.run.Snapshot().Number
 	for {
 		try, cancel := context.WithTimeout(ctx, slurmCommandTimeout)
@@ -153,13 +161,13 @@ func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, st
 		try, cancel = context.WithTimeout(ctx, slurmCommandTimeout)
 		s, looked := j.c.Slurm.Show(try, jobName(j.id))
 		cancel()
-		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && j.isLearnt()) || !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
+		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && f.isLearnt()) || !sleepUnlessDone(j.c.daemonCtx, slurmRetryInterval) {
 			return err
 		}
 	}
 }
 
 // isLearnt tells whether the run was looked up in Slurm.
-func (j *job) isLearnt() bool {
-	return j.run.Snapshot().Record != nil
+func (f failedRun) isLearnt() bool {
+	return f.j.run.Snapshot().Record != nil
 }

@@ -46,6 +46,7 @@ type job struct {
 	continuation continuation
 	part         participant
 	restore      restore
+	failed       failedRun
 	report       reports.Job
 	ending       runEnding
 
@@ -66,7 +67,7 @@ func newJob(c *Conductor, id uint32) *job {
 
 // wireParts gives the parts of the job their job.
 func (j *job) wireParts() *job {
-	j.continuation.j, j.part.j, j.restore.j, j.ending.j = j, j, j, j
+	j.continuation.j, j.part.j, j.restore.j, j.failed.j, j.ending.j = j, j, j, j, j
 	j.report.Init(j.id, reportedJob{j})
 	return j
 }

@@ -253,7 +253,7 @@ func (j *job) placeTask(ctx context.Context, t nodesocket.Join) (nodesocket.Plac
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
 				return nodesocket.Place{}, err
 			}
-			return nodesocket.Place{}, errors.Join(err, j.giveUpRun(err))
+			return nodesocket.Place{}, errors.Join(err, j.failed.giveUpRun(err))
 		}
 	}
 	lc, err := j.ensureCapsule(ctx, index, t)

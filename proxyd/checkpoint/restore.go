@@ -62,7 +62,7 @@ func (r *restore) giveUpRestore(ctx context.Context, err error) {
 	}
 	j.log.Error("restore failed", "error", err)
 	j.logCRIU(err)
-	if up := j.giveUpRun(err); up != nil {
+	if up := j.failed.giveUpRun(err); up != nil {
 		j.log.Error("cannot hold the job", "error", up)
 	}
 }
@@ -239,7 +239,7 @@ func (r *restore) awaitSteps(ctx context.Context) {
 		return
 	}
 	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.ID.Number, reports.JoinNames(left))
-	if up := j.giveUpRun(err); up != nil {
+	if up := j.failed.giveUpRun(err); up != nil {
 		j.log.Error("cannot hold the job", "error", up)
 	}
 }
@@ -317,7 +317,7 @@ func (r *restore) isNetworkLocked() bool {
 // A second call is harmless.
 func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	j := r.j
-	if j.isGivenUp() {
+	if j.failed.isGivenUp() {
 		return empty{}, errGivenUp
 	}
 	var errs []error

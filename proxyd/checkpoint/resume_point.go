@@ -105,7 +105,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 			err = errNoCheckpoint
 		}
 		if errors.Is(err, errCheckpointsLost) || errors.Is(err, errNoCheckpoint) {
-			err = errors.Join(err, j.giveUpRun(err))
+			err = errors.Join(err, j.failed.giveUpRun(err))
 		}
 	}
 	if err != nil || len(all) == 0 {
@@ -119,7 +119,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 	}
 	if err != nil {
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
-		return nil, errors.Join(err, j.giveUpRun(err))
+		return nil, errors.Join(err, j.failed.giveUpRun(err))
 	}
 	if lost != nil && lost.Released {
 		p.LostNewer = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
@@ -174,7 +174,7 @@ func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 		return nil
 	}
 	err := fmt.Errorf("checkpoint %d: %w (%s)", lost.Number, errUploadLost, lost.Lost)
-	if up := j.giveUpRun(err); up != nil {
+	if up := j.failed.giveUpRun(err); up != nil {
 		return errors.Join(err, up)
 	}
 	return errors.Join(err, j.c.uploads.Change(lost, func(now *upload.Record) bool { now.HoldReported = true; return true }))

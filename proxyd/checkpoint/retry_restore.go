@@ -53,34 +53,45 @@ func isTransient(err error) bool {
 // retryOrHold ends a run that could not be restored. If the reason is transient the job is
 // requeued, and its next run tries the restore again, up to ends.MaxUnrestoredRuns times in a row. Else
 // the job is held, or begins anew. The caller has marked the run as given up.
-func (j *job) retryOrHold(why error) error {
+func (f failedRun) retryOrHold(why error) error {
+	j := f.j
 	ctx := context.WithoutCancel(j.c.daemonCtx)
-	if isGivenUpElsewhere(why) && j.awaitRunEnd(ctx, restoreCallTimeout) {
-		return j.killPrograms(ctx)
+	if isGivenUpElsewhere(why) && f.awaitRunEnd(ctx, restoreCallTimeout) {
+		return f.killPrograms(ctx)
 	}
 	why = withSharedFolder(ctx, j.c, why)
 	if !isTransient(why) {
-		return j.holdOrRestart(why)
+		return f.holdOrRestart(why)
 	}
-	again, err := j.countUnrestoredRun()
+	again, err := f.countUnrestoredRun()
 	if err != nil {
 		j.log.Error("count the tries of the restore", "error", err)
 		// The count is in the shared folder. The next run waits for the folder before it tries.
 		again = strings.Contains(why.Error(), errSharedAway.Error())
 	}
 	if !again {
-		return j.holdOrRestart(why)
+		return f.holdOrRestart(why)
 	}
-	j.freezeEverything(ctx)
+	f.freezeEverything(ctx)
 	j.report.AddEvent(records.EventRequeued, nil, why.Error())
 	j.report.SetCommentNow(ctx, "to be restored again: "+why.Error())
-	err = j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
-	return errors.Join(err, j.killPrograms(ctx))
+	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
+	return errors.Join(err, f.killPrograms(ctx))
+}
+
+// endRunLogged is retryOrHold with the error logged.
+func (f failedRun) endRunLogged(why error) {
+	j := f.j
+	j.log.Error("restore failed", "error", why)
+	if err := f.retryOrHold(why); err != nil {
+		j.log.Error("cannot requeue or hold the job", "error", err)
+	}
 }
 
 // countUnrestoredRun notes in the job's record that this run was not restored, and tells whether
 // another run may try. The count begins again when the job is held: a person then releases it.
-func (j *job) countUnrestoredRun() (again bool, err error) {
+func (f failedRun) countUnrestoredRun() (again bool, err error) {
+	j := f.j
 	rec, err := j.c.records.Load(j.id)
 	if err != nil || rec == nil {
 		return false, errors.Join(err, ErrNoJob)
@@ -106,7 +117,8 @@ func isGivenUpElsewhere(why error) bool {
 
 // awaitRunEnd waits until Slurm has ended this run, and returns false if that has not happened in
 // time.
-func (j *job) awaitRunEnd(ctx context.Context, within time.Duration) bool {
+func (f failedRun) awaitRunEnd(ctx context.Context, within time.Duration) bool {
+	j := f.j
 	for began := time.Now(); time.Since(began) < within; {
 		if j.hasRunEnded(ctx) {
 			return true

@@ -42,10 +42,10 @@ func TestRestoreTriedAgain(t *testing.T) {
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			for number, why := range tt.why {
 				j := (&job{c: c, id: 7, run: runOf(number, recordOf(7)), log: c.Log}).wireParts()
-				if err := j.giveUpRun(why); err != nil {
+				if err := j.failed.giveUpRun(why); err != nil {
 					t.Fatal(err)
 				}
-				if err := j.giveUpRun(why); err != nil { // by another program
+				if err := j.failed.giveUpRun(why); err != nil { // by another program
 					t.Fatal(err)
 				}
 			}
@@ -77,7 +77,7 @@ func TestRestoreTriedAgainWithoutFolder(t *testing.T) {
 			c := tidyOn(t, "n1", t.TempDir(), q, 7)
 			c.CheckShared = tt.check
 			j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
-			if err := j.giveUpRun(missing); err != nil {
+			if err := j.failed.giveUpRun(missing); err != nil {
 				t.Fatal(err)
 			}
 			if got := requeues(t, q); !slices.Equal(got, tt.want) {
@@ -101,7 +101,7 @@ func TestRunGivenUpElsewhere(t *testing.T) {
 	recordCommands(t, q)
 	c := tidyOn(t, "n1", t.TempDir(), q, 7)
 	j := (&job{c: c, id: 7, run: runOf(0, recordOf(7)), log: c.Log}).wireParts()
-	if err := j.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
+	if err := j.failed.giveUpRun(errors.New("node n2: " + errGivenUp.Error())); err != nil {
 		t.Fatal(err)
 	}
 	if got := requeues(t, q); len(got) != 0 {

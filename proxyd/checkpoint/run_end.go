@@ -80,8 +80,9 @@ func (e runEnding) noteEnd(n decisions.NextRun) error {
 const handlerWithin = 10 * time.Second
 
 // NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job.
-func (c *Conductor) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
-	j, lc, err := c.callerCapsule(who)
+func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
+	c := s.c
+	j, lc, err := s.callerCapsule(who)
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ const slurmPollInterval = time.Second
 
 // TellFailure tells whether a script is to learn that its srun has failed. The answer is no if
 // the job is leaving its nodes: the script is captured before it could react.
-func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
-	j, lc := c.findSrun(dir)
+func (s SrunRequests) TellFailure(ctx context.Context, dir string) bool {
+	j, lc := s.findSrun(dir)
 	if j == nil {
 		return true
 	}
@@ -70,9 +70,9 @@ func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 			return true
 		}
 		// The script would run on as if its tasks had failed.
-		if j.markGivenUp() {
-			c.startBackground(func(context.Context) {
-				j.endRunLogged(fmt.Errorf("step %s %w", key, errStepNotStarted))
+		if j.failed.markGivenUp() {
+			s.c.startBackground(func(context.Context) {
+				j.failed.endRunLogged(fmt.Errorf("step %s %w", key, errStepNotStarted))
 			})
 		}
 	}
@@ -82,13 +82,14 @@ func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 }
 
 // TellMessage tells whether a message of an srun about a failure is to reach the user.
-func (c *Conductor) TellMessage(ctx context.Context, dir string) bool {
-	j, _ := c.findSrun(dir)
+func (s SrunRequests) TellMessage(ctx context.Context, dir string) bool {
+	j, _ := s.findSrun(dir)
 	return j == nil || j.staysOnNodes(ctx)
 }
 
 // findSrun returns the job and the capsule of an srun, by the srun's folder.
-func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
+func (s SrunRequests) findSrun(dir string) (*job, *localCapsule) {
+	c := s.c
 	for _, j := range c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			if filepath.Dir(dir) == c.folders().srunDir(j.id, lc.index) {
@@ -114,14 +115,6 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	}
 	expires := s.Expired() && s.Requeue && j.c.OnTimeLimit != "end"
 	return decisions.DecideVerdict(s, run, j.c.OnTimeLimit) == decisions.ForwardSignal && !expires
-}
-
-// endRunLogged is retryOrHold with the error logged.
-func (j *job) endRunLogged(why error) {
-	j.log.Error("restore failed", "error", why)
-	if err := j.retryOrHold(why); err != nil {
-		j.log.Error("cannot requeue or hold the job", "error", err)
-	}
 }
 
 // isStepUnrestored tells whether a step belongs to the restored checkpoint and not all of its

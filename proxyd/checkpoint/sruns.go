@@ -18,22 +18,30 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
+// SrunRequests answers what the sruns of programs in capsules ask. All methods may be called concurrently.
+type SrunRequests struct{ c *Conductor }
+
+var _ nodesocket.SrunRequests = SrunRequests{}
+
+// SrunRequests answers what the sruns of this node's capsules ask.
+func (c *Conductor) SrunRequests() SrunRequests { return SrunRequests{c} }
+
 // Admit returns nil if a caller is in a capsule.
-func (c *Conductor) Admit(who nodesocket.Peer) error {
-	_, _, err := c.callerCapsule(who)
+func (s SrunRequests) Admit(who nodesocket.Peer) error {
+	_, _, err := s.callerCapsule(who)
 	return err
 }
 
 // Srun starts the real srun for a program of a capsule. A key names an srun that was started
 // before the program was captured, or whose runner was lost; "" is a new srun. The caller's
 // descriptors are received by a process of their own: see srun.Caller.
-func (c *Conductor) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
-	if err := c.receiveSrun(ctx, who, key, give); err != nil {
-		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
+func (s SrunRequests) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
+	if err := s.receiveSrun(ctx, who, key, give); err != nil {
+		s.c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
 	}
 }
 
-func (c *Conductor) receiveSrun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) error {
+func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) error {
 	// Everything is read of the caller while it lives: it may end while it waits, and its PID
 	// be given to another process. callerCapsule is the last to read, and then checks that
 	// the caller is alive.
@@ -41,7 +49,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who nodesocket.Peer, key st
 	if err != nil {
 		return err
 	}
-	_, lc, err := c.callerCapsule(who)
+	_, lc, err := s.callerCapsule(who)
 	if err != nil {
 		return err
 	}
@@ -64,7 +72,7 @@ func (c *Conductor) receiveSrun(ctx context.Context, who nodesocket.Peer, key st
 	err = lc.startSrun(ctx, who, key, caller, belongings)
 	if err != nil {
 		if err := caller.Refuse(err.Error()); err != nil {
-			c.Log.Debug("cannot answer an srun", "error", err)
+			s.c.Log.Debug("cannot answer an srun", "error", err)
 		}
 	}
 	return err
@@ -176,7 +184,7 @@ func (lc *localCapsule) keyFor(key string) (string, error) {
 
 // callerCapsule returns the capsule of a caller, by its PID namespace, which a process cannot
 // forge. The caller is alive after its namespace was read, so the namespace was the caller's.
-func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, error) {
+func (s SrunRequests) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
 	if err == nil {
 		err = who.Alive()
@@ -184,7 +192,7 @@ func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, err
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, j := range c.jobs.allJobs() {
+	for _, j := range s.c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", lc.capsule.PID()))
 			if err != nil || !os.SameFile(ns, of) {
@@ -202,8 +210,8 @@ func (c *Conductor) callerCapsule(who nodesocket.Peer) (*job, *localCapsule, err
 }
 
 // Signal sends a signal to an srun of the caller's capsule.
-func (c *Conductor) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
-	_, lc, err := c.callerCapsule(who)
+func (s SrunRequests) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
+	_, lc, err := s.callerCapsule(who)
 	if err != nil {
 		return err
 	}

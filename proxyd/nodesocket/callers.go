@@ -133,7 +133,7 @@ func (s *Server) answerCaller(ctx context.Context, files []*os.File, said []byte
 		return
 	}
 	who := Peer{PID: of.PID, UID: of.UID, GID: of.GID, Groups: of.Groups, pidfd: files[0]}
-	err := s.conductor.Admit(who)
+	err := s.sruns.Admit(who)
 	if err == nil && !s.calls.beginCall(who.UID, maxAtOnce) {
 		err = errors.New("the user has too many requests under way")
 	}
@@ -178,7 +178,7 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 	}
 	switch {
 	case m.verb == verbSrun && p.Files:
-		s.conductor.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return giveConnection(c, to) })
+		s.sruns.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return giveConnection(c, to) })
 		return nil
 	case m.verb == verbSignal && !p.Files:
 		n, err := m.readNumber("signal")
@@ -186,11 +186,11 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 			err = fmt.Errorf("%w: signal=%d", errMessage, n)
 		}
 		if err == nil {
-			err = s.conductor.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
+			err = s.sruns.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
 		}
 		return err
 	case m.verb == verbRequeue && p.Files: // a pipe, which the door closes at the end of the conversation
-		return s.conductor.NoteRequeue(ctx, who)
+		return s.sruns.NoteRequeue(ctx, who)
 	}
 	return fmt.Errorf("%w: verb %q", errMessage, m.verb)
 }

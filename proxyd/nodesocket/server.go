@@ -30,7 +30,7 @@ const (
 	SrunSocket  = "srun.sock"  // for all users: the kernel says which process asks
 )
 
-// Conductor decides about requests. Its methods are called concurrently.
+// Conductor decides about the tasks of jobs. Its methods are called concurrently.
 type Conductor interface {
 	// Join finds a place for a task. The caller closes the files of the answer. The user is
 	// shown an error, and the task fails.
@@ -38,6 +38,11 @@ type Conductor interface {
 	// End is called when Slurm has ended a job on this node; after nil nothing of the job is
 	// left here.
 	End(ctx context.Context, job uint32) error
+}
+
+// SrunRequests decides about what sing-srun asks for a program of a capsule, and the runners of sruns. Its methods are
+// called concurrently.
+type SrunRequests interface {
 	// Admit says whether a caller of srun.sock may make requests. Admit is called before anything
 	// is received from the caller.
 	Admit(who Peer) error
@@ -113,6 +118,7 @@ type Container struct {
 // Server listens.
 type Server struct {
 	conductor Conductor
+	sruns     SrunRequests
 	version   string
 	log       *slog.Logger
 	spank     *net.UnixListener
@@ -123,8 +129,8 @@ type Server struct {
 
 // Listen makes the two sockets in dir in place of a predecessor's. The program must
 // call Door when its first argument is DoorArg.
-func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
-	s := &Server{conductor: c, version: version, log: log, srun: filepath.Join(dir, SrunSocket), calls: calls{of: map[uint32]int{}}}
+func Listen(dir, version string, c Conductor, sruns SrunRequests, log *slog.Logger) (*Server, error) {
+	s := &Server{conductor: c, sruns: sruns, version: version, log: log, srun: filepath.Join(dir, SrunSocket), calls: calls{of: map[uint32]int{}}}
 	var err error
 	if s.spank, err = localsock.Listen(filepath.Join(dir, SpankSocket), 0o600); err != nil {
 		return nil, err
@@ -160,9 +166,9 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	case verbJoin:
 		s.answerJoin(ctx, c, m, who)
 	case verbSrunFailed:
-		s.answerWhether(c, s.conductor.TellFailure(ctx, m.vals["dir"]))
+		s.answerWhether(c, s.sruns.TellFailure(ctx, m.vals["dir"]))
 	case verbSrunMessage:
-		s.answerWhether(c, s.conductor.TellMessage(ctx, m.vals["dir"]))
+		s.answerWhether(c, s.sruns.TellMessage(ctx, m.vals["dir"]))
 	case verbEnd:
 		job, err := m.readNumber("job")
 		if err == nil {

@@ -24,9 +24,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listening is a Conductor that says who asked for an srun.
+// listening says who asked for an srun.
 type listening struct {
-	Conductor
+	SrunRequests
 	asked  chan Peer
 	admits func(Peer) error // nil: everybody
 	over   chan struct{}    // Signal returns when it is closed
@@ -124,7 +124,7 @@ func sendFile(path, name string) error {
 }
 
 // serving is a Server in a folder that every user can reach.
-func serving(t *testing.T, l Conductor) (socket string, stop func()) {
+func serving(t *testing.T, l SrunRequests) (socket string, stop func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: needs root, to be several users")
@@ -137,7 +137,7 @@ func serving(t *testing.T, l Conductor) (socket string, stop func()) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Listen(dir, "test", l, slog.New(slog.DiscardHandler))
+	s, err := Listen(dir, "test", nil, l, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
