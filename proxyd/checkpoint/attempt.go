@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
@@ -33,7 +34,7 @@ type attempt struct {
 	progress func(phase string, done, total int64)
 
 	nodes       []string // nodes of the job that have capsules
-	reports     map[string]*prepareReply
+	reports     map[string]*calls.PrepareReply
 	reservation *store.Reservation
 	writer      upload.ShareWriter
 	parts       []store.Part
@@ -63,7 +64,7 @@ type attempt struct {
 // that does not lead, the returned attempt is nil.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w decisions.Request) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
-		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
+		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, calls.RequestCheckpoint, w, nil)
 	}
 	if w.After == decisions.ForwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {

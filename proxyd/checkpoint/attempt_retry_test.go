@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -36,7 +37,7 @@ func TestAttemptIsRepeated(t *testing.T) {
 			before := phases
 			defer func() { phases = before }()
 			left := tt.fails
-			phases = []phase{{phaseDump, finishDeadline, func(*attempt, context.Context) error {
+			phases = []phase{{calls.PhaseDump, finishDeadline, func(*attempt, context.Context) error {
 				if len(left) == 0 {
 					return nil
 				}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -16,10 +17,10 @@ import (
 )
 
 // callNode calls a node, also this node, and stores the reply in into unless that is nil. call is
-// a name of phases.go, args its arguments. attempt is the number of the checkpoint; 0: the
+// a name of package calls, args its arguments. attempt is the number of the checkpoint; 0: the
 // call concerns no checkpoint.
 func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, call string, args, into any) error {
-	req, err := encodeCall(call, args)
+	req, err := calls.EncodeCall(call, args)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 	if into == nil {
 		return nil
 	}
-	return decodeReply(reply, into)
+	return calls.DecodeReply(reply, into)
 }
 
 // callNodeRetrying is callNode, repeated for the time within while the node's daemon does not
@@ -56,9 +57,6 @@ func retryWhile(ctx context.Context, within time.Duration, passes func(error) bo
 	}
 }
 
-// errUnknownCall is the answer to a call of a newer release.
-var errUnknownCall = errors.New("this call is not known here: is this proxyd older than the leader's?")
-
 // Call carries out a call of another node's conductor. The caller has checked that the request
 // comes from a daemon of the cluster.
 func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallReply, error) {
@@ -66,7 +64,7 @@ func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallRe
 	if err != nil {
 		return nil, err
 	}
-	call, args, err := decodeCall(req)
+	call, args, err := calls.DecodeCall(req)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +72,7 @@ func (c *Conductor) Call(ctx context.Context, req *rpc.CallRequest) (*rpc.CallRe
 	if err != nil {
 		return nil, err
 	}
-	return encodeReply(reply)
+	return calls.EncodeReply(reply)
 }
 
 // carryOut carries out a call about a checkpoint of a job, or about the job.
@@ -85,23 +83,23 @@ func (c *Conductor) carryOut(ctx context.Context, ckpt store.ID, call string, ar
 	j := c.jobs.findJob(ckpt.Job)
 	switch {
 	case j != nil:
-	case call == callMakeCapsules:
+	case call == calls.MakeCapsules:
 		j = c.jobFor(ckpt.Job)
-	case call == phasePrepare:
-		if b, ok := args.(prepareRequest); ok && c.jobs.hasLostCapsules(ckpt.Job, b.Run) {
+	case call == calls.PhasePrepare:
+		if b, ok := args.(calls.PrepareArgs); ok && c.jobs.hasLostCapsules(ckpt.Job, b.Run) {
 			return nil, errCapsuleLost
 		}
-		return prepareReply{}, nil // No task of the job has run on this node.
-	case call == callResume:
-		return empty{}, nil
-	case call == callView:
-		return []CapsuleView(nil), nil
+		return calls.PrepareReply{}, nil // No task of the job has run on this node.
+	case call == calls.Resume:
+		return calls.Empty{}, nil
+	case call == calls.View:
+		return []calls.CapsuleView(nil), nil
 	default:
 		return nil, fmt.Errorf("job %d: %w", ckpt.Job, ErrNoJob)
 	}
 	do, ok := jobHandlers[call]
 	if !ok {
-		return nil, errUnknownCall
+		return nil, calls.ErrUnknown
 	}
 	return do(ctx, j, ckpt, args)
 }
@@ -117,54 +115,52 @@ var jobHandlers map[string]handler[*job]
 
 func init() { // In init, because the tables refer to functions that refer to the tables.
 	nodeHandlers = map[string]handler[*Conductor]{
-		callUpload: handlerOf(func(c *Conductor, ctx context.Context, id store.ID, b uploadRequest) (upload.ShareReply, error) {
+		calls.UploadShare: handlerOf(func(c *Conductor, ctx context.Context, id store.ID, b calls.UploadShareArgs) (upload.ShareReply, error) {
 			return c.uploads.UploadShareHere(ctx, id, b.Ticket)
 		}),
-		callShareStatus: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ empty) (upload.ShareStatus, error) {
+		calls.ShareStatus: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ calls.Empty) (upload.ShareStatus, error) {
 			return c.uploads.ShareStatusHere(id)
 		}),
-		callDropShare: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ empty) (empty, error) {
-			return empty{}, c.uploads.DropShareHere(id)
+		calls.DropShare: handlerOf(func(c *Conductor, _ context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
+			return calls.Empty{}, c.uploads.DropShareHere(id)
 		}),
 	}
 	jobHandlers = map[string]handler[*job]{
-		phasePrepare:  byParticipant(handlerOf((*participant).prepareHere)),
-		callExchange:  byParticipant(handlerOf((*participant).exchangeHere)),
-		phaseFreeze:   byParticipant(handlerOf((*participant).freezeHere)),
-		phaseDrain:    byParticipant(handlerOf((*participant).drainHere)),
-		phaseHalt:     byParticipant(handlerOf((*participant).freezeBatchHere)),
-		phaseDump:     byParticipant(handlerOf((*participant).dumpHere)),
-		callHeartbeat: byParticipant(handlerOf((*participant).heartbeatHere)),
-		callResume:    byParticipant(handlerOf((*participant).resumeRetrying)),
-		callRelease:   byParticipant(handlerOf((*participant).releaseHere)),
-		callRequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w decisions.Request) (empty, error) {
+		calls.PhasePrepare: byParticipant(handlerOf((*participant).prepareHere)),
+		calls.Exchange:     byParticipant(handlerOf((*participant).exchangeHere)),
+		calls.PhaseFreeze:  byParticipant(handlerOf((*participant).freezeHere)),
+		calls.PhaseDrain:   byParticipant(handlerOf((*participant).drainHere)),
+		calls.PhaseHalt:    byParticipant(handlerOf((*participant).freezeBatchHere)),
+		calls.PhaseDump:    byParticipant(handlerOf((*participant).dumpHere)),
+		calls.Heartbeat:    byParticipant(handlerOf((*participant).heartbeatHere)),
+		calls.Resume:       byParticipant(handlerOf((*participant).resumeRetrying)),
+		calls.Release:      byParticipant(handlerOf((*participant).releaseHere)),
+		calls.RequestCheckpoint: handlerOf(func(j *job, ctx context.Context, _ store.ID, w decisions.Request) (calls.Empty, error) {
 			_, err := j.c.requestCheckpoint(ctx, j, w)
-			return empty{}, err
+			return calls.Empty{}, err
 		}),
-		callMakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
-			return empty{}, withSharedFolder(ctx, j.c, j.restore.makeCapsulesForLeader(ctx, b))
+		calls.MakeCapsules: handlerOf(func(j *job, ctx context.Context, _ store.ID, b calls.MakeCapsulesArgs) (calls.Empty, error) {
+			return calls.Empty{}, withSharedFolder(ctx, j.c, j.restore.makeCapsulesForLeader(ctx, b))
 		}),
-		callAsksRequeue: handlerOf((*job).asksThere),
-		callProgramRuns: handlerOf((*job).runsHere),
-		callView:        handlerOf((*job).viewHere),
-		callAwaitDecision: handlerOf(func(j *job, ctx context.Context, _ store.ID, _ empty) (empty, error) {
-			return empty{}, j.ending.awaitDecisionHere(ctx)
+		calls.AsksRequeue: handlerOf((*job).asksThere),
+		calls.ProgramRuns: handlerOf((*job).runsHere),
+		calls.View:        handlerOf((*job).viewHere),
+		calls.AwaitDecision: handlerOf(func(j *job, ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
+			return calls.Empty{}, j.ending.awaitDecisionHere(ctx)
 		}),
-		callNodeRestored:     byRestore(handlerOf((*restore).nodeRestored)),
-		callUnrestored:       byRestore(handlerOf((*restore).unrestoredHere)),
-		callReconnectDevices: byRestore(handlerOf((*restore).reconnectHere)),
-		callUnlock:           byRestore(handlerOf((*restore).unlockHere)),
+		calls.NodeRestored:     byRestore(handlerOf((*restore).nodeRestored)),
+		calls.Unrestored:       byRestore(handlerOf((*restore).unrestoredHere)),
+		calls.ReconnectDevices: byRestore(handlerOf((*restore).reconnectHere)),
+		calls.Unlock:           byRestore(handlerOf((*restore).unlockHere)),
 	}
 }
-
-type empty struct{}
 
 // handlerOf makes a handler of a function that takes the arguments of a call.
 func handlerOf[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
 	return func(ctx context.Context, callee T, id store.ID, args any) (any, error) {
 		in, ok := args.(In)
 		if !ok {
-			return nil, errUnknownCall
+			return nil, calls.ErrUnknown
 		}
 		return do(callee, ctx, id, in)
 	}

@@ -10,7 +10,8 @@
 //	phases.go         a checkpoint from top to bottom
 //	attempt.go        one attempt at a checkpoint
 //	runs              a package: the states of a run, and what is known of its SIGTERM
-//	calls.go          the calls between nodes, and the function of each; call_messages.go has their messages
+//	calls             a package: the calls between nodes, their arguments, replies and messages
+//	calls.go          makes the calls, and has the function that carries out each
 //	messages          a package: values of other packages in these messages
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore_steps.go  a restore from top to bottom; restore.go is one program, and the part of one node

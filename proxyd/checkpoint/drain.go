@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
@@ -21,20 +22,16 @@ import (
 // output on the way is in no image. First the pipes to slurmstepd and slurmstepd itself are
 // emptied on all nodes, then the sruns.
 func (a *attempt) drain(ctx context.Context) error {
-	if err := a.callNodesTogether(ctx, phaseDrain, drainRequest{}); err != nil {
+	if err := a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{}); err != nil {
 		return err
 	}
-	return a.callNodesTogether(ctx, phaseDrain, drainRequest{Sruns: true})
+	return a.callNodesTogether(ctx, calls.PhaseDrain, calls.DrainArgs{Sruns: true})
 }
 
-type drainRequest struct {
-	Sruns bool
-}
-
-func (p *participant) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty, error) {
+func (p *participant) drainHere(ctx context.Context, id store.ID, b calls.DrainArgs) (calls.Empty, error) {
 	j := p.j
 	if _, err := p.membershipIn(id); err != nil {
-		return empty{}, err
+		return calls.Empty{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, lc := range j.localCapsules() {
@@ -46,7 +43,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b drainRequest
 		}
 		programs, err := processes.RunningPrograms(ctx, lc.capsule)
 		if err != nil {
-			return empty{}, err
+			return calls.Empty{}, err
 		}
 		for _, p := range programs {
 			if p.Name == records.BatchProgram {
@@ -58,7 +55,7 @@ func (p *participant) drainHere(ctx context.Context, id store.ID, b drainRequest
 			g.Go(func() error { return waitForStepd(ctx, p, warden) })
 		}
 	}
-	return empty{}, g.Wait()
+	return calls.Empty{}, g.Wait()
 }
 
 // waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
@@ -29,24 +30,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/syscalls"
 )
-
-// dumpRequest says where and how a node writes its share.
-type dumpRequest struct {
-	Ticket store.Ticket // of the leader's upload into the store; empty: into the node's stage
-	Steps  []string     // keys of the steps whose sruns run, on any node
-	Cut    uint64       // number of the cut at which the devices stopped
-	Base   uint32       // number of the checkpoint whose streams may be taken over
-}
-
-// dumpReply is what a node adds to the manifest. The leader's own streams are in its writer, so
-// its Part is nil.
-type dumpReply struct {
-	Part         *store.Part
-	Capsules     []records.CapsuleMeta
-	StageFull    bool // the share did not fit into the stage
-	BaseUnusable bool // the base could not be read
-	BaseUnused   bool // no stream of the base was taken over
-}
 
 // dump has all nodes write their capsules.
 func (a *attempt) dump(ctx context.Context) error {
@@ -65,19 +48,19 @@ func (a *attempt) dump(ctx context.Context) error {
 		return err
 	}
 	j.part.setLeaderWriter(a.id, a.writer)
-	return a.dumpEverywhere(ctx, dumpRequest{ticket, a.runningSteps(), a.cutNumber, a.chooseBase(ctx)})
+	return a.dumpEverywhere(ctx, calls.DumpArgs{Ticket: ticket, Steps: a.runningSteps(), Cut: a.cutNumber, Base: a.chooseBase(ctx)})
 }
 
 // dumpEverywhere has all nodes write their shares, and collects their parts of the manifest.
 // a.base is set only if a node took over streams of the base.
-func (a *attempt) dumpEverywhere(ctx context.Context, b dumpRequest) error {
+func (a *attempt) dumpEverywhere(ctx context.Context, b calls.DumpArgs) error {
 	a.base = 0
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
-			var r dumpReply
-			if err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, phaseDump, b, &r); err != nil {
+			var r calls.DumpReply
+			if err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, calls.PhaseDump, b, &r); err != nil {
 				return err
 			}
 			if r.StageFull {
@@ -133,26 +116,26 @@ func (a *attempt) dropChunks(ctx context.Context) error {
 }
 
 // dumpHere writes this node's share.
-func (p *participant) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpReply, error) {
+func (p *participant) dumpHere(ctx context.Context, id store.ID, b calls.DumpArgs) (calls.DumpReply, error) {
 	j := p.j
 	m, err := p.membershipIn(id)
 	if err != nil {
-		return dumpReply{}, err
+		return calls.DumpReply{}, err
 	}
 	defer m.releaseStageRoom()
 	r, err := p.dumpShare(ctx, m, b)
 	if b.Ticket == "" && upload.IsOutOfSpace(err) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
-		return dumpReply{StageFull: true}, nil
+		return calls.DumpReply{StageFull: true}, nil
 	}
 	if errors.Is(err, upload.ErrBaseUnusable) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
-		return dumpReply{BaseUnusable: true}, nil
+		return calls.DumpReply{BaseUnusable: true}, nil
 	}
 	return r, err
 }
 
-func (p *participant) dumpShare(ctx context.Context, m *membership, b dumpRequest) (r dumpReply, err error) {
+func (p *participant) dumpShare(ctx context.Context, m *membership, b calls.DumpArgs) (r calls.DumpReply, err error) {
 	j := p.j
 	p.mu.Lock()
 	m.stopLeaderTimeout() // the end of the leader's call ends the dump
@@ -198,7 +181,7 @@ func (p *participant) dumpShare(ctx context.Context, m *membership, b dumpReques
 }
 
 // joinWriter creates the writer of a node that does not lead.
-func (p *participant) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (upload.ShareWriter, error) {
+func (p *participant) joinWriter(ctx context.Context, id store.ID, b calls.DumpArgs) (upload.ShareWriter, error) {
 	j := p.j
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
@@ -216,7 +199,7 @@ func (p *participant) joinWriter(ctx context.Context, id store.ID, b dumpRequest
 const maxDumpsAtOnce = 4
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
+func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, on *baseCheckpoint, b calls.DumpArgs) (*records.CapsuleMeta, error) {
 	j := lc.j
 	j.mu.Lock()
 	m := &records.CapsuleMeta{

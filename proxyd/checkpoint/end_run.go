@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -162,7 +163,7 @@ func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderDecisionTimeout)
 	defer cancel()
-	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, callAwaitDecision, empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, calls.AwaitDecision, calls.Empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
 		j.log.Info("the leader does not say whether the job is still needed", "error", err)
 	}
 }

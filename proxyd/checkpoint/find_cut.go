@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -59,26 +60,13 @@ type cutMember struct {
 	id    store.ID
 }
 
-type exchangeRequest struct {
-	Index  int
-	Orders *cut.Orders
-}
-
-// exchangeReply carries the errors that package cut distinguishes.
-type exchangeReply struct {
-	Events    *cut.Events
-	Forgotten bool
-	Busy      bool
-	Error     string
-}
-
 // errNoEvents is the reason why no cut can be found with a node if its daemon sends events in another form.
 var errNoEvents = errors.New("the answer has no events that are known here: is the node's proxyd of another release?")
 
 // Exchange implements cut.Member.
 func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
-	var r exchangeReply
-	if err := d.j.c.callNode(ctx, d.node, d.j.id, d.id.Number, callExchange, exchangeRequest{d.index, o}, &r); err != nil {
+	var r calls.ExchangeReply
+	if err := d.j.c.callNode(ctx, d.node, d.j.id, d.id.Number, calls.Exchange, calls.ExchangeArgs{Index: d.index, Orders: o}, &r); err != nil {
 		return nil, err
 	}
 	switch {
@@ -95,17 +83,17 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 }
 
 // exchangeHere passes orders to a device server of this node.
-func (p *participant) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) (exchangeReply, error) {
+func (p *participant) exchangeHere(ctx context.Context, id store.ID, b calls.ExchangeArgs) (calls.ExchangeReply, error) {
 	j := p.j
 	p.hearLeader(id)
 	j.mu.Lock()
 	lc := j.capsules[b.Index]
 	j.mu.Unlock()
 	if lc == nil || lc.devices == nil || b.Orders == nil {
-		return exchangeReply{}, fmt.Errorf("capsule %d: %w", b.Index, errDevicesDied)
+		return calls.ExchangeReply{}, fmt.Errorf("capsule %d: %w", b.Index, errDevicesDied)
 	}
 	events, err := lc.devices.Exchange(ctx, b.Orders)
-	r := exchangeReply{Events: events, Forgotten: errors.Is(err, cut.ErrForgotten), Busy: errors.Is(err, cut.ErrBusy)}
+	r := calls.ExchangeReply{Events: events, Forgotten: errors.Is(err, cut.ErrForgotten), Busy: errors.Is(err, cut.ErrBusy)}
 	if err != nil {
 		r.Error = err.Error()
 	}

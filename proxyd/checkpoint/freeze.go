@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -23,28 +24,28 @@ import (
 // freezeTasks freezes the tasks of steps on all nodes. The batch script runs on, because the
 // script may read the tasks' output.
 func (a *attempt) freezeTasks(ctx context.Context) error {
-	return a.callNodesTogether(ctx, phaseFreeze, empty{})
+	return a.callNodesTogether(ctx, calls.PhaseFreeze, calls.Empty{})
 }
 
 // freezeBatch freezes the batch script and locks the network.
 func (a *attempt) freezeBatch(ctx context.Context) error {
-	return a.callNodesTogether(ctx, phaseHalt, empty{})
+	return a.callNodesTogether(ctx, calls.PhaseHalt, calls.Empty{})
 }
 
 // resumeJob lets the job run on, on all nodes.
 func (a *attempt) resumeJob(ctx context.Context) error {
-	return a.callEveryNode(ctx, callResume, empty{})
+	return a.callEveryNode(ctx, calls.Resume, calls.Empty{})
 }
 
-func (p *participant) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
-	return empty{}, p.freezeUnlessOver(id, func() error {
+func (p *participant) freezeHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
+	return calls.Empty{}, p.freezeUnlessOver(id, func() error {
 		return p.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != records.BatchProgram })
 	})
 }
 
-func (p *participant) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+func (p *participant) freezeBatchHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	j := p.j
-	return empty{}, p.freezeUnlessOver(id, func() error {
+	return calls.Empty{}, p.freezeUnlessOver(id, func() error {
 		if err := p.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == records.BatchProgram }); err != nil {
 			return err
 		}
@@ -135,13 +136,13 @@ func (lc *localCapsule) keepObserved(program string, o syscalls.Observed) {
 
 // resumeRetrying is resumeHere, and repeats in the background after a failure: no other node
 // would repeat the call.
-func (p *participant) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
+func (p *participant) resumeRetrying(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	j := p.j
 	err := p.resumeHere(ctx, id)
 	if err != nil {
 		j.c.startBackground(func(ctx context.Context) { p.resolveOrphaned(ctx, id, false) })
 	}
-	return empty{}, err
+	return calls.Empty{}, err
 }
 
 // resumeHere ends this node's membership and thaws its programs. It is harmless at any point of an

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -33,7 +34,7 @@ func (a *attempt) startHeartbeat(ctx context.Context) {
 		defer close(over)
 		for sleepUnlessDone(ctx, heartbeatInterval) {
 			asking, done := context.WithTimeout(ctx, heartbeatInterval)
-			if err := a.callEveryNode(asking, callHeartbeat, empty{}); err != nil && ctx.Err() == nil {
+			if err := a.callEveryNode(asking, calls.Heartbeat, calls.Empty{}); err != nil && ctx.Err() == nil {
 				a.log.Info("heartbeat failed on some nodes", "error", err)
 			}
 			done()
@@ -51,9 +52,9 @@ func (a *attempt) endHeartbeat() {
 }
 
 // heartbeatHere restarts the leader timeout.
-func (p *participant) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, error) {
+func (p *participant) heartbeatHere(_ context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	if !p.hearLeader(id) {
-		return empty{}, errOtherAttempt
+		return calls.Empty{}, errOtherAttempt
 	}
-	return empty{}, nil
+	return calls.Empty{}, nil
 }

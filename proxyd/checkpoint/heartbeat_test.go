@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -74,7 +75,7 @@ func TestHeartbeatHere(t *testing.T) {
 		j.mu.Unlock()
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)
-			if err := c.callNode(t.Context(), "n2", 7, 3, callHeartbeat, empty{}, nil); err != nil || isClosed(m.done) {
+			if err := c.callNode(t.Context(), "n2", 7, 3, calls.Heartbeat, calls.Empty{}, nil); err != nil || isClosed(m.done) {
 				t.Fatalf("membership over: %v, error %v", isClosed(m.done), err)
 			}
 		}
@@ -83,7 +84,7 @@ func TestHeartbeatHere(t *testing.T) {
 		if d := time.Since(heard); d < leaderTimeout || d > leaderTimeout+time.Second {
 			t.Errorf("membership ended after %s of silence", d)
 		}
-		if err := c.callNode(t.Context(), "n2", 7, 3, callHeartbeat, empty{}, nil); err == nil {
+		if err := c.callNode(t.Context(), "n2", 7, 3, calls.Heartbeat, calls.Empty{}, nil); err == nil {
 			t.Error("a heartbeat revived the membership")
 		}
 	})

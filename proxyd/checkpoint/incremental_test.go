@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -119,11 +120,11 @@ func TestCarryStreams(t *testing.T) {
 }
 
 // dumped are nodes that answer a dump.
-type dumped map[string]dumpReply
+type dumped map[string]calls.DumpReply
 
 // Call implements Remote.
 func (d dumped) Call(_ context.Context, node string, _ *rpc.CallRequest) (*rpc.CallReply, error) {
-	return encodeReply(d[node])
+	return calls.EncodeReply(d[node])
 }
 
 // TestUnusedBase: a base that no node used is not needed.
@@ -139,7 +140,7 @@ func TestUnusedBase(t *testing.T) {
 		{dumped{"n1": {BaseUnused: true}, "n2": {BaseUnused: true}}, 0},
 	} {
 		c.Remote = tt.nodes
-		if err := a.dumpEverywhere(t.Context(), dumpRequest{Base: 4}); err != nil || a.base != tt.want {
+		if err := a.dumpEverywhere(t.Context(), calls.DumpArgs{Base: 4}); err != nil || a.base != tt.want {
 			t.Errorf("%+v: base %d, error %v", tt.nodes, a.base, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -30,7 +31,7 @@ func TestLeaderComesBack(t *testing.T) {
 	for range 2 { // n1 is away
 		select {
 		case call := <-asked:
-			if call != callAwaitDecision {
+			if call != calls.AwaitDecision {
 				t.Fatalf("unexpected call %q", call)
 			}
 		case <-left:
@@ -55,7 +56,7 @@ type counted struct {
 }
 
 func (c counted) Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
-	name, _, _ := decodeCall(req)
+	name, _, _ := calls.DecodeCall(req)
 	select {
 	case c.asked <- name:
 	case <-ctx.Done():

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -285,15 +286,8 @@ func (r *restore) makeCapsulesHere(ctx context.Context) error {
 	return nil
 }
 
-// makeCapsulesRequest tells a node which run resumes from which checkpoint.
-type makeCapsulesRequest struct {
-	Number uint32
-	Run    int
-	Today  []string
-}
-
-// makeCapsulesForLeader carries out callMakeCapsules on a node that does not lead.
-func (r *restore) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
+// makeCapsulesForLeader carries out calls.MakeCapsules on a node that does not lead.
+func (r *restore) makeCapsulesForLeader(ctx context.Context, b calls.MakeCapsulesArgs) error {
 	j := r.j
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
@@ -27,56 +28,14 @@ type phase struct {
 // phases lists the steps of a checkpoint in order. Nothing before commit destroys data: after a
 // failure the phases are undone in reverse order and the job runs on.
 var phases = []phase{
-	{phasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // which nodes take part, what prevents a capture, space
-	{phaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // stop the devices at a cut of all ranks
-	{phaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // freeze the tasks of steps
-	{phaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // wait until the tasks' output has reached the batch script's side
-	{phaseHalt, 10 * time.Second, (*attempt).freezeBatch, nil},                    // freeze the batch script, lock the network
-	{phaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},         // write all capsules, in parallel, as chunks
-	{phaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
+	{calls.PhasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // which nodes take part, what prevents a capture, space
+	{calls.PhaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // stop the devices at a cut of all ranks
+	{calls.PhaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // freeze the tasks of steps
+	{calls.PhaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // wait until the tasks' output has reached the batch script's side
+	{calls.PhaseHalt, 10 * time.Second, (*attempt).freezeBatch, nil},                    // freeze the batch script, lock the network
+	{calls.PhaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},         // write all capsules, in parallel, as chunks
+	{calls.PhaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
 }
-
-// Names of the phases. The leader calls each node by the name of the phase.
-const (
-	phasePrepare = "prepare"
-	phaseCut     = "cut"
-	phaseFreeze  = "freeze"
-	phaseDrain   = "drain"
-	phaseHalt    = "halt"
-	phaseDump    = "dump"
-	phaseCommit  = "commit"
-)
-
-// Names of the other calls between nodes: calls.go lists the function of each, call_messages.go the
-// message. The log has these names, and tools search it, so the values never change.
-const (
-	// During a checkpoint:
-	callExchange  = "exchange" // in phase cut: orders to and events from a device server
-	callHeartbeat = "beat"     // from dump on: the leader is alive
-
-	// After commit, one of these two:
-	callResume  = "resume"  // the job runs on; also undoes an attempt
-	callRelease = "release" // end the job's processes: the nodes are free
-
-	// During a restore:
-	callMakeCapsules     = "raise"    // make the capsules
-	callNodeRestored     = "restored" // a node tells the leader that all its programs are restored
-	callUnrestored       = "left"     // list the programs of a node that are not restored yet
-	callReconnectDevices = "meet"     // connect the device servers with each other
-	callUnlock           = "open"     // unlock the network: all programs are restored
-
-	// During an upload:
-	callUpload      = "bring"  // copy a node's share into the store
-	callShareStatus = "share"  // how much of a node's share is in the store
-	callDropShare   = "forget" // delete a node's share: the upload is over
-
-	// At any time:
-	callAsksRequeue       = "asks"  // to the leader: a program asks Slurm for a requeue
-	callProgramRuns       = "runs"  // ask whether that program still runs
-	callView              = "view"  // list the programs of a node, for singctl
-	callRequestCheckpoint = "lead"  // a node asks the leader for a checkpoint
-	callAwaitDecision     = "leave" // a node on which Slurm has ended the job asks whether its capsules are still needed
-)
 
 // stepProgram is logged when a node restores a program whose task has come. No node calls another
 // for it.

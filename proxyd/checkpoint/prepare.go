@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"golang.org/x/sync/errgroup"
@@ -23,30 +24,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
-
-// prepareRequest starts an attempt on a node.
-type prepareRequest struct {
-	Release bool
-	Run     int
-	Stage   bool // reserve room in the stage
-}
-
-// prepareReply describes the part of the job on a node.
-type prepareReply struct {
-	Capsules   int
-	Programs   int
-	Bytes      uint64 // estimated size of the dump, an upper bound
-	Obstacles  []processes.Obstacle
-	Unrestored []string // programs that are not restored yet
-	Steps      []string // keys of the steps whose sruns run in the node's capsules
-
-	TaskCounts map[string]int // number of tasks of each step, on all nodes
-	TasksHere  map[string]int // number of tasks of each step that ran on this node
-
-	Devices []int // capsules that have a device server
-
-	Staged bool // room is reserved in the stage
-}
 
 // ObstacleError lists what in a job cannot be captured.
 type ObstacleError struct{ Obstacles []processes.Obstacle }
@@ -104,13 +81,13 @@ func (a *attempt) prepare(ctx context.Context) error {
 	j.mu.Unlock()
 
 	stage := j.c.Stage != nil && !a.skipStage
-	a.nodes, a.reports, a.staged, a.upload = today, map[string]*prepareReply{}, false, nil
+	a.nodes, a.reports, a.staged, a.upload = today, map[string]*calls.PrepareReply{}, false, nil
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	for _, node := range today {
 		g.Go(func() error {
-			r := &prepareReply{}
-			err := j.c.callNode(gctx, node, j.id, a.id.Number, phasePrepare, prepareRequest{leaves, a.meta.Run, stage}, r)
+			r := &calls.PrepareReply{}
+			err := j.c.callNode(gctx, node, j.id, a.id.Number, calls.PhasePrepare, calls.PrepareArgs{Release: leaves, Run: a.meta.Run, Stage: stage}, r)
 			mu.Lock()
 			defer mu.Unlock()
 			a.reports[node] = r
@@ -214,9 +191,9 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 const leaderTimeout = 45 * time.Second
 
 // prepareHere starts this node's membership and describes this node's part of the job.
-func (p *participant) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
+func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.PrepareArgs) (calls.PrepareReply, error) {
 	j := p.j
-	var r prepareReply
+	var r calls.PrepareReply
 	snap := j.run.Snapshot()
 	switch {
 	case snap.HasBeen(runs.Terminated):

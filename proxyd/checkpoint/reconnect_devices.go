@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"golang.org/x/sync/errgroup"
@@ -18,13 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// reconnectRequest asks for the addresses of a node's device servers, or has them connect.
-type reconnectRequest struct {
-	Peers map[int]string // address of each device server, by capsule; nil: return the addresses of this node
-}
-
-// reconnectHere carries out callReconnectDevices on this node.
-func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
+// reconnectHere carries out calls.ReconnectDevices on this node.
+func (r *restore) reconnectHere(ctx context.Context, _ store.ID, b calls.ReconnectDevicesArgs) (map[int]string, error) {
 	j := r.j
 	at, servers := map[int]string{}, map[int]deviceConnector{}
 	for _, lc := range j.localCapsules() {
@@ -82,10 +78,10 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (boo
 		return true, nil
 	}
 	nodes := snap.Point.NodesToday(snap.Placement)
-	peers, err := r.reconnectOnNodes(ctx, nodes, reconnectRequest{})
+	peers, err := r.reconnectOnNodes(ctx, nodes, calls.ReconnectDevicesArgs{})
 	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
-		_, err = r.reconnectOnNodes(ctx, nodes, reconnectRequest{peers})
+		_, err = r.reconnectOnNodes(ctx, nodes, calls.ReconnectDevicesArgs{Peers: peers})
 	}
 	if err != nil {
 		return false, fmt.Errorf("connect the device servers: %w", err)
@@ -94,7 +90,7 @@ func (r *restore) reconnectDevices(ctx context.Context, snap runs.Snapshot) (boo
 }
 
 // reconnectOnNodes calls all nodes in parallel, and merges their addresses.
-func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b reconnectRequest) (map[int]string, error) {
+func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b calls.ReconnectDevicesArgs) (map[int]string, error) {
 	j := r.j
 	var mu sync.Mutex
 	all := map[int]string{}
@@ -102,7 +98,7 @@ func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b
 	for node := range nodes {
 		g.Go(func() error {
 			var at map[int]string
-			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callReconnectDevices, b, &at)
+			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.ReconnectDevices, b, &at)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, at)

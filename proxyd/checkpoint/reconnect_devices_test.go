@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -29,15 +30,15 @@ type wholeNodes struct {
 func (r *wholeNodes) Call(_ context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call, args, err := decodeCall(req)
+	call, args, err := calls.DecodeCall(req)
 	if err != nil {
 		return nil, err
 	}
-	switch b, _ := args.(reconnectRequest); {
-	case call == callUnrestored:
-		return encodeReply([]string(nil))
-	case call == callReconnectDevices && b.Peers == nil:
-		return encodeReply(r.at[node])
+	switch b, _ := args.(calls.ReconnectDevicesArgs); {
+	case call == calls.Unrestored:
+		return calls.EncodeReply([]string(nil))
+	case call == calls.ReconnectDevices && b.Peers == nil:
+		return calls.EncodeReply(r.at[node])
 	}
 	r.asked[call+" "+node]++
 	return &rpc.CallReply{}, nil

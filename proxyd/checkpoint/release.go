@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"golang.org/x/sync/errgroup"
@@ -48,9 +49,9 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Error("save the upload's record", "error", err)
 		}
 	}
-	follows := callResume
+	follows := calls.Resume
 	if then != decisions.ForwardSignal {
-		follows = callRelease
+		follows = calls.Release
 	}
 	a.log.Debug("phase begins", "phase", follows)
 	var err error
@@ -70,7 +71,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		// them with its end. The checkpoint exists, so an error here is no error of the
 		// checkpoint.
 		away := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
-			return a.callEveryNode(ctx, callRelease, empty{})
+			return a.callEveryNode(ctx, calls.Release, calls.Empty{})
 		})
 		if away != nil {
 			a.log.Warn("release on some nodes failed", "error", away)
@@ -127,7 +128,7 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 }
 
 // releaseHere ends the job's captured processes on this node. A second call is harmless.
-func (p *participant) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+func (p *participant) releaseHere(ctx context.Context, id store.ID, _ calls.Empty) (calls.Empty, error) {
 	j := p.j
 	if m := p.leaveAttempt(id, true); m != nil {
 		defer close(m.done)
@@ -137,7 +138,7 @@ func (p *participant) releaseHere(ctx context.Context, id store.ID, _ empty) (em
 	for _, lc := range j.localCapsules() {
 		g.Go(func() error { return lc.releaseCapsule(ctx) })
 	}
-	return empty{}, g.Wait()
+	return calls.Empty{}, g.Wait()
 }
 
 // releaseCapsule ends the programs of a capsule. The sruns are silenced first, and the wardens of
@@ -198,7 +199,7 @@ func (p *participant) resolveOrphaned(ctx context.Context, id store.ID, release 
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		left, err := p.wasReleased(ctx, id, release)
 		if err == nil && left {
-			_, err = p.releaseHere(ctx, id, empty{})
+			_, err = p.releaseHere(ctx, id, calls.Empty{})
 		} else if err == nil {
 			err = p.resumeHere(ctx, id)
 			for _, lc := range j.localCapsules() {
@@ -228,9 +229,9 @@ func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool
 	if j.leaderNode() != j.c.Node {
 		return
 	}
-	phase := callResume
+	phase := calls.Resume
 	if left {
-		phase = callRelease
+		phase = calls.Release
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
@@ -238,7 +239,7 @@ func (p *participant) tellOtherNodes(ctx context.Context, id store.ID, left bool
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.callNode(ctx, node, j.id, id.Number, phase, empty{}, nil); err != nil {
+		if err := j.c.callNode(ctx, node, j.id, id.Number, phase, calls.Empty{}, nil); err != nil {
 			j.log.Info("cannot tell a node the outcome; its timeout will", "checkpoint", id, "error", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"golang.org/x/sync/errgroup"
@@ -247,16 +248,16 @@ func (r *restore) awaitSteps(ctx context.Context) {
 // reportRestored tells the leader when all programs of this node are restored.
 func (r *restore) reportRestored(ctx context.Context) error {
 	j := r.j
-	left, err := r.unrestoredHere(ctx, store.ID{}, empty{})
+	left, err := r.unrestoredHere(ctx, store.ID{}, calls.Empty{})
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leaderNode(), j.id, callNodeRestored, empty{}, nil)
+	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leaderNode(), j.id, calls.NodeRestored, calls.Empty{}, nil)
 }
 
 // unrestoredHere returns the programs of this node that are not restored yet, including those of
 // capsules that are not made yet.
-func (r *restore) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
+func (r *restore) unrestoredHere(context.Context, store.ID, calls.Empty) ([]string, error) {
 	j := r.j
 	snap := j.run.Snapshot()
 	j.mu.Lock()
@@ -289,7 +290,7 @@ func (r *restore) unrestoredPrograms(ctx context.Context, point *runs.ResumePoin
 	for node := range point.NodesToday(where) {
 		g.Go(func() error {
 			var there []string
-			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callUnrestored, empty{}, &there)
+			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, calls.Unrestored, calls.Empty{}, &there)
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, there...)
@@ -315,10 +316,10 @@ func (r *restore) isNetworkLocked() bool {
 
 // unlockHere unlocks the network of this node's capsules and lets their devices work.
 // A second call is harmless.
-func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
 	j := r.j
 	if j.failed.isGivenUp() {
-		return empty{}, errGivenUp
+		return calls.Empty{}, errGivenUp
 	}
 	var errs []error
 	for _, lc := range j.localCapsules() {
@@ -334,5 +335,5 @@ func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, e
 		}
 		errs = append(errs, err)
 	}
-	return empty{}, errors.Join(errs...)
+	return calls.Empty{}, errors.Join(errs...)
 }

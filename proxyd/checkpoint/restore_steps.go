@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"golang.org/x/sync/errgroup"
@@ -54,10 +55,10 @@ const (
 // network is unlocked: a packet would reach a program that is not restored yet, and the kernel would
 // answer with a reset. After an error the run is given up (hold.go), and the checkpoint stays.
 var restoreSteps = []restoreStep{
-	{callMakeCapsules, scriptStarts, (*restore).makeCapsules},
-	{callUnrestored, nodeReports, (*restore).checkPrograms},
-	{callReconnectDevices, nodeReports, (*restore).reconnectDevices},
-	{callUnlock, nodeReports, (*restore).unlockNodes},
+	{calls.MakeCapsules, scriptStarts, (*restore).makeCapsules},
+	{calls.Unrestored, nodeReports, (*restore).checkPrograms},
+	{calls.ReconnectDevices, nodeReports, (*restore).reconnectDevices},
+	{calls.Unlock, nodeReports, (*restore).unlockNodes},
 	{stepComplete, nodeReports, (*restore).completeRestore},
 }
 
@@ -110,7 +111,8 @@ func (r *restore) makeCapsules(ctx context.Context, snap runs.Snapshot) (bool, e
 	delete(others, r.j.c.Node)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return r.callNodes(ctx, others, callMakeCapsules, makeCapsulesRequest{snap.Point.ID.Number, snap.Number, snap.Placement.Today})
+		args := calls.MakeCapsulesArgs{Number: snap.Point.ID.Number, Run: snap.Number, Today: snap.Placement.Today}
+		return r.callNodes(ctx, others, calls.MakeCapsules, args)
 	})
 	g.Go(func() error { return r.makeCapsulesHere(ctx) })
 	return true, g.Wait()
@@ -127,9 +129,9 @@ func (r *restore) checkPrograms(ctx context.Context, snap runs.Snapshot) (bool, 
 func (r *restore) unlockNodes(ctx context.Context, snap runs.Snapshot) (bool, error) {
 	others := snap.Point.NodesToday(snap.Placement)
 	delete(others, r.j.c.Node)
-	err := r.callNodes(ctx, others, callUnlock, empty{})
+	err := r.callNodes(ctx, others, calls.Unlock, calls.Empty{})
 	if err == nil {
-		_, err = r.unlockHere(ctx, store.ID{}, empty{})
+		_, err = r.unlockHere(ctx, store.ID{}, calls.Empty{})
 	}
 	return err == nil, err
 }
@@ -147,16 +149,16 @@ func (r *restore) completeRestore(context.Context, runs.Snapshot) (bool, error) 
 
 // nodeRestored is called on the leader when a node has restored all its programs. After the last
 // step the user is told.
-func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+func (r *restore) nodeRestored(ctx context.Context, _ store.ID, _ calls.Empty) (calls.Empty, error) {
 	j, snap := r.j, r.j.run.Snapshot()
 	if snap.Point == nil {
-		return empty{}, nil
+		return calls.Empty{}, nil
 	}
 	if whole, err := r.takeSteps(ctx, snap, nodeReports); err != nil || !whole {
-		return empty{}, err
+		return calls.Empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", snap.Point.ID.Number)
 	j.report.AddEvent(records.EventRestored, snap.Placement.Today, fmt.Sprintf("from checkpoint %d", snap.Point.ID.Number)+snap.Point.LostWork)
 	j.report.SetComment(fmt.Sprintf("restored from checkpoint %d on %s", snap.Point.ID.Number, reports.JoinNames(snap.Placement.Today)) + snap.Point.LostWork + snap.Point.LostNewer)
-	return empty{}, nil
+	return calls.Empty{}, nil
 }

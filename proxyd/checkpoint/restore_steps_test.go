@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 )
 
@@ -21,7 +22,7 @@ func TestRestoreSteps(t *testing.T) {
 			t.Errorf("step %s comes after a step of a later event", s.name)
 		}
 	}
-	if want := []string{callMakeCapsules, callUnrestored, callReconnectDevices, callUnlock, stepComplete}; !slices.Equal(names, want) {
+	if want := []string{calls.MakeCapsules, calls.Unrestored, calls.ReconnectDevices, calls.Unlock, stepComplete}; !slices.Equal(names, want) {
 		t.Errorf("steps %q, want %q", names, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -55,7 +56,7 @@ func (e runEnding) lostNode(ctx context.Context) bool {
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.callNode(ctx, node, j.id, 0, callUnrestored, empty{}, nil); errors.Is(err, ErrAway) {
+		if err := j.c.callNode(ctx, node, j.id, 0, calls.Unrestored, calls.Empty{}, nil); errors.Is(err, ErrAway) {
 			return true
 		}
 	}
@@ -95,14 +96,14 @@ func (s SrunRequests) NoteRequeue(ctx context.Context, who nodesocket.Peer) erro
 	}
 	j.log.Info("a program asks Slurm for a requeue", "capsule", lc.index, "program", program)
 	asked := runs.Requester{Node: c.Node, Capsule: lc.index, Program: program, At: time.Now()}
-	return c.callNode(ctx, j.leaderNode(), j.id, 0, callAsksRequeue, asked, nil)
+	return c.callNode(ctx, j.leaderNode(), j.id, 0, calls.AsksRequeue, asked, nil)
 }
 
 // asksThere is told, on the leader, that a program of the job asks for a requeue.
-func (j *job) asksThere(_ context.Context, _ store.ID, r runs.Requester) (empty, error) {
+func (j *job) asksThere(_ context.Context, _ store.ID, r runs.Requester) (calls.Empty, error) {
 	r.At = time.Now() // clocks of nodes differ
 	j.termination.NoteRequester(&r)
-	return empty{}, nil
+	return calls.Empty{}, nil
 }
 
 // runsHere says whether a program of this node still runs.
@@ -149,7 +150,7 @@ func (j *job) endsItself(ctx context.Context, r *runs.Requester) bool {
 	defer cancel()
 	for {
 		var runs bool
-		if err := j.c.callNode(ctx, r.Node, j.id, 0, callProgramRuns, *r, &runs); err != nil {
+		if err := j.c.callNode(ctx, r.Node, j.id, 0, calls.ProgramRuns, *r, &runs); err != nil {
 			return false
 		}
 		if !runs || !runsBatchScript(ctx, lc) {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
@@ -88,7 +89,7 @@ func (j *job) recordFinishedTask(index int, t nodesocket.Join, program string, s
 }
 
 // countTasks adds the tasks that a capsule has, or had, to r.
-func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Program, r *prepareReply) error {
+func (lc *localCapsule) countTasks(ctx context.Context, programs []capsule.Program, r *calls.PrepareReply) error {
 	j := lc.j
 	ended, err := lc.capsule.Ended(ctx)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
@@ -16,24 +17,26 @@ import (
 
 // TestCheckComplete: a checkpoint that lacks a part of the job is refused.
 func TestCheckComplete(t *testing.T) {
-	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
+	two := func(a, b *calls.PrepareReply) map[string]*calls.PrepareReply {
+		return map[string]*calls.PrepareReply{"n1": a, "n2": b}
+	}
 	restored := &runs.ResumePoint{Meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 0}, {Index: 1}}}}
-	step := func(tasks, here int, sruns ...string) *prepareReply {
-		return &prepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
+	step := func(tasks, here int, sruns ...string) *calls.PrepareReply {
+		return &calls.PrepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
 	}
 	for name, c := range map[string]struct {
 		from    *runs.ResumePoint
-		reports map[string]*prepareReply
+		reports map[string]*calls.PrepareReply
 		want    error
 	}{
-		"a script alone":                    {nil, two(&prepareReply{Capsules: 1}, &prepareReply{}), nil},
+		"a script alone":                    {nil, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{}), nil},
 		"all tasks":                         {nil, two(step(2, 1, "s0-1"), step(2, 1)), nil},
-		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), steps.ErrTasksMissing},
+		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &calls.PrepareReply{}), steps.ErrTasksMissing},
 		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), steps.ErrTasksMissing},
-		"a step that is over":               {nil, two(step(2, 1), &prepareReply{}), nil},
-		"no task yet":                       {nil, two(&prepareReply{Capsules: 1, Steps: []string{"s0-1"}}, &prepareReply{}), nil},
-		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
-		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
+		"a step that is over":               {nil, two(step(2, 1), &calls.PrepareReply{}), nil},
+		"no task yet":                       {nil, two(&calls.PrepareReply{Capsules: 1, Steps: []string{"s0-1"}}, &calls.PrepareReply{}), nil},
+		"restored":                          {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{Capsules: 1}), nil},
+		"restored, and a node has ended it": {restored, two(&calls.PrepareReply{Capsules: 1}, &calls.PrepareReply{}), errCapsuleLost},
 	} {
 		j := (&job{run: runs.NewRunAt(runs.Snapshot{Point: c.from, Placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}})}).wireParts()
 		a := &attempt{j: j, reports: c.reports}
@@ -47,7 +50,7 @@ func TestCheckComplete(t *testing.T) {
 func TestCapsuleLost(t *testing.T) {
 	c := (&Conductor{jobs: jobTable{}}).wireParts()
 	ask := func(run int) error {
-		return c.callNode(t.Context(), "", 7, 3, phasePrepare, prepareRequest{Run: run}, nil)
+		return c.callNode(t.Context(), "", 7, 3, calls.PhasePrepare, calls.PrepareArgs{Run: run}, nil)
 	}
 	if err := ask(0); err != nil {
 		t.Error(err)

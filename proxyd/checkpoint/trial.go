@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 )
 
@@ -38,7 +39,7 @@ func (j *job) tryLater(ctx context.Context, run int) {
 }
 
 // obstaclesOf returns the obstacles in views of capsules.
-func (j *job) obstaclesOf(views []CapsuleView) []processes.Obstacle {
+func (j *job) obstaclesOf(views []calls.CapsuleView) []processes.Obstacle {
 	j.mu.Lock()
 	before := j.lastObstacles
 	j.mu.Unlock()

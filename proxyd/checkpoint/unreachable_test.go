@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -56,7 +57,7 @@ func TestCallNodeRetrying(t *testing.T) {
 				r := &awayUntil{back: began.Add(tt.away), fails: tt.fails}
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = r
-				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, callMakeCapsules, makeCapsulesRequest{}, nil)
+				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, calls.MakeCapsules, calls.MakeCapsulesArgs{}, nil)
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}

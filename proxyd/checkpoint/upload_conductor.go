@@ -6,6 +6,7 @@ package checkpoint
 import (
 	"context"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -13,26 +14,21 @@ import (
 // uploadConductor is the Conductor as uploads see it.
 type uploadConductor struct{ c *Conductor }
 
-// uploadRequest names the upload that a node joins.
-type uploadRequest struct {
-	Ticket store.Ticket
-}
-
 // UploadShare implements upload.Conductor.
 func (h uploadConductor) UploadShare(ctx context.Context, node string, id store.ID, ticket store.Ticket) (r upload.ShareReply, err error) {
-	err = h.c.callNode(ctx, node, id.Job, id.Number, callUpload, uploadRequest{ticket}, &r)
+	err = h.c.callNode(ctx, node, id.Job, id.Number, calls.UploadShare, calls.UploadShareArgs{Ticket: ticket}, &r)
 	return r, err
 }
 
 // ShareStatus implements upload.Conductor.
 func (h uploadConductor) ShareStatus(ctx context.Context, node string, id store.ID) (r upload.ShareStatus, err error) {
-	err = h.c.callNode(ctx, node, id.Job, id.Number, callShareStatus, empty{}, &r)
+	err = h.c.callNode(ctx, node, id.Job, id.Number, calls.ShareStatus, calls.Empty{}, &r)
 	return r, err
 }
 
 // DropShare implements upload.Conductor.
 func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID) error {
-	return h.c.callNode(ctx, node, id.Job, id.Number, callDropShare, empty{}, nil)
+	return h.c.callNode(ctx, node, id.Job, id.Number, calls.DropShare, calls.Empty{}, nil)
 }
 
 // AddUploadEvent implements upload.Conductor.

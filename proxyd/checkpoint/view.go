@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
@@ -33,13 +34,6 @@ type View struct {
 	Obstacles []processes.Obstacle // what cannot be captured now, or could not at the last attempt
 	Outside   []processes.Obstacle // connections to outside, which a restore resets
 	Events    []records.Event
-}
-
-// CapsuleView describes a capsule, and what would be in the way of a checkpoint.
-type CapsuleView struct {
-	Capsule   *rpc.Capsule         // home, address and gpus are not set
-	Obstacles []processes.Obstacle // what cannot be captured now
-	Outside   []processes.Obstacle // connections to outside, which a restore resets
 }
 
 // Owner returns the user of a job, if the job has a record.
@@ -139,16 +133,16 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 }
 
 // viewAll asks all nodes of the run. A node that does not answer is left out.
-func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
+func (j *job) viewAll(ctx context.Context, nodes []string) []calls.CapsuleView {
 	ctx, cancel := context.WithTimeout(ctx, viewWithin)
 	defer cancel()
 	var mu sync.Mutex
-	var found []CapsuleView
+	var found []calls.CapsuleView
 	var all sync.WaitGroup
 	for _, node := range nodes {
 		all.Go(func() {
-			var there []CapsuleView
-			if err := j.c.callNode(ctx, node, j.id, 0, callView, empty{}, &there); err != nil {
+			var there []calls.CapsuleView
+			if err := j.c.callNode(ctx, node, j.id, 0, calls.View, calls.Empty{}, &there); err != nil {
 				j.log.Info("describe the job", "error", err)
 			}
 			mu.Lock()
@@ -161,8 +155,8 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 }
 
 // viewHere describes the capsules of this node.
-func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView, error) {
-	var views []CapsuleView
+func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.CapsuleView, error) {
+	var views []calls.CapsuleView
 	for _, lc := range j.localCapsules() {
 		programs, err := lc.capsule.Programs(ctx)
 		if err != nil {
@@ -177,7 +171,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 			}
 			m.Programs = append(m.Programs, messages.EncodeProgram(&p, processes.ResidentBytes(p), since, command))
 		}
-		v := CapsuleView{Capsule: m}
+		v := calls.CapsuleView{Capsule: m}
 		if v.Obstacles, v.Outside, err = lc.findObstacles(programs); err != nil {
 			j.log.Info("describe the job", "error", err)
 		}
@@ -228,7 +222,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 			return store.ID{}, err
 		}
 	}
-	progress(phasePrepare, 0, int64(len(phases)))
+	progress(calls.PhasePrepare, 0, int64(len(phases)))
 	a, err := c.requestCheckpoint(ctx, j, decisions.Request{After: decisions.ForwardSignal, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
@@ -237,7 +231,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		return store.ID{}, err
 	}
 	if stands && a != nil {
-		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
+		progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}
 	lost, err := c.uploads.AwaitStoredOrLost(ctx, id, j.submittedAt(), 0, func(_ *upload.Record, w *upload.Watch) { progress(upload.Step, w.Done, w.Total) })
@@ -253,7 +247,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	if err != nil {
 		return store.ID{}, err
 	}
-	progress(phaseCommit, int64(len(phases)), int64(len(phases)))
+	progress(calls.PhaseCommit, int64(len(phases)), int64(len(phases)))
 	if a == nil { // another node leads
 		all, err := c.Store.List(ctx, &store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None})
 		if err != nil || len(all) == 0 {

@@ -34,10 +34,10 @@ import (
 //	        SHARED/jobs/JOB.upload ◄── from here on this checkpoint counts, and no older checkpoint
 //	resume or release: the nodes are free
 //	take the lease in the store; check JOB.upload                     sees JOB.upload, and waits:
-//	callUpload                          ─────► chunks to the store    asks the nodes for their progress
+//	calls.UploadShare                   ─────► chunks to the store    asks the nodes for their progress
 //	check JOB.upload; commit the manifest
 //	remove JOB.upload                                                 restores
-//	callDropShare                       ─────► deletes its share
+//	calls.DropShare                     ─────► deletes its share
 //
 // Each step may be repeated: a leader that was killed starts again from its record and its share,
 // and finds the chunks that are stored already. If a node has lost its share, the record says

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package calls
 
 import (
 	"bytes"
@@ -12,19 +12,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // sent returns a message as it is after its way over the network.
 func sent[M proto.Message](t *testing.T, m, arrived M) M {
@@ -35,63 +41,62 @@ func sent[M proto.Message](t *testing.T, m, arrived M) M {
 	return arrived
 }
 
-// TestCallMessages: every call that a node carries out has a message, with which name and arguments arrive.
+// TestCallMessages: every call has a message, with which its name and arguments arrive.
 func TestCallMessages(t *testing.T) {
 	asked := runs.Requester{Node: "n1", Capsule: 2, Program: "s0-1.0", At: time.Unix(5, 7).UTC()}
 	arguments := map[string][]any{
-		phasePrepare:         {prepareRequest{true, 3, true}, prepareRequest{}},
-		callExchange:         {exchangeRequest{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},
-		phaseDrain:           {drainRequest{}, drainRequest{true}},
-		phaseDump:            {dumpRequest{"ticket", []string{"s0-1"}, 7, 3}, dumpRequest{}},
-		callMakeCapsules:     {makeCapsulesRequest{3, 2, []string{"n1", "n2"}}},
-		callReconnectDevices: {reconnectRequest{}, reconnectRequest{map[int]string{}}, reconnectRequest{map[int]string{0: "a", 3: ""}}},
-		callUpload:           {uploadRequest{"ticket"}},
-		callAsksRequeue:      {asked},
-		callProgramRuns:      {asked},
-		callRequestCheckpoint: {
+		PhasePrepare:     {PrepareArgs{true, 3, true}, PrepareArgs{}},
+		Exchange:         {ExchangeArgs{2, &cut.Orders{Attempt: 7, Lease: time.Second, Do: []cut.Order{{Open: true}}}}},
+		PhaseDrain:       {DrainArgs{}, DrainArgs{true}},
+		PhaseDump:        {DumpArgs{"ticket", []string{"s0-1"}, 7, 3}, DumpArgs{}},
+		MakeCapsules:     {MakeCapsulesArgs{3, 2, []string{"n1", "n2"}}},
+		ReconnectDevices: {ReconnectDevicesArgs{}, ReconnectDevicesArgs{map[int]string{}}, ReconnectDevicesArgs{map[int]string{0: "a", 3: ""}}},
+		UploadShare:      {UploadShareArgs{"ticket"}},
+		AsksRequeue:      {asked},
+		ProgramRuns:      {asked},
+		RequestCheckpoint: {
 			decisions.Request{After: decisions.ForwardSignal, Reason: "periodic", HoldAfterwards: true}, decisions.Request{After: decisions.Requeued},
 			decisions.Request{After: decisions.Preempted}, decisions.Request{After: decisions.TimeLimit},
 		},
 	}
 	for call := range emptyCalls {
-		arguments[call] = []any{empty{}}
+		arguments[call] = []any{Empty{}}
 	}
 	for call, all := range arguments {
 		for _, args := range all {
-			req, err := encodeCall(call, args)
+			req, err := EncodeCall(call, args)
 			noError(t, err)
-			gotCall, got, err := decodeCall(sent(t, req, &rpc.CallRequest{}))
+			gotCall, got, err := DecodeCall(sent(t, req, &rpc.CallRequest{}))
 			if err != nil || gotCall != call || !reflect.DeepEqual(got, args) {
 				t.Errorf("call %s with %+v arrives as %s with %+v, error %v", call, args, gotCall, got, err)
 			}
 		}
 	}
-	for call := range jobHandlers {
+	for _, call := range All() {
 		if arguments[call] == nil {
 			t.Errorf("call %s has no message", call)
 		}
 	}
-	for call := range nodeHandlers {
-		if arguments[call] == nil {
-			t.Errorf("call %s has no message", call)
-		}
+	messages := (&rpc.CallRequest{}).ProtoReflect().Descriptor().Oneofs().ByName("call").Fields()
+	if len(All()) != len(arguments) || len(All()) != messages.Len() {
+		t.Errorf("%d calls have names, %d were sent, and %d have messages", len(All()), len(arguments), messages.Len())
 	}
 }
 
 // TestUnknownCalls: a call that this release does not know is refused by a name that people can act on.
 func TestUnknownCalls(t *testing.T) {
 	for _, req := range []*rpc.CallRequest{{}, {Call: &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{}}}, {Call: &rpc.CallRequest_RequestCheckpoint{RequestCheckpoint: &rpc.RequestCheckpointCall{After: 9}}}} {
-		if _, _, err := decodeCall(req); !errors.Is(err, errUnknownCall) {
+		if _, _, err := DecodeCall(req); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%v: %v", req, err)
 		}
 	}
-	if _, err := encodeCall(phaseDump, "text"); err == nil {
+	if _, err := EncodeCall(PhaseDump, "text"); err == nil {
 		t.Error("arguments without a message are sent")
 	}
-	if _, err := encodeReply(3); err == nil {
+	if _, err := EncodeReply(3); err == nil {
 		t.Error("a reply without a message is sent")
 	}
-	if err := decodeReply(&rpc.CallReply{}, new(int)); err == nil {
+	if err := DecodeReply(&rpc.CallReply{}, new(int)); err == nil {
 		t.Error("a reply is read into a value without a message")
 	}
 }
@@ -112,14 +117,14 @@ func sameReply(got, want any) bool {
 func TestReplyMessages(t *testing.T) {
 	part := &store.Part{}
 	for _, reply := range []any{
-		prepareReply{
+		PrepareReply{
 			Capsules: 1, Programs: 2, Bytes: 1 << 40, Obstacles: []processes.Obstacle{{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal", Cure: "close it"}},
 			Unrestored: []string{"batch"}, Steps: []string{"s0-1"}, TaskCounts: map[string]int{"s0-1": 4}, TasksHere: map[string]int{"s0-1": 2}, Devices: []int{0, 1}, Staged: true,
 		},
-		exchangeReply{Events: &cut.Events{Next: 5}},
-		exchangeReply{Forgotten: true, Error: "why"},
-		dumpReply{Part: part, Capsules: []records.CapsuleMeta{{Index: 1, Node: "n1"}}, BaseUnused: true},
-		dumpReply{Capsules: []records.CapsuleMeta{{Index: 1}}, StageFull: true, BaseUnusable: true},
+		ExchangeReply{Events: &cut.Events{Next: 5}},
+		ExchangeReply{Forgotten: true, Error: "why"},
+		DumpReply{Part: part, Capsules: []records.CapsuleMeta{{Index: 1, Node: "n1"}}, BaseUnused: true},
+		DumpReply{Capsules: []records.CapsuleMeta{{Index: 1}}, StageFull: true, BaseUnusable: true},
 		[]string{"batch", "s0-1.0"},
 		map[int]string{0: "a", 1: ""},
 		upload.ShareReply{Part: part},
@@ -131,14 +136,14 @@ func TestReplyMessages(t *testing.T) {
 			Obstacles: []processes.Obstacle{{Program: "batch", PID: 7}}, Outside: []processes.Obstacle{{Program: "s0-1.0", What: "is connected"}},
 		}},
 	} {
-		m, err := encodeReply(reply)
+		m, err := EncodeReply(reply)
 		noError(t, err)
 		into := reflect.New(reflect.TypeOf(reply))
-		noError(t, decodeReply(sent(t, m, &rpc.CallReply{}), into.Interface()))
+		noError(t, DecodeReply(sent(t, m, &rpc.CallReply{}), into.Interface()))
 		if got := into.Elem().Interface(); !sameReply(got, reply) {
 			t.Errorf("%+v arrives as %+v", reply, got)
 		}
-		noError(t, decodeReply(&rpc.CallReply{}, into.Interface()))
+		noError(t, DecodeReply(&rpc.CallReply{}, into.Interface()))
 	}
 }
 
@@ -218,12 +223,12 @@ func fill(t *testing.T, v reflect.Value) {
 
 // TestManifestParts: each field of a part of the manifest arrives, in the bytes that the manifest will have.
 func TestManifestParts(t *testing.T) {
-	var want dumpReply
+	var want DumpReply
 	fill(t, reflect.ValueOf(&want).Elem())
-	m, err := encodeReply(want)
+	m, err := EncodeReply(want)
 	noError(t, err)
-	var got dumpReply
-	noError(t, decodeReply(sent(t, m, &rpc.CallReply{}), &got))
+	var got DumpReply
+	noError(t, DecodeReply(sent(t, m, &rpc.CallReply{}), &got))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v arrives as %+v", want, got)
 	}
@@ -239,8 +244,8 @@ func TestManifestParts(t *testing.T) {
 	}
 	// A node of a newer release has fields that this one does not know.
 	m.GetDump().Capsules = []byte(`[{"index":1,"node":"n2","newer":{"x":1}}]`)
-	got = dumpReply{}
-	noError(t, decodeReply(m, &got))
+	got = DumpReply{}
+	noError(t, DecodeReply(m, &got))
 	if len(got.Capsules) != 1 || got.Capsules[0].Index != 1 || got.Capsules[0].Node != "n2" {
 		t.Errorf("capsules of a newer release arrive as %+v", got.Capsules)
 	}

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package calls
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/messages"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -24,66 +24,69 @@ import (
 
 // emptyCalls are the calls without arguments.
 var emptyCalls = map[string]func() *rpc.CallRequest{
-	phaseFreeze: func() *rpc.CallRequest {
+	PhaseFreeze: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Freeze{Freeze: &rpc.FreezeCall{}}}
 	},
-	phaseHalt: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_Halt{Halt: &rpc.HaltCall{}}} },
-	callHeartbeat: func() *rpc.CallRequest {
+	PhaseHalt: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_Halt{Halt: &rpc.HaltCall{}}} },
+	Heartbeat: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Heartbeat{Heartbeat: &rpc.HeartbeatCall{}}}
 	},
-	callResume: func() *rpc.CallRequest {
+	Resume: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Resume{Resume: &rpc.ResumeCall{}}}
 	},
-	callRelease: func() *rpc.CallRequest {
+	Release: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Release{Release: &rpc.ReleaseCall{}}}
 	},
-	callNodeRestored: func() *rpc.CallRequest {
+	NodeRestored: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_NodeRestored{NodeRestored: &rpc.NodeRestoredCall{}}}
 	},
-	callUnrestored: func() *rpc.CallRequest {
+	Unrestored: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Unrestored{Unrestored: &rpc.UnrestoredCall{}}}
 	},
-	callUnlock: func() *rpc.CallRequest {
+	Unlock: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_Unlock{Unlock: &rpc.UnlockCall{}}}
 	},
-	callShareStatus: func() *rpc.CallRequest {
+	ShareStatus: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_ShareStatus{ShareStatus: &rpc.ShareStatusCall{}}}
 	},
-	callDropShare: func() *rpc.CallRequest {
+	DropShare: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_DropShare{DropShare: &rpc.DropShareCall{}}}
 	},
-	callView: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_View{View: &rpc.ViewCall{}}} },
-	callAwaitDecision: func() *rpc.CallRequest {
+	View: func() *rpc.CallRequest { return &rpc.CallRequest{Call: &rpc.CallRequest_View{View: &rpc.ViewCall{}}} },
+	AwaitDecision: func() *rpc.CallRequest {
 		return &rpc.CallRequest{Call: &rpc.CallRequest_AwaitDecision{AwaitDecision: &rpc.AwaitDecisionCall{}}}
 	},
 }
 
-// encodeCall makes the message of a call. args are the call's arguments, or empty{}.
-func encodeCall(call string, args any) (*rpc.CallRequest, error) {
-	if _, none := args.(empty); none {
+// ErrUnknown is the answer to a call of a newer release.
+var ErrUnknown = errors.New("this call is not known here: is this proxyd older than the leader's?")
+
+// EncodeCall makes the message of a call. args are the call's arguments, or empty{}.
+func EncodeCall(call string, args any) (*rpc.CallRequest, error) {
+	if _, none := args.(Empty); none {
 		if newCall := emptyCalls[call]; newCall != nil {
 			return newCall(), nil
 		}
 	}
 	req := &rpc.CallRequest{}
 	switch b := args.(type) {
-	case prepareRequest:
+	case PrepareArgs:
 		req.Call = &rpc.CallRequest_Prepare{Prepare: &rpc.PrepareCall{Release: b.Release, Run: int32(b.Run), Stage: b.Stage}}
-	case exchangeRequest:
+	case ExchangeArgs:
 		req.Call = &rpc.CallRequest_Exchange{Exchange: &rpc.ExchangeCall{Capsule: int32(b.Index), Orders: messages.EncodeOrders(b.Orders)}}
-	case drainRequest:
+	case DrainArgs:
 		req.Call = &rpc.CallRequest_Drain{Drain: &rpc.DrainCall{Sruns: b.Sruns}}
-	case dumpRequest:
+	case DumpArgs:
 		req.Call = &rpc.CallRequest_Dump{Dump: &rpc.DumpCall{Ticket: string(b.Ticket), Steps: b.Steps, Cut: b.Cut, Base: b.Base}}
-	case makeCapsulesRequest:
+	case MakeCapsulesArgs:
 		req.Call = &rpc.CallRequest_MakeCapsules{MakeCapsules: &rpc.MakeCapsulesCall{Number: b.Number, Run: int32(b.Run), Nodes: b.Today}}
-	case reconnectRequest:
+	case ReconnectDevicesArgs:
 		req.Call = &rpc.CallRequest_ReconnectDevices{ReconnectDevices: &rpc.ReconnectDevicesCall{Connect: b.Peers != nil, Peers: encodeAddresses(b.Peers)}}
-	case uploadRequest:
+	case UploadShareArgs:
 		req.Call = &rpc.CallRequest_UploadShare{UploadShare: &rpc.UploadShareCall{Ticket: string(b.Ticket)}}
 	case runs.Requester:
 		m := &rpc.Requester{Node: b.Node, Capsule: int32(b.Capsule), Program: b.Program, At: timestamppb.New(b.At)}
-		if call == callProgramRuns {
+		if call == ProgramRuns {
 			req.Call = &rpc.CallRequest_ProgramRuns{ProgramRuns: &rpc.ProgramRunsCall{Requester: m}}
 		} else {
 			req.Call = &rpc.CallRequest_AsksRequeue{AsksRequeue: &rpc.AsksRequeueCall{Requester: m}}
@@ -98,95 +101,95 @@ func encodeCall(call string, args any) (*rpc.CallRequest, error) {
 	return req, nil
 }
 
-// decodeCall returns the name and the arguments of a call.
-func decodeCall(req *rpc.CallRequest) (call string, args any, err error) {
+// DecodeCall returns the name and the arguments of a call.
+func DecodeCall(req *rpc.CallRequest) (call string, args any, err error) {
 	switch m := req.GetCall().(type) {
 	case *rpc.CallRequest_Prepare:
-		return phasePrepare, prepareRequest{m.Prepare.GetRelease(), int(m.Prepare.GetRun()), m.Prepare.GetStage()}, nil
+		return PhasePrepare, PrepareArgs{m.Prepare.GetRelease(), int(m.Prepare.GetRun()), m.Prepare.GetStage()}, nil
 	case *rpc.CallRequest_Exchange:
 		orders := messages.DecodeOrders(m.Exchange.GetOrders())
 		if orders == nil {
-			return "", nil, errUnknownCall
+			return "", nil, ErrUnknown
 		}
-		return callExchange, exchangeRequest{int(m.Exchange.GetCapsule()), orders}, nil
+		return Exchange, ExchangeArgs{int(m.Exchange.GetCapsule()), orders}, nil
 	case *rpc.CallRequest_Drain:
-		return phaseDrain, drainRequest{m.Drain.GetSruns()}, nil
+		return PhaseDrain, DrainArgs{m.Drain.GetSruns()}, nil
 	case *rpc.CallRequest_Dump:
-		return phaseDump, dumpRequest{store.Ticket(m.Dump.GetTicket()), m.Dump.GetSteps(), m.Dump.GetCut(), m.Dump.GetBase()}, nil
+		return PhaseDump, DumpArgs{store.Ticket(m.Dump.GetTicket()), m.Dump.GetSteps(), m.Dump.GetCut(), m.Dump.GetBase()}, nil
 	case *rpc.CallRequest_MakeCapsules:
-		return callMakeCapsules, makeCapsulesRequest{m.MakeCapsules.GetNumber(), int(m.MakeCapsules.GetRun()), m.MakeCapsules.GetNodes()}, nil
+		return MakeCapsules, MakeCapsulesArgs{m.MakeCapsules.GetNumber(), int(m.MakeCapsules.GetRun()), m.MakeCapsules.GetNodes()}, nil
 	case *rpc.CallRequest_ReconnectDevices:
-		var b reconnectRequest
+		var b ReconnectDevicesArgs
 		if m.ReconnectDevices.GetConnect() {
 			b.Peers = decodeAddresses(m.ReconnectDevices.GetPeers())
 		}
-		return callReconnectDevices, b, nil
+		return ReconnectDevices, b, nil
 	case *rpc.CallRequest_UploadShare:
-		return callUpload, uploadRequest{store.Ticket(m.UploadShare.GetTicket())}, nil
+		return UploadShare, UploadShareArgs{store.Ticket(m.UploadShare.GetTicket())}, nil
 	case *rpc.CallRequest_AsksRequeue:
-		return callAsksRequeue, decodeRequester(m.AsksRequeue.GetRequester()), nil
+		return AsksRequeue, decodeRequester(m.AsksRequeue.GetRequester()), nil
 	case *rpc.CallRequest_ProgramRuns:
-		return callProgramRuns, decodeRequester(m.ProgramRuns.GetRequester()), nil
+		return ProgramRuns, decodeRequester(m.ProgramRuns.GetRequester()), nil
 	case *rpc.CallRequest_RequestCheckpoint:
 		after := m.RequestCheckpoint.GetAfter()
 		if _, known := rpc.RequestCheckpointCall_After_name[int32(after)]; !known {
-			return "", nil, errUnknownCall
+			return "", nil, ErrUnknown
 		}
-		return callRequestCheckpoint, decisions.Request{
+		return RequestCheckpoint, decisions.Request{
 			After: decisions.Verdict(after), Reason: m.RequestCheckpoint.GetReason(), HoldAfterwards: m.RequestCheckpoint.GetHoldAfterwards(),
 		}, nil
 	}
 	call = emptyCallName(req)
 	if call == "" {
-		return "", nil, errUnknownCall
+		return "", nil, ErrUnknown
 	}
-	return call, empty{}, nil
+	return call, Empty{}, nil
 }
 
 // emptyCallName returns the name of a call without arguments; "" for a call that is not known here.
 func emptyCallName(req *rpc.CallRequest) string {
 	switch req.GetCall().(type) {
 	case *rpc.CallRequest_Freeze:
-		return phaseFreeze
+		return PhaseFreeze
 	case *rpc.CallRequest_Halt:
-		return phaseHalt
+		return PhaseHalt
 	case *rpc.CallRequest_Heartbeat:
-		return callHeartbeat
+		return Heartbeat
 	case *rpc.CallRequest_Resume:
-		return callResume
+		return Resume
 	case *rpc.CallRequest_Release:
-		return callRelease
+		return Release
 	case *rpc.CallRequest_NodeRestored:
-		return callNodeRestored
+		return NodeRestored
 	case *rpc.CallRequest_Unrestored:
-		return callUnrestored
+		return Unrestored
 	case *rpc.CallRequest_Unlock:
-		return callUnlock
+		return Unlock
 	case *rpc.CallRequest_ShareStatus:
-		return callShareStatus
+		return ShareStatus
 	case *rpc.CallRequest_DropShare:
-		return callDropShare
+		return DropShare
 	case *rpc.CallRequest_View:
-		return callView
+		return View
 	case *rpc.CallRequest_AwaitDecision:
-		return callAwaitDecision
+		return AwaitDecision
 	}
 	return ""
 }
 
-// encodeReply makes the message of a reply.
-func encodeReply(reply any) (*rpc.CallReply, error) {
+// EncodeReply makes the message of a reply.
+func EncodeReply(reply any) (*rpc.CallReply, error) {
 	m := &rpc.CallReply{}
 	var err error
 	switch r := reply.(type) {
-	case empty:
-	case prepareReply:
+	case Empty:
+	case PrepareReply:
 		m.Reply = &rpc.CallReply_Prepare{Prepare: r.toMessage()}
-	case exchangeReply:
+	case ExchangeReply:
 		m.Reply = &rpc.CallReply_Exchange{Exchange: &rpc.ExchangeReply{
 			Forgotten: r.Forgotten, Busy: r.Busy, Error: r.Error, Events: messages.EncodeEvents(r.Events),
 		}}
-	case dumpReply:
+	case DumpReply:
 		d := &rpc.DumpReply{StageFull: r.StageFull, BaseUnusable: r.BaseUnusable, BaseUnused: r.BaseUnused}
 		if d.Part, err = encodePart(r.Part); err == nil {
 			d.Capsules, err = json.Marshal(r.Capsules)
@@ -212,17 +215,17 @@ func encodeReply(reply any) (*rpc.CallReply, error) {
 	return m, err
 }
 
-// decodeReply stores a reply in into, a pointer to the value that encodeReply got.
-func decodeReply(m *rpc.CallReply, into any) error {
+// DecodeReply stores a reply in into, a pointer to the value that EncodeReply got.
+func DecodeReply(m *rpc.CallReply, into any) error {
 	switch to := into.(type) {
-	case *prepareReply:
+	case *PrepareReply:
 		to.readMessage(m.GetPrepare())
-	case *exchangeReply:
+	case *ExchangeReply:
 		r := m.GetExchange()
-		*to = exchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError(), Events: messages.DecodeEvents(r.GetEvents())}
-	case *dumpReply:
+		*to = ExchangeReply{Forgotten: r.GetForgotten(), Busy: r.GetBusy(), Error: r.GetError(), Events: messages.DecodeEvents(r.GetEvents())}
+	case *DumpReply:
 		r := m.GetDump()
-		*to = dumpReply{StageFull: r.GetStageFull(), BaseUnusable: r.GetBaseUnusable(), BaseUnused: r.GetBaseUnused()}
+		*to = DumpReply{StageFull: r.GetStageFull(), BaseUnusable: r.GetBaseUnusable(), BaseUnused: r.GetBaseUnused()}
 		if err := decodeManifestJSON(r.GetPart(), &to.Part); err != nil {
 			return err
 		}
@@ -247,7 +250,7 @@ func decodeReply(m *rpc.CallReply, into any) error {
 	return nil
 }
 
-func (r prepareReply) toMessage() *rpc.PrepareReply {
+func (r PrepareReply) toMessage() *rpc.PrepareReply {
 	m := &rpc.PrepareReply{
 		Capsules: int32(r.Capsules), Programs: int32(r.Programs), Bytes: r.Bytes, Unrestored: r.Unrestored, Steps: r.Steps,
 		TaskCounts: encodeCounts(r.TaskCounts), TasksHere: encodeCounts(r.TasksHere), Staged: r.Staged,
@@ -259,8 +262,8 @@ func (r prepareReply) toMessage() *rpc.PrepareReply {
 	return m
 }
 
-func (r *prepareReply) readMessage(m *rpc.PrepareReply) {
-	*r = prepareReply{
+func (r *PrepareReply) readMessage(m *rpc.PrepareReply) {
+	*r = PrepareReply{
 		Capsules: int(m.GetCapsules()), Programs: int(m.GetPrograms()), Bytes: m.GetBytes(), Unrestored: m.GetUnrestored(), Steps: m.GetSteps(),
 		TaskCounts: decodeCounts(m.GetTaskCounts()), TasksHere: decodeCounts(m.GetTasksHere()), Staged: m.GetStaged(),
 		Obstacles: messages.DecodeObstacles(m.GetObstacles()),
