@@ -6,6 +6,8 @@ package ptx
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/printf"
 )
 
 // Hooks are what a kernel can ask its launcher for. Hooks that are nil do nothing: printf prints
@@ -17,6 +19,12 @@ type Hooks struct {
 	// Free takes back what Malloc gave.
 	Malloc func(n uint64) uint64
 	Free   func(addr uint64)
+}
+
+// Printf is a thread's call of printf.
+type Printf struct {
+	printf.Call
+	Block, Thread Dim3
 }
 
 // builtins are the functions that PTX texts call without defining them.
@@ -72,14 +80,35 @@ func callPrintf(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := trailing(m)
 		format := w.readText(w.readArg(in, 0, i), i)
-		p := Printf{Format: format, Block: w.block.pos, Thread: w.block.run.cfg.Block.positionAt(uint64(w.id*warpSize + i))}
-		verbs := parseFormat(format)
-		p.readArgs(w, w.readArg(in, 1, i), verbs, i)
-		w.setRet(in, i, uint64(uint32(p.conversions)))
+		arguments, conversions := w.readPrintf(w.readArg(in, 1, i), format, i)
+		w.setRet(in, i, uint64(uint32(conversions)))
 		if hook != nil {
-			hook(p)
+			thread := w.block.run.cfg.Block.positionAt(uint64(w.id*warpSize + i))
+			hook(Printf{Call: printf.Call{Format: format, Arguments: arguments}, Block: w.block.pos, Thread: thread})
 		}
 	}
+}
+
+// readPrintf reads the arguments of a call of printf from the buffer at addr, and counts the conversions of its format.
+// Arguments of 32 bits are at multiples of 4, other arguments at multiples of 8.
+func (w *warp) readPrintf(addr uint64, format string, lane int) (arguments []printf.Argument, conversions int) {
+	at := uint64(0)
+	for _, conversion := range printf.ParseFormat(format) {
+		operands := conversion.Operands()
+		if operands != nil {
+			conversions++
+		}
+		for _, o := range operands {
+			at = (at + o.Size - 1) &^ (o.Size - 1)
+			a := printf.Argument{Bits: readBytes(w.genericBytes(addr+at, o.Size, lane))}
+			at += o.Size
+			if o.IsText {
+				a.Text = w.readText(a.Bits, lane)
+			}
+			arguments = append(arguments, a)
+		}
+	}
+	return arguments, conversions
 }
 
 func callAssert(w *warp, in *inst, m uint32) {

@@ -19,6 +19,7 @@
 //	types       the types, register classes and state spaces of PTX
 //	float       floating-point arithmetic: formats, rounding
 //	simd        lane loops of full warps in the vector instructions of the processor
+//	printf      what a kernel prints, formatted as C does
 //	syntax      lexer, parser, and the tree that the parser makes of a text
 //
 // # Registers
