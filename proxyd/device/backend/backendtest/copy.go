@@ -10,28 +10,28 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func copies(r *rig) {
+func testCopies(r *rig) {
 	const n = 3 << 20
-	a, b := r.alloc(n), r.alloc(n)
-	want := pattern(n, 1)
-	r.put(a, want)
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}))
-	r.sync()
-	r.has("device to device", b, want)
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(b), Dst: dev(b + 100), Width: 1000}))
-	r.sync()
-	r.has("onto itself", b+100, want[:1000])
+	a, b := r.allocBytes(n), r.allocBytes(n)
+	want := makePattern(n, 1)
+	r.copyIn(a, want)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: n}))
+	r.syncStream()
+	r.wantBytes("device to device", b, want)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(b), Dst: deviceAt(b + 100), Width: 1000}))
+	r.syncStream()
+	r.wantBytes("onto itself", b+100, want[:1000])
 	h := make([]byte, 100)
-	r.ok(r.stream.Copy(backend.Copy{Src: mem(want), Dst: mem(h), Width: 100}))
-	r.sync()
-	equal(r, "host to host", string(h), string(want[:100]))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b)})) // nothing
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: hostBytes(want), Dst: hostBytes(h), Width: 100}))
+	r.syncStream()
+	checkEqual(r, "host to host", string(h), string(want[:100]))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b)})) // nothing
 
 	// A box of 3 slices, 4 rows, 5 bytes, out of 7 x 6 and into 8 x 5.
-	src := pattern(7*6*5, 9)
-	r.put(a, src)
+	src := makePattern(7*6*5, 9)
+	r.copyIn(a, src)
 	dst := make([]byte, 8*5*4)
-	r.put(b, dst)
+	r.copyIn(b, dst)
 	for z := range 3 {
 		for y := range 4 {
 			copy(dst[2+8*(1+y+5*(z+1)):][:5], src[1+7*(2+y+6*(z+2)):])
@@ -42,15 +42,15 @@ func copies(r *rig) {
 		Dst:   backend.Place{Addr: uint64(b), Pitch: 8, Rows: 5, X: 2, Y: 1, Z: 1},
 		Width: 5, Height: 4, Depth: 3,
 	}
-	r.ok(r.stream.Copy(box))
-	r.sync()
-	r.has("box on the device", b, dst)
+	r.mustSucceed(r.stream.Copy(box))
+	r.syncStream()
+	r.wantBytes("box on the device", b, dst)
 	for _, tc := range []struct {
 		name     string
 		from, to bool // the host's
 	}{{"from the host", true, false}, {"to the host", false, true}, {"on the host", true, true}} {
 		c := box
-		r.put(b, make([]byte, len(dst)))
+		r.copyIn(b, make([]byte, len(dst)))
 		out := make([]byte, len(dst))
 		if tc.from {
 			c.Src.Host, c.Src.Addr = host(src), hostBase
@@ -58,68 +58,68 @@ func copies(r *rig) {
 		if tc.to {
 			c.Dst.Host, c.Dst.Addr = host(out), hostBase
 		}
-		r.ok(r.stream.Copy(c))
+		r.mustSucceed(r.stream.Copy(c))
 		if !tc.to {
-			out = r.get(b, len(dst))
+			out = r.copyOut(b, len(dst))
 		}
-		r.sync()
-		equal(r, "box "+tc.name, string(out), string(dst))
+		r.syncStream()
+		checkEqual(r, "box "+tc.name, string(out), string(dst))
 	}
 	// A copy to host memory that is not there is a fault: CUDA's program would have died of the copy.
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: mem(nil), Width: 10}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(nil), Width: 10}))
 	if err := r.stream.Synchronize(r.ctx); !backend.ResultOf(err).Sticky() {
 		r.Errorf("copy to nowhere: %v", err)
 	}
 }
 
-func copiesMisused(r *rig) {
-	a := r.alloc(5 << 20)
+func testCopiesMisused(r *rig) {
+	a := r.allocBytes(5 << 20)
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Base: 100 << 40}))(r)
 	at := func(p backend.Place) backend.Place { p.Addr = uint64(a); return p }
 	for _, tc := range []struct {
 		name string
 		c    backend.Copy
 	}{
-		{"from nowhere", backend.Copy{Src: dev(12345), Dst: dev(a), Width: 4}},
-		{"to nowhere", backend.Copy{Src: dev(a), Dst: dev(0), Width: 4}},
-		{"beyond the end", backend.Copy{Src: dev(a + 5<<20 - 4), Dst: dev(a), Width: 8}},
-		{"more than there is", backend.Copy{Src: dev(a), Dst: dev(a), Width: 1 << 50}},
-		{"all there is", backend.Copy{Src: dev(a), Dst: dev(a), Width: ^uint64(0)}},
-		{"pitch below the width", backend.Copy{Src: at(backend.Place{Pitch: 4}), Dst: dev(a), Width: 8, Height: 2}},
-		{"fewer rows than the height", backend.Copy{Src: at(backend.Place{Pitch: 8, Rows: 1}), Dst: dev(a), Width: 8, Height: 2, Depth: 2}},
-		{"huge pitch", backend.Copy{Src: at(backend.Place{Pitch: 1 << 63}), Dst: dev(a), Width: 8, Height: 3}},
-		{"huge offset", backend.Copy{Src: at(backend.Place{X: 1 << 63}), Dst: dev(a), Width: 8}},
-		{"huge slice", backend.Copy{Src: at(backend.Place{Pitch: 1 << 33, Rows: 1 << 33, Z: 4}), Dst: dev(a), Width: 8}},
-		{"another space's address", backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: dev(a), Width: 8}},
+		{"from nowhere", backend.Copy{Src: deviceAt(12345), Dst: deviceAt(a), Width: 4}},
+		{"to nowhere", backend.Copy{Src: deviceAt(a), Dst: deviceAt(0), Width: 4}},
+		{"beyond the end", backend.Copy{Src: deviceAt(a + 5<<20 - 4), Dst: deviceAt(a), Width: 8}},
+		{"more than there is", backend.Copy{Src: deviceAt(a), Dst: deviceAt(a), Width: 1 << 50}},
+		{"all there is", backend.Copy{Src: deviceAt(a), Dst: deviceAt(a), Width: ^uint64(0)}},
+		{"pitch below the width", backend.Copy{Src: at(backend.Place{Pitch: 4}), Dst: deviceAt(a), Width: 8, Height: 2}},
+		{"fewer rows than the height", backend.Copy{Src: at(backend.Place{Pitch: 8, Rows: 1}), Dst: deviceAt(a), Width: 8, Height: 2, Depth: 2}},
+		{"huge pitch", backend.Copy{Src: at(backend.Place{Pitch: 1 << 63}), Dst: deviceAt(a), Width: 8, Height: 3}},
+		{"huge offset", backend.Copy{Src: at(backend.Place{X: 1 << 63}), Dst: deviceAt(a), Width: 8}},
+		{"huge slice", backend.Copy{Src: at(backend.Place{Pitch: 1 << 33, Rows: 1 << 33, Z: 4}), Dst: deviceAt(a), Width: 8}},
+		{"another space's address", backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}},
 	} {
-		r.want(tc.name, r.stream.Copy(tc.c), backend.InvalidValue)
+		r.wantError(tc.name, r.stream.Copy(tc.c), backend.InvalidValue)
 	}
-	r.ok(other.Close())
-	r.want("a space that is gone", r.stream.Copy(backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: dev(a), Width: 8}), backend.InvalidValue)
-	r.sync()
+	r.mustSucceed(other.Close())
+	r.wantError("a space that is gone", r.stream.Copy(backend.Copy{Src: backend.Place{Space: other, Addr: uint64(a)}, Dst: deviceAt(a), Width: 8}), backend.InvalidValue)
+	r.syncStream()
 }
 
-func fills(r *rig) {
-	a := r.alloc(4096)
+func testFills(r *rig) {
+	a := r.allocBytes(4096)
 	for _, e := range []uint32{1, 2, 4} {
 		want := make([]byte, 4096)
-		r.put(a, want)
-		r.ok(r.stream.Fill(backend.Fill{Addr: a + 8, Value: 0x44332211, Element: e, Width: 100}))
+		r.copyIn(a, want)
+		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 8, Value: 0x44332211, Element: e, Width: 100}))
 		for i := range 100 * int(e) {
 			want[8+i] = byte(0x11 * (i%int(e) + 1))
 		}
-		r.sync()
-		r.has("row", a, want)
-		r.ok(r.stream.Fill(backend.Fill{Addr: a + 2048, Value: 0x88776655, Element: e, Width: 3, Height: 4, Pitch: 64}))
+		r.syncStream()
+		r.wantBytes("row", a, want)
+		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 2048, Value: 0x88776655, Element: e, Width: 3, Height: 4, Pitch: 64}))
 		for y := range 4 {
 			for i := range 3 * int(e) {
 				want[2048+64*y+i] = byte(0x55 + 0x11*(i%int(e)))
 			}
 		}
-		r.sync()
-		r.has("rows", a, want)
+		r.syncStream()
+		r.wantBytes("rows", a, want)
 	}
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
 }
 
 // nowhere is a program's memory that cannot be reached. A nowhere counts the attempts.
@@ -131,9 +131,9 @@ type nowhere struct {
 func (n nowhere) Read(uint64, []byte) error  { n.tries.Add(1); return n.err }
 func (n nowhere) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
 
-// copiesUnreachable: memory of the program that is not there ends the copy, and is a fault only if its owner says so.
-func copiesUnreachable(r *rig) {
-	a := r.alloc(4096)
+// testCopiesUnreachable: memory of the program that is not there ends the copy, and is a fault only if its owner says so.
+func testCopiesUnreachable(r *rig) {
+	a := r.allocBytes(4096)
 	var tries atomic.Int32
 	there := backend.Place{Addr: uint64(a)}
 	host := backend.Place{Host: nowhere{errors.New("not there"), &tries}, Pitch: 16}
@@ -142,19 +142,19 @@ func copiesUnreachable(r *rig) {
 		{Dst: host, Src: there, Width: 8, Height: 3},
 		{Dst: host, Src: backend.Place{Host: host.Host}, Width: 1 << 46},
 	} {
-		r.ok(r.stream.Copy(c))
-		r.sync()
-		equal(r, "tries", tries.Load(), int32(i+1))
+		r.mustSucceed(r.stream.Copy(c))
+		r.syncStream()
+		checkEqual(r, "tries", tries.Load(), int32(i+1))
 	}
-	r.put(a, []byte{1})
-	r.has("after it", a, []byte{1})
+	r.copyIn(a, []byte{1})
+	r.wantBytes("after it", a, []byte{1})
 	host.Host = nowhere{backend.IllegalAddress, &tries}
-	r.ok(r.stream.Copy(backend.Copy{Dst: there, Src: host, Width: 8}))
-	r.want("a fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: there, Src: host, Width: 8}))
+	r.wantError("a fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }
 
-func fillsMisused(r *rig) {
-	a := r.alloc(4096)
+func testFillsMisused(r *rig) {
+	a := r.allocBytes(4096)
 	for _, tc := range []struct {
 		name string
 		f    backend.Fill
@@ -170,44 +170,44 @@ func fillsMisused(r *rig) {
 		{"huge height", backend.Fill{Addr: a, Element: 1, Width: 1, Height: 1 << 62, Pitch: 8}},
 		{"nowhere", backend.Fill{Addr: 12345, Element: 1, Width: 1}},
 	} {
-		r.want(tc.name, r.stream.Fill(tc.f), backend.InvalidValue)
+		r.wantError(tc.name, r.stream.Fill(tc.f), backend.InvalidValue)
 	}
 }
 
-func exchange(r *rig) {
+func testExchange(r *rig) {
 	// Two memories side by side, so that a buffer lies in two pieces.
 	base := must(r.space.Reserve(2*granule, 0, 0))(r)
 	for i := range 2 {
-		r.ok(r.space.MapMemory(base+backend.Addr(i*granule), granule, 0, must(r.space.NewMemory(granule))(r)))
+		r.mustSucceed(r.space.MapMemory(base+backend.Addr(i*granule), granule, 0, must(r.space.NewMemory(granule))(r)))
 	}
-	r.ok(r.space.SetAccess(base, 2*granule, true))
-	a := r.alloc(64)
-	r.put(a, pattern(64, 1))
+	r.mustSucceed(r.space.SetAccess(base, 2*granule, true))
+	a := r.allocBytes(64)
+	r.copyIn(a, makePattern(64, 1))
 	recv := base + granule - 32
 	buffers := []backend.Buffer{{Addr: a, Size: 64}, {Addr: recv, Size: 64, Write: true}}
 	gate := make(chan struct{})
-	r.ok(r.stream.Exchange(buffers, func(b [][]byte, done func(error)) {
+	r.mustSucceed(r.stream.Exchange(buffers, func(b [][]byte, done func(error)) {
 		go func() {
 			<-gate
 			copy(b[1], b[0])
 			done(nil)
 		}()
 	}))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(recv), Dst: dev(a), Width: 1})) // waits for the AllocAsync
-	r.want("query", r.stream.Query(), backend.NotReady)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(recv), Dst: deviceAt(a), Width: 1})) // waits for the AllocAsync
+	r.wantError("query", r.stream.Query(), backend.NotReady)
 	close(gate)
-	r.sync()
-	r.has("received", recv, pattern(64, 1))
+	r.syncStream()
+	r.wantBytes("received", recv, makePattern(64, 1))
 	begin := func([][]byte, func(error)) { r.Error("it began") }
-	r.want("beyond the end", r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 1 << 20}}, begin), backend.InvalidValue)
-	r.want("nowhere", r.stream.Exchange([]backend.Buffer{{Addr: 12345, Size: 1}}, begin), backend.InvalidValue)
+	r.wantError("beyond the end", r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 1 << 20}}, begin), backend.InvalidValue)
+	r.wantError("nowhere", r.stream.Exchange([]backend.Buffer{{Addr: 12345, Size: 1}}, begin), backend.InvalidValue)
 	// Its own errors are its owner's, the driver's are the context's.
 	fail := func(err error) func([][]byte, func(error)) {
 		return func(_ [][]byte, done func(error)) { done(err) }
 	}
-	r.ok(r.stream.Exchange(nil, fail(r.ctx.Err())))
-	r.ok(r.stream.Exchange(nil, fail(errPeerGone)))
-	r.sync()
-	r.ok(r.stream.Exchange(nil, fail(backend.IllegalAddress)))
-	r.want("fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
+	r.mustSucceed(r.stream.Exchange(nil, fail(r.ctx.Err())))
+	r.mustSucceed(r.stream.Exchange(nil, fail(errPeerGone)))
+	r.syncStream()
+	r.mustSucceed(r.stream.Exchange(nil, fail(backend.IllegalAddress)))
+	r.wantError("fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }

@@ -12,65 +12,65 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func allocate(r *rig) {
+func testAllocate(r *rig) {
 	free, total := r.space.Info()
-	equal(r, "free at first", free, total)
-	equal(r, "first address", r.alloc(1), backend.DefaultBase)
+	checkEqual(r, "free at first", free, total)
+	checkEqual(r, "first address", r.allocBytes(1), backend.DefaultBase)
 	for _, tc := range []struct{ n, align uint64 }{{1, 512}, {513, 512}, {1 << 20, 512}, {1<<20 + 1, backend.Granule}, {5 << 20, backend.Granule}} {
-		if a := r.alloc(tc.n); uint64(a)%tc.align != 0 {
+		if a := r.allocBytes(tc.n); uint64(a)%tc.align != 0 {
 			r.Errorf("%d bytes at %#x, not aligned to %d", tc.n, uint64(a), tc.align)
 		}
 	}
 	_, err := r.cu.Alloc(0)
-	r.want("0 bytes", err, backend.InvalidValue)
-	r.ok(r.cu.Free(0))
-	a := r.alloc(100)
-	r.want("free the inside", r.cu.Free(a+4), backend.InvalidValue)
-	r.ok(r.cu.Free(a))
-	r.want("free twice", r.cu.Free(a), backend.InvalidValue)
-	r.want("free nowhere", r.cu.Free(12345), backend.InvalidValue)
+	r.wantError("0 bytes", err, backend.InvalidValue)
+	r.mustSucceed(r.cu.Free(0))
+	a := r.allocBytes(100)
+	r.wantError("free the inside", r.cu.Free(a+4), backend.InvalidValue)
+	r.mustSucceed(r.cu.Free(a))
+	r.wantError("free twice", r.cu.Free(a), backend.InvalidValue)
+	r.wantError("free nowhere", r.cu.Free(12345), backend.InvalidValue)
 }
 
-func outOfMemory(r *rig) {
+func testOutOfMemory(r *rig) {
 	_, total := r.space.Info()
 	_, err := r.cu.Alloc(total + 1)
-	r.want("more than all", err, backend.OutOfMemory)
+	r.wantError("more than all", err, backend.OutOfMemory)
 	_, err = r.cu.Alloc(1 << 62)
-	r.want("far more", err, backend.OutOfMemory)
-	a := r.alloc(total - backend.Granule)
+	r.wantError("far more", err, backend.OutOfMemory)
+	a := r.allocBytes(total - backend.Granule)
 	free, _ := r.space.Info()
-	equal(r, "free", free, backend.Granule)
+	checkEqual(r, "free", free, backend.Granule)
 	_, err = r.cu.Alloc(backend.Granule + 1)
-	r.want("more than is left", err, backend.OutOfMemory)
+	r.wantError("more than is left", err, backend.OutOfMemory)
 	_, err = r.space.NewMemory(2 * backend.Granule)
-	r.want("VMM", err, backend.OutOfMemory)
+	r.wantError("VMM", err, backend.OutOfMemory)
 	_, err = r.stream.AllocAsync(backend.DefaultPool, 2*backend.Granule)
-	r.want("pool", err, backend.OutOfMemory)
-	b := r.alloc(1000)
+	r.wantError("pool", err, backend.OutOfMemory)
+	b := r.allocBytes(1000)
 	for range 10 { // they share its granule
-		r.alloc(1000)
+		r.allocBytes(1000)
 	}
 	_, err = r.cu.Alloc(1 << 20)
-	r.ok(err)
+	r.mustSucceed(err)
 	_, err = r.cu.Alloc(1 << 20)
-	r.want("no room in the last granule", err, backend.OutOfMemory)
+	r.wantError("no room in the last granule", err, backend.OutOfMemory)
 	// A program that frees and tries again succeeds at once, whatever still runs.
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.cu.Free(a))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.cu.Free(a))
 	free, _ = r.space.Info()
-	equal(r, "free", free, total-backend.Granule)
+	checkEqual(r, "free", free, total-backend.Granule)
 	close(gate)
-	r.alloc(total - backend.Granule)
-	r.ok(r.cu.Free(b))
+	r.allocBytes(total - backend.Granule)
+	r.mustSucceed(r.cu.Free(b))
 	// Another space of the same device has all its memory.
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	free, _ = other.Info()
-	equal(r, "free in another space", free, smallMemory)
+	checkEqual(r, "free in another space", free, smallMemory)
 }
 
-// script makes the same calls in any space and returns all addresses.
-func script(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.Addr {
+// runScript makes the same calls in any space and returns all addresses.
+func runScript(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.Addr {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	var live, all []backend.Addr
 	stream := cu.Legacy()
@@ -78,9 +78,9 @@ func script(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.
 		if len(live) > 0 && rnd.IntN(3) == 0 {
 			i := rnd.IntN(len(live))
 			if rnd.IntN(2) == 0 {
-				r.ok(cu.Free(live[i]))
+				r.mustSucceed(cu.Free(live[i]))
 			} else {
-				r.ok(stream.FreeAsync(live[i]))
+				r.mustSucceed(stream.FreeAsync(live[i]))
 			}
 			live = slices.Delete(live, i, i+1)
 			continue
@@ -101,67 +101,67 @@ func script(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.
 			all = append(all, 0)
 			continue
 		}
-		r.ok(err)
+		r.mustSucceed(err)
 		live, all = append(live, a), append(all, a)
 	}
 	all = append(all, must(s.Reserve(3*backend.Granule, 0, 0))(r))
 	return append(all, must(s.Reserve(backend.Granule, 1<<30, 0))(r))
 }
 
-func sameAddresses(r *rig) {
-	want := script(r, r.space, r.cu, 1)
-	r.ok(r.space.Drain(r.ctx))
-	r.ok(r.space.Unmap())
+func testSameAddresses(r *rig) {
+	want := runScript(r, r.space, r.cu, 1)
+	r.mustSucceed(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.Unmap())
 	for range 3 {
 		o := newRig(r.T, r.b, r.secondDevice(), backend.SpaceConfig{Memory: smallMemory})
-		if got := script(o, o.space, o.cu, 1); !slices.Equal(got, want) {
+		if got := runScript(o, o.space, o.cu, 1); !slices.Equal(got, want) {
 			r.Fatalf("%x, want %x", got, want)
 		}
-		r.ok(o.space.Close())
+		r.mustSucceed(o.space.Close())
 	}
 }
 
-func zeroed(r *rig) {
+func testZeroed(r *rig) {
 	for _, n := range []int{100, 300 << 10, 3 << 20} {
 		for range 2 {
-			keep := r.alloc(100)
-			a := r.alloc(uint64(n))
-			r.has("new memory", a, make([]byte, n))
-			r.put(a, pattern(n, 1))
-			r.ok(r.cu.Free(a))
-			equal(r, "address", r.alloc(uint64(n)), a)
-			r.has("memory that was freed", a, make([]byte, n))
-			r.ok(r.cu.Free(keep))
+			keep := r.allocBytes(100)
+			a := r.allocBytes(uint64(n))
+			r.wantBytes("new memory", a, make([]byte, n))
+			r.copyIn(a, makePattern(n, 1))
+			r.mustSucceed(r.cu.Free(a))
+			checkEqual(r, "address", r.allocBytes(uint64(n)), a)
+			r.wantBytes("memory that was freed", a, make([]byte, n))
+			r.mustSucceed(r.cu.Free(keep))
 		}
 	}
 }
 
-func freeBehindWork(r *rig) {
+func testFreeBehindWork(r *rig) {
 	const n = 100 << 10
-	a, b := r.alloc(n), r.alloc(n)
-	r.put(a, pattern(n, 1))
+	a, b := r.allocBytes(n), r.allocBytes(n)
+	r.copyIn(a, makePattern(n, 1))
 	// The copy is queued behind a gate, the memory is freed, and its addresses are given out again: the copy sees
 	// what was there.
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}))
-	r.ok(r.cu.Free(a))
-	r.want("copy from freed memory", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}), backend.InvalidValue)
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: n}))
+	r.mustSucceed(r.cu.Free(a))
+	r.wantError("copy from freed memory", r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: n}), backend.InvalidValue)
 	got := make(chan backend.Addr)
 	go func() {
 		c, _ := r.cu.Alloc(n)
 		got <- c
 	}()
 	close(gate)
-	equal(r, "address", <-got, a)
-	r.sync()
-	r.has("copied", b, pattern(n, 1))
-	r.has("new memory", a, make([]byte, n))
+	checkEqual(r, "address", <-got, a)
+	r.syncStream()
+	r.wantBytes("copied", b, makePattern(n, 1))
+	r.wantBytes("new memory", a, make([]byte, n))
 }
 
-func lookup(r *rig) {
-	a := r.alloc(1000)
-	big := r.alloc(5 << 20)
+func testLookup(r *rig) {
+	a := r.allocBytes(1000)
+	big := r.allocBytes(5 << 20)
 	for _, tc := range []struct {
 		at, base backend.Addr
 		size     uint64
@@ -178,10 +178,10 @@ func lookup(r *rig) {
 	}
 }
 
-func pitch(r *rig) {
+func testPitch(r *rig) {
 	for _, e := range []uint32{4, 8, 16} {
 		a, p, err := r.cu.AllocPitch(1001, 5, e)
-		r.ok(err)
+		r.mustSucceed(err)
 		if p < 1001 || p%512 != 0 || uint64(a)%512 != 0 {
 			r.Errorf("pitch %d at %#x", p, uint64(a))
 		}
@@ -200,74 +200,74 @@ func pitch(r *rig) {
 		{1 << 20, 1 << 20, 4, backend.OutOfMemory},
 	} {
 		_, _, err := r.cu.AllocPitch(tc.w, tc.h, tc.e)
-		r.want("pitched memory", err, tc.want)
+		r.wantError("pitched memory", err, tc.want)
 	}
 }
 
-func hostMemory(r *rig) {
+func testHostMemory(r *rig) {
 	b, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
-	r.ok(err)
-	defer func() { r.ok(unix.Munmap(b)) }()
+	r.mustSucceed(err)
+	defer func() { r.mustSucceed(unix.Munmap(b)) }()
 	const at = backend.Addr(0x7000_0000_0000)
-	copy(b, pattern(8192, 3))
-	r.ok(r.space.MapHost(at, b))
+	copy(b, makePattern(8192, 3))
+	r.mustSucceed(r.space.MapHost(at, b))
 	x, ok := r.space.Lookup(at + 8191)
 	if !ok || x.Kind != backend.Host || x.Base != at || x.Size != 8192 {
 		r.Errorf("%+v, %v", x, ok)
 	}
 	free, total := r.space.Info()
-	equal(r, "free", free, total)
-	r.has("host memory", at+100, pattern(8192, 3)[100:200])
-	a := r.alloc(4)
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(at), Dst: dev(a), Width: 4}))
-	r.ok(r.stream.Fill(backend.Fill{Addr: at + 4, Value: 9, Element: 1, Width: 4}))
-	m := r.load()
-	r.ok(r.run(r.function(m, "add"), 2, args([]backend.Addr{at + 8}, 1)))
-	want := pattern(8192, 3)
-	r.sync()
+	checkEqual(r, "free", free, total)
+	r.wantBytes("host memory", at+100, makePattern(8192, 3)[100:200])
+	a := r.allocBytes(4)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(at), Dst: deviceAt(a), Width: 4}))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: at + 4, Value: 9, Element: 1, Width: 4}))
+	m := r.loadKernels()
+	r.mustSucceed(r.runKernel(r.findKernel(m, "add"), 2, joinArgs([]backend.Addr{at + 8}, 1)))
+	want := makePattern(8192, 3)
+	r.syncStream()
 	want[4], want[5], want[6], want[7], want[8], want[12] = 9, 9, 9, 9, want[8]+1, want[12]+1
-	r.has("host memory", at, want[:16])
-	r.has("copied", a, want[:4])
-	equal(r, "the program's bytes", string(b[:16]), string(want[:16]))
+	r.wantBytes("host memory", at, want[:16])
+	r.wantBytes("copied", a, want[:4])
+	checkEqual(r, "the program's bytes", string(b[:16]), string(want[:16]))
 
-	r.want("map over it", r.space.MapHost(at+4096, make([]byte, 4096)), backend.InvalidValue)
-	r.want("not aligned", r.space.MapHost(at+1<<20+1, make([]byte, 4096)), backend.InvalidValue)
-	r.want("nothing", r.space.MapHost(at+1<<20, nil), backend.InvalidValue)
-	r.want("within the space", r.space.MapHost(backend.DefaultBase+backend.Granule, make([]byte, 4096)), backend.InvalidValue)
-	r.want("free it", r.cu.Free(at), backend.InvalidValue)
-	r.want("unmap the inside", r.space.UnmapHost(at+4096), backend.InvalidValue)
-	r.ok(r.space.UnmapHost(at))
-	r.want("unmap twice", r.space.UnmapHost(at), backend.InvalidValue)
-	r.want("copy", r.stream.Copy(backend.Copy{Src: dev(at), Dst: dev(a), Width: 4}), backend.InvalidValue)
+	r.wantError("map over it", r.space.MapHost(at+4096, make([]byte, 4096)), backend.InvalidValue)
+	r.wantError("not aligned", r.space.MapHost(at+1<<20+1, make([]byte, 4096)), backend.InvalidValue)
+	r.wantError("nothing", r.space.MapHost(at+1<<20, nil), backend.InvalidValue)
+	r.wantError("within the space", r.space.MapHost(backend.DefaultBase+backend.Granule, make([]byte, 4096)), backend.InvalidValue)
+	r.wantError("free it", r.cu.Free(at), backend.InvalidValue)
+	r.wantError("unmap the inside", r.space.UnmapHost(at+4096), backend.InvalidValue)
+	r.mustSucceed(r.space.UnmapHost(at))
+	r.wantError("unmap twice", r.space.UnmapHost(at), backend.InvalidValue)
+	r.wantError("copy", r.stream.Copy(backend.Copy{Src: deviceAt(at), Dst: deviceAt(a), Width: 4}), backend.InvalidValue)
 }
 
-func peers(r *rig) {
-	o := newRig(r.T, r.b, r.secondDevice(), r.apart())
+func testPeers(r *rig) {
+	o := newRig(r.T, r.b, r.secondDevice(), r.configApart())
 	same := must(r.secondDevice().NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
-	a, b := r.alloc(1000), o.alloc(1000)
-	r.put(a, pattern(1000, 1))
+	a, b := r.allocBytes(1000), o.allocBytes(1000)
+	r.copyIn(a, makePattern(1000, 1))
 	// Copies name the space and need no permission.
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: backend.Place{Space: o.space, Addr: uint64(b)}, Width: 1000}))
-	r.sync()
-	o.has("copied", b, pattern(1000, 1))
-	r.want("copy without a space", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: 1000}), backend.InvalidValue)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: backend.Place{Space: o.space, Addr: uint64(b)}, Width: 1000}))
+	r.syncStream()
+	o.wantBytes("copied", b, makePattern(1000, 1))
+	r.wantError("copy without a space", r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(b), Width: 1000}), backend.InvalidValue)
 
-	r.want("deny first", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
-	r.want("itself", r.space.AllowPeer(r.space), backend.InvalidValue)
-	r.want("the same addresses", r.space.AllowPeer(same), backend.InvalidValue)
-	r.ok(r.space.AllowPeer(o.space))
-	r.want("allow twice", r.space.AllowPeer(o.space), backend.PeerAccessAlreadyEnabled)
-	c := o.alloc(1000) // what comes later can be reached too
-	m := r.load()
-	add := r.function(m, "add")
-	r.ok(r.run(add, 2, args([]backend.Addr{c}, 7)))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(c), Dst: dev(b), Width: 8}))
-	r.sync()
-	o.has("written by a kernel", c, words(7, 7, 0))
-	o.has("copied", b, words(7, 7))
-	r.ok(r.space.DenyPeer(o.space))
-	r.want("deny twice", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
-	r.ok(r.run(add, 1, args([]backend.Addr{c}, 7)))
-	r.want("a kernel without permission", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
-	r.ok(o.cu.Err())
+	r.wantError("deny first", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
+	r.wantError("itself", r.space.AllowPeer(r.space), backend.InvalidValue)
+	r.wantError("the same addresses", r.space.AllowPeer(same), backend.InvalidValue)
+	r.mustSucceed(r.space.AllowPeer(o.space))
+	r.wantError("allow twice", r.space.AllowPeer(o.space), backend.PeerAccessAlreadyEnabled)
+	c := o.allocBytes(1000) // what comes later can be reached too
+	m := r.loadKernels()
+	add := r.findKernel(m, "add")
+	r.mustSucceed(r.runKernel(add, 2, joinArgs([]backend.Addr{c}, 7)))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(c), Dst: deviceAt(b), Width: 8}))
+	r.syncStream()
+	o.wantBytes("written by a kernel", c, joinWords(7, 7, 0))
+	o.wantBytes("copied", b, joinWords(7, 7))
+	r.mustSucceed(r.space.DenyPeer(o.space))
+	r.wantError("deny twice", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
+	r.mustSucceed(r.runKernel(add, 1, joinArgs([]backend.Addr{c}, 7)))
+	r.wantError("a kernel without permission", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
+	r.mustSucceed(o.cu.Err())
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func modules(r *rig) {
+func testModules(r *rig) {
 	total, _ := r.space.Info()
-	m := r.load()
+	m := r.loadKernels()
 	var names []string
 	for _, f := range m.Functions() {
 		names = append(names, f.Name())
@@ -20,17 +20,17 @@ func modules(r *rig) {
 			r.Errorf("%s is of another module", f.Name())
 		}
 	}
-	equal(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares grab peek drop")
-	if r.function(m, "add") != r.function(m, "add") {
+	checkEqual(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares grab peek drop")
+	if r.findKernel(m, "add") != r.findKernel(m, "add") {
 		r.Error("a function has two values")
 	}
 	_, err := m.Function("absent")
-	r.want("function", err, backend.NotFound)
+	r.wantError("function", err, backend.NotFound)
 	_, err = m.Global("absent")
-	r.want("variable", err, backend.NotFound)
+	r.wantError("variable", err, backend.NotFound)
 
 	g := must(m.Global("counter"))(r)
-	equal(r, "size", g.Size, 4)
+	checkEqual(r, "size", g.Size, 4)
 	v := m.Variables()
 	if x, ok := r.space.Lookup(v.Base); !ok || x.Kind != backend.Globals || x.Size != v.Size {
 		r.Errorf("%+v: %+v, %v", v, x, ok)
@@ -39,42 +39,42 @@ func modules(r *rig) {
 	if !ok || x.Kind != backend.Globals || x.Context != r.cu.ID() {
 		r.Errorf("%+v, %v", x, ok)
 	}
-	r.has("counter at first", g.Addr, words(7))
-	r.has("constants", must(m.Global("table"))(r).Addr, words(1, 2, 3, 4))
-	a := r.alloc(4)
-	bump := r.function(m, "bump")
+	r.wantBytes("counter at first", g.Addr, joinWords(7))
+	r.wantBytes("constants", must(m.Global("table"))(r).Addr, joinWords(1, 2, 3, 4))
+	a := r.allocBytes(4)
+	bump := r.findKernel(m, "bump")
 	for want := range uint32(3) {
-		r.ok(r.run(bump, 1, args([]backend.Addr{a})))
-		r.sync()
-		r.has("counter", a, words(7+want))
+		r.mustSucceed(r.runKernel(bump, 1, joinArgs([]backend.Addr{a})))
+		r.syncStream()
+		r.wantBytes("counter", a, joinWords(7+want))
 	}
-	r.put(g.Addr, words(100))
-	r.ok(r.run(bump, 1, args([]backend.Addr{a})))
-	r.sync()
-	r.has("counter set by the program", a, words(100))
-	r.want("free a variable", r.cu.Free(v.Base), backend.InvalidValue)
+	r.copyIn(g.Addr, joinWords(100))
+	r.mustSucceed(r.runKernel(bump, 1, joinArgs([]backend.Addr{a})))
+	r.syncStream()
+	r.wantBytes("counter set by the program", a, joinWords(100))
+	r.wantError("free a variable", r.cu.Free(v.Base), backend.InvalidValue)
 
 	fat, _, err := r.cu.Load(Fatbin(Kernels, 80), backend.LoadConfig{})
-	r.ok(err)
-	r.function(fat, "add")
-	r.ok(fat.Unload())
+	r.mustSucceed(err)
+	r.findKernel(fat, "add")
+	r.mustSucceed(fat.Unload())
 
 	// A second load has variables of its own.
-	o := r.load()
+	o := r.loadKernels()
 	if og := must(o.Global("counter"))(r); og.Addr == g.Addr {
 		r.Error("two modules share a variable")
 	} else {
-		r.has("its counter", og.Addr, words(7))
+		r.wantBytes("its counter", og.Addr, joinWords(7))
 	}
-	r.ok(m.Unload())
-	r.ok(o.Unload())
-	r.ok(r.cu.Free(a))
-	r.ok(r.space.Drain(r.ctx))
+	r.mustSucceed(m.Unload())
+	r.mustSucceed(o.Unload())
+	r.mustSucceed(r.cu.Free(a))
+	r.mustSucceed(r.space.Drain(r.ctx))
 	free, _ := r.space.Info()
-	equal(r, "free at the end", free, total)
+	checkEqual(r, "free at the end", free, total)
 }
 
-func imagesMisused(r *rig) {
+func testImagesMisused(r *rig) {
 	for _, tc := range []struct {
 		name, image string
 		want        backend.Result
@@ -89,95 +89,95 @@ func imagesMisused(r *rig) {
 		{"machine code", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), backend.NoBinaryForGPU, ""},
 	} {
 		m, log, err := r.cu.Load([]byte(tc.image), backend.LoadConfig{})
-		r.want(tc.name, err, tc.want)
+		r.wantError(tc.name, err, tc.want)
 		if m != nil || !strings.Contains(log.Error, tc.log) {
 			r.Errorf("%s: module %v, log %q", tc.name, m, log.Error)
 		}
 	}
 	free, total := r.space.Info()
-	equal(r, "free", free, total)
+	checkEqual(r, "free", free, total)
 	// The variables must be in the state that the space was made with.
-	_, _, err := r.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: r.alloc(4)})
-	r.want("variables elsewhere", err, backend.InvalidValue)
+	_, _, err := r.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: r.allocBytes(4)})
+	r.wantError("variables elsewhere", err, backend.InvalidValue)
 }
 
-func link(r *rig) {
+func testLink(r *rig) {
 	data, log, err := r.cu.Link([][]byte{[]byte(Needs), []byte(Defines)}, backend.LoadConfig{})
 	if err != nil {
 		r.Fatalf("%v\n%s", err, log.Error)
 	}
 	m, _, err := r.cu.Load(data, backend.LoadConfig{})
-	r.ok(err)
-	a := r.alloc(4)
-	r.ok(r.run(r.function(m, "ask"), 1, args([]backend.Addr{a})))
-	r.sync()
-	r.has("answer", a, words(42))
+	r.mustSucceed(err)
+	a := r.allocBytes(4)
+	r.mustSucceed(r.runKernel(r.findKernel(m, "ask"), 1, joinArgs([]backend.Addr{a})))
+	r.syncStream()
+	r.wantBytes("answer", a, joinWords(42))
 
 	_, log, err = r.cu.Link([][]byte{[]byte(Needs)}, backend.LoadConfig{})
-	r.want("undefined", err, backend.InvalidPTX)
+	r.wantError("undefined", err, backend.InvalidPTX)
 	if !strings.Contains(log.Error, "answer") {
 		r.Errorf("log %q", log.Error)
 	}
 	_, _, err = r.cu.Link([][]byte{[]byte(Defines), []byte(Defines)}, backend.LoadConfig{})
-	r.want("defined twice", err, backend.InvalidPTX)
+	r.wantError("defined twice", err, backend.InvalidPTX)
 	_, _, err = r.cu.Link(nil, backend.LoadConfig{})
-	r.want("nothing", err, backend.InvalidImage)
+	r.wantError("nothing", err, backend.InvalidImage)
 	_, _, err = r.cu.Link([][]byte{[]byte("hello")}, backend.LoadConfig{})
-	r.want("rubbish", err, backend.InvalidImage)
+	r.wantError("rubbish", err, backend.InvalidImage)
 }
 
-func functionAttributes(r *rig) {
-	m := r.load()
+func testFunctionAttributes(r *rig) {
+	m := r.loadKernels()
 	attr := func(f string, a backend.FunctionAttribute) int32 {
 		r.Helper()
-		return must(r.function(m, f).Attribute(a))(r)
+		return must(r.findKernel(m, f).Attribute(a))(r)
 	}
-	equal(r, "threads", attr("add", backend.FuncMaxThreads), 1024)
-	equal(r, "threads of .maxntid", attr("limited", backend.FuncMaxThreads), 64)
-	equal(r, "shared memory", attr("shares", backend.FuncSharedSize), 1024)
-	equal(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 48<<10)
-	equal(r, "dynamic shared memory", attr("shares", backend.FuncMaxDynamicShared), 47<<10)
-	equal(r, "version", attr("add", backend.FuncPTXVersion), 70)
+	checkEqual(r, "threads", attr("add", backend.FuncMaxThreads), 1024)
+	checkEqual(r, "threads of .maxntid", attr("limited", backend.FuncMaxThreads), 64)
+	checkEqual(r, "shared memory", attr("shares", backend.FuncSharedSize), 1024)
+	checkEqual(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 48<<10)
+	checkEqual(r, "dynamic shared memory", attr("shares", backend.FuncMaxDynamicShared), 47<<10)
+	checkEqual(r, "version", attr("add", backend.FuncPTXVersion), 70)
 	if n := attr("add", backend.FuncRegisters); n <= 0 || n > 255 {
 		r.Errorf("%d registers", n)
 	}
-	add := r.function(m, "add")
+	add := r.findKernel(m, "add")
 	_, err := add.Attribute(99)
-	r.want("no attribute", err, backend.InvalidValue)
-	r.want("set what is fixed", add.SetAttribute(backend.FuncRegisters, 5), backend.InvalidValue)
-	r.want("negative", add.SetAttribute(backend.FuncMaxDynamicShared, -1), backend.InvalidValue)
+	r.wantError("no attribute", err, backend.InvalidValue)
+	r.wantError("set what is fixed", add.SetAttribute(backend.FuncRegisters, 5), backend.InvalidValue)
+	r.wantError("negative", add.SetAttribute(backend.FuncMaxDynamicShared, -1), backend.InvalidValue)
 	at := &r.dev.Info().Attributes
-	r.want("more than a block has", add.SetAttribute(backend.FuncMaxDynamicShared, at[backend.MaxSharedPerBlockOptin]+1), backend.InvalidValue)
+	r.wantError("more than a block has", add.SetAttribute(backend.FuncMaxDynamicShared, at[backend.MaxSharedPerBlockOptin]+1), backend.InvalidValue)
 	if at[backend.ComputeMajor] >= 9 {
-		r.ok(add.SetAttribute(backend.FuncNonPortableCluster, 1))
-		equal(r, "clusters that are not portable", attr("add", backend.FuncNonPortableCluster), 1)
-		r.want("neither yes nor no", add.SetAttribute(backend.FuncNonPortableCluster, 2), backend.InvalidValue)
+		r.mustSucceed(add.SetAttribute(backend.FuncNonPortableCluster, 1))
+		checkEqual(r, "clusters that are not portable", attr("add", backend.FuncNonPortableCluster), 1)
+		r.wantError("neither yes nor no", add.SetAttribute(backend.FuncNonPortableCluster, 2), backend.InvalidValue)
 	}
-	r.ok(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
-	equal(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 100<<10)
-	r.ok(add.SetAttribute(backend.FuncSharedCarveout, 50))
-	equal(r, "carve-out", attr("add", backend.FuncSharedCarveout), 50)
+	r.mustSucceed(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
+	checkEqual(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 100<<10)
+	r.mustSucceed(add.SetAttribute(backend.FuncSharedCarveout, 50))
+	checkEqual(r, "carve-out", attr("add", backend.FuncSharedCarveout), 50)
 	p := add.Params()
 	if len(p) != 2 || p[0] != (backend.Param{Offset: 0, Size: 8}) || p[1] != (backend.Param{Offset: 8, Size: 4}) {
 		r.Errorf("parameters %v", p)
 	}
-	equal(r, "parameters of none", len(r.function(m, "stop").Params()), 0)
-	equal(r, "any block", add.Required(), backend.Dim{})
-	equal(r, "the block of .reqntid", r.function(m, "exact").Required(), backend.Dim{X: 32, Y: 2, Z: 1})
+	checkEqual(r, "parameters of none", len(r.findKernel(m, "stop").Params()), 0)
+	checkEqual(r, "any block", add.Required(), backend.Dim{})
+	checkEqual(r, "the block of .reqntid", r.findKernel(m, "exact").Required(), backend.Dim{X: 32, Y: 2, Z: 1})
 }
 
-func launchKernel(r *rig) {
-	m := r.load()
-	add := r.function(m, "add")
+func testLaunchKernel(r *rig) {
+	m := r.loadKernels()
+	add := r.findKernel(m, "add")
 	const n = 1000 * 64
-	a := r.alloc(4 * n)
-	p := args([]backend.Addr{a}, 3)
+	a := r.allocBytes(4 * n)
+	p := joinArgs([]backend.Addr{a}, 3)
 	l := backend.Launch{Function: add, Grid: backend.Dim{X: 1000, Y: 1, Z: 1}, Block: backend.Dim{X: 64, Y: 1, Z: 1}, Params: p}
-	r.ok(r.stream.Launch(l))
+	r.mustSucceed(r.stream.Launch(l))
 	p[8] = 99 // the parameters were taken at the call
 	p[0] = 99
-	r.sync()
-	got := r.get(a, 4*n)
+	r.syncStream()
+	got := r.copyOut(a, 4*n)
 	for i := range n {
 		if got[4*i] != 3 || got[4*i+1]|got[4*i+2]|got[4*i+3] != 0 {
 			r.Fatalf("element %d: % x", i, got[4*i:][:4])
@@ -185,21 +185,21 @@ func launchKernel(r *rig) {
 	}
 	// In order behind each other.
 	for range 100 {
-		r.ok(r.run(add, 1, args([]backend.Addr{a}, 1)))
+		r.mustSucceed(r.runKernel(add, 1, joinArgs([]backend.Addr{a}, 1)))
 	}
-	r.sync()
-	r.has("after 100 more", a, words(103, 3))
+	r.syncStream()
+	r.wantBytes("after 100 more", a, joinWords(103, 3))
 }
 
-func launchRefused(r *rig) {
-	m := r.load()
-	add, limited, exact := r.function(m, "add"), r.function(m, "limited"), r.function(m, "exact")
-	a := r.alloc(4096)
-	p := args([]backend.Addr{a}, 1)
+func testLaunchRefused(r *rig) {
+	m := r.loadKernels()
+	add, limited, exact := r.findKernel(m, "add"), r.findKernel(m, "limited"), r.findKernel(m, "exact")
+	a := r.allocBytes(4096)
+	p := joinArgs([]backend.Addr{a}, 1)
 	dim := func(x, y, z uint32) backend.Dim { return backend.Dim{X: x, Y: y, Z: z} }
 	foreign := must(r.space.NewContext(0))(r)
 	fm, _, err := foreign.Load([]byte(Kernels), backend.LoadConfig{})
-	r.ok(err)
+	r.mustSucceed(err)
 	for _, tc := range []struct {
 		name string
 		l    backend.Launch
@@ -223,114 +223,114 @@ func launchRefused(r *rig) {
 		{"not as .reqntid", backend.Launch{Function: exact, Grid: one, Block: dim(64, 1, 1)}, backend.InvalidValue},
 		{"another context's", backend.Launch{Function: fm.Functions()[0], Grid: one, Block: one, Params: p}, backend.InvalidHandle},
 	} {
-		r.want(tc.name, r.stream.Launch(tc.l), tc.want)
+		r.wantError(tc.name, r.stream.Launch(tc.l), tc.want)
 	}
-	r.ok(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
-	r.ok(r.stream.Launch(backend.Launch{Function: add, Grid: one, Block: one, Params: p, Shared: 100 << 10}))
-	r.sync()
-	r.ok(r.cu.Err())
+	r.mustSucceed(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
+	r.mustSucceed(r.stream.Launch(backend.Launch{Function: add, Grid: one, Block: one, Params: p, Shared: 100 << 10}))
+	r.syncStream()
+	r.mustSucceed(r.cu.Err())
 }
 
-func cooperative(r *rig) {
-	add := r.function(r.load(), "add")
-	a := r.alloc(4 << 20)
-	l := backend.Launch{Function: add, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 1024, Y: 1, Z: 1}, Params: args([]backend.Addr{a}, 1), Cooperative: true}
-	r.ok(r.stream.Launch(l))
-	r.sync()
-	r.has("cooperative", a+4*8191, words(1, 0))
+func testCooperative(r *rig) {
+	add := r.findKernel(r.loadKernels(), "add")
+	a := r.allocBytes(4 << 20)
+	l := backend.Launch{Function: add, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 1024, Y: 1, Z: 1}, Params: joinArgs([]backend.Addr{a}, 1), Cooperative: true}
+	r.mustSucceed(r.stream.Launch(l))
+	r.syncStream()
+	r.wantBytes("cooperative", a+4*8191, joinWords(1, 0))
 	info := r.dev.Info()
 	fit := uint32(info.Attributes[backend.Multiprocessors]) * uint32(info.Attributes[backend.MaxThreadsPerMultiprocessor]) / 1024
 	l.Grid.X = fit + 1
-	r.want("more blocks than fit", r.stream.Launch(l), backend.CooperativeLaunchTooBig)
+	r.wantError("more blocks than fit", r.stream.Launch(l), backend.CooperativeLaunchTooBig)
 }
 
-func printing(r *rig) {
+func testPrinting(r *rig) {
 	var got [3]strings.Builder
-	cfg := r.apart()
+	cfg := r.configApart()
 	cfg.Output = func(fd int, text []byte) { got[fd].Write(text) }
 	s := must(r.secondDevice().NewSpace(cfg))(r)
-	r.ok(s.Map())
+	r.mustSucceed(s.Map())
 	cu := must(s.NewContext(0))(r)
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
-	r.ok(err)
+	r.mustSucceed(err)
 	say := must(m.Function("say"))(r)
 	for i := range uint32(3) {
-		r.ok(cu.Legacy().Launch(backend.Launch{Function: say, Grid: one, Block: backend.Dim{X: 2, Y: 1, Z: 1}, Params: words(i)}))
+		r.mustSucceed(cu.Legacy().Launch(backend.Launch{Function: say, Grid: one, Block: backend.Dim{X: 2, Y: 1, Z: 1}, Params: joinWords(i)}))
 	}
-	r.ok(cu.Synchronize(r.ctx))
-	equal(r, "printed", got[1].String(), "hello 0\nhello 0\nhello 1\nhello 1\nhello 2\nhello 2\n")
-	r.ok(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: one}))
-	r.want("assertion", cu.Synchronize(r.ctx), backend.Assert)
-	equal(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\n")
+	r.mustSucceed(cu.Synchronize(r.ctx))
+	checkEqual(r, "printed", got[1].String(), "hello 0\nhello 0\nhello 1\nhello 1\nhello 2\nhello 2\n")
+	r.mustSucceed(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: one}))
+	r.wantError("assertion", cu.Synchronize(r.ctx), backend.Assert)
+	checkEqual(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\n")
 	// Without an output nothing is lost but the text.
-	r.ok(r.stream.Launch(backend.Launch{Function: r.function(r.load(), "say"), Grid: one, Block: one, Params: words(1)}))
-	r.sync()
+	r.mustSucceed(r.stream.Launch(backend.Launch{Function: r.findKernel(r.loadKernels(), "say"), Grid: one, Block: one, Params: joinWords(1)}))
+	r.syncStream()
 }
 
-func kernelHeap(r *rig) {
-	m := r.load()
-	grab, peek, drop := r.function(m, "grab"), r.function(m, "peek"), r.function(m, "drop")
-	r.ok(r.cu.SetLimit(backend.LimitMallocHeap, 1<<20))
-	p, q, out := r.alloc(8), r.alloc(8), r.alloc(4)
+func testKernelHeap(r *rig) {
+	m := r.loadKernels()
+	grab, peek, drop := r.findKernel(m, "grab"), r.findKernel(m, "peek"), r.findKernel(m, "drop")
+	r.mustSucceed(r.cu.SetLimit(backend.LimitMallocHeap, 1<<20))
+	p, q, out := r.allocBytes(8), r.allocBytes(8), r.allocBytes(4)
 	free, _ := r.space.Info()
 	get := func(p backend.Addr, n, v uint32) backend.Addr {
 		r.Helper()
-		r.ok(r.run(grab, 1, args([]backend.Addr{p}, n, v)))
-		r.sync()
-		return backend.Addr(binary.LittleEndian.Uint64(r.get(p, 8)))
+		r.mustSucceed(r.runKernel(grab, 1, joinArgs([]backend.Addr{p}, n, v)))
+		r.syncStream()
+		return backend.Addr(binary.LittleEndian.Uint64(r.copyOut(p, 8)))
 	}
 	a, b := get(p, 100, 5), get(q, 100, 6)
 	if a == 0 || b == 0 || a == b || a%16 != 0 {
 		r.Errorf("%#x and %#x", uint64(a), uint64(b))
 	}
-	r.ok(r.run(peek, 1, args([]backend.Addr{p, out})))
-	r.sync()
-	r.has("what an earlier kernel wrote", out, words(5))
-	r.want("copy from it", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(out), Width: 4}), backend.InvalidValue)
+	r.mustSucceed(r.runKernel(peek, 1, joinArgs([]backend.Addr{p, out})))
+	r.syncStream()
+	r.wantBytes("what an earlier kernel wrote", out, joinWords(5))
+	r.wantError("copy from it", r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(out), Width: 4}), backend.InvalidValue)
 	left, _ := r.space.Info()
-	equal(r, "free", left, free)
-	r.want("set the limit", r.cu.SetLimit(backend.LimitMallocHeap, 2<<20), backend.InvalidValue)
-	equal(r, "more than the heap", get(out, 1<<20, 1), 0)
-	r.ok(r.run(drop, 1, args([]backend.Addr{p})))
-	equal(r, "the first place is free again", get(p, 50, 7), a)
+	checkEqual(r, "free", left, free)
+	r.wantError("set the limit", r.cu.SetLimit(backend.LimitMallocHeap, 2<<20), backend.InvalidValue)
+	checkEqual(r, "more than the heap", get(out, 1<<20, 1), 0)
+	r.mustSucceed(r.runKernel(drop, 1, joinArgs([]backend.Addr{p})))
+	checkEqual(r, "the first place is free again", get(p, 50, 7), a)
 
 	// Its bytes and its pieces are carried like all else.
-	r.ok(r.space.Drain(r.ctx))
-	o := carry(r, r.secondDevice())
+	r.mustSucceed(r.space.Drain(r.ctx))
+	o := carrySpace(r, r.secondDevice())
 	om, _, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
-	r.ok(err)
-	r.ok(o.run(o.function(om, "peek"), 1, args([]backend.Addr{q, out})))
-	o.sync()
-	o.has("after a restore", out, words(6))
-	r.ok(o.run(o.function(om, "grab"), 1, args([]backend.Addr{p}, 500, 8)))
-	o.sync()
-	c := backend.Addr(binary.LittleEndian.Uint64(o.get(p, 8)))
-	o.gives(r)
-	equal(r, "the next place after a restore", c, get(p, 500, 8))
+	r.mustSucceed(err)
+	r.mustSucceed(o.runKernel(o.findKernel(om, "peek"), 1, joinArgs([]backend.Addr{q, out})))
+	o.syncStream()
+	o.wantBytes("after a restore", out, joinWords(6))
+	r.mustSucceed(o.runKernel(o.findKernel(om, "grab"), 1, joinArgs([]backend.Addr{p}, 500, 8)))
+	o.syncStream()
+	c := backend.Addr(binary.LittleEndian.Uint64(o.copyOut(p, 8)))
+	o.giveWay(r)
+	checkEqual(r, "the next place after a restore", c, get(p, 500, 8))
 
 	// The module ends with its context.
-	r.ok(r.cu.Destroy())
+	r.mustSucceed(r.cu.Destroy())
 	if h := r.space.State().KernelHeap; h == nil || len(h.Pieces) != 0 {
 		r.Errorf("%+v", h)
 	}
 }
 
-func faults(r *rig) {
+func testFaults(r *rig) {
 	for _, tc := range []struct {
 		name, kernel string
 		params       func(a backend.Addr) []byte
 		want         backend.Result
 	}{
-		{"null", "poke", func(backend.Addr) []byte { return args([]backend.Addr{0}, 1) }, backend.IllegalAddress},
-		{"nowhere", "poke", func(backend.Addr) []byte { return args([]backend.Addr{1 << 46}, 1) }, backend.IllegalAddress},
-		{"beyond the end", "poke", func(a backend.Addr) []byte { return args([]backend.Addr{a + granule}, 1) }, backend.IllegalAddress},
-		{"crooked", "poke", func(a backend.Addr) []byte { return args([]backend.Addr{a + 1}, 1) }, backend.MisalignedAddress},
+		{"null", "poke", func(backend.Addr) []byte { return joinArgs([]backend.Addr{0}, 1) }, backend.IllegalAddress},
+		{"nowhere", "poke", func(backend.Addr) []byte { return joinArgs([]backend.Addr{1 << 46}, 1) }, backend.IllegalAddress},
+		{"beyond the end", "poke", func(a backend.Addr) []byte { return joinArgs([]backend.Addr{a + granule}, 1) }, backend.IllegalAddress},
+		{"crooked", "poke", func(a backend.Addr) []byte { return joinArgs([]backend.Addr{a + 1}, 1) }, backend.MisalignedAddress},
 		{"trap", "stop", func(backend.Addr) []byte { return nil }, backend.LaunchFailed},
 		{"assert", "claim", func(backend.Addr) []byte { return nil }, backend.Assert},
 	} {
 		cu := must(r.space.NewContext(0))(r)
 		m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
-		r.ok(err)
+		r.mustSucceed(err)
 		f := must(m.Function(tc.kernel))(r)
 		s := must(cu.NewStream(backend.StreamConfig{}))(r)
 		e := must(cu.NewEvent(backend.EventConfig{}))(r)
@@ -339,13 +339,13 @@ func faults(r *rig) {
 		if free, _ := r.space.Info(); free == 0 {
 			r.Fatal("no memory is left")
 		}
-		r.ok(s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}))
+		r.mustSucceed(s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}))
 		late := false
 		_ = s.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 64}) // dropped, or refused if the fault was faster
 		_ = s.Record(e)
 		_ = s.Host(func() { late = true })
-		r.want(tc.name, s.Synchronize(r.ctx), tc.want)
-		r.want(tc.name+": the context", cu.Err(), tc.want)
+		r.wantError(tc.name, s.Synchronize(r.ctx), tc.want)
+		r.wantError(tc.name+": the context", cu.Err(), tc.want)
 		_, errAlloc := cu.Alloc(4)
 		_, errStream := cu.NewStream(backend.StreamConfig{})
 		_, errEvent := cu.NewEvent(backend.EventConfig{})
@@ -362,13 +362,13 @@ func faults(r *rig) {
 			"synchronize": cu.Synchronize(r.ctx), "legacy": cu.Legacy().Synchronize(r.ctx), "event synchronize": e.Synchronize(r.ctx),
 			"launch": s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}),
 		} {
-			r.want(tc.name+": "+what, err, tc.want)
+			r.wantError(tc.name+": "+what, err, tc.want)
 		}
 		// The first fault stays, other contexts go on, and what the kernel had no hand in is whole.
-		r.ok(r.cu.Err())
-		r.has(tc.name+": memory", a, make([]byte, 64))
-		r.ok(r.space.Drain(r.ctx))
-		r.ok(cu.Destroy())
+		r.mustSucceed(r.cu.Err())
+		r.wantBytes(tc.name+": memory", a, make([]byte, 64))
+		r.mustSucceed(r.space.Drain(r.ctx))
+		r.mustSucceed(cu.Destroy())
 		_ = late
 	}
 }

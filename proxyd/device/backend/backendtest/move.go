@@ -16,36 +16,36 @@ func testMove(r *rig) {
 		there = r.secondDevice()
 	}
 	const n = 3 << 20
-	a := r.alloc(n)
-	want := pattern(n, 3)
-	r.put(a, want)
-	r.want("move a mapped space", mover.Move(there), backend.AlreadyMapped)
+	a := r.allocBytes(n)
+	want := makePattern(n, 3)
+	r.copyIn(a, want)
+	r.wantError("move a mapped space", mover.Move(there), backend.AlreadyMapped)
 	r.pauseSpace()
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 5})) // is held, and goes along
-	r.want("move to nowhere", mover.Move(nil), backend.InvalidValue)
-	r.ok(mover.Move(there))
-	r.ok(mover.Move(there)) // it is there already
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 5})) // is held, and goes along
+	r.wantError("move to nowhere", mover.Move(nil), backend.InvalidValue)
+	r.mustSucceed(mover.Move(there))
+	r.mustSucceed(mover.Move(there)) // it is there already
 
 	// Another space has the device that it has left, and then the one where it is.
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Base: 100 << 40}))(r)
-	r.ok(other.Map())
-	r.ok(r.space.Map())
-	r.sync()
+	r.mustSucceed(other.Map())
+	r.mustSucceed(r.space.Map())
+	r.syncStream()
 	copy(want, []byte{9, 9, 9, 9, 9})
-	r.has("moved", a, want)
+	r.wantBytes("moved", a, want)
 	guest := must(there.NewSpace(backend.SpaceConfig{Memory: smallMemory, Base: 120 << 40}))(r)
-	r.want("map a second space where it is", guest.Map(), backend.AlreadyMapped)
-	r.ok(guest.Close())
+	r.wantError("map a second space where it is", guest.Map(), backend.AlreadyMapped)
+	r.mustSucceed(guest.Close())
 
 	// And back.
-	r.ok(other.Unmap())
+	r.mustSucceed(other.Unmap())
 	r.pauseSpace()
-	r.ok(mover.Move(r.dev))
-	r.ok(r.space.Map())
-	r.want("map the other space again", other.Map(), backend.AlreadyMapped)
-	b := r.alloc(n)
-	r.put(b, want)
-	r.has("moved back", a, want)
-	r.has("allocated after the way back", b, want)
-	r.ok(other.Close())
+	r.mustSucceed(mover.Move(r.dev))
+	r.mustSucceed(r.space.Map())
+	r.wantError("map the other space again", other.Map(), backend.AlreadyMapped)
+	b := r.allocBytes(n)
+	r.copyIn(b, want)
+	r.wantBytes("moved back", a, want)
+	r.wantBytes("allocated after the way back", b, want)
+	r.mustSucceed(other.Close())
 }

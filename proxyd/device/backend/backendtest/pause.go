@@ -18,86 +18,86 @@ func (r *rig) pauseSpace() {
 		if err == nil {
 			return
 		}
-		r.want("unmap a space that comes to rest", err, backend.NotReady)
-		r.ok(r.ctx.Err())
+		r.wantError("unmap a space that comes to rest", err, backend.NotReady)
+		r.mustSucceed(r.ctx.Err())
 	}
 }
 
-// at checks how far a stream is.
-func (r *rig) at(what string, s backend.Stream, want backend.Progress) {
+// checkProgress checks how far a stream is.
+func (r *rig) checkProgress(what string, s backend.Stream, want backend.Progress) {
 	r.Helper()
-	equal(r, what, s.Progress(), want)
+	checkEqual(r, what, s.Progress(), want)
 }
 
 // testPausing: a paused space begins nothing, what has begun ends, and each stream tells what is left.
 func testPausing(r *rig) {
-	a := r.alloc(64)
+	a := r.allocBytes(64)
 	fill := func(v uint32) {
 		r.Helper()
-		r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: v, Element: 1, Width: 1}))
+		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: v, Element: 1, Width: 1}))
 	}
-	r.at("new", r.stream, backend.Progress{})
+	r.checkProgress("new", r.stream, backend.Progress{})
 	fill(1)
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
-	r.sync()
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
+	r.syncStream()
 	given := r.stream.Progress().Given
 	if given == 0 || given > 2 {
 		r.Errorf("a fill, and one of nothing, are %d pieces of work", given)
 	}
 	r.pauseSpace()
-	r.at("done", r.stream, backend.Progress{Given: given, Done: given})
+	r.checkProgress("done", r.stream, backend.Progress{Given: given, Done: given})
 	fill(2)
 	fill(3)
 	e := must(r.cu.NewEvent(backend.EventConfig{}))(r)
-	r.ok(r.stream.Record(e))
-	r.at("not mapped", r.stream, backend.Progress{Given: given + 3, Done: given})
-	r.ok(r.space.Map())
-	r.sync()
-	r.at("mapped again", r.stream, backend.Progress{Given: given + 3, Done: given + 3})
-	r.has("filled", a, []byte{3})
+	r.mustSucceed(r.stream.Record(e))
+	r.checkProgress("not mapped", r.stream, backend.Progress{Given: given + 3, Done: given})
+	r.mustSucceed(r.space.Map())
+	r.syncStream()
+	r.checkProgress("mapped again", r.stream, backend.Progress{Given: given + 3, Done: given + 3})
+	r.wantBytes("filled", a, []byte{3})
 
 	// What has begun goes on, later work does not begin.
 	begun, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	g := &backend.Graph{}
 	first := must(g.Add(backend.HostNode{Func: func() { close(begun); <-over }}))(r)
 	must(g.Add(backend.FillNode{Fill: backend.Fill{Addr: a, Value: 7, Element: 1, Width: 1}}, first))(r)
-	s := r.other()
-	r.ok(s.Graph(must(r.cu.Instantiate(g))(r)))
-	r.ok(s.Host(func() { close(ended) }))
+	s := r.newStream()
+	r.mustSucceed(s.Graph(must(r.cu.Instantiate(g))(r)))
+	r.mustSucceed(s.Host(func() { close(ended) }))
 	<-begun
 	r.space.Pause()
-	r.at("begun", s, backend.Progress{Given: 2, Begun: true})
+	r.checkProgress("begun", s, backend.Progress{Given: 2, Begun: true})
 	close(over)
 	for s.Progress().Done != 1 {
 		runtime.Gosched()
-		r.ok(r.ctx.Err())
+		r.mustSucceed(r.ctx.Err())
 	}
 	r.pauseSpace()
-	r.at("behind it", s, backend.Progress{Given: 2, Done: 1})
-	r.ok(r.space.Map())
+	r.checkProgress("behind it", s, backend.Progress{Given: 2, Done: 1})
+	r.mustSucceed(r.space.Map())
 	<-ended
-	r.ok(s.Synchronize(r.ctx))
-	r.has("filled by the graph", a, []byte{7})
+	r.mustSucceed(s.Synchronize(r.ctx))
+	r.wantBytes("filled by the graph", a, []byte{7})
 
 	// To wait for a value can be begun again.
-	r.ok(s.WaitValue(a+4, 4, 1, backend.Equal))
+	r.mustSucceed(s.WaitValue(a+4, 4, 1, backend.Equal))
 	r.pauseSpace()
-	r.at("waiting", s, backend.Progress{Given: 3, Done: 2})
-	r.ok(r.space.Map())
-	r.ok(r.stream.Write(a+4, 4, 1))
-	r.ok(s.Synchronize(r.ctx))
-	r.at("the value has come", s, backend.Progress{Given: 3, Done: 3})
-	r.ok(s.Destroy())
-	r.at("destroyed", s, backend.Progress{Given: 3, Done: 3})
+	r.checkProgress("waiting", s, backend.Progress{Given: 3, Done: 2})
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.stream.Write(a+4, 4, 1))
+	r.mustSucceed(s.Synchronize(r.ctx))
+	r.checkProgress("the value has come", s, backend.Progress{Given: 3, Done: 3})
+	r.mustSucceed(s.Destroy())
+	r.checkProgress("destroyed", s, backend.Progress{Given: 3, Done: 3})
 }
 
-// pausedKernel: where a kernel can be paused, a copy of the space does the rest, and so does the paused space itself.
-func pausedKernel(r *rig) {
+// testPausedKernel: where a kernel can be paused, a copy of the space does the rest, and so does the paused space itself.
+func testPausedKernel(r *rig) {
 	const blocks, threads = 1 << 16, 8
-	add := r.function(r.load(), "add")
-	m := r.alloc(4 * blocks * threads)
+	add := r.findKernel(r.loadKernels(), "add")
+	m := r.allocBytes(4 * blocks * threads)
 	launch := backend.Launch{
-		Function: add, Grid: backend.Dim{X: blocks, Y: 1, Z: 1}, Block: backend.Dim{X: threads, Y: 1, Z: 1}, Params: args([]backend.Addr{m}, 5),
+		Function: add, Grid: backend.Dim{X: blocks, Y: 1, Z: 1}, Block: backend.Dim{X: threads, Y: 1, Z: 1}, Params: joinArgs([]backend.Addr{m}, 5),
 	}
 	rest := launch
 	rest.Done.Blocks = blocks - 1
@@ -106,19 +106,19 @@ func pausedKernel(r *rig) {
 		r.Log("this backend's kernels cannot be paused")
 		return
 	default:
-		r.ok(err)
+		r.mustSucceed(err)
 	}
-	r.sync()
-	r.has("all but the last block", m+4*threads*(blocks-2), words(0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5))
-	r.ok(r.stream.Fill(backend.Fill{Addr: m, Element: 4, Width: blocks * threads}))
-	r.sync()
+	r.syncStream()
+	r.wantBytes("all but the last block", m+4*threads*(blocks-2), joinWords(0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: m, Element: 4, Width: blocks * threads}))
+	r.syncStream()
 	coop := rest
 	coop.Cooperative, coop.Grid.X, coop.Done.Blocks = true, 8, 1
-	r.want("the rest of a cooperative kernel", r.stream.Launch(coop), backend.InvalidValue)
+	r.wantError("the rest of a cooperative kernel", r.stream.Launch(coop), backend.InvalidValue)
 
 	check := func(what string, o *rig, done uint64) {
 		r.Helper()
-		for i, b := 0, o.get(m, 4*blocks*threads); i < blocks*threads; i++ {
+		for i, b := 0, o.copyOut(m, 4*blocks*threads); i < blocks*threads; i++ {
 			want := uint32(0)
 			if uint64(i/threads) < done {
 				want = 5
@@ -129,17 +129,17 @@ func pausedKernel(r *rig) {
 		}
 	}
 	before := r.stream.Progress().Given
-	r.ok(r.stream.Launch(launch))
+	r.mustSucceed(r.stream.Launch(launch))
 	r.pauseSpace()
 	p := r.stream.Progress()
 	if p.Done > before { // too fast to be paused
 		p.Partial.Blocks = blocks
 	}
-	equal(r, "pieces of work", p.Given, before+1)
-	equal(r, "begun", p.Begun, false)
+	checkEqual(r, "pieces of work", p.Given, before+1)
+	checkEqual(r, "begun", p.Begun, false)
 
 	o := carryUnmapped(r, r.secondDevice())
-	r.ok(o.space.Map())
+	r.mustSucceed(o.space.Map())
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	check("carried", o, p.Partial.Blocks)
 	again, log, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: add.Module().Variables().Base})
@@ -147,37 +147,37 @@ func pausedKernel(r *rig) {
 		r.Fatalf("%v\n%s", err, log.Error)
 	}
 	rest = launch
-	rest.Function, rest.Done = o.function(again, "add"), p.Partial
-	r.ok(o.stream.Launch(rest))
+	rest.Function, rest.Done = o.findKernel(again, "add"), p.Partial
+	r.mustSucceed(o.stream.Launch(rest))
 	check("the rest, in the copy", o, blocks)
 	o.pauseSpace()
-	r.ok(r.space.Map())
+	r.mustSucceed(r.space.Map())
 	check("the rest, where it was paused", r, blocks)
-	r.at("done", r.stream, backend.Progress{Given: r.stream.Progress().Given, Done: r.stream.Progress().Given})
+	r.checkProgress("done", r.stream, backend.Progress{Given: r.stream.Progress().Given, Done: r.stream.Progress().Given})
 }
 
-// freeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.
-func freeingHeld(r *rig) {
-	a, b := r.alloc(granule), r.alloc(granule)
+// testFreeingHeld: memory that is freed behind work which is held is not free yet, and the space tells.
+func testFreeingHeld(r *rig) {
+	a, b := r.allocBytes(granule), r.allocBytes(granule)
 	r.pauseSpace()
-	equal(r, "freeing", r.space.Freeing(), false)
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 1}))
-	r.ok(r.cu.Free(a))
-	equal(r, "freeing behind work", r.space.Freeing(), true)
-	r.ok(r.space.Map())
-	r.ok(r.space.Drain(r.ctx))
-	equal(r, "freeing when the work is done", r.space.Freeing(), false)
+	checkEqual(r, "freeing", r.space.Freeing(), false)
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 1}))
+	r.mustSucceed(r.cu.Free(a))
+	checkEqual(r, "freeing behind work", r.space.Freeing(), true)
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.space.Drain(r.ctx))
+	checkEqual(r, "freeing when the work is done", r.space.Freeing(), false)
 	r.pauseSpace()
-	r.ok(r.cu.Free(b))
-	r.ok(r.space.Map())
-	r.ok(r.space.Drain(r.ctx))
-	equal(r, "freeing at the end", r.space.Freeing(), false)
+	r.mustSucceed(r.cu.Free(b))
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.space.Drain(r.ctx))
+	checkEqual(r, "freeing at the end", r.space.Freeing(), false)
 }
 
-// fullStream: a stream makes its program wait when very much is queued, but not in a space without limit.
-func fullStream(r *rig) {
+// testFullStream: a stream makes its program wait when very much is queued, but not in a space without limit.
+func testFullStream(r *rig) {
 	const more = 1<<17 + 10
-	a := r.alloc(64)
+	a := r.allocBytes(64)
 	r.pauseSpace()
 	queued := make(chan error)
 	go func() {
@@ -193,41 +193,41 @@ func fullStream(r *rig) {
 		last = r.stream.Progress().Given
 	}
 	r.space.Unlimit(true)
-	r.ok(<-queued)
-	equal(r, "work that was given", r.stream.Progress().Given, uint64(more))
+	r.mustSucceed(<-queued)
+	checkEqual(r, "work that was given", r.stream.Progress().Given, uint64(more))
 	r.space.Unlimit(false)
-	r.ok(r.space.Map())
-	r.ok(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.space.Drain(r.ctx))
 }
 
-// putBackExchange: code that has its turn and cannot use it gets it again, after a pause if there is one.
-func putBackExchange(r *rig) {
+// testPutBackExchange: code that has its turn and cannot use it gets it again, after a pause if there is one.
+func testPutBackExchange(r *rig) {
 	if _, lends := r.stream.(backend.Lender); lends {
 		r.Log("this backend's exchanges are not put back")
 		return
 	}
-	a := r.alloc(8)
+	a := r.allocBytes(8)
 	turns := make(chan func(error), 1)
 	begin := func(b [][]byte, done func(error)) {
 		b[0][0]++
 		turns <- done
 	}
-	r.ok(r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 8, Write: true}}, begin))
+	r.mustSucceed(r.stream.Exchange([]backend.Buffer{{Addr: a, Size: 8, Write: true}}, begin))
 	(<-turns)(backend.ErrPutBack) // the space is mapped: the next turn comes at once
 	done := <-turns
-	r.at("in its turn", r.stream, backend.Progress{Given: 1, Begun: true})
+	r.checkProgress("in its turn", r.stream, backend.Progress{Given: 1, Begun: true})
 	r.space.Pause()
 	done(backend.ErrPutBack)
 	r.pauseSpace()
 	for r.stream.Progress().Begun { // the exchange was waiting, and is told
 		runtime.Gosched()
-		r.ok(r.ctx.Err())
+		r.mustSucceed(r.ctx.Err())
 	}
-	r.at("put back", r.stream, backend.Progress{Given: 1})
-	r.ok(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 9, Element: 1, Width: 1}))
-	r.ok(r.space.Map())
+	r.checkProgress("put back", r.stream, backend.Progress{Given: 1})
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 9, Element: 1, Width: 1}))
+	r.mustSucceed(r.space.Map())
 	(<-turns)(nil)
-	r.sync()
-	r.at("done", r.stream, backend.Progress{Given: 2, Done: 2})
-	r.has("three turns, then the fill", a, []byte{3, 0, 0, 0, 9})
+	r.syncStream()
+	r.checkProgress("done", r.stream, backend.Progress{Given: 2, Done: 2})
+	r.wantBytes("three turns, then the fill", a, []byte{3, 0, 0, 0, 9})
 }

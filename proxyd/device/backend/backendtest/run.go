@@ -50,76 +50,76 @@ var cases = []struct {
 	name string
 	run  func(*rig)
 }{
-	{"devices", devices},
-	{"spaces", spaces},
-	{"one space mapped at a time", mapping},
-	{"a space gives way while it waits in a collective", exchanging},
-	{"a space gives way while it waits for the program", waiting},
-	{"closed space", closedSpace},
+	{"devices", testDevices},
+	{"spaces", testSpaces},
+	{"one space mapped at a time", testMapping},
+	{"a space gives way while it waits in a collective", testExchanging},
+	{"a space gives way while it waits for the program", testWaiting},
+	{"closed space", testClosedSpace},
 	{"a paused space", testPausing},
-	{"a paused kernel", pausedKernel},
+	{"a paused kernel", testPausedKernel},
 	{"a space moves to another device", testMove},
-	{"an exchange that is put back", putBackExchange},
-	{"memory freed under held work", freeingHeld},
-	{"a stream that is full", fullStream},
-	{"contexts", contexts},
-	{"limits", limits},
+	{"an exchange that is put back", testPutBackExchange},
+	{"memory freed under held work", testFreeingHeld},
+	{"a stream that is full", testFullStream},
+	{"contexts", testContexts},
+	{"limits", testLimits},
 
-	{"allocate", allocate},
-	{"out of memory", outOfMemory},
-	{"same calls, same addresses", sameAddresses},
-	{"memory is zero", zeroed},
-	{"free behind work", freeBehindWork},
-	{"lookup", lookup},
-	{"pitch", pitch},
-	{"virtual memory", virtual},
-	{"virtual memory released under work", virtualReleased},
-	{"virtual memory misused", virtualMisused},
-	{"pools", pools},
-	{"stream-ordered memory", streamOrdered},
-	{"stream-ordered memory in the wrong order", wrongOrder},
-	{"host memory", hostMemory},
-	{"peers", peers},
+	{"allocate", testAllocate},
+	{"out of memory", testOutOfMemory},
+	{"same calls, same addresses", testSameAddresses},
+	{"memory is zero", testZeroed},
+	{"free behind work", testFreeBehindWork},
+	{"lookup", testLookup},
+	{"pitch", testPitch},
+	{"virtual memory", testVirtual},
+	{"virtual memory released under work", testVirtualReleased},
+	{"virtual memory misused", testVirtualMisused},
+	{"pools", testPools},
+	{"stream-ordered memory", testStreamOrdered},
+	{"stream-ordered memory in the wrong order", testWrongOrder},
+	{"host memory", testHostMemory},
+	{"peers", testPeers},
 
-	{"copies", copies},
-	{"copies misused", copiesMisused},
-	{"fills", fills},
-	{"copies from nowhere", copiesUnreachable},
-	{"fills misused", fillsMisused},
-	{"streams overlap", overlap},
-	{"legacy stream", legacyStream},
-	{"priorities", priorities},
-	{"events", events},
-	{"event times", eventTimes},
-	{"wait for an event", waitEvent},
-	{"wait for a value", waitValue},
-	{"what work is doing", workStates},
-	{"host functions", hostFunctions},
-	{"exchange", exchange},
-	{"destroyed handles", destroyed},
+	{"copies", testCopies},
+	{"copies misused", testCopiesMisused},
+	{"fills", testFills},
+	{"copies from nowhere", testCopiesUnreachable},
+	{"fills misused", testFillsMisused},
+	{"streams overlap", testOverlap},
+	{"legacy stream", testLegacyStream},
+	{"priorities", testPriorities},
+	{"events", testEvents},
+	{"event times", testEventTimes},
+	{"wait for an event", testWaitEvent},
+	{"wait for a value", testWaitValue},
+	{"what work is doing", testWorkStates},
+	{"host functions", testHostFunctions},
+	{"exchange", testExchange},
+	{"destroyed handles", testDestroyed},
 
-	{"many threads", manyThreads},
+	{"many threads", testManyThreads},
 
-	{"modules", modules},
-	{"images misused", imagesMisused},
-	{"link", link},
-	{"function attributes", functionAttributes},
-	{"launch", launchKernel},
-	{"launch refused", launchRefused},
-	{"cooperative launch", cooperative},
-	{"print", printing},
-	{"malloc in kernels", kernelHeap},
-	{"faults stay", faults},
+	{"modules", testModules},
+	{"images misused", testImagesMisused},
+	{"link", testLink},
+	{"function attributes", testFunctionAttributes},
+	{"launch", testLaunchKernel},
+	{"launch refused", testLaunchRefused},
+	{"cooperative launch", testCooperative},
+	{"print", testPrinting},
+	{"malloc in kernels", testKernelHeap},
+	{"faults stay", testFaults},
 
-	{"graph", graphRun},
-	{"graph of all kinds", graphKinds},
-	{"graph updates", graphUpdates},
+	{"graph", testGraphRun},
+	{"graph of all kinds", testGraphKinds},
+	{"graph updates", testGraphUpdates},
 
-	{"state", state},
-	{"blocks", blocks},
-	{"restore", restore},
-	{"restore refused", restoreRefused},
-	{"restore graphs", restoreGraphs},
+	{"state", testState},
+	{"blocks", testBlocks},
+	{"restore", testRestore},
+	{"restore refused", testRestoreRefused},
+	{"restore graphs", testRestoreGraphs},
 }
 
 // rig is a space with a context, mapped.
@@ -139,7 +139,7 @@ func newRig(t *testing.T, b backend.Backend, d backend.Device, cfg backend.Space
 	t.Cleanup(cancel)
 	r := &rig{T: t, b: b, dev: d, ctx: ctx}
 	r.space = must(d.NewSpace(cfg))(r)
-	r.ok(r.space.Map())
+	r.mustSucceed(r.space.Map())
 	r.cu = must(r.space.NewContext(0))(r)
 	r.stream = must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	return r
@@ -158,40 +158,40 @@ func (r *rig) secondDevice() backend.Device {
 func must[T any](v T, err error) func(*rig) T {
 	return func(r *rig) T {
 		r.Helper()
-		r.ok(err)
+		r.mustSucceed(err)
 		return v
 	}
 }
 
-func (r *rig) ok(err error) {
+func (r *rig) mustSucceed(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
 	}
 }
 
-// want checks an error's number.
-func (r *rig) want(what string, err error, want backend.Result) {
+// wantError checks an error's number.
+func (r *rig) wantError(what string, err error, want backend.Result) {
 	r.Helper()
 	if got := backend.ResultOf(err); got != want {
 		r.Errorf("%s: %v (%v), want %v", what, got, err, want)
 	}
 }
 
-func equal[T comparable](r *rig, what string, got, want T) {
+func checkEqual[T comparable](r *rig, what string, got, want T) {
 	r.Helper()
 	if got != want {
 		r.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
-// sync waits for the rig's stream.
-func (r *rig) sync() {
+// syncStream waits for the rig's stream.
+func (r *rig) syncStream() {
 	r.Helper()
-	r.ok(r.stream.Synchronize(r.ctx))
+	r.mustSucceed(r.stream.Synchronize(r.ctx))
 }
 
-func (r *rig) alloc(n uint64) backend.Addr {
+func (r *rig) allocBytes(n uint64) backend.Addr {
 	r.Helper()
 	return must(r.cu.Alloc(n))(r)
 }
@@ -201,10 +201,14 @@ type host []byte
 
 const hostBase = 0x5555_0000_0000
 
-func (h host) Read(addr uint64, p []byte) error  { return h.at(addr, p, func(b []byte) { copy(p, b) }) }
-func (h host) Write(addr uint64, p []byte) error { return h.at(addr, p, func(b []byte) { copy(b, p) }) }
+func (h host) Read(addr uint64, p []byte) error {
+	return h.accessBytes(addr, p, func(b []byte) { copy(p, b) })
+}
+func (h host) Write(addr uint64, p []byte) error {
+	return h.accessBytes(addr, p, func(b []byte) { copy(b, p) })
+}
 
-func (h host) at(addr uint64, p []byte, f func([]byte)) error {
+func (h host) accessBytes(addr uint64, p []byte, f func([]byte)) error {
 	if addr < hostBase || addr-hostBase > uint64(len(h)) || uint64(len(p)) > uint64(len(h))-(addr-hostBase) {
 		return backend.InvalidValue
 	}
@@ -212,37 +216,38 @@ func (h host) at(addr uint64, p []byte, f func([]byte)) error {
 	return nil
 }
 
-// apart is a space's place beside that of the rig's: spaces with addresses in common may not be mapped at the same time.
-func (r *rig) apart() backend.SpaceConfig {
+// configApart returns a space's place beside the place of the rig's space: spaces with addresses in common may not be
+// mapped at the same time.
+func (r *rig) configApart() backend.SpaceConfig {
 	return backend.SpaceConfig{Memory: smallMemory, Base: backend.DefaultBase + backend.Addr(backend.SpaceSize(smallMemory))}
 }
 
-func dev(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
-func mem(b []byte) backend.Place       { return backend.Place{Host: host(b), Addr: hostBase} }
+func deviceAt(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
+func hostBytes(b []byte) backend.Place      { return backend.Place{Host: host(b), Addr: hostBase} }
 
-// put and get copy bytes to the device and back, and wait.
-func (r *rig) put(a backend.Addr, b []byte) {
+// copyIn and copyOut copy bytes to the device and back, and wait.
+func (r *rig) copyIn(a backend.Addr, b []byte) {
 	r.Helper()
-	r.ok(r.stream.Copy(backend.Copy{Src: mem(b), Dst: dev(a), Width: uint64(len(b))}))
-	r.sync()
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: hostBytes(b), Dst: deviceAt(a), Width: uint64(len(b))}))
+	r.syncStream()
 }
 
-func (r *rig) get(a backend.Addr, n int) []byte {
+func (r *rig) copyOut(a backend.Addr, n int) []byte {
 	r.Helper()
 	b := make([]byte, n)
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: mem(b), Width: uint64(n)}))
-	r.sync()
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(b), Width: uint64(n)}))
+	r.syncStream()
 	return b
 }
 
-func (r *rig) has(what string, a backend.Addr, want []byte) {
+func (r *rig) wantBytes(what string, a backend.Addr, want []byte) {
 	r.Helper()
-	if got := r.get(a, len(want)); !bytes.Equal(got, want) {
+	if got := r.copyOut(a, len(want)); !bytes.Equal(got, want) {
 		r.Errorf("%s: % x, want % x", what, got[:min(len(got), 32)], want[:min(len(want), 32)])
 	}
 }
 
-func words(v ...uint32) []byte {
+func joinWords(v ...uint32) []byte {
 	var b []byte
 	for _, w := range v {
 		b = binary.LittleEndian.AppendUint32(b, w)
@@ -250,8 +255,8 @@ func words(v ...uint32) []byte {
 	return b
 }
 
-// pattern is n bytes that differ from their neighbours'.
-func pattern(n int, seed byte) []byte {
+// makePattern returns n bytes that differ from their neighbours'.
+func makePattern(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i*7) ^ byte(i>>8) ^ seed
@@ -259,17 +264,17 @@ func pattern(n int, seed byte) []byte {
 	return b
 }
 
-// args is a block of parameters: addresses first, then words.
-func args(addrs []backend.Addr, v ...uint32) []byte {
+// joinArgs makes a block of parameters: addresses first, then words.
+func joinArgs(addrs []backend.Addr, v ...uint32) []byte {
 	var b []byte
 	for _, a := range addrs {
 		b = binary.LittleEndian.AppendUint64(b, uint64(a))
 	}
-	return append(b, words(v...)...)
+	return append(b, joinWords(v...)...)
 }
 
-// load loads the suite's kernels.
-func (r *rig) load() backend.Module {
+// loadKernels loads the suite's kernels.
+func (r *rig) loadKernels() backend.Module {
 	r.Helper()
 	m, log, err := r.cu.Load([]byte(Kernels), backend.LoadConfig{})
 	if err != nil {
@@ -278,14 +283,14 @@ func (r *rig) load() backend.Module {
 	return m
 }
 
-func (r *rig) function(m backend.Module, name string) backend.Function {
+func (r *rig) findKernel(m backend.Module, name string) backend.Function {
 	r.Helper()
 	return must(m.Function(name))(r)
 }
 
 var one = backend.Dim{X: 1, Y: 1, Z: 1}
 
-// run launches a kernel of n threads in a block.
-func (r *rig) run(f backend.Function, n uint32, params []byte) error {
+// runKernel launches a kernel of n threads in a block.
+func (r *rig) runKernel(f backend.Function, n uint32, params []byte) error {
 	return r.stream.Launch(backend.Launch{Function: f, Grid: one, Block: backend.Dim{X: n, Y: 1, Z: 1}, Params: params})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func devices(r *rig) {
+func testDevices(r *rig) {
 	list := r.b.Devices()
 	for i, d := range list {
 		info := d.Info()
@@ -26,7 +26,7 @@ func devices(r *rig) {
 				r.Errorf("device %d: attribute %d is %d", i, a, at[a])
 			}
 		}
-		equal(r, "PCI bus as an attribute", uint32(at[backend.PCIBusID]), info.PCI.Bus)
+		checkEqual(r, "PCI bus as an attribute", uint32(at[backend.PCIBusID]), info.PCI.Bus)
 		for _, o := range list[:i] {
 			if o.Info().UUID == info.UUID || o.Info().PCI == info.PCI {
 				r.Errorf("device %d is another one, too", i)
@@ -35,7 +35,7 @@ func devices(r *rig) {
 	}
 }
 
-func spaces(r *rig) {
+func testSpaces(r *rig) {
 	d := r.secondDevice()
 	const tib = 1 << 40
 	for _, tc := range []struct {
@@ -51,7 +51,7 @@ func spaces(r *rig) {
 		{"too large", backend.SpaceConfig{Memory: 4 * tib}, backend.InvalidValue},
 	} {
 		s, err := d.NewSpace(tc.cfg)
-		r.want(tc.name, err, tc.want)
+		r.wantError(tc.name, err, tc.want)
 		if err != nil {
 			continue
 		}
@@ -63,82 +63,82 @@ func spaces(r *rig) {
 		if free != want || total != want {
 			r.Errorf("%s: %d of %d bytes are free, want %d", tc.name, free, total, want)
 		}
-		r.ok(s.Close())
+		r.mustSucceed(s.Close())
 	}
 	for _, tc := range []struct{ memory, want uint64 }{{1 << 30, tib}, {16 << 30, tib}, {17 << 30, 2 * tib}, {80 << 30, 5 * tib}} {
-		equal(r, "size of a space", backend.SpaceSize(tc.memory), tc.want)
+		checkEqual(r, "size of a space", backend.SpaceSize(tc.memory), tc.want)
 	}
 }
 
-func mapping(r *rig) {
+func testMapping(r *rig) {
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
-	r.want("map a second space", other.Map(), backend.AlreadyMapped)
-	r.want("unmap what is not mapped", other.Unmap(), backend.NotMapped)
-	r.ok(r.space.Map())
+	r.wantError("map a second space", other.Map(), backend.AlreadyMapped)
+	r.wantError("unmap what is not mapped", other.Unmap(), backend.NotMapped)
+	r.mustSucceed(r.space.Map())
 
 	// Work given to a space that is not mapped waits.
 	ctx := must(other.NewContext(0))(r)
 	s := ctx.Legacy()
 	a := must(ctx.Alloc(4))(r)
-	equal(r, "first address of both spaces", a, r.alloc(4))
-	r.ok(s.Fill(backend.Fill{Addr: a, Value: 5, Element: 1, Width: 4}))
-	r.want("query", s.Query(), backend.NotReady)
+	checkEqual(r, "first address of both spaces", a, r.allocBytes(4))
+	r.mustSucceed(s.Fill(backend.Fill{Addr: a, Value: 5, Element: 1, Width: 4}))
+	r.wantError("query", s.Query(), backend.NotReady)
 
 	// A space with work under way stays mapped.
 	gate, begun := make(chan struct{}), make(chan struct{})
-	r.ok(r.stream.Copy(backend.Copy{
-		Dst: backend.Place{Addr: uint64(r.alloc(4))}, Src: backend.Place{Host: slow{begun, gate}}, Width: 4,
+	r.mustSucceed(r.stream.Copy(backend.Copy{
+		Dst: backend.Place{Addr: uint64(r.allocBytes(4))}, Src: backend.Place{Host: slow{begun, gate}}, Width: 4,
 	}))
 	<-begun
-	r.want("unmap a busy space", r.space.Unmap(), backend.NotReady)
-	r.ok(r.stream.Fill(backend.Fill{Addr: r.alloc(4), Value: 1, Element: 1, Width: 4}))
+	r.wantError("unmap a busy space", r.space.Unmap(), backend.NotReady)
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: r.allocBytes(4), Value: 1, Element: 1, Width: 4}))
 	r.space.Hold()
 	close(gate)
 	for r.space.Unmap() != nil {
 		runtime.Gosched() // the work ends, and later work does not begin
 	}
-	r.want("what was held back", r.stream.Query(), backend.NotReady)
-	r.ok(r.space.Map())
+	r.wantError("what was held back", r.stream.Query(), backend.NotReady)
+	r.mustSucceed(r.space.Map())
 	r.space.Hold()
-	r.ok(r.space.Map())
-	r.ok(r.space.Drain(r.ctx))
-	r.ok(r.space.Unmap())
-	r.ok(other.Map())
-	r.ok(s.Synchronize(r.ctx))
-	r.ok(other.Drain(r.ctx))
-	r.ok(other.Unmap())
-	r.ok(r.space.Map())
-	r.has("memory of the first space", r.alloc(4), make([]byte, 4))
-	r.ok(other.Close())
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.Unmap())
+	r.mustSucceed(other.Map())
+	r.mustSucceed(s.Synchronize(r.ctx))
+	r.mustSucceed(other.Drain(r.ctx))
+	r.mustSucceed(other.Unmap())
+	r.mustSucceed(r.space.Map())
+	r.wantBytes("memory of the first space", r.allocBytes(4), make([]byte, 4))
+	r.mustSucceed(other.Close())
 }
 
-// exchanging: two spaces of a device meet in a collective, so neither may keep the device during its wait for the
+// testExchanging: two spaces of a device meet in a collective, so neither may keep the device during its wait for the
 // other.
-func exchanging(r *rig) {
+func testExchanging(r *rig) {
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	there := must(must(other.NewContext(0))(r).Alloc(8))(r)
-	here := r.alloc(8)
+	here := r.allocBytes(8)
 	began := make(chan func(error), 1)
-	r.ok(r.stream.Exchange([]backend.Buffer{{Addr: here, Size: 8, Write: true}}, func(b [][]byte, done func(error)) {
+	r.mustSucceed(r.stream.Exchange([]backend.Buffer{{Addr: here, Size: 8, Write: true}}, func(b [][]byte, done func(error)) {
 		copy(b[0], "abcdefgh")
 		began <- done
 	}))
-	r.ok(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(here) + 4}, Src: backend.Place{Addr: uint64(here)}, Width: 4}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(here) + 4}, Src: backend.Place{Addr: uint64(here)}, Width: 4}))
 	done := <-began
 	for r.space.Unmap() != nil { // the work has begun, and is about to wait
 		runtime.Gosched()
 	}
-	r.ok(other.Map())
+	r.mustSucceed(other.Map())
 	s := must(other.NewContext(0))(r).Legacy()
-	r.ok(s.Fill(backend.Fill{Addr: there, Value: 1, Element: 1, Width: 8}))
-	r.ok(s.Synchronize(r.ctx))
+	r.mustSucceed(s.Fill(backend.Fill{Addr: there, Value: 1, Element: 1, Width: 8}))
+	r.mustSucceed(s.Synchronize(r.ctx))
 	done(nil)
-	r.want("what follows it waits for the device", r.stream.Query(), backend.NotReady)
-	r.ok(other.Unmap())
-	r.ok(r.space.Map())
-	r.ok(r.stream.Synchronize(r.ctx))
-	r.has("memory after it", here, []byte("abcdabcd"))
-	r.ok(other.Close())
+	r.wantError("what follows it waits for the device", r.stream.Query(), backend.NotReady)
+	r.mustSucceed(other.Unmap())
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.stream.Synchronize(r.ctx))
+	r.wantBytes("memory after it", here, []byte("abcdabcd"))
+	r.mustSucceed(other.Close())
 }
 
 // slow is memory of a program that takes its time.
@@ -152,9 +152,9 @@ func (s slow) Read(uint64, []byte) error {
 
 func (slow) Write(uint64, []byte) error { return nil }
 
-// waiting: work that waits for other work does not keep the device, and goes on when the space is mapped again.
-func waiting(r *rig) {
-	a := r.alloc(8)
+// testWaiting: work that waits for other work does not keep the device, and goes on when the space is mapped again.
+func testWaiting(r *rig) {
+	a := r.allocBytes(8)
 	begun, over := make(chan struct{}), make(chan struct{})
 	inGraph, graphOver := make(chan struct{}), make(chan struct{})
 	g := &backend.Graph{}
@@ -164,26 +164,26 @@ func waiting(r *rig) {
 		name       string
 		begin, end func()
 	}{
-		{"host function", func() { r.ok(r.stream.Host(func() { close(begun); <-over })); <-begun }, func() { close(over) }},
-		{"host function of a graph", func() { r.ok(r.stream.Graph(exec)); <-inGraph }, func() { close(graphOver) }},
-		{"wait for a value", func() { r.ok(r.stream.WaitValue(a, 4, 1, backend.Equal)) }, func() { r.ok(r.other().Write(a, 4, 1)) }},
+		{"host function", func() { r.mustSucceed(r.stream.Host(func() { close(begun); <-over })); <-begun }, func() { close(over) }},
+		{"host function of a graph", func() { r.mustSucceed(r.stream.Graph(exec)); <-inGraph }, func() { close(graphOver) }},
+		{"wait for a value", func() { r.mustSucceed(r.stream.WaitValue(a, 4, 1, backend.Equal)) }, func() { r.mustSucceed(r.newStream().Write(a, 4, 1)) }},
 	} {
 		w.begin()
-		r.ok(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
+		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
 		for r.space.Unmap() != nil {
 			runtime.Gosched() // the work is about to wait
 		}
 		w.end()
-		r.want(w.name, r.stream.Query(), backend.NotReady)
-		r.ok(r.space.Map())
-		r.ok(r.stream.Synchronize(r.ctx))
+		r.wantError(w.name, r.stream.Query(), backend.NotReady)
+		r.mustSucceed(r.space.Map())
+		r.mustSucceed(r.stream.Synchronize(r.ctx))
 	}
 }
 
-// workStates: a space says what its work is doing, and tells when that has changed; whether the space is mapped does not matter.
-func workStates(r *rig) {
+// testWorkStates: a space says what its work is doing, and tells when that has changed; whether the space is mapped does not matter.
+func testWorkStates(r *rig) {
 	changed := make(chan struct{}, 1)
-	r.ok(r.space.Unmap())
+	r.mustSucceed(r.space.Unmap())
 	s := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Changed: func() {
 		select {
 		case changed <- struct{}{}:
@@ -207,14 +207,14 @@ func workStates(r *rig) {
 	event := must(cu.NewEvent(backend.EventConfig{}))(r)
 	until(backend.Idle)
 	began := make(chan func(error), 1)
-	r.ok(one.Exchange([]backend.Buffer{{Addr: a, Size: 4, Write: true}}, func(_ [][]byte, done func(error)) { began <- done }))
+	r.mustSucceed(one.Exchange([]backend.Buffer{{Addr: a, Size: 4, Write: true}}, func(_ [][]byte, done func(error)) { began <- done }))
 	until(backend.Runnable) // once the space is mapped
-	r.ok(s.Map())
+	r.mustSucceed(s.Map())
 	done := <-began
-	r.ok(one.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 4}))
-	r.ok(one.Record(event))
-	r.ok(two.Wait(event))
-	r.ok(two.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
+	r.mustSucceed(one.Fill(backend.Fill{Addr: a, Value: 1, Element: 1, Width: 4}))
+	r.mustSucceed(one.Record(event))
+	r.mustSucceed(two.Wait(event))
+	r.mustSucceed(two.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
 	until(backend.Waiting)
 	for s.Unmap() != nil {
 		runtime.Gosched() // the work is about to wait
@@ -222,78 +222,78 @@ func workStates(r *rig) {
 	until(backend.Waiting)
 	done(nil)
 	until(backend.Runnable)
-	r.ok(s.Map())
-	r.ok(s.Drain(r.ctx))
+	r.mustSucceed(s.Map())
+	r.mustSucceed(s.Drain(r.ctx))
 	until(backend.Idle)
-	r.ok(one.WaitValue(a, 4, 7, backend.Equal))
+	r.mustSucceed(one.WaitValue(a, 4, 7, backend.Equal))
 	until(backend.Waiting)
-	r.ok(two.Write(a, 4, 7))
+	r.mustSucceed(two.Write(a, 4, 7))
 	until(backend.Idle)
-	r.ok(s.Close())
-	r.ok(r.space.Map())
+	r.mustSucceed(s.Close())
+	r.mustSucceed(r.space.Map())
 }
 
-// other is another stream, which does not wait for the first stream.
-func (r *rig) other() backend.Stream {
+// newStream makes another stream, which does not wait for the first stream.
+func (r *rig) newStream() backend.Stream {
 	return must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 }
 
-func closedSpace(r *rig) {
-	a := r.alloc(16)
+func testClosedSpace(r *rig) {
+	a := r.allocBytes(16)
 	began, never := make(chan struct{}), make(chan struct{})
 	defer close(never)
-	r.ok(r.stream.Host(func() { close(began); <-never }))
+	r.mustSucceed(r.stream.Host(func() { close(began); <-never }))
 	<-began
-	r.ok(r.space.Close())
-	r.want("close twice", r.space.Close(), backend.ContextIsDestroyed)
-	r.want("map", r.space.Map(), backend.ContextIsDestroyed)
+	r.mustSucceed(r.space.Close())
+	r.wantError("close twice", r.space.Close(), backend.ContextIsDestroyed)
+	r.wantError("map", r.space.Map(), backend.ContextIsDestroyed)
 	_, err := r.cu.Alloc(4)
-	r.want("alloc", err, backend.ContextIsDestroyed)
-	r.want("free", r.cu.Free(a), backend.ContextIsDestroyed)
-	r.want("fill", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.ContextIsDestroyed)
+	r.wantError("alloc", err, backend.ContextIsDestroyed)
+	r.wantError("free", r.cu.Free(a), backend.ContextIsDestroyed)
+	r.wantError("fill", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.ContextIsDestroyed)
 	_, err = r.space.NewContext(0)
-	r.want("context", err, backend.ContextIsDestroyed)
+	r.wantError("context", err, backend.ContextIsDestroyed)
 	_, err = r.space.NewMemory(backend.Granule)
-	r.want("memory", err, backend.ContextIsDestroyed)
+	r.wantError("memory", err, backend.ContextIsDestroyed)
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
-	r.ok(other.Map())
+	r.mustSucceed(other.Map())
 
 	// An exchange keeps the bytes until its end, and kernels are cut short.
 	cu := must(other.NewContext(0))(r)
 	b := must(cu.Alloc(1 << 20))(r)
 	held := make(chan []byte)
 	var done func(error)
-	r.ok(cu.Legacy().Exchange([]backend.Buffer{{Addr: b, Size: 1 << 20}}, func(bytes [][]byte, d func(error)) {
+	r.mustSucceed(cu.Legacy().Exchange([]backend.Buffer{{Addr: b, Size: 1 << 20}}, func(bytes [][]byte, d func(error)) {
 		done = d
 		go func() { held <- bytes[0] }()
 	}))
 	bytes := <-held
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
-	r.ok(err)
+	r.mustSucceed(err)
 	spinning := must(cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
-	r.ok(spinning.Launch(backend.Launch{Function: must(m.Function("spin"))(r), Grid: one, Block: one, Params: args([]backend.Addr{b})}))
-	r.ok(other.Close())
+	r.mustSucceed(spinning.Launch(backend.Launch{Function: must(m.Function("spin"))(r), Grid: one, Block: one, Params: joinArgs([]backend.Addr{b})}))
+	r.mustSucceed(other.Close())
 	for i := range bytes {
 		bytes[i]++
 	}
 	done(nil)
 }
 
-func contexts(r *rig) {
-	equal(r, "first context", r.cu.ID(), 1)
+func testContexts(r *rig) {
+	checkEqual(r, "first context", r.cu.ID(), 1)
 	second := must(r.space.NewContext(0))(r)
-	equal(r, "second context", second.ID(), 2)
+	checkEqual(r, "second context", second.ID(), 2)
 	_, err := r.space.NewContext(2)
-	r.want("a number in use", err, backend.InvalidValue)
-	equal(r, "a number of its own", must(r.space.NewContext(9))(r).ID(), 9)
-	equal(r, "the next number", must(r.space.NewContext(0))(r).ID(), 10)
+	r.wantError("a number in use", err, backend.InvalidValue)
+	checkEqual(r, "a number of its own", must(r.space.NewContext(9))(r).ID(), 9)
+	checkEqual(r, "the next number", must(r.space.NewContext(0))(r).ID(), 10)
 
 	free, _ := r.space.Info()
 	a := must(second.Alloc(3 * backend.Granule))(r)
 	b := must(second.Alloc(100))(r)
-	keep := r.alloc(100)
-	r.ok(second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 100}))
-	r.ok(second.Destroy())
+	keep := r.allocBytes(100)
+	r.mustSucceed(second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 100}))
+	r.mustSucceed(second.Destroy())
 	for _, gone := range []backend.Addr{a, b} {
 		if _, ok := r.space.Lookup(gone); ok {
 			r.Errorf("%#x outlived its context", uint64(gone))
@@ -302,35 +302,35 @@ func contexts(r *rig) {
 	if _, ok := r.space.Lookup(keep); !ok {
 		r.Error("another context's memory is gone")
 	}
-	r.ok(r.cu.Free(keep))
+	r.mustSucceed(r.cu.Free(keep))
 	left, _ := r.space.Info()
-	equal(r, "free bytes", left, free)
-	r.want("destroy twice", second.Destroy(), backend.ContextIsDestroyed)
+	checkEqual(r, "free bytes", left, free)
+	r.wantError("destroy twice", second.Destroy(), backend.ContextIsDestroyed)
 	_, err = second.Alloc(4)
-	r.want("alloc", err, backend.ContextIsDestroyed)
+	r.wantError("alloc", err, backend.ContextIsDestroyed)
 	_, err = second.NewStream(backend.StreamConfig{})
-	r.want("stream", err, backend.ContextIsDestroyed)
+	r.wantError("stream", err, backend.ContextIsDestroyed)
 	_, err = second.NewEvent(backend.EventConfig{})
-	r.want("event", err, backend.ContextIsDestroyed)
+	r.wantError("event", err, backend.ContextIsDestroyed)
 	_, _, err = second.Load([]byte(Kernels), backend.LoadConfig{})
-	r.want("load", err, backend.ContextIsDestroyed)
-	r.want("fill", second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 1}), backend.ContextIsDestroyed)
-	equal(r, "the number is free again", must(r.space.NewContext(2))(r).ID(), 2)
+	r.wantError("load", err, backend.ContextIsDestroyed)
+	r.wantError("fill", second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 1}), backend.ContextIsDestroyed)
+	checkEqual(r, "the number is free again", must(r.space.NewContext(2))(r).ID(), 2)
 }
 
-func limits(r *rig) {
+func testLimits(r *rig) {
 	for _, l := range []backend.Limit{backend.LimitStackSize, backend.LimitPrintfFIFO, backend.LimitMallocHeap} {
 		v := must(r.cu.Limit(l))(r)
 		if v == 0 {
 			r.Errorf("limit %d is 0", l)
 		}
-		r.ok(r.cu.SetLimit(l, 2*v))
-		equal(r, "limit", must(r.cu.Limit(l))(r), 2*v)
+		r.mustSucceed(r.cu.SetLimit(l, 2*v))
+		checkEqual(r, "limit", must(r.cu.Limit(l))(r), 2*v)
 	}
 	_, err := r.cu.Limit(99)
-	r.want("no limit", err, backend.UnsupportedLimit)
-	r.want("no limit", r.cu.SetLimit(99, 1), backend.UnsupportedLimit)
+	r.wantError("no limit", err, backend.UnsupportedLimit)
+	r.wantError("no limit", r.cu.SetLimit(99, 1), backend.UnsupportedLimit)
 	_, err = r.cu.Limit(backend.LimitSyncDepth)
-	r.want("dynamic parallelism", err, backend.UnsupportedLimit)
-	r.want("stack without bound", r.cu.SetLimit(backend.LimitStackSize, 1<<40), backend.InvalidValue)
+	r.wantError("dynamic parallelism", err, backend.UnsupportedLimit)
+	r.wantError("stack without bound", r.cu.SetLimit(backend.LimitStackSize, 1<<40), backend.InvalidValue)
 }

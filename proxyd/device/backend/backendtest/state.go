@@ -14,14 +14,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-func state(r *rig) {
-	a, b := r.alloc(100), r.alloc(3*granule+1)
+func testState(r *rig) {
+	a, b := r.allocBytes(100), r.allocBytes(3*granule+1)
 	p := must(r.stream.AllocAsync(backend.DefaultPool, 200))(r)
-	m := r.load()
+	m := r.loadKernels()
 	base := must(r.space.Reserve(4*granule, 0, 0))(r)
 	v := must(r.space.NewMemory(2 * granule))(r)
-	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, v))
-	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
+	r.mustSucceed(r.space.MapMemory(base+granule, 2*granule, 0, v))
+	r.mustSucceed(r.space.SetAccess(base+granule, 2*granule, true))
 	pool := must(r.space.NewPool(0))(r)
 	st := r.space.State()
 	kinds := map[backend.Addr]backend.AllocKind{}
@@ -39,9 +39,9 @@ func state(r *rig) {
 	if !reflect.DeepEqual(kinds, want) {
 		r.Errorf("allocations %v, want %v", kinds, want)
 	}
-	equal(r, "next context", st.NextContext, r.cu.ID())
-	equal(r, "next pool", st.NextPool, pool)
-	equal(r, "next memory", st.NextMemory, v)
+	checkEqual(r, "next context", st.NextContext, r.cu.ID())
+	checkEqual(r, "next pool", st.NextPool, pool)
+	checkEqual(r, "next memory", st.NextMemory, v)
 	var sum uint64
 	for _, g := range st.Regions() {
 		if g.Size%granule != 0 {
@@ -50,15 +50,15 @@ func state(r *rig) {
 		sum += g.Size
 	}
 	free, total := r.space.Info()
-	equal(r, "bytes in regions", sum, total-free)
+	checkEqual(r, "bytes in regions", sum, total-free)
 }
 
-// hashes collects all blocks.
-func hashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backend.Hash {
+// collectHashes collects all blocks.
+func collectHashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backend.Hash {
 	r.Helper()
 	out := map[backend.BlockID]backend.Hash{}
 	var mu sync.Mutex
-	r.ok(s.Blocks(&[32]byte{key}, func(id backend.BlockID, h backend.Hash) bool {
+	r.mustSucceed(s.Blocks(&[32]byte{key}, func(id backend.BlockID, h backend.Hash) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if _, twice := out[id]; twice {
@@ -70,12 +70,12 @@ func hashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backend.Hash 
 	return out
 }
 
-func blocks(r *rig) {
-	a := r.alloc(3 * granule)
-	small := r.alloc(1000)
+func testBlocks(r *rig) {
+	a := r.allocBytes(3 * granule)
+	small := r.allocBytes(1000)
 	v := must(r.space.NewMemory(granule))(r)
-	h := hashes(r, r.space, 1)
-	equal(r, "blocks", len(h), 5)
+	h := collectHashes(r, r.space, 1)
+	checkEqual(r, "blocks", len(h), 5)
 	zero := backend.Hash{}
 	for id, x := range h {
 		if x != zero {
@@ -91,38 +91,38 @@ func blocks(r *rig) {
 		}
 	}
 	// Only what was written has another hash, and equal blocks have equal hashes.
-	r.put(a+granule, pattern(granule, 1))
-	r.put(a+2*granule, pattern(granule, 1))
-	r.put(small, words(1))
-	n := hashes(r, r.space, 1)
-	equal(r, "untouched", n[backend.BlockID{Base: a}], zero)
-	equal(r, "equal blocks", n[backend.BlockID{Base: a + granule}], n[backend.BlockID{Base: a + 2*granule}])
+	r.copyIn(a+granule, makePattern(granule, 1))
+	r.copyIn(a+2*granule, makePattern(granule, 1))
+	r.copyIn(small, joinWords(1))
+	n := collectHashes(r, r.space, 1)
+	checkEqual(r, "untouched", n[backend.BlockID{Base: a}], zero)
+	checkEqual(r, "equal blocks", n[backend.BlockID{Base: a + granule}], n[backend.BlockID{Base: a + 2*granule}])
 	if n[backend.BlockID{Base: a + granule}] == zero || n[backend.BlockID{Base: small &^ (granule - 1)}] == zero {
 		r.Error("a block that was written has the hash of zeros")
 	}
-	if o := hashes(r, r.space, 2); o[backend.BlockID{Base: a + granule}] == n[backend.BlockID{Base: a + granule}] {
+	if o := collectHashes(r, r.space, 2); o[backend.BlockID{Base: a + granule}] == n[backend.BlockID{Base: a + granule}] {
 		r.Error("the key changes nothing")
 	}
 	// Zeros are zeros, also after a write.
-	r.put(a, pattern(granule, 1))
-	r.put(a, make([]byte, granule))
-	equal(r, "a block that is zero again", hashes(r, r.space, 1)[backend.BlockID{Base: a}], zero)
-	r.ok(r.space.Unmap())
-	if o := hashes(r, r.space, 1); !reflect.DeepEqual(o, n) {
+	r.copyIn(a, makePattern(granule, 1))
+	r.copyIn(a, make([]byte, granule))
+	checkEqual(r, "a block that is zero again", collectHashes(r, r.space, 1)[backend.BlockID{Base: a}], zero)
+	r.mustSucceed(r.space.Unmap())
+	if o := collectHashes(r, r.space, 1); !reflect.DeepEqual(o, n) {
 		r.Error("unmapping changed hashes")
 	}
-	if some := must(r.space.ReadBlock(backend.BlockID{Base: a + granule}, p))(r); !some || !bytes.Equal(p, pattern(granule, 1)) {
+	if some := must(r.space.ReadBlock(backend.BlockID{Base: a + granule}, p))(r); !some || !bytes.Equal(p, makePattern(granule, 1)) {
 		r.Error("a block is not as it was written")
 	}
-	r.ok(r.space.WriteBlock(backend.BlockID{Memory: v}, p))
-	r.ok(r.space.Map())
-	r.ok(r.space.WriteBlock(backend.BlockID{Base: a + granule}, nil))
-	r.has("given back", a+granule, make([]byte, granule))
-	r.has("its neighbour", a+2*granule, pattern(granule, 1))
-	r.ok(r.space.WriteBlock(backend.BlockID{Base: a + granule}, p))
-	r.has("brought again", a+granule, pattern(granule, 1))
+	r.mustSucceed(r.space.WriteBlock(backend.BlockID{Memory: v}, p))
+	r.mustSucceed(r.space.Map())
+	r.mustSucceed(r.space.WriteBlock(backend.BlockID{Base: a + granule}, nil))
+	r.wantBytes("given back", a+granule, make([]byte, granule))
+	r.wantBytes("its neighbour", a+2*granule, makePattern(granule, 1))
+	r.mustSucceed(r.space.WriteBlock(backend.BlockID{Base: a + granule}, p))
+	r.wantBytes("brought again", a+granule, makePattern(granule, 1))
 	var count atomic.Int32
-	r.ok(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count.Add(1); return false }))
+	r.mustSucceed(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count.Add(1); return false }))
 	if n := int(count.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
 		r.Errorf("%d blocks before it was stopped", n)
 	}
@@ -140,53 +140,53 @@ func blocks(r *rig) {
 		{"both", backend.BlockID{Memory: v, Base: a}, granule},
 	} {
 		_, err := r.space.ReadBlock(tc.id, make([]byte, tc.n))
-		r.want("read "+tc.name, err, backend.InvalidValue)
-		r.want("write "+tc.name, r.space.WriteBlock(tc.id, make([]byte, tc.n)), backend.InvalidValue)
+		r.wantError("read "+tc.name, err, backend.InvalidValue)
+		r.wantError("write "+tc.name, r.space.WriteBlock(tc.id, make([]byte, tc.n)), backend.InvalidValue)
 	}
 }
 
-// carry makes a copy of a space on another device, as a checkpoint and a restore do. The copy is mapped instead.
-func carry(r *rig, d backend.Device) *rig {
+// carrySpace makes a copy of a space on another device, as a checkpoint and a restore do. The copy is mapped instead.
+func carrySpace(r *rig, d backend.Device) *rig {
 	o := carryUnmapped(r, d)
-	o.begin(r)
+	o.mapInstead(r)
 	return o
 }
 
-// begin maps a space that was carried, instead of the other.
-func (o *rig) begin(r *rig) {
+// mapInstead maps a space that was carried, instead of the other.
+func (o *rig) mapInstead(r *rig) {
 	r.Helper()
-	r.gives(o)
+	r.giveWay(o)
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 }
 
 func carryUnmapped(r *rig, d backend.Device) *rig {
 	text, err := json.Marshal(r.space.State())
-	r.ok(err)
+	r.mustSucceed(err)
 	var st backend.State
-	r.ok(json.Unmarshal(text, &st))
+	r.mustSucceed(json.Unmarshal(text, &st))
 	o := &rig{T: r.T, b: r.b, dev: d, ctx: r.ctx}
 	o.space = must(d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &st}))(r)
 	p := make([]byte, granule)
-	for id := range hashes(r, r.space, 1) {
+	for id := range collectHashes(r, r.space, 1) {
 		if must(r.space.ReadBlock(id, p))(r) {
-			r.ok(o.space.WriteBlock(id, p))
+			r.mustSucceed(o.space.WriteBlock(id, p))
 		}
 	}
 	o.cu = must(o.space.NewContext(r.cu.ID()))(r)
 	return o
 }
 
-// gives has another space with the same addresses be mapped instead.
-func (r *rig) gives(o *rig) {
+// giveWay has another space with the same addresses be mapped instead.
+func (r *rig) giveWay(o *rig) {
 	r.Helper()
-	r.ok(r.space.Drain(r.ctx))
-	r.ok(r.space.Unmap())
-	r.ok(o.space.Map())
+	r.mustSucceed(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.Unmap())
+	r.mustSucceed(o.space.Map())
 }
 
-// restoreGraphs: what graphs name may be gone by the time when they are made again, and by that time only.
-func restoreGraphs(r *rig) {
-	kept, gone := r.alloc(granule), r.alloc(granule)
+// testRestoreGraphs: what graphs name may be gone by the time when they are made again, and by that time only.
+func testRestoreGraphs(r *rig) {
+	kept, gone := r.allocBytes(granule), r.allocBytes(granule)
 	fill := func(a backend.Addr, v uint32) backend.FillNode {
 		return backend.FillNode{Fill: backend.Fill{Addr: a, Element: 1, Value: v, Width: 100}}
 	}
@@ -195,46 +195,46 @@ func restoreGraphs(r *rig) {
 	must(h.Add(backend.CopyNode{Copy: backend.Copy{
 		Dst: backend.Place{Addr: uint64(kept)}, Src: backend.Place{Addr: uint64(gone)}, Width: 100,
 	}}))(r)
-	r.ok(r.cu.Free(gone))
+	r.mustSucceed(r.cu.Free(gone))
 
 	o := carryUnmapped(r, r.secondDevice())
 	filled, copied := must(o.cu.Instantiate(&g))(r), must(o.cu.Instantiate(&h))(r)
-	r.ok(filled.Set(id, fill(gone, 2)))
-	o.begin(r)
+	r.mustSucceed(filled.Set(id, fill(gone, 2)))
+	o.mapInstead(r)
 	_, err := o.cu.Instantiate(&g)
-	r.want("instantiated too late", err, backend.InvalidValue)
-	r.want("set too late", filled.Set(id, fill(gone, 3)), backend.InvalidValue)
+	r.wantError("instantiated too late", err, backend.InvalidValue)
+	r.wantError("set too late", filled.Set(id, fill(gone, 3)), backend.InvalidValue)
 	if back := must(o.cu.Alloc(granule))(r); back != gone {
 		r.Fatalf("memory at %#x, not %#x", uint64(back), uint64(gone))
 	}
-	r.ok(o.stream.Graph(filled))
-	r.ok(o.stream.Graph(copied))
-	o.has("filled and copied", kept, bytes.Repeat([]byte{2}, 100))
-	r.ok(o.cu.Free(gone))
-	r.ok(o.stream.Graph(filled))
-	r.want("a graph without its memory", o.stream.Synchronize(r.ctx), backend.IllegalAddress)
+	r.mustSucceed(o.stream.Graph(filled))
+	r.mustSucceed(o.stream.Graph(copied))
+	o.wantBytes("filled and copied", kept, bytes.Repeat([]byte{2}, 100))
+	r.mustSucceed(o.cu.Free(gone))
+	r.mustSucceed(o.stream.Graph(filled))
+	r.wantError("a graph without its memory", o.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }
 
-func restore(r *rig) {
-	keep, gone := r.alloc(1000), r.alloc(1000)
-	big := r.alloc(3 * granule)
+func testRestore(r *rig) {
+	keep, gone := r.allocBytes(1000), r.allocBytes(1000)
+	big := r.allocBytes(3 * granule)
 	pooled := must(r.stream.AllocAsync(backend.DefaultPool, 5000))(r)
-	m := r.load()
-	a := r.alloc(4)
-	r.ok(r.run(r.function(m, "bump"), 1, args([]backend.Addr{a})))
+	m := r.loadKernels()
+	a := r.allocBytes(4)
+	r.mustSucceed(r.runKernel(r.findKernel(m, "bump"), 1, joinArgs([]backend.Addr{a})))
 	base := must(r.space.Reserve(4*granule, 0, 0))(r)
 	v := must(r.space.NewMemory(2 * granule))(r)
-	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, v))
-	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
-	r.ok(r.space.ReleaseMemory(v))
-	r.put(keep, pattern(1000, 1))
-	r.put(big+granule, pattern(granule, 2))
-	r.put(pooled, pattern(5000, 3))
-	r.put(base+granule, pattern(100, 4))
-	r.ok(r.cu.Free(gone))
-	r.ok(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.MapMemory(base+granule, 2*granule, 0, v))
+	r.mustSucceed(r.space.SetAccess(base+granule, 2*granule, true))
+	r.mustSucceed(r.space.ReleaseMemory(v))
+	r.copyIn(keep, makePattern(1000, 1))
+	r.copyIn(big+granule, makePattern(granule, 2))
+	r.copyIn(pooled, makePattern(5000, 3))
+	r.copyIn(base+granule, makePattern(100, 4))
+	r.mustSucceed(r.cu.Free(gone))
+	r.mustSucceed(r.space.Drain(r.ctx))
 
-	o := carry(r, r.secondDevice())
+	o := carrySpace(r, r.secondDevice())
 	// Where a driver has placed variables is no part of a state: loading the module finds that out.
 	same := func(what string, got, want *backend.State) {
 		r.Helper()
@@ -244,43 +244,43 @@ func restore(r *rig) {
 		}
 	}
 	same("state", o.space.State(), r.space.State())
-	if got, want := hashes(o, o.space, 1), hashes(r, r.space, 1); !reflect.DeepEqual(got, want) {
+	if got, want := collectHashes(o, o.space, 1), collectHashes(r, r.space, 1); !reflect.DeepEqual(got, want) {
 		r.Errorf("hashes %v, want %v", got, want)
 	}
-	o.has("plain", keep, pattern(1000, 1))
-	o.has("large", big+granule, pattern(granule, 2))
-	o.has("pooled", pooled, pattern(5000, 3))
-	o.has("mapped", base+granule, pattern(100, 4))
+	o.wantBytes("plain", keep, makePattern(1000, 1))
+	o.wantBytes("large", big+granule, makePattern(granule, 2))
+	o.wantBytes("pooled", pooled, makePattern(5000, 3))
+	o.wantBytes("mapped", base+granule, makePattern(100, 4))
 	// The module takes its variables over.
 	om, log, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
 	if err != nil {
 		r.Fatalf("%v\n%s", err, log.Error)
 	}
-	r.ok(o.run(o.function(om, "bump"), 1, args([]backend.Addr{a})))
-	o.sync()
-	o.has("counter", a, words(8))
+	r.mustSucceed(o.runKernel(o.findKernel(om, "bump"), 1, joinArgs([]backend.Addr{a})))
+	o.syncStream()
+	o.wantBytes("counter", a, joinWords(8))
 	// And everything goes on alike.
-	r.ok(r.cu.Free(keep))
-	r.ok(o.cu.Free(keep))
-	r.ok(r.space.UnmapMemory(base+granule, 2*granule))
-	r.ok(o.space.UnmapMemory(base+granule, 2*granule))
+	r.mustSucceed(r.cu.Free(keep))
+	r.mustSucceed(o.cu.Free(keep))
+	r.mustSucceed(r.space.UnmapMemory(base+granule, 2*granule))
+	r.mustSucceed(o.space.UnmapMemory(base+granule, 2*granule))
 	for i, n := range []uint64{100, 1 << 20, 5 << 20, 1000, 600, 1 << 20} {
-		if x, y := r.alloc(n), o.alloc(n); x != y {
+		if x, y := r.allocBytes(n), o.allocBytes(n); x != y {
 			r.Errorf("allocation %d: %#x, after the restore %#x", i, uint64(x), uint64(y))
 		}
 	}
 	x, y := must(r.space.NewMemory(granule))(r), must(o.space.NewMemory(granule))(r)
-	equal(r, "next memory", y, x)
-	r.ok(r.stream.FreeAsync(pooled))
-	r.ok(o.stream.FreeAsync(pooled))
-	r.ok(m.Unload())
-	r.ok(om.Unload())
-	o.gives(r)
-	r.ok(r.space.Drain(r.ctx))
+	checkEqual(r, "next memory", y, x)
+	r.mustSucceed(r.stream.FreeAsync(pooled))
+	r.mustSucceed(o.stream.FreeAsync(pooled))
+	r.mustSucceed(m.Unload())
+	r.mustSucceed(om.Unload())
+	o.giveWay(r)
+	r.mustSucceed(r.space.Drain(r.ctx))
 	same("state at the end", o.space.State(), r.space.State())
 }
 
-func restoreRefused(r *rig) {
+func testRestoreRefused(r *rig) {
 	d := r.secondDevice()
 	plain := func(a backend.Addr, n uint64) backend.Allocation {
 		return backend.Allocation{Base: a, Size: n, Kind: backend.Plain, Context: 1, Access: true}
@@ -322,13 +322,13 @@ func restoreRefused(r *rig) {
 			tc.st.Base, tc.st.Memory = base, smallMemory
 		}
 		s, err := d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &tc.st})
-		r.want(tc.name, err, tc.want)
+		r.wantError(tc.name, err, tc.want)
 		if err == nil {
-			r.ok(s.Close())
+			r.mustSucceed(s.Close())
 		}
 	}
 	_, err := d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &backend.State{Base: base, Memory: 2 * smallMemory}})
-	r.want("another size", err, backend.InvalidValue)
+	r.wantError("another size", err, backend.InvalidValue)
 	_, err = d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &backend.State{Base: base + 1<<40, Memory: smallMemory}})
-	r.want("another base", err, backend.InvalidValue)
+	r.wantError("another base", err, backend.InvalidValue)
 }

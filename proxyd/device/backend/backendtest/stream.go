@@ -14,26 +14,26 @@ import (
 
 var errPeerGone = errors.New("the peer is gone")
 
-func overlap(r *rig) {
+func testOverlap(r *rig) {
 	// Each stream waits for something that the other stream does, twice. With kernels: a kernel spins until the other
 	// stream writes.
-	a := r.alloc(4096)
+	a := r.allocBytes(4096)
 	other := must(r.cu.NewStream(backend.StreamConfig{}))(r)
-	spin := r.function(r.load(), "spin")
-	r.ok(r.run(spin, 1, args([]backend.Addr{a})))
-	r.ok(r.stream.Fill(backend.Fill{Addr: a + 1024, Value: 1, Element: 4, Width: 1}))
-	r.ok(other.Fill(backend.Fill{Addr: a, Value: 1, Element: 4, Width: 1}))
-	r.ok(other.Launch(backend.Launch{Function: spin, Grid: one, Block: one, Params: args([]backend.Addr{a + 1024})}))
-	r.ok(other.Synchronize(r.ctx))
-	r.sync()
+	spin := r.findKernel(r.loadKernels(), "spin")
+	r.mustSucceed(r.runKernel(spin, 1, joinArgs([]backend.Addr{a})))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 1024, Value: 1, Element: 4, Width: 1}))
+	r.mustSucceed(other.Fill(backend.Fill{Addr: a, Value: 1, Element: 4, Width: 1}))
+	r.mustSucceed(other.Launch(backend.Launch{Function: spin, Grid: one, Block: one, Params: joinArgs([]backend.Addr{a + 1024})}))
+	r.mustSucceed(other.Synchronize(r.ctx))
+	r.syncStream()
 
 	ping, pong := make(chan struct{}), make(chan struct{})
-	r.ok(r.stream.Host(func() { ping <- struct{}{}; <-pong }))
-	r.ok(other.Host(func() { <-ping; pong <- struct{}{} }))
-	r.ok(r.cu.Synchronize(r.ctx))
+	r.mustSucceed(r.stream.Host(func() { ping <- struct{}{}; <-pong }))
+	r.mustSucceed(other.Host(func() { <-ping; pong <- struct{}{} }))
+	r.mustSucceed(r.cu.Synchronize(r.ctx))
 }
 
-func legacyStream(r *rig) {
+func testLegacyStream(r *rig) {
 	// order is what blocking and non-blocking streams did around the legacy one's work.
 	a := must(r.cu.NewStream(backend.StreamConfig{}))(r)
 	b := must(r.cu.NewStream(backend.StreamConfig{}))(r)
@@ -41,60 +41,60 @@ func legacyStream(r *rig) {
 	legacy := r.cu.Legacy()
 	gate := make(chan struct{})
 	var first, second atomic.Bool
-	r.ok(a.Host(func() { <-gate; first.Store(true) }))
-	r.ok(legacy.Host(func() { second.Store(first.Load()) }))
+	r.mustSucceed(a.Host(func() { <-gate; first.Store(true) }))
+	r.mustSucceed(legacy.Host(func() { second.Store(first.Load()) }))
 	var third atomic.Bool
-	r.ok(b.Host(func() { third.Store(second.Load()) }))
-	r.want("legacy stream", legacy.Query(), backend.NotReady)
+	r.mustSucceed(b.Host(func() { third.Store(second.Load()) }))
+	r.wantError("legacy stream", legacy.Query(), backend.NotReady)
 	ran := make(chan struct{})
-	r.ok(free.Host(func() { close(ran) }))
+	r.mustSucceed(free.Host(func() { close(ran) }))
 	<-ran // the function waits for no stream
-	r.ok(free.Synchronize(r.ctx))
+	r.mustSucceed(free.Synchronize(r.ctx))
 	close(gate)
-	r.ok(b.Synchronize(r.ctx))
+	r.mustSucceed(b.Synchronize(r.ctx))
 	if !third.Load() {
 		r.Error("the legacy stream did not order the others")
 	}
 	// Synchronizing the legacy stream waits for the blocking streams.
 	gate = make(chan struct{})
 	var done atomic.Bool
-	r.ok(a.Host(func() { <-gate; done.Store(true) }))
+	r.mustSucceed(a.Host(func() { <-gate; done.Store(true) }))
 	go close(gate)
-	r.ok(legacy.Synchronize(r.ctx))
+	r.mustSucceed(legacy.Synchronize(r.ctx))
 	if !done.Load() {
 		r.Error("the legacy stream did not wait")
 	}
 	// Another context's legacy stream has nothing to do with this wait.
 	gate = make(chan struct{})
-	r.ok(a.Host(func() { <-gate }))
+	r.mustSucceed(a.Host(func() { <-gate }))
 	other := must(r.space.NewContext(0))(r)
-	r.ok(other.Legacy().Host(func() {}))
-	r.ok(other.Legacy().Synchronize(r.ctx))
+	r.mustSucceed(other.Legacy().Host(func() {}))
+	r.mustSucceed(other.Legacy().Synchronize(r.ctx))
 	// The work of a destroyed stream is waited for.
-	r.ok(a.Destroy())
-	r.ok(legacy.Host(func() {}))
-	r.want("legacy stream", legacy.Query(), backend.NotReady)
+	r.mustSucceed(a.Destroy())
+	r.mustSucceed(legacy.Host(func() {}))
+	r.wantError("legacy stream", legacy.Query(), backend.NotReady)
 	close(gate)
-	r.ok(legacy.Synchronize(r.ctx))
-	r.want("destroy the legacy stream", legacy.Destroy(), backend.InvalidHandle)
+	r.mustSucceed(legacy.Synchronize(r.ctx))
+	r.wantError("destroy the legacy stream", legacy.Destroy(), backend.InvalidHandle)
 }
 
-func priorities(r *rig) {
+func testPriorities(r *rig) {
 	for _, tc := range []struct{ ask, want int }{{0, 0}, {-1, -1}, {5, 0}, {-99, backend.GreatestPriority}} {
 		s := must(r.cu.NewStream(backend.StreamConfig{Priority: tc.ask, NonBlocking: true}))(r)
-		equal(r, "priority", s.Config(), backend.StreamConfig{Priority: tc.want, NonBlocking: true})
+		checkEqual(r, "priority", s.Config(), backend.StreamConfig{Priority: tc.want, NonBlocking: true})
 	}
 }
 
-func events(r *rig) {
+func testEvents(r *rig) {
 	e := must(r.cu.NewEvent(backend.EventConfig{NoTiming: true}))(r)
-	equal(r, "config", e.Config(), backend.EventConfig{NoTiming: true})
-	r.ok(e.Query()) // never recorded
-	r.ok(e.Synchronize(r.ctx))
+	checkEqual(r, "config", e.Config(), backend.EventConfig{NoTiming: true})
+	r.mustSucceed(e.Query()) // never recorded
+	r.mustSucceed(e.Synchronize(r.ctx))
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Record(e))
-	r.want("query", e.Query(), backend.NotReady)
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Record(e))
+	r.wantError("query", e.Query(), backend.NotReady)
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	if err := e.Synchronize(ctx); !errors.Is(err, context.Canceled) {
@@ -108,84 +108,84 @@ func events(r *rig) {
 	}
 	// Recording again is what counts.
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
-	r.ok(other.Record(e))
-	r.ok(e.Synchronize(r.ctx))
+	r.mustSucceed(other.Record(e))
+	r.mustSucceed(e.Synchronize(r.ctx))
 	close(gate)
 	foreign := must(must(r.space.NewContext(0))(r).NewEvent(backend.EventConfig{}))(r)
-	r.want("record another context's event", r.stream.Record(foreign), backend.InvalidHandle)
-	r.ok(r.stream.Wait(foreign))
-	r.sync()
+	r.wantError("record another context's event", r.stream.Record(foreign), backend.InvalidHandle)
+	r.mustSucceed(r.stream.Wait(foreign))
+	r.syncStream()
 }
 
-func eventTimes(r *rig) {
+func testEventTimes(r *rig) {
 	first := must(r.cu.NewEvent(backend.EventConfig{}))(r)
 	second := must(r.cu.NewEvent(backend.EventConfig{}))(r)
 	_, err := first.Time()
-	r.want("never recorded", err, backend.InvalidHandle)
-	r.ok(r.stream.Record(first))
+	r.wantError("never recorded", err, backend.InvalidHandle)
+	r.mustSucceed(r.stream.Record(first))
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Record(second))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Record(second))
 	_, err = second.Time()
-	r.want("not done", err, backend.NotReady)
-	r.ok(first.Synchronize(r.ctx))
+	r.wantError("not done", err, backend.NotReady)
+	r.mustSucceed(first.Synchronize(r.ctx))
 	tick := time.Now()
 	for time.Since(tick) < time.Microsecond {
 		continue
 	}
 	close(gate)
-	r.sync()
+	r.syncStream()
 	from, to := must(first.Time())(r), must(second.Time())(r)
 	if to < from || to-from > time.Minute {
 		r.Errorf("from %v to %v", from, to)
 	}
 	silent := must(r.cu.NewEvent(backend.EventConfig{NoTiming: true}))(r)
-	r.ok(r.stream.Record(silent))
-	r.sync()
+	r.mustSucceed(r.stream.Record(silent))
+	r.syncStream()
 	_, err = silent.Time()
-	r.want("without timing", err, backend.InvalidHandle)
+	r.wantError("without timing", err, backend.InvalidHandle)
 	// A restored event brings its time.
 	at := 5 * time.Second
 	old := must(r.cu.NewEvent(backend.EventConfig{At: &at}))(r)
-	r.ok(old.Query())
-	equal(r, "restored time", must(old.Time())(r), at)
+	r.mustSucceed(old.Query())
+	checkEqual(r, "restored time", must(old.Time())(r), at)
 }
 
-func waitEvent(r *rig) {
-	a := r.alloc(8)
+func testWaitEvent(r *rig) {
+	a := r.allocBytes(8)
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	e := must(r.cu.NewEvent(backend.EventConfig{}))(r)
-	r.ok(other.Wait(e)) // never recorded
+	r.mustSucceed(other.Wait(e)) // never recorded
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 4, Width: 1}))
-	r.ok(r.stream.Record(e))
-	r.ok(other.Wait(e))
-	r.ok(other.Copy(backend.Copy{Src: dev(a), Dst: dev(a + 4), Width: 4}))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 1, Element: 4, Width: 1}))
+	r.mustSucceed(r.stream.Record(e))
+	r.mustSucceed(other.Wait(e))
+	r.mustSucceed(other.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(a + 4), Width: 4}))
 	// What is recorded later is not waited for, and a destroyed event keeps its meaning.
 	never := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-never }))
-	r.ok(r.stream.Record(e))
-	r.ok(e.Destroy())
-	r.want("waits", other.Query(), backend.NotReady)
+	r.mustSucceed(r.stream.Host(func() { <-never }))
+	r.mustSucceed(r.stream.Record(e))
+	r.mustSucceed(e.Destroy())
+	r.wantError("waits", other.Query(), backend.NotReady)
 	close(gate)
-	r.ok(other.Synchronize(r.ctx))
+	r.mustSucceed(other.Synchronize(r.ctx))
 	close(never)
-	r.has("after the event", a, words(1, 1))
+	r.wantBytes("after the event", a, joinWords(1, 1))
 	// Over devices.
-	o := newRig(r.T, r.b, r.secondDevice(), r.apart())
+	o := newRig(r.T, r.b, r.secondDevice(), r.configApart())
 	gate = make(chan struct{})
 	e = must(r.cu.NewEvent(backend.EventConfig{}))(r)
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Record(e))
-	r.ok(o.stream.Wait(e))
-	r.want("waits", o.stream.Query(), backend.NotReady)
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Record(e))
+	r.mustSucceed(o.stream.Wait(e))
+	r.wantError("waits", o.stream.Query(), backend.NotReady)
 	close(gate)
-	o.sync()
+	o.syncStream()
 }
 
-func waitValue(r *rig) {
-	a := r.alloc(64)
+func testWaitValue(r *rig) {
+	a := r.allocBytes(64)
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	for _, tc := range []struct {
 		name          string
@@ -202,89 +202,89 @@ func waitValue(r *rig) {
 		{"and", backend.And, 4, 0xf0, 0x08, 0x0f},
 		{"nor", backend.Nor, 4, 0xffffffff, 0xfffffffe, 0},
 	} {
-		r.ok(r.stream.Write(a, tc.size, tc.before))
-		r.sync()
-		r.ok(r.stream.WaitValue(a, tc.size, tc.value, tc.cond))
-		r.ok(r.stream.Fill(backend.Fill{Addr: a + 32, Value: 1, Element: 4, Width: 1}))
+		r.mustSucceed(r.stream.Write(a, tc.size, tc.before))
+		r.syncStream()
+		r.mustSucceed(r.stream.WaitValue(a, tc.size, tc.value, tc.cond))
+		r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a + 32, Value: 1, Element: 4, Width: 1}))
 		if r.stream.Query() == nil {
 			r.Errorf("%s: it did not wait", tc.name)
 		}
-		r.ok(other.Write(a, tc.size, tc.after))
-		r.sync()
-		r.ok(other.Synchronize(r.ctx))
+		r.mustSucceed(other.Write(a, tc.size, tc.after))
+		r.syncStream()
+		r.mustSucceed(other.Synchronize(r.ctx))
 	}
-	r.want("crooked address", r.stream.WaitValue(a+2, 4, 0, backend.Equal), backend.InvalidValue)
-	r.want("2 bytes", r.stream.WaitValue(a, 2, 0, backend.Equal), backend.InvalidValue)
-	r.want("no condition", r.stream.WaitValue(a, 4, 0, 7), backend.InvalidValue)
-	r.want("nowhere", r.stream.WaitValue(4096, 4, 0, backend.Equal), backend.InvalidValue)
-	r.want("write nowhere", r.stream.Write(4096, 4, 0), backend.InvalidValue)
-	r.want("write crooked", r.stream.Write(a+4, 8, 0), backend.InvalidValue)
-	r.want("write 3 bytes", r.stream.Write(a, 3, 0), backend.InvalidValue)
+	r.wantError("crooked address", r.stream.WaitValue(a+2, 4, 0, backend.Equal), backend.InvalidValue)
+	r.wantError("2 bytes", r.stream.WaitValue(a, 2, 0, backend.Equal), backend.InvalidValue)
+	r.wantError("no condition", r.stream.WaitValue(a, 4, 0, 7), backend.InvalidValue)
+	r.wantError("nowhere", r.stream.WaitValue(4096, 4, 0, backend.Equal), backend.InvalidValue)
+	r.wantError("write nowhere", r.stream.Write(4096, 4, 0), backend.InvalidValue)
+	r.wantError("write crooked", r.stream.Write(a+4, 8, 0), backend.InvalidValue)
+	r.wantError("write 3 bytes", r.stream.Write(a, 3, 0), backend.InvalidValue)
 }
 
-func hostFunctions(r *rig) {
-	a := r.alloc(4)
+func testHostFunctions(r *rig) {
+	a := r.allocBytes(4)
 	var seen []byte
 	var calls []int
 	h := make([]byte, 4)
-	r.ok(r.stream.Fill(backend.Fill{Addr: a, Value: 7, Element: 1, Width: 4}))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: mem(h), Width: 4}))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: a, Value: 7, Element: 1, Width: 4}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(h), Width: 4}))
 	for i := range 100 {
-		r.ok(r.stream.Host(func() {
+		r.mustSucceed(r.stream.Host(func() {
 			calls = append(calls, i)
 			seen = append(seen[:0], h...)
 		}))
 	}
-	r.sync()
-	equal(r, "what a host function sees", string(seen), "\x07\x07\x07\x07")
+	r.syncStream()
+	checkEqual(r, "what a host function sees", string(seen), "\x07\x07\x07\x07")
 	for i, n := range calls {
-		equal(r, "call", n, i)
+		checkEqual(r, "call", n, i)
 	}
-	equal(r, "calls", len(calls), 100)
+	checkEqual(r, "calls", len(calls), 100)
 	// A host function may give work to other streams.
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
-	r.ok(r.stream.Host(func() {
+	r.mustSucceed(r.stream.Host(func() {
 		if err := other.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 4}); err != nil {
 			r.Error(err)
 		}
 	}))
-	r.sync()
-	r.ok(other.Synchronize(r.ctx))
-	r.has("from a host function", a, []byte{9, 9, 9, 9})
+	r.syncStream()
+	r.mustSucceed(other.Synchronize(r.ctx))
+	r.wantBytes("from a host function", a, []byte{9, 9, 9, 9})
 }
 
-func destroyed(r *rig) {
+func testDestroyed(r *rig) {
 	s := must(r.cu.NewStream(backend.StreamConfig{}))(r)
-	a := r.alloc(4)
+	a := r.allocBytes(4)
 	e := must(r.cu.NewEvent(backend.EventConfig{}))(r)
-	r.ok(e.Destroy())
-	r.want("record", s.Record(e), backend.InvalidHandle)
-	r.want("wait", s.Wait(e), backend.InvalidHandle)
-	r.want("query", e.Query(), backend.InvalidHandle)
-	r.want("synchronize", e.Synchronize(r.ctx), backend.InvalidHandle)
+	r.mustSucceed(e.Destroy())
+	r.wantError("record", s.Record(e), backend.InvalidHandle)
+	r.wantError("wait", s.Wait(e), backend.InvalidHandle)
+	r.wantError("query", e.Query(), backend.InvalidHandle)
+	r.wantError("synchronize", e.Synchronize(r.ctx), backend.InvalidHandle)
 	_, err := e.Time()
-	r.want("time", err, backend.InvalidHandle)
-	r.want("destroy the event twice", e.Destroy(), backend.InvalidHandle)
+	r.wantError("time", err, backend.InvalidHandle)
+	r.wantError("destroy the event twice", e.Destroy(), backend.InvalidHandle)
 
-	m := r.load()
-	add := r.function(m, "add")
-	r.ok(s.Launch(backend.Launch{Function: add, Grid: one, Block: one, Params: args([]backend.Addr{a}, 5)}))
-	r.ok(s.Destroy())
-	r.ok(r.cu.Synchronize(r.ctx))
-	r.has("work of a stream that is gone", a, words(5))
-	r.want("fill", s.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidHandle)
-	r.want("query", s.Query(), backend.InvalidHandle)
-	r.want("synchronize", s.Synchronize(r.ctx), backend.InvalidHandle)
-	r.want("destroy the stream twice", s.Destroy(), backend.InvalidHandle)
+	m := r.loadKernels()
+	add := r.findKernel(m, "add")
+	r.mustSucceed(s.Launch(backend.Launch{Function: add, Grid: one, Block: one, Params: joinArgs([]backend.Addr{a}, 5)}))
+	r.mustSucceed(s.Destroy())
+	r.mustSucceed(r.cu.Synchronize(r.ctx))
+	r.wantBytes("work of a stream that is gone", a, joinWords(5))
+	r.wantError("fill", s.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidHandle)
+	r.wantError("query", s.Query(), backend.InvalidHandle)
+	r.wantError("synchronize", s.Synchronize(r.ctx), backend.InvalidHandle)
+	r.wantError("destroy the stream twice", s.Destroy(), backend.InvalidHandle)
 
-	r.ok(r.run(add, 1, args([]backend.Addr{a}, 5)))
-	r.ok(m.Unload())
-	r.sync()
-	r.has("a launch before the module went", a, words(10))
-	r.want("unload twice", m.Unload(), backend.InvalidHandle)
-	r.want("launch", r.run(add, 1, args([]backend.Addr{a}, 5)), backend.InvalidHandle)
+	r.mustSucceed(r.runKernel(add, 1, joinArgs([]backend.Addr{a}, 5)))
+	r.mustSucceed(m.Unload())
+	r.syncStream()
+	r.wantBytes("a launch before the module went", a, joinWords(10))
+	r.wantError("unload twice", m.Unload(), backend.InvalidHandle)
+	r.wantError("launch", r.runKernel(add, 1, joinArgs([]backend.Addr{a}, 5)), backend.InvalidHandle)
 	_, err = m.Function("add")
-	r.want("function", err, backend.InvalidHandle)
+	r.wantError("function", err, backend.InvalidHandle)
 	_, err = add.Attribute(backend.FuncMaxThreads)
-	r.want("attribute", err, backend.InvalidHandle)
+	r.wantError("attribute", err, backend.InvalidHandle)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// manyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it
+// testManyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it
 // gets back.
-func manyThreads(r *rig) {
-	m := r.load()
-	add := r.function(m, "add")
-	bump := r.function(m, "bump")
+func testManyThreads(r *rig) {
+	m := r.loadKernels()
+	add := r.findKernel(m, "add")
+	bump := r.findKernel(m, "bump")
 	const threads, rounds = 6, 20
 	errs := make(chan error, threads)
 	var wg sync.WaitGroup
@@ -33,23 +33,23 @@ func manyThreads(r *rig) {
 	// Meanwhile another goroutine loads and unloads modules, and asks.
 	for range 10 {
 		o, _, err := r.cu.Load([]byte(Defines), backend.LoadConfig{})
-		r.ok(err)
+		r.mustSucceed(err)
 		r.space.Info()
 		r.space.State()
-		r.ok(o.Unload())
+		r.mustSucceed(o.Unload())
 	}
 	wg.Wait()
 	close(errs)
 	for err := range errs {
 		r.Error(err)
 	}
-	a := r.alloc(4)
-	r.ok(r.run(bump, 1, args([]backend.Addr{a})))
-	r.sync()
-	r.has("counter", a, words(7))
-	r.ok(m.Unload())
-	r.ok(r.cu.Free(a))
-	r.ok(r.space.Drain(r.ctx))
+	a := r.allocBytes(4)
+	r.mustSucceed(r.runKernel(bump, 1, joinArgs([]backend.Addr{a})))
+	r.syncStream()
+	r.wantBytes("counter", a, joinWords(7))
+	r.mustSucceed(m.Unload())
+	r.mustSucceed(r.cu.Free(a))
+	r.mustSucceed(r.space.Drain(r.ctx))
 	if free, total := r.space.Info(); free != total {
 		r.Errorf("%d of %d bytes are free at the end", free, total)
 	}
@@ -81,15 +81,15 @@ func oneThread(r *rig, add backend.Function, seed uint64, rounds int) error {
 		if err != nil {
 			return err
 		}
-		want, got := pattern(n, byte(seed)), make([]byte, n)
-		copy(want, words(uint32(seed)))
-		launch := backend.Launch{Function: add, Grid: one, Block: one, Params: args([]backend.Addr{a}, uint32(round))}
+		want, got := makePattern(n, byte(seed)), make([]byte, n)
+		copy(want, joinWords(uint32(seed)))
+		launch := backend.Launch{Function: add, Grid: one, Block: one, Params: joinArgs([]backend.Addr{a}, uint32(round))}
 		for _, err := range []error{
-			work.Copy(backend.Copy{Src: mem(bytes.Clone(want)), Dst: dev(a), Width: uint64(n)}),
+			work.Copy(backend.Copy{Src: hostBytes(bytes.Clone(want)), Dst: deviceAt(a), Width: uint64(n)}),
 			work.Launch(launch),
 			work.Record(e),
 			side.Wait(e),
-			side.Copy(backend.Copy{Src: dev(a), Dst: mem(got), Width: uint64(n)}),
+			side.Copy(backend.Copy{Src: deviceAt(a), Dst: hostBytes(got), Width: uint64(n)}),
 			side.Record(e),
 			work.Wait(e),
 		} {
@@ -107,7 +107,7 @@ func oneThread(r *rig, add backend.Function, seed uint64, rounds int) error {
 		if err := side.Synchronize(r.ctx); err != nil {
 			return err
 		}
-		copy(want, words(uint32(seed)+uint32(round)))
+		copy(want, joinWords(uint32(seed)+uint32(round)))
 		if !bytes.Equal(got, want) {
 			return fmt.Errorf("round %d: %d bytes at %#x are not what was written", round, n, uint64(a))
 		}

@@ -9,66 +9,66 @@ import (
 
 const granule = backend.Granule
 
-func virtual(r *rig) {
+func testVirtual(r *rig) {
 	total, _ := r.space.Info()
 	base := must(r.space.Reserve(8*granule, 0, 0))(r)
-	equal(r, "reserved first", base, backend.DefaultBase)
+	checkEqual(r, "reserved first", base, backend.DefaultBase)
 	left, _ := r.space.Info()
-	equal(r, "free after a reservation", left, total)
+	checkEqual(r, "free after a reservation", left, total)
 	one := must(r.space.NewMemory(granule))(r)
 	two := must(r.space.NewMemory(2 * granule))(r)
 	left, _ = r.space.Info()
-	equal(r, "free after 3 granules", left, total-3*granule)
+	checkEqual(r, "free after 3 granules", left, total-3*granule)
 
 	// Two memories side by side are a single range.
-	r.ok(r.space.MapMemory(base+granule, granule, 0, one))
-	r.ok(r.space.MapMemory(base+2*granule, 2*granule, 0, two))
+	r.mustSucceed(r.space.MapMemory(base+granule, granule, 0, one))
+	r.mustSucceed(r.space.MapMemory(base+2*granule, 2*granule, 0, two))
 	cross := base + 2*granule - 8
-	r.want("copy without access", r.stream.Fill(backend.Fill{Addr: cross, Value: 1, Element: 1, Width: 16}), backend.InvalidValue)
-	r.ok(r.space.SetAccess(base+granule, 3*granule, true))
-	r.put(cross, pattern(16, 1))
-	r.has("over the border", cross, pattern(16, 1))
+	r.wantError("copy without access", r.stream.Fill(backend.Fill{Addr: cross, Value: 1, Element: 1, Width: 16}), backend.InvalidValue)
+	r.mustSucceed(r.space.SetAccess(base+granule, 3*granule, true))
+	r.copyIn(cross, makePattern(16, 1))
+	r.wantBytes("over the border", cross, makePattern(16, 1))
 	x, ok := r.space.Lookup(cross + 8)
 	if !ok || x.Kind != backend.Mapped || x.Memory != two || x.Base != base+2*granule || x.Size != 2*granule || !x.Access {
 		r.Errorf("%+v, %v", x, ok)
 	}
 
 	// The same bytes at another address.
-	r.ok(r.space.MapMemory(base+5*granule, granule, 0, one))
-	r.ok(r.space.SetAccess(base+5*granule, granule, true))
-	r.has("mapped twice", base+6*granule-8, pattern(16, 1)[:8])
-	r.put(base+6*granule-8, words(1, 2))
-	r.has("mapped twice", cross, words(1, 2))
+	r.mustSucceed(r.space.MapMemory(base+5*granule, granule, 0, one))
+	r.mustSucceed(r.space.SetAccess(base+5*granule, granule, true))
+	r.wantBytes("mapped twice", base+6*granule-8, makePattern(16, 1)[:8])
+	r.copyIn(base+6*granule-8, joinWords(1, 2))
+	r.wantBytes("mapped twice", cross, joinWords(1, 2))
 
 	// Memory lives as long as a name or mapping is left.
 	again := must(r.space.RetainMemory(base + granule))(r)
-	equal(r, "retained", again, one)
-	r.ok(r.space.ReleaseMemory(one))
-	r.ok(r.space.ReleaseMemory(one))
-	r.want("released too often", r.space.ReleaseMemory(one), backend.InvalidValue)
+	checkEqual(r, "retained", again, one)
+	r.mustSucceed(r.space.ReleaseMemory(one))
+	r.mustSucceed(r.space.ReleaseMemory(one))
+	r.wantError("released too often", r.space.ReleaseMemory(one), backend.InvalidValue)
 	left, _ = r.space.Info()
-	equal(r, "free", left, total-3*granule)
-	r.has("released and mapped", cross, words(1, 2))
-	r.ok(r.space.UnmapMemory(base+5*granule, granule))
-	r.ok(r.space.UnmapMemory(base+granule, 3*granule))
+	checkEqual(r, "free", left, total-3*granule)
+	r.wantBytes("released and mapped", cross, joinWords(1, 2))
+	r.mustSucceed(r.space.UnmapMemory(base+5*granule, granule))
+	r.mustSucceed(r.space.UnmapMemory(base+granule, 3*granule))
 	left, _ = r.space.Info()
-	equal(r, "free", left, total-2*granule)
+	checkEqual(r, "free", left, total-2*granule)
 
 	// What is mapped later at the same address has its own bytes.
-	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, two))
-	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
-	r.has("moved", base+granule, pattern(16, 1)[8:])
-	r.ok(r.space.SetAccess(base+granule, 2*granule, false))
-	r.want("access taken away", r.stream.Fill(backend.Fill{Addr: base + granule, Element: 1, Width: 1}), backend.InvalidValue)
-	r.ok(r.space.UnmapMemory(base+granule, 2*granule))
-	r.ok(r.space.ReleaseMemory(two))
-	r.ok(r.space.Unreserve(base, 8*granule))
+	r.mustSucceed(r.space.MapMemory(base+granule, 2*granule, 0, two))
+	r.mustSucceed(r.space.SetAccess(base+granule, 2*granule, true))
+	r.wantBytes("moved", base+granule, makePattern(16, 1)[8:])
+	r.mustSucceed(r.space.SetAccess(base+granule, 2*granule, false))
+	r.wantError("access taken away", r.stream.Fill(backend.Fill{Addr: base + granule, Element: 1, Width: 1}), backend.InvalidValue)
+	r.mustSucceed(r.space.UnmapMemory(base+granule, 2*granule))
+	r.mustSucceed(r.space.ReleaseMemory(two))
+	r.mustSucceed(r.space.Unreserve(base, 8*granule))
 	left, _ = r.space.Info()
-	equal(r, "free at the end", left, total)
+	checkEqual(r, "free at the end", left, total)
 
 	hint := base + 100*granule
-	equal(r, "a hint that is free", must(r.space.Reserve(granule, 0, hint))(r), hint)
-	equal(r, "a hint that is taken", must(r.space.Reserve(granule, 0, hint))(r), base)
+	checkEqual(r, "a hint that is free", must(r.space.Reserve(granule, 0, hint))(r), hint)
+	checkEqual(r, "a hint that is taken", must(r.space.Reserve(granule, 0, hint))(r), base)
 	if a := must(r.space.Reserve(granule, 1<<30, 0))(r); a%(1<<30) != 0 {
 		r.Errorf("%#x is not aligned", uint64(a))
 	}
@@ -78,31 +78,31 @@ func virtual(r *rig) {
 	}
 }
 
-// virtualReleased: work that was given before the memory was unmapped, and then released, still finds the memory.
-func virtualReleased(r *rig) {
+// testVirtualReleased: work that was given before the memory was unmapped, and then released, still finds the memory.
+func testVirtualReleased(r *rig) {
 	base := must(r.space.Reserve(granule, 0, 0))(r)
 	m := must(r.space.NewMemory(granule))(r)
-	r.ok(r.space.MapMemory(base, granule, 0, m))
-	r.ok(r.space.SetAccess(base, granule, true))
-	out := r.alloc(4)
+	r.mustSucceed(r.space.MapMemory(base, granule, 0, m))
+	r.mustSucceed(r.space.SetAccess(base, granule, true))
+	out := r.allocBytes(4)
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
-	r.ok(r.stream.Fill(backend.Fill{Addr: base, Value: 7, Element: 1, Width: granule}))
-	r.ok(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(out)}, Src: backend.Place{Addr: uint64(base)}, Width: 4}))
-	r.ok(r.space.UnmapMemory(base, granule))
-	r.ok(r.space.ReleaseMemory(m))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Fill(backend.Fill{Addr: base, Value: 7, Element: 1, Width: granule}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(out)}, Src: backend.Place{Addr: uint64(base)}, Width: 4}))
+	r.mustSucceed(r.space.UnmapMemory(base, granule))
+	r.mustSucceed(r.space.ReleaseMemory(m))
 	free, total := r.space.Info()
-	equal(r, "used after the last name", total-free, granule)
+	checkEqual(r, "used after the last name", total-free, granule)
 	close(gate)
-	r.has("what it wrote and read", out, []byte{7, 7, 7, 7})
-	r.ok(r.space.Unreserve(base, granule))
+	r.wantBytes("what it wrote and read", out, []byte{7, 7, 7, 7})
+	r.mustSucceed(r.space.Unreserve(base, granule))
 }
 
-func virtualMisused(r *rig) {
+func testVirtualMisused(r *rig) {
 	base := must(r.space.Reserve(4*granule, 0, 0))(r)
 	m := must(r.space.NewMemory(granule))(r)
-	r.ok(r.space.MapMemory(base, granule, 0, m))
-	plain := r.alloc(granule)
+	r.mustSucceed(r.space.MapMemory(base, granule, 0, m))
+	plain := r.allocBytes(granule)
 	reserve := func(size, align uint64) error { _, err := r.space.Reserve(size, align, 0); return err }
 	create := func(n uint64) error { _, err := r.space.NewMemory(n); return err }
 	retain := func(a backend.Addr) error { _, err := r.space.RetainMemory(a); return err }
@@ -137,14 +137,14 @@ func virtualMisused(r *rig) {
 		{"access to what is not mapped", r.space.SetAccess(base, 2*granule, true), backend.InvalidValue},
 		{"free a mapping", r.cu.Free(base), backend.InvalidValue},
 	} {
-		r.want(tc.name, tc.err, tc.want)
+		r.wantError(tc.name, tc.err, tc.want)
 	}
 }
 
-func pools(r *rig) {
+func testPools(r *rig) {
 	p := must(r.space.NewPool(1 << 20))(r)
 	_, err := r.stream.AllocAsync(p, 2<<20)
-	r.want("more than the pool", err, backend.OutOfMemory)
+	r.wantError("more than the pool", err, backend.OutOfMemory)
 	a := must(r.stream.AllocAsync(p, 1000))(r)
 	x, _ := r.space.Lookup(a)
 	if x.Kind != backend.Pooled || x.Pool != p || x.Size != 1000 {
@@ -152,91 +152,91 @@ func pools(r *rig) {
 	}
 	attribute := func(a backend.PoolAttribute, want uint64) {
 		r.Helper()
-		equal(r, "attribute", must(r.space.PoolAttribute(p, a))(r), want)
+		checkEqual(r, "attribute", must(r.space.PoolAttribute(p, a))(r), want)
 	}
 	attribute(backend.PoolUsedCurrent, 1024)
 	b := must(r.stream.AllocAsync(p, 3000))(r)
 	attribute(backend.PoolUsedCurrent, 1024+3072)
-	r.ok(r.stream.FreeAsync(a))
-	r.ok(r.cu.Free(b)) // either way of freeing will do
+	r.mustSucceed(r.stream.FreeAsync(a))
+	r.mustSucceed(r.cu.Free(b)) // either way of freeing will do
 	attribute(backend.PoolUsedCurrent, 0)
 	attribute(backend.PoolUsedHigh, 4096)
-	r.ok(r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 0))
+	r.mustSucceed(r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 0))
 	attribute(backend.PoolUsedHigh, 0)
 	attribute(backend.PoolReuseFollowEvents, 1)
-	r.ok(r.space.SetPoolAttribute(p, backend.PoolReuseFollowEvents, 0))
+	r.mustSucceed(r.space.SetPoolAttribute(p, backend.PoolReuseFollowEvents, 0))
 	attribute(backend.PoolReuseFollowEvents, 0)
-	r.ok(r.space.SetPoolAttribute(p, backend.PoolReleaseThreshold, 1<<30))
+	r.mustSucceed(r.space.SetPoolAttribute(p, backend.PoolReleaseThreshold, 1<<30))
 	attribute(backend.PoolReleaseThreshold, 1<<30)
-	r.ok(r.space.TrimPool(p, 0))
+	r.mustSucceed(r.space.TrimPool(p, 0))
 
 	_, err = r.space.PoolAttribute(p, 99)
-	r.want("no attribute", err, backend.InvalidValue)
-	r.want("set what is used", r.space.SetPoolAttribute(p, backend.PoolUsedCurrent, 0), backend.InvalidValue)
-	r.want("set the highest", r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 5), backend.InvalidValue)
-	r.want("destroy the default pool", r.space.DestroyPool(backend.DefaultPool), backend.InvalidValue)
-	r.want("trim no pool", r.space.TrimPool(99, 0), backend.InvalidValue)
+	r.wantError("no attribute", err, backend.InvalidValue)
+	r.wantError("set what is used", r.space.SetPoolAttribute(p, backend.PoolUsedCurrent, 0), backend.InvalidValue)
+	r.wantError("set the highest", r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 5), backend.InvalidValue)
+	r.wantError("destroy the default pool", r.space.DestroyPool(backend.DefaultPool), backend.InvalidValue)
+	r.wantError("trim no pool", r.space.TrimPool(99, 0), backend.InvalidValue)
 	c := must(r.stream.AllocAsync(p, 100))(r)
-	r.ok(r.space.DestroyPool(p))
-	r.want("destroy twice", r.space.DestroyPool(p), backend.InvalidValue)
+	r.mustSucceed(r.space.DestroyPool(p))
+	r.wantError("destroy twice", r.space.DestroyPool(p), backend.InvalidValue)
 	_, err = r.stream.AllocAsync(p, 100)
-	r.want("allocate from a pool that is gone", err, backend.InvalidValue)
-	r.has("its memory", c, make([]byte, 100))
-	r.ok(r.stream.FreeAsync(c))
-	r.sync()
+	r.wantError("allocate from a pool that is gone", err, backend.InvalidValue)
+	r.wantBytes("its memory", c, make([]byte, 100))
+	r.mustSucceed(r.stream.FreeAsync(c))
+	r.syncStream()
 }
 
-func streamOrdered(r *rig) {
+func testStreamOrdered(r *rig) {
 	const n = 100 << 10
 	total, _ := r.space.Info()
-	out := r.alloc(n)
+	out := r.allocBytes(n)
 	used, _ := r.space.Info()
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	gate := make(chan struct{})
-	r.ok(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
 	a := must(r.stream.AllocAsync(backend.DefaultPool, n))(r)
-	r.ok(r.stream.Copy(backend.Copy{Src: mem(pattern(n, 1)), Dst: dev(a), Width: n}))
-	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(out), Width: n}))
-	r.ok(r.stream.FreeAsync(a))
-	r.want("free twice", r.stream.FreeAsync(a), backend.InvalidValue)
-	r.want("use it after", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidValue)
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: hostBytes(makePattern(n, 1)), Dst: deviceAt(a), Width: n}))
+	r.mustSucceed(r.stream.Copy(backend.Copy{Src: deviceAt(a), Dst: deviceAt(out), Width: n}))
+	r.mustSucceed(r.stream.FreeAsync(a))
+	r.wantError("free twice", r.stream.FreeAsync(a), backend.InvalidValue)
+	r.wantError("use it after", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidValue)
 	free, _ := r.space.Info()
-	equal(r, "free", free, used)
+	checkEqual(r, "free", free, used)
 	// Another stream gets the same address, and its work waits for what the first stream does there.
 	b := must(other.AllocAsync(backend.DefaultPool, n))(r)
-	equal(r, "address", b, a)
-	r.ok(other.Fill(backend.Fill{Addr: b, Value: 3, Element: 1, Width: 10}))
-	r.want("waits", other.Query(), backend.NotReady)
+	checkEqual(r, "address", b, a)
+	r.mustSucceed(other.Fill(backend.Fill{Addr: b, Value: 3, Element: 1, Width: 10}))
+	r.wantError("waits", other.Query(), backend.NotReady)
 	close(gate)
-	r.sync()
-	r.ok(other.Synchronize(r.ctx))
-	r.has("first", out, pattern(n, 1))
-	r.has("second", b, append([]byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, make([]byte, n-10)...))
-	r.ok(other.FreeAsync(b))
-	r.ok(other.FreeAsync(out)) // plain memory too
-	r.ok(r.cu.Synchronize(r.ctx))
+	r.syncStream()
+	r.mustSucceed(other.Synchronize(r.ctx))
+	r.wantBytes("first", out, makePattern(n, 1))
+	r.wantBytes("second", b, append([]byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, make([]byte, n-10)...))
+	r.mustSucceed(other.FreeAsync(b))
+	r.mustSucceed(other.FreeAsync(out)) // plain memory too
+	r.mustSucceed(r.cu.Synchronize(r.ctx))
 	free, _ = r.space.Info()
-	equal(r, "free at the end", free, total)
+	checkEqual(r, "free at the end", free, total)
 }
 
-// wrongOrder: a program that frees on a stream before another stream has allocated harms no other program.
-func wrongOrder(r *rig) {
+// testWrongOrder: a program that frees on a stream before another stream has allocated harms no other program.
+func testWrongOrder(r *rig) {
 	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	for _, n := range []uint64{1000, 3 * granule} {
 		gate := make(chan struct{})
-		r.ok(r.stream.Host(func() { <-gate }))
+		r.mustSucceed(r.stream.Host(func() { <-gate }))
 		a := must(r.stream.AllocAsync(backend.DefaultPool, n))(r)
-		r.ok(other.FreeAsync(a))
-		r.ok(other.Synchronize(r.ctx))
-		b := r.alloc(n)
-		equal(r, "address", b, a)
+		r.mustSucceed(other.FreeAsync(a))
+		r.mustSucceed(other.Synchronize(r.ctx))
+		b := r.allocBytes(n)
+		checkEqual(r, "address", b, a)
 		close(gate)
-		r.sync()
-		r.put(b, pattern(int(n), 1))
-		r.has("whoever has the address now", b, pattern(int(n), 1))
-		r.ok(r.cu.Free(b))
+		r.syncStream()
+		r.copyIn(b, makePattern(int(n), 1))
+		r.wantBytes("whoever has the address now", b, makePattern(int(n), 1))
+		r.mustSucceed(r.cu.Free(b))
 	}
-	r.ok(r.space.Drain(r.ctx))
+	r.mustSucceed(r.space.Drain(r.ctx))
 	if free, total := r.space.Info(); free != total {
 		r.Errorf("%d of %d bytes are free at the end", free, total)
 	}
