@@ -88,12 +88,12 @@ func (b *Block) Drop(here bool) {
 		b.here--
 	}
 	if b.shown == 0 {
-		b.free()
+		b.freeMemory()
 	}
 }
 
-// free gives the block's memory back. The caller holds the Pool's mu.
-func (b *Block) free() {
+// freeMemory gives the block's memory back. The caller holds the Pool's mu.
+func (b *Block) freeMemory() {
 	p := b.pool
 	// Where this fails, the memory stays until other bytes take the place.
 	_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(b.place), int64(p.size))

@@ -42,7 +42,7 @@ var Watching = sync.OnceValue(func() *Watcher {
 		return nil
 	}
 	api := [3]uint64{uffdVersion, uffdWPAsync}
-	if ioctl(int(fd), uffdAPI, unsafe.Pointer(&api)) != nil {
+	if callIoctl(int(fd), uffdAPI, unsafe.Pointer(&api)) != nil {
 		_ = unix.Close(int(fd))
 		return nil
 	}
@@ -61,7 +61,7 @@ var Map = sync.OnceValue(func() *os.File {
 // addressOf is where bytes lie in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+func callIoctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
 		return errno
 	}
@@ -71,7 +71,7 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 // Register has the kernel watch an arena, until the arena is given back.
 func (w *Watcher) Register(b []byte) error {
 	arg := [4]uint64{addressOf(b), uint64(len(b)), uffdModeWP}
-	if err := ioctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {
+	if err := callIoctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {
 		return fmt.Errorf("watch %d bytes: %w", len(b), err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (w *Watcher) Protect(b []byte, on bool) error {
 	if on {
 		arg[2] = uffdProtect
 	}
-	return ioctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
+	return callIoctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
 }
 
 // IsWritten tells whether pages of b were written since its protection. Where that cannot be known, IsWritten says yes.
@@ -102,6 +102,6 @@ func (w *Watcher) IsWritten(b []byte) bool {
 	var found region
 	arg := scanArg{start: addressOf(b), end: addressOf(b) + uint64(len(b)), vec: &found, vecLen: 1, maxPages: 1, mask: pageWritten, returned: pageWritten}
 	arg.size = uint64(unsafe.Sizeof(arg))
-	err := ioctl(int(w.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
+	err := callIoctl(int(w.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
 	return err != nil || found != (region{})
 }

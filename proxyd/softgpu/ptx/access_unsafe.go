@@ -16,33 +16,33 @@ type loadKey struct {
 	signed bool
 }
 
-func reg32(w *warp, r ref) *[warpSize]uint32 { return w.u32(r) }
-func reg64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
+func lanesOf32(w *warp, r ref) *[warpSize]uint32 { return w.u32(r) }
+func lanesOf64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
 
 // loads and stores of a single element, by space.
 var loads = func() map[loadKey]func(types.Space) opFunc {
 	m := map[loadKey]func(types.Space) opFunc{}
 	for _, signed := range []bool{false, true} {
-		m[loadKey{4, signed}] = func(s types.Space) opFunc { return loadOp[uint32](s, reg32) }
-		m[loadKey{8, signed}] = func(s types.Space) opFunc { return loadOp[uint64](s, reg64) }
+		m[loadKey{4, signed}] = func(s types.Space) opFunc { return loadOp[uint32](s, lanesOf32) }
+		m[loadKey{8, signed}] = func(s types.Space) opFunc { return loadOp[uint64](s, lanesOf64) }
 	}
-	m[loadKey{1, false}] = func(s types.Space) opFunc { return loadOp[uint8](s, reg32) }
-	m[loadKey{1, true}] = func(s types.Space) opFunc { return loadOp[int8](s, reg32) }
-	m[loadKey{2, false}] = func(s types.Space) opFunc { return loadOp[uint16](s, reg32) }
-	m[loadKey{2, true}] = func(s types.Space) opFunc { return loadOp[int16](s, reg32) }
+	m[loadKey{1, false}] = func(s types.Space) opFunc { return loadOp[uint8](s, lanesOf32) }
+	m[loadKey{1, true}] = func(s types.Space) opFunc { return loadOp[int8](s, lanesOf32) }
+	m[loadKey{2, false}] = func(s types.Space) opFunc { return loadOp[uint16](s, lanesOf32) }
+	m[loadKey{2, true}] = func(s types.Space) opFunc { return loadOp[int16](s, lanesOf32) }
 	return m
 }()
 
 var stores = map[uint32]func(types.Space) opFunc{
-	1: func(s types.Space) opFunc { return storeOp[uint8](s, reg32) },
-	2: func(s types.Space) opFunc { return storeOp[uint16](s, reg32) },
-	4: func(s types.Space) opFunc { return storeOp[uint32](s, reg32) },
-	8: func(s types.Space) opFunc { return storeOp[uint64](s, reg64) },
+	1: func(s types.Space) opFunc { return storeOp[uint8](s, lanesOf32) },
+	2: func(s types.Space) opFunc { return storeOp[uint16](s, lanesOf32) },
+	4: func(s types.Space) opFunc { return storeOp[uint32](s, lanesOf32) },
+	8: func(s types.Space) opFunc { return storeOp[uint64](s, lanesOf64) },
 }
 
 // vectorLoad returns the operation that loads a vector; the usual sizes have loops of their own.
 func vectorLoad(s types.Space, size uint32, os []opnd) opFunc {
-	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
+	if size == 4 && areAllWords(os) && (len(os) == 4 || len(os) == 2) {
 		switch s {
 		case types.SharedSpace:
 			return loadVector32Shared
@@ -54,7 +54,7 @@ func vectorLoad(s types.Space, size uint32, os []opnd) opFunc {
 }
 
 func vectorStore(s types.Space, size uint32, os []opnd) opFunc {
-	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
+	if size == 4 && areAllWords(os) && (len(os) == 4 || len(os) == 2) {
 		switch s {
 		case types.GlobalSpace, types.Generic, types.ConstSpace:
 			return storeVector32Global
@@ -63,9 +63,9 @@ func vectorStore(s types.Space, size uint32, os []opnd) opFunc {
 	return storeVector
 }
 
-func all32(os []opnd) bool {
+func areAllWords(os []opnd) bool {
 	for _, o := range os {
-		if o.class() != types.Class32 {
+		if o.registerClass() != types.Class32 {
 			return false
 		}
 	}
@@ -85,7 +85,7 @@ func loadVector32Shared(w *warp, in *inst, m uint32) {
 	lim, p := accessLimit(uint64(len(w.block.shared)), uint64(n)), unsafe.Pointer(unsafe.SliceData(w.block.shared))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		o := a[i] + off
 		if uint64(o) >= lim || o&(n-1) != 0 {
 			w.sharedAt(in, o, n, i)
@@ -107,13 +107,13 @@ func loadVector32Global(w *warp, in *inst, m uint32) {
 	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		addr := a[i] + off
 		q := unsafe.Pointer(nil)
 		if o := addr - base; o < lim && addr&(n-1) == 0 {
 			q = unsafe.Add(p, o)
 		} else {
-			q = w.address(in, addr, n, i, false)
+			q = w.resolveAddress(in, addr, n, i, false)
 			s = w.sites[in.site]
 			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 		}
@@ -133,13 +133,13 @@ func storeVector32Global(w *warp, in *inst, m uint32) {
 	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		addr := a[i] + off
 		q := unsafe.Pointer(nil)
 		if o := addr - base; o < lim && addr&(n-1) == 0 {
 			q = unsafe.Add(p, o)
 		} else {
-			q = w.address(in, addr, n, i, true)
+			q = w.resolveAddress(in, addr, n, i, true)
 			s = w.sites[in.site]
 			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
 		}
@@ -188,8 +188,8 @@ func loadVector(w *warp, in *inst, m uint32) {
 	refs := in.ext.refs
 	all := n * uint32(len(refs))
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
-		p := w.at(in, all, i, false)
+		i := lowestLane(m)
+		p := w.resolveOperand(in, all, i, false)
 		for k, r := range refs {
 			w.setLane(in.ext.opnds[k], r, i, loadElement(unsafe.Add(p, uint32(k)*n), n, in.e == 1))
 		}
@@ -202,10 +202,10 @@ func storeVector(w *warp, in *inst, m uint32) {
 	refs := in.ext.refs
 	all := n * uint32(len(refs))
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
-		p := w.at(in, all, i, true)
+		i := lowestLane(m)
+		p := w.resolveOperand(in, all, i, true)
 		for k, r := range refs {
-			storeElement(unsafe.Add(p, uint32(k)*n), n, w.lane(in.ext.opnds[k], r, i))
+			storeElement(unsafe.Add(p, uint32(k)*n), n, w.readLane(in.ext.opnds[k], r, i))
 		}
 	}
 }

@@ -212,8 +212,8 @@ func maxNum(a, b float64) float64 {
 	return max(a, b)
 }
 
-// saturated limits a number to 0 to 1; NaN becomes 0.
-func saturated(a float32) float32 {
+// clampToUnit limits a number to 0 to 1; NaN becomes 0.
+func clampToUnit(a float32) float32 {
 	switch {
 	case a > 1:
 		return 1
@@ -250,12 +250,12 @@ func opLanes(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		var a, b, c uint64
-		a = w.lane(o[1], in.a, i)
+		a = w.readLane(o[1], in.a, i)
 		if o[2] != 0 {
-			b = w.lane(o[2], in.b, i)
+			b = w.readLane(o[2], in.b, i)
 		}
 		if o[3] != 0 {
-			c = w.lane(o[3], in.c, i)
+			c = w.readLane(o[3], in.c, i)
 		}
 		w.setLane(o[0], in.d, i, f(a, b, c))
 	}

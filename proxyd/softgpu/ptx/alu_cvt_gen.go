@@ -1537,7 +1537,7 @@ func opCvtSatF32F32(w *warp, in *inst, m uint32) {
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
-			r := saturated(a)
+			r := clampToUnit(a)
 			if r != r {
 				r = float.NaN32
 			}
@@ -1548,7 +1548,7 @@ func opCvtSatF32F32(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		a := as[i]
-		r := saturated(a)
+		r := clampToUnit(a)
 		if r != r {
 			r = float.NaN32
 		}

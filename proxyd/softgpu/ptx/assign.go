@@ -40,12 +40,12 @@ func (m *micro) eachOperand(f func(o opnd, r *ref)) {
 	if c := m.ext.call; c != nil {
 		for i := range c.args {
 			if !c.args[i].inMemory {
-				f(use(c.args[i].class), &c.args[i].ref)
+				f(useOperand(c.args[i].class), &c.args[i].ref)
 			}
 		}
 		for i := range c.rets {
 			if !c.rets[i].inMemory {
-				f(def(c.rets[i].class), &c.rets[i].ref)
+				f(defOperand(c.rets[i].class), &c.rets[i].ref)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func (m *micro) eachOperand(f func(o opnd, r *ref)) {
 
 // virtualRegister returns the virtual register that an operand names, or 0.
 func virtualRegister(o opnd, r ref) int {
-	if o.class() != types.ClassPred && r&1 != 0 {
+	if o.registerClass() != types.ClassPred && r&1 != 0 {
 		return 0
 	}
 	return int(r >> 1)
@@ -318,10 +318,10 @@ func numberSpans(l *lowerer, spans []span) {
 	rewrite := func(o opnd, r *ref) {
 		v := virtualRegister(o, *r)
 		switch {
-		case o.class() == types.ClassPred:
+		case o.registerClass() == types.ClassPred:
 			*r = place[v]<<1 | *r&1
 		case v == 0:
-		case o.class() == types.Class64:
+		case o.registerClass() == types.Class64:
 			*r = place[v] * bytes64
 		default:
 			*r = place[v] * bytes32
@@ -333,7 +333,7 @@ func numberSpans(l *lowerer, spans []span) {
 	for _, as := range [][]argument{l.out.formals, l.out.rets} {
 		for i := range as {
 			if !as[i].inMemory {
-				rewrite(def(as[i].class), &as[i].ref)
+				rewrite(defOperand(as[i].class), &as[i].ref)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (w *warp) readText(addr uint64, lane int) string {
 func callPrintf(w *warp, in *inst, m uint32) {
 	hook := w.block.run.cfg.Hooks.Printf
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		format := w.readText(w.readArg(in, 0, i), i)
 		arguments, conversions := w.readPrintf(w.readArg(in, 1, i), format, i)
 		w.setRet(in, i, uint64(uint32(conversions)))
@@ -112,7 +112,7 @@ func (w *warp) readPrintf(addr uint64, format string, lane int) (arguments []pri
 }
 
 func callAssert(w *warp, in *inst, m uint32) {
-	i := trailing(m)
+	i := lowestLane(m)
 	message, file, line, function := w.readText(w.readArg(in, 0, i), i), w.readText(w.readArg(in, 1, i), i), uint32(w.readArg(in, 2, i)), w.readText(w.readArg(in, 3, i), i)
 	w.raiseFault(AssertFailed, in, i, 0, fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message))
 }
@@ -120,7 +120,7 @@ func callAssert(w *warp, in *inst, m uint32) {
 func callMalloc(w *warp, in *inst, m uint32) {
 	hook := w.block.run.cfg.Hooks.Malloc
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		addr := uint64(0)
 		if hook != nil {
 			addr = hook(w.readArg(in, 0, i))
@@ -132,7 +132,7 @@ func callMalloc(w *warp, in *inst, m uint32) {
 func callFree(w *warp, in *inst, m uint32) {
 	hook := w.block.run.cfg.Hooks.Free
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		if addr := w.readArg(in, 0, i); hook != nil && addr != 0 {
 			hook(addr)
 		}

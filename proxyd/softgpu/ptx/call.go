@@ -88,13 +88,13 @@ func (w *warp) passParameter(m uint32, caller *frame, actual argument, callee *f
 			v = readBytes(w.local.laneBytes(i, ff.local+from.offset, min(size, 8)))
 		} else {
 			w.enterFrame(ff, ff.code)
-			v = w.lane(use(from.class), from.ref, i)
+			v = w.readLane(useOperand(from.class), from.ref, i)
 		}
 		if to.inMemory {
 			writeBytes(w.local.laneBytes(i, tf.local+to.offset, min(size, 8)), v)
 		} else {
 			w.enterFrame(tf, tf.code)
-			w.setLane(def(to.class), to.ref, i, v)
+			w.setLane(defOperand(to.class), to.ref, i, v)
 		}
 	}
 	w.enterFrame(caller, caller.code)

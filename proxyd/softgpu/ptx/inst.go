@@ -41,10 +41,10 @@ const (
 	modPred = usePred | defPred
 )
 
-func (o opnd) class() types.Class { return types.Class(o & 3) }
+func (o opnd) registerClass() types.Class { return types.Class(o & 3) }
 
-func use(c types.Class) opnd { return opnd(c) | opndUse }
-func def(c types.Class) opnd { return opnd(c) | opndDef }
+func useOperand(c types.Class) opnd { return opnd(c) | opndUse }
+func defOperand(c types.Class) opnd { return opnd(c) | opndDef }
 
 // shape is the use of the five operand fields.
 type shape struct{ d, e, a, b, c opnd }

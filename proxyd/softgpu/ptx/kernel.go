@@ -299,7 +299,7 @@ func (p *Program) listPointed() []*syntax.Function {
 	return out
 }
 
-func (b *builder) constant32(v uint32) ref {
+func (b *builder) addConstant32(v uint32) ref {
 	r, ok := b.index32[v]
 	if !ok {
 		r = ref(len(b.const32))*4 | 1
@@ -311,7 +311,7 @@ func (b *builder) constant32(v uint32) ref {
 	return r
 }
 
-func (b *builder) constant64(v uint64) ref {
+func (b *builder) addConstant64(v uint64) ref {
 	r, ok := b.index64[v]
 	if !ok {
 		r = ref(len(b.const64))*8 | 1

@@ -212,7 +212,7 @@ func (p *Program) Kernels() []string {
 
 func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p.offset[v] }
 
-func (p *Program) constants() [2]uint64 { return p.consts }
+func (p *Program) constantRange() [2]uint64 { return p.consts }
 
 // addressOf is what a pointer to the function holds.
 func (p *Program) addressOf(f *syntax.Function) uint64 { return functionWindow + 16*p.index[f] }

@@ -61,7 +61,7 @@ func lowerFunction(b *builder, f *syntax.Function) (out *code, err error) {
 			panic(p)
 		}
 	}()
-	l.formals()
+	l.placeFormals()
 	for i, in := range f.Body {
 		l.labels[i] = int32(len(l.code))
 		l.lowerInstruction(in)
@@ -69,9 +69,9 @@ func lowerFunction(b *builder, f *syntax.Function) (out *code, err error) {
 	l.labels[len(f.Body)] = int32(len(l.code))
 	l.guard, l.in = 0, &syntax.Instruction{Line: f.Line}
 	if f.Entry {
-		l.control(flowExit)
+		l.emitFlow(flowExit)
 	} else {
-		l.control(flowReturn)
+		l.emitFlow(flowReturn)
 	}
 	l.resolveLabels()
 	finishFunction(l)
@@ -111,7 +111,7 @@ func (l *lowerer) lowerInstruction(in *syntax.Instruction) {
 		// Control is never guarded: branch around the instruction, and the lanes part as for any
 		// branch.
 		skip := fmt.Sprintf(" %d", len(l.code))
-		m := l.control(flowBranch)
+		m := l.emitFlow(flowBranch)
 		m.guard, m.label = l.guard^1, skip
 		l.guard = 0
 		op.lower(l)
@@ -137,7 +137,7 @@ func (l *lowerer) newReg(c types.Class) ref {
 	return ref(len(l.classes)-1) << 1
 }
 
-func (l *lowerer) emit(fn opFunc, s shape, d, e, a, b, c ref) *micro {
+func (l *lowerer) emitMicro(fn opFunc, s shape, d, e, a, b, c ref) *micro {
 	l.code = append(l.code, micro{
 		inst:  inst{fn: fn, d: d, e: e, a: a, b: b, c: c, guard: l.guard, line: int32(l.in.Line), join: -1, target: -1, site: -1},
 		shape: s,
@@ -145,22 +145,22 @@ func (l *lowerer) emit(fn opFunc, s shape, d, e, a, b, c ref) *micro {
 	return &l.code[len(l.code)-1]
 }
 
-// control emits what the warp's loop handles itself.
-func (l *lowerer) control(f flow) *micro {
-	m := l.emit(nil, shape{}, 0, 0, 0, 0, 0)
+// emitFlow emits what the warp's loop handles itself.
+func (l *lowerer) emitFlow(f flow) *micro {
+	m := l.emitMicro(nil, shape{}, 0, 0, 0, 0, 0)
 	m.flow = f
 	return m
 }
 
-// alu emits an operation of the generated tables.
-func (l *lowerer) alu(key string, d ref, src ...ref) *micro {
+// emitOperation emits an operation of the generated tables.
+func (l *lowerer) emitOperation(key string, d ref, src ...ref) *micro {
 	op, ok := alu[key]
 	if !ok {
 		l.failSyntax("no such form (%s)", key)
 	}
 	var s [3]ref
 	copy(s[:], src)
-	return l.emit(op.fn, op.shape, d, 0, s[0], s[1], s[2])
+	return l.emitMicro(op.fn, op.shape, d, 0, s[0], s[1], s[2])
 }
 
 // alu has all generated operations.
@@ -225,10 +225,10 @@ func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64,
 	var s [3]ref
 	var o [3]opnd
 	for i, r := range src {
-		s[i], o[i] = r, use(st[i].Class())
+		s[i], o[i] = r, useOperand(st[i].Class())
 	}
-	m := l.emit(opLanes, shape{d: def(dt.Class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
-	m.ext = &ext{f: f, opnds: []opnd{def(dt.Class()), o[0], o[1], o[2]}}
+	m := l.emitMicro(opLanes, shape{d: defOperand(dt.Class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
+	m.ext = &ext{f: f, opnds: []opnd{defOperand(dt.Class()), o[0], o[1], o[2]}}
 }
 
 // emitLanes2 is emitLanes for two operands of the type of the result.

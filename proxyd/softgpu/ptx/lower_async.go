@@ -42,7 +42,7 @@ func lowerCp(l *lowerer) {
 	}
 	l.loose = true
 	x := &ext{}
-	n, ignore := l.const32(uint32(size)), alwaysFalse
+	n, ignore := l.wordConstant(uint32(size)), alwaysFalse
 	for _, o := range args[3:] {
 		isPred := false
 		if o.Kind == syntax.ArgName {
@@ -56,16 +56,16 @@ func lowerCp(l *lowerer) {
 			n = l.operandRef(o, types.U32)
 		}
 	}
-	to, from := l.addr(0, types.SharedSpace), l.addr(1, types.GlobalSpace)
+	to, from := l.readAddress(0, types.SharedSpace), l.readAddress(1, types.GlobalSpace)
 	x.refs, x.opnds = []ref{to.base, n, ignore}, []opnd{use32, use32, usePred}
-	m := l.site(l.emit(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(types.GlobalSpace), ref(uint32(to.off))))
+	m := l.numberSite(l.emitMicro(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(types.GlobalSpace), ref(uint32(to.off))))
 	m.imm, m.ext = from.off, x
 }
 
 func opCpAsync(w *warp, in *inst, m uint32) {
 	to, n, ignore := w.u32(in.ext.refs[0]), w.u32(in.ext.refs[1]), w.pred(in.ext.refs[2])
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		dst := w.bytesAt(w.sharedAt(in, to[i]+uint32(in.c), uint32(in.e), i), uint32(in.e))
 		size := min(n[i], uint32(in.e))
 		if ignore>>i&1 != 0 {
@@ -90,21 +90,21 @@ func lowerLdmatrix(l *lowerer) {
 	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
 		l.refuseInstruction("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
 	}
-	n := matrices(l)
+	n := countMatrices(l)
 	refs, os, _ := l.listElements(0, types.B32, n, true)
 	if n == 1 && l.in.Args[0].Kind == syntax.ArgVector {
 		refs[0] = l.refForResult(l.in.Args[0].List[0], types.B32)
 	}
 	l.loose = true
-	a := l.addr(1, matrixSpace(l))
-	m := l.site(l.emit(opLdmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
+	a := l.readAddress(1, matrixSpace(l))
+	m := l.numberSite(l.emitMicro(opLdmatrix, shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), 0))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
 	if l.hasModifier("trans") {
 		m.c = 1
 	}
 }
 
-func matrices(l *lowerer) int {
+func countMatrices(l *lowerer) int {
 	for i, m := range []string{"x1", "x2", "x4"} {
 		if l.hasModifier(m) {
 			n := 1 << i
@@ -122,7 +122,7 @@ func matrices(l *lowerer) int {
 }
 
 func matrixSpace(l *lowerer) types.Space {
-	if s := l.space(); s != types.Generic {
+	if s := l.namedSpace(); s != types.Generic {
 		return s
 	}
 	return types.Generic
@@ -134,7 +134,7 @@ func opLdmatrix(w *warp, in *inst, m uint32) {
 		var e [8][8]uint16
 		for row := range 8 {
 			lane := 8*k + row
-			b := w.bytesAt(w.at(in, 16, lane, false), 16)
+			b := w.bytesAt(w.resolveOperand(in, 16, lane, false), 16)
 			for c := range 8 {
 				e[row][c] = uint16(b[2*c]) | uint16(b[2*c+1])<<8
 			}
@@ -151,7 +151,7 @@ func opLdmatrix(w *warp, in *inst, m uint32) {
 	for k, r := range in.ext.refs {
 		d := w.u32(r)
 		for left := m; left != 0; left &= left - 1 {
-			i := trailing(left)
+			i := lowestLane(left)
 			d[i] = out[k][i]
 		}
 	}
@@ -162,11 +162,11 @@ func lowerStmatrix(l *lowerer) {
 	if !l.hasModifier("m8n8") || !l.hasModifier("b16") {
 		l.refuseInstruction("only 8×8 matrices of 16-bit elements are supported")
 	}
-	n := matrices(l)
+	n := countMatrices(l)
 	refs, os, _ := l.listElements(1, types.B32, n, false)
 	l.loose = true
-	a := l.addr(0, matrixSpace(l))
-	m := l.site(l.emit(opStmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
+	a := l.readAddress(0, matrixSpace(l))
+	m := l.numberSite(l.emitMicro(opStmatrix, shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), 0))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
 	if l.hasModifier("trans") {
 		m.c = 1
@@ -177,7 +177,7 @@ func opStmatrix(w *warp, in *inst, _ uint32) {
 	for k, r := range in.ext.refs {
 		s := w.u32(r)
 		for row := range 8 {
-			b := w.bytesAt(w.at(in, 16, 8*k+row, true), 16)
+			b := w.bytesAt(w.resolveOperand(in, 16, 8*k+row, true), 16)
 			for c := range 8 {
 				lane, half := row*4+c/2, c&1
 				if in.c == 1 {
@@ -193,7 +193,7 @@ func opStmatrix(w *warp, in *inst, _ uint32) {
 // lowerMovmatrix transposes an 8×8 matrix that the warp holds.
 func lowerMovmatrix(l *lowerer) {
 	l.checkArgs(2)
-	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(types.B32), 0, l.sourceRef(1, types.B32), 0, 0)
+	l.emitMicro(opMovmatrix, shape{d: def32, a: use32}, l.resultRef(types.B32), 0, l.sourceRef(1, types.B32), 0, 0)
 }
 
 func opMovmatrix(w *warp, in *inst, m uint32) {
@@ -201,7 +201,7 @@ func opMovmatrix(w *warp, in *inst, m uint32) {
 	d := w.u32(in.d)
 	at := func(r, c int) uint32 { return a[r*4+c/2] >> (16 * (c & 1)) & 0xffff }
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
+		i := lowestLane(m)
 		r, c := i/4, i%4*2
 		d[i] = at(c, r) | at(c+1, r)<<16
 	}

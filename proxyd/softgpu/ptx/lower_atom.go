@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-func trailing(m uint32) int { return bits.TrailingZeros32(m) & 31 }
+func lowestLane(m uint32) int { return bits.TrailingZeros32(m) & 31 }
 
 // atomSite is an atomic operation: its function of the old value.
 type atomSite struct {
@@ -64,7 +64,7 @@ func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old,
 		}, false
 	case "add":
 		if t.IsFloat() {
-			e := scalar(t)
+			e := elementType(t)
 			o := &float.Operation{Name: "add", Type: e, FTZ: flush && e == types.F32}
 			f = o.Compute
 			if e != t {
@@ -75,7 +75,7 @@ func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old,
 		return func(old, b, _ uint64) uint64 { return (old + b) & mask }, true
 	case "min", "max":
 		if t.IsFloat() {
-			e := scalar(t)
+			e := elementType(t)
 			f = func(old, b, _ uint64) uint64 {
 				if op == "min" {
 					return float.Encode(e, minNum(float.Decode(e, old), float.Decode(e, b)))
@@ -104,7 +104,7 @@ func (l *lowerer) atomicUpdate(op string, t types.Type, flush bool) (f func(old,
 
 // lowerAtom is atom and red.
 func lowerAtom(l *lowerer) {
-	t, space := l.lastType(), l.space()
+	t, space := l.lastType(), l.namedSpace()
 	red := l.in.Op == "red"
 	if l.hasModifier("async") {
 		l.refuseInstruction("mbarrier is not for targets up to sm_80")
@@ -138,25 +138,25 @@ func lowerAtom(l *lowerer) {
 		l.failSyntax("not for type %s", t)
 	}
 	f, commutes := l.atomicUpdate(op, t, space != types.SharedSpace)
-	a := l.addr(first, space)
-	s := &atomSite{f: f, size: t.Size(), o: use(t.Class()), shared: a.space == types.SharedSpace, space: a.space}
-	sh := shape{a: a.opnd(), c: use(t.Class())}
+	a := l.readAddress(first, space)
+	s := &atomSite{f: f, size: t.Size(), o: useOperand(t.Class()), shared: a.space == types.SharedSpace, space: a.space}
+	sh := shape{a: a.addressOperand(), c: useOperand(t.Class())}
 	c := l.sourceRef(first+1, t)
 	var e ref
 	refs, opnds := []ref(nil), []opnd(nil)
 	if op == "cas" {
-		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, use(t.Class()))
+		refs, opnds = append(refs, l.sourceRef(first+2, t)), append(opnds, useOperand(t.Class()))
 	}
 	var d ref
 	if !red && l.in.Args[0].Kind != syntax.ArgSink {
 		s.result = true
-		d, sh.d = l.resultRef(t), def(t.Class())
+		d, sh.d = l.resultRef(t), defOperand(t.Class())
 	}
 	if a.space != types.SharedSpace && a.space != types.LocalSpace {
 		l.b.ordered = l.b.ordered || s.result || !commutes
 	}
 	l.b.spins = true
-	m := l.site(l.emit(opAtom, sh, d, e, a.base, ref(a.space), c))
+	m := l.numberSite(l.emitMicro(opAtom, sh, d, e, a.base, ref(a.space), c))
 	m.imm = a.off
 	m.ext = &ext{atom: s, refs: refs, opnds: opnds}
 }
@@ -166,12 +166,12 @@ func opAtom(w *warp, in *inst, m uint32) {
 	s := in.ext.atom
 	w.spinning = true
 	for ; m != 0; m &= m - 1 {
-		i := trailing(m)
-		p := w.at(in, s.size, i, true)
-		b := w.lane(s.o, in.c, i)
+		i := lowestLane(m)
+		p := w.resolveOperand(in, s.size, i, true)
+		b := w.readLane(s.o, in.c, i)
 		var c uint64
 		if len(in.ext.refs) > 0 {
-			c = w.lane(s.o, in.ext.refs[0], i)
+			c = w.readLane(s.o, in.ext.refs[0], i)
 		}
 		var old uint64
 		if s.shared {

@@ -14,13 +14,13 @@ func lowerLogic(l *lowerer) {
 	t, op := l.lastType(), l.in.Op
 	if t == types.Pred {
 		l.checkArgs(3)
-		m := l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.resultRef(t), 0, l.sourceRef(1, t), l.sourceRef(2, t), 0)
+		m := l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.resultRef(t), 0, l.sourceRef(1, t), l.sourceRef(2, t), 0)
 		m.imm = map[string]uint64{"and": 1, "or": 2, "xor": 3}[op]
 		return
 	}
 	l.mustInt(t)
 	l.checkArgs(3)
-	l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+	l.emitOperation(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
 func lowerNot(l *lowerer) {
@@ -36,10 +36,10 @@ func lowerNot(l *lowerer) {
 			return 0
 		}, []types.Type{t}, l.sourceRef(1, t))
 	case t == types.Pred:
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, l.resultRef(t), 0, l.sourceRef(1, t)^1, 0, 0)
+		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, l.resultRef(t), 0, l.sourceRef(1, t)^1, 0, 0)
 	default:
 		l.mustInt(t)
-		l.alu(unsignedKey("not", t), l.resultRef(t), l.sourceRef(1, t))
+		l.emitOperation(unsignedKey("not", t), l.resultRef(t), l.sourceRef(1, t))
 	}
 }
 
@@ -51,7 +51,7 @@ func lowerShift(l *lowerer) {
 	if l.in.Op == "shl" {
 		key = unsignedKey("shl", t)
 	}
-	l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2))
+	l.emitOperation(key, l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2))
 }
 
 // shiftBy reads an amount, which is of type u32 but may be given in a wider literal.
@@ -70,7 +70,7 @@ func lowerShf(l *lowerer) {
 	if l.hasModifier("wrap") {
 		key += ".wrap"
 	}
-	l.alu(key, l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.U32))
+	l.emitOperation(key, l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.U32))
 }
 
 func lowerLop3(l *lowerer) {
@@ -92,7 +92,7 @@ func lowerLop3(l *lowerer) {
 	}
 	table := l.in.Args[4].Num & 255
 	d := l.resultRef(t)
-	m := l.alu(unsignedKey("lop3", t), d, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
+	m := l.emitOperation(unsignedKey("lop3", t), d, l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	m.imm = table
 	if boolOp == "" {
 		return
@@ -101,7 +101,7 @@ func lowerLop3(l *lowerer) {
 		l.failSyntax("a predicate is missing")
 	}
 	p := l.refForResult(*l.in.Args[0].Pair, types.Pred)
-	m = l.alu(unsignedKey("setp.ne", t), p, d, l.constantRef(t.Class(), 0))
+	m = l.emitOperation(unsignedKey("setp.ne", t), p, d, l.constantRef(t.Class(), 0))
 	m.c = l.sourceRef(5, types.Pred)
 	m.shape.c = usePred
 	m.imm = map[string]uint64{"and": 1, "or": 2}[boolOp]
@@ -112,9 +112,9 @@ func lowerBits1(l *lowerer) {
 	l.checkArgs(2)
 	switch op {
 	case "brev":
-		l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t))
+		l.emitOperation(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t))
 	case "popc", "clz":
-		l.alu(unsignedKey(op, t), l.resultRef(types.U32), l.sourceRef(1, t))
+		l.emitOperation(unsignedKey(op, t), l.resultRef(types.U32), l.sourceRef(1, t))
 	case "bfind":
 		shift := l.hasModifier("shiftamt")
 		l.emitLanes(types.U32, l.resultRef(types.U32), func(a, _, _ uint64) uint64 {
@@ -137,7 +137,7 @@ func lowerBits1(l *lowerer) {
 func lowerBfe(l *lowerer) {
 	t := l.lastType()
 	l.checkArgs(4)
-	l.alu(signedKey("bfe", t), l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2), l.shiftBy(3))
+	l.emitOperation(signedKey("bfe", t), l.resultRef(t), l.sourceRef(1, t), l.shiftBy(2), l.shiftBy(3))
 }
 
 func lowerBfi(l *lowerer) {
@@ -184,8 +184,8 @@ func lowerSzext(l *lowerer) {
 	})
 }
 
-// fns finds the n-th set bit from base on, downwards if n is negative.
-func fns(mask, base uint32, n int32) uint32 {
+// findNthSet finds the n-th set bit from base on, downwards if n is negative.
+func findNthSet(mask, base uint32, n int32) uint32 {
 	switch {
 	case n == 0:
 		if base < 32 && mask>>base&1 != 0 {
@@ -213,7 +213,7 @@ func fns(mask, base uint32, n int32) uint32 {
 
 func lowerFns(l *lowerer) {
 	l.checkArgs(4)
-	l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, c uint64) uint64 { return uint64(fns(uint32(a), uint32(b), int32(c))) },
+	l.emitLanes(types.B32, l.resultRef(types.B32), func(a, b, c uint64) uint64 { return uint64(findNthSet(uint32(a), uint32(b), int32(c))) },
 		[]types.Type{types.B32, types.B32, types.S32}, l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.S32))
 }
 
@@ -227,7 +227,7 @@ func lowerPrmt(l *lowerer) {
 			return
 		}
 	}
-	l.alu("prmt", l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32))
+	l.emitOperation("prmt", l.resultRef(types.B32), l.sourceRef(1, types.B32), l.sourceRef(2, types.B32), l.sourceRef(3, types.B32))
 }
 
 // lowerDp is dp4a and dp2a.

@@ -84,7 +84,7 @@ func lowerCall(l *lowerer) {
 	for i, o := range rets {
 		site.rets = append(site.rets, l.actualPlaces(o, proto.Results[i], true)...)
 	}
-	m := l.control(flowCall)
+	m := l.emitFlow(flowCall)
 	m.a, m.shape, m.ext = target, sh, &ext{call: site}
 }
 
@@ -106,9 +106,9 @@ func (l *lowerer) actualPlace(o syntax.Operand, p syntax.Param, result bool) arg
 	if o.Kind == syntax.ArgName {
 		if v := l.in.Scope.FindVariable(o.Name); v != nil && v.Space == types.ParamSpace {
 			if l.b.inMemory[l.f] == nil {
-				l.b.inMemory[l.f] = addressed(l.f)
+				l.b.inMemory[l.f] = findAddressed(l.f)
 			}
-			return l.place(v, l.b.inMemory[l.f])
+			return l.placeParameter(v, l.b.inMemory[l.f])
 		}
 	}
 	t := types.B64
@@ -135,7 +135,7 @@ func (w *warp) readArg(in *inst, k, lane int) uint64 {
 	if a.inMemory {
 		return readBytes(w.local.laneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)))
 	}
-	return w.lane(use(a.class), a.ref, lane)
+	return w.readLane(useOperand(a.class), a.ref, lane)
 }
 
 // setRet writes the result of a builtin.
@@ -144,7 +144,7 @@ func (w *warp) setRet(in *inst, lane int, v uint64) {
 		if a.inMemory {
 			writeBytes(w.local.laneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)), v)
 		} else {
-			w.setLane(def(a.class), a.ref, lane, v)
+			w.setLane(defOperand(a.class), a.ref, lane, v)
 		}
 	}
 }
@@ -162,9 +162,9 @@ func lowerAlloca(l *lowerer) {
 		}
 	}
 	d, s := l.resultRef(t), l.sourceRef(1, types.U64)
-	m := l.emit(opAlloca, shape{d: def(t.Class()), a: use64}, d, 0, s, 0, 0)
+	m := l.emitMicro(opAlloca, shape{d: defOperand(t.Class()), a: use64}, d, 0, s, 0, 0)
 	m.imm = align
-	m.ext = &ext{opnds: []opnd{def(t.Class())}}
+	m.ext = &ext{opnds: []opnd{defOperand(t.Class())}}
 }
 
 func opAlloca(w *warp, in *inst, m uint32) {
@@ -188,11 +188,11 @@ func lowerStack(l *lowerer) {
 	l.b.unbounded = true
 	t := l.lastType()
 	if l.in.Op == "stacksave" {
-		m := l.emit(opStackSave, shape{d: def(t.Class())}, l.resultRef(t), 0, 0, 0, 0)
-		m.ext = &ext{opnds: []opnd{def(t.Class())}}
+		m := l.emitMicro(opStackSave, shape{d: defOperand(t.Class())}, l.resultRef(t), 0, 0, 0, 0)
+		m.ext = &ext{opnds: []opnd{defOperand(t.Class())}}
 		return
 	}
-	l.emit(opStackRestore, shape{a: use64}, 0, 0, l.sourceRef(0, types.U64), 0, 0)
+	l.emitMicro(opStackRestore, shape{a: use64}, 0, 0, l.sourceRef(0, types.U64), 0, 0)
 }
 
 func opStackSave(w *warp, in *inst, m uint32) {

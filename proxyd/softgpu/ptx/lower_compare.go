@@ -61,14 +61,14 @@ func (l *lowerer) emitComparison(t types.Type, d, e ref) {
 	if !t.IsFloat() {
 		l.mustInt(t)
 		op = strings.NewReplacer("lo", "lt", "ls", "le", "hi", "gt", "hs", "ge").Replace(op)
-		l.alu(signedKey("setp."+op, t), d, a, b)
+		l.emitOperation(signedKey("setp."+op, t), d, a, b)
 		return
 	}
 	if (t == types.F32 || t == types.F64) && !l.hasModifier("ftz") {
-		l.alu("setp."+op+"."+t.String(), d, a, b)
+		l.emitOperation("setp."+op+"."+t.String(), d, a, b)
 		return
 	}
-	o := &float.Operation{Type: scalar(t), FTZ: l.hasModifier("ftz")}
+	o := &float.Operation{Type: elementType(t), FTZ: l.hasModifier("ftz")}
 	test := func(shift uint) func(a, b, c uint64) uint64 {
 		return func(a, b, _ uint64) uint64 {
 			if compareFloats(op, o.Flush(float.Decode(o.Type, a>>shift)), o.Flush(float.Decode(o.Type, b>>shift))) {
@@ -122,12 +122,12 @@ func lowerSetp(l *lowerer) {
 	if op != 0 {
 		// c may be a result.
 		c = l.newReg(types.ClassPred)
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, types.Pred), 0, 0)
+		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, types.Pred), 0, 0)
 	} else {
 		op = 1
 	}
 	logic := func(d, a ref) {
-		l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, d, 0, a, c, 0).imm = op
+		l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, d, 0, a, c, 0).imm = op
 	}
 	logic(p, low)
 	switch {
@@ -157,15 +157,15 @@ func lowerSet(l *lowerer) {
 		c := l.sourceRef(3, types.Pred)
 		for _, p := range []ref{low, high} {
 			if p != 0 {
-				l.emit(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, p, 0, p, c, 0).imm = op
+				l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, p, 0, p, c, 0).imm = op
 			}
 		}
 	} else {
 		l.checkArgs(3)
 	}
-	yes := types.SizeMask(scalar(dt).Size())
+	yes := types.SizeMask(elementType(dt).Size())
 	if dt.IsFloat() {
-		yes = float.Bits(scalar(dt), 1)
+		yes = float.Bits(elementType(dt), 1)
 	}
 	if packed && dt.Size() == 4 {
 		if !dt.IsFloat() {
@@ -174,13 +174,13 @@ func lowerSet(l *lowerer) {
 		l.emitLanes(types.B32, l.resultRef(dt), func(a, b, _ uint64) uint64 { return a*yes | b*yes<<16 }, []types.Type{types.Pred, types.Pred}, low, high)
 		return
 	}
-	l.alu(unsignedKey("selp", dt), l.resultRef(dt), l.constantRef(dt.Class(), yes), l.constantRef(dt.Class(), 0), low)
+	l.emitOperation(unsignedKey("selp", dt), l.resultRef(dt), l.constantRef(dt.Class(), yes), l.constantRef(dt.Class(), 0), low)
 }
 
 func lowerSelp(l *lowerer) {
 	t := l.lastType()
 	l.checkArgs(4)
-	l.alu(unsignedKey("selp", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, types.Pred))
+	l.emitOperation(unsignedKey("selp", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, types.Pred))
 }
 
 func lowerSlct(l *lowerer) {
@@ -193,7 +193,7 @@ func lowerSlct(l *lowerer) {
 	c := l.sourceRef(3, ts[1])
 	switch {
 	case ts[1] == types.S32:
-		l.alu("setp.ge.s32", p, c, l.const32(0))
+		l.emitOperation("setp.ge.s32", p, c, l.wordConstant(0))
 	case l.hasModifier("ftz"):
 		l.emitLanes(types.Pred, p, func(a, _, _ uint64) uint64 {
 			if float.Flushed(uint32(a)) >= 0 {
@@ -202,7 +202,7 @@ func lowerSlct(l *lowerer) {
 			return 0
 		}, []types.Type{types.F32}, c)
 	default:
-		l.alu("setp.ge.f32", p, c, l.const32(0))
+		l.emitOperation("setp.ge.f32", p, c, l.wordConstant(0))
 	}
-	l.alu(unsignedKey("selp", ts[0]), l.resultRef(ts[0]), l.sourceRef(1, ts[0]), l.sourceRef(2, ts[0]), p)
+	l.emitOperation(unsignedKey("selp", ts[0]), l.resultRef(ts[0]), l.sourceRef(1, ts[0]), l.sourceRef(2, ts[0]), p)
 }

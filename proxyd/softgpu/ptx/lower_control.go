@@ -19,7 +19,7 @@ func lowerBra(l *lowerer) {
 	if !ok {
 		l.failSyntax("label %s is not defined", l.in.Args[0].Name)
 	}
-	m := l.control(flowBranch)
+	m := l.emitFlow(flowBranch)
 	m.target = int32(at) // a statement until resolve
 	m.label = "#"
 }
@@ -39,7 +39,7 @@ func lowerBrx(l *lowerer) {
 		}
 		x.targets = append(x.targets, int32(at))
 	}
-	m := l.control(flowIndex)
+	m := l.emitFlow(flowIndex)
 	m.a, m.shape.a, m.ext, m.label = a, use32, x, "#"
 }
 
@@ -64,17 +64,17 @@ func (l *lowerer) resolveLabels() {
 func lowerRet(l *lowerer) {
 	l.checkArgs(0)
 	if l.in.Op == "exit" || l.f.Entry {
-		l.control(flowExit)
+		l.emitFlow(flowExit)
 		return
 	}
 	// All returns meet at the end.
-	m := l.control(flowBranch)
+	m := l.emitFlow(flowBranch)
 	m.label, m.target = "#", int32(len(l.f.Body))
 }
 
 func lowerTrap(l *lowerer) {
 	l.checkArgs(0)
-	m := l.emit(opTrap, shape{}, 0, 0, 0, 0, 0)
+	m := l.emitMicro(opTrap, shape{}, 0, 0, 0, 0, 0)
 	m.ext = &ext{text: l.in.Op}
 }
 
@@ -91,14 +91,14 @@ func lowerNothing(*lowerer) {}
 func lowerNanosleep(l *lowerer) {
 	l.checkArgs(1)
 	l.sourceRef(0, types.U32)
-	l.control(flowYield)
+	l.emitFlow(flowYield)
 }
 
 func lowerFence(l *lowerer) {
 	if l.hasModifier("proxy") && (l.hasModifier("tensormap::generic") || l.hasModifier("async")) {
 		l.refuseInstruction("asynchronous proxies are not supported")
 	}
-	l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
+	l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
 }
 
 // lowerBar is bar and barrier.
@@ -130,7 +130,7 @@ func lowerBar(l *lowerer) {
 		c, sh.c = l.predicateRef(args[len(args)-1]), usePred
 		args = args[1 : len(args)-1]
 	}
-	a, b := l.const32(0), l.const32(0)
+	a, b := l.wordConstant(0), l.wordConstant(0)
 	if len(args) > 0 {
 		a = l.operandRef(args[0], types.U32)
 	}
@@ -144,14 +144,14 @@ func lowerBar(l *lowerer) {
 		l.failSyntax("the count of threads is missing")
 	}
 	sh.a, sh.b = use32, use32
-	m := l.control(flowBarrier)
+	m := l.emitFlow(flowBarrier)
 	m.d, m.a, m.b, m.c, m.shape = d, a, b, c, sh
 	m.ext = &ext{bar: s}
 }
 
 // syncOp emits an instruction that the lanes of a member mask execute together.
 func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *gather), mask ref, sh shape, d, e, a, b, c ref) *micro {
-	m := l.control(flowSync)
+	m := l.emitFlow(flowSync)
 	m.shape, m.d, m.e, m.a, m.b, m.c = sh, d, e, a, b, c
 	m.ext = &ext{sync: &syncSite{key: key, gather: g, finish: f}, refs: []ref{mask}, opnds: []opnd{use32}}
 	return m
@@ -164,7 +164,7 @@ func (l *lowerer) memberMask(i int) ref {
 		return l.sourceRef(i, types.B32)
 	}
 	d := l.newReg(types.Class32)
-	l.emit(opActive, shape{d: def32}, d, 0, 0, 0, 0)
+	l.emitMicro(opActive, shape{d: def32}, d, 0, 0, 0, 0)
 	return d
 }
 
@@ -175,14 +175,14 @@ func opActive(w *warp, in *inst, m uint32) {
 		all &= w.pred(in.guard)
 	}
 	for ; m != 0; m &= m - 1 {
-		lane := 31 & trailing(m)
+		lane := 31 & lowestLane(m)
 		d[lane] = all
 	}
 }
 
 func lowerActivemask(l *lowerer) {
 	l.checkArgs(1)
-	l.emit(opActive, shape{d: def32}, l.resultRef(types.B32), 0, 0, 0, 0)
+	l.emitMicro(opActive, shape{d: def32}, l.resultRef(types.B32), 0, 0, 0, 0)
 }
 
 func lowerShfl(l *lowerer) {
@@ -299,11 +299,11 @@ func lowerElect(l *lowerer) {
 	}
 	e := l.refForResult(*l.in.Args[0].Pair, types.Pred)
 	f := func(w *warp, in *inst, m uint32, g *gather) {
-		leader := trailing(g.mask & w.u32(in.ext.refs[0])[trailing(m)])
+		leader := lowestLane(g.mask & w.u32(in.ext.refs[0])[lowestLane(m)])
 		w.setBits(in.e, m, 1<<leader)
 		d := w.u32(in.d)
 		for ; m != 0; m &= m - 1 {
-			d[trailing(m)] = uint32(leader)
+			d[lowestLane(m)] = uint32(leader)
 		}
 	}
 	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.resultRef(types.B32), e, 0, 0, 0)

@@ -61,12 +61,12 @@ func lowerCvt(l *lowerer) {
 			key += l.in.Mods[0] + "."
 		}
 		if op, ok := alu[key+dt.String()+"."+st.String()]; ok {
-			l.emit(op.fn, op.shape, l.resultRef(dt), 0, l.sourceRef(1, st), 0, 0)
+			l.emitMicro(op.fn, op.shape, l.resultRef(dt), 0, l.sourceRef(1, st), 0, 0)
 			return
 		}
 	}
 	if dt == types.F32 && st == types.F32 && len(l.in.Mods) == 3 && l.hasModifier("sat") {
-		l.alu("cvt.sat.f32.f32", l.resultRef(dt), l.sourceRef(1, st))
+		l.emitOperation("cvt.sat.f32.f32", l.resultRef(dt), l.sourceRef(1, st))
 		return
 	}
 	l.emitLanes(dt, l.resultRef(dt), l.conversionOf(dt, st), []types.Type{st}, l.sourceRef(1, st))
@@ -235,7 +235,7 @@ func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 			l.failSyntax("no such form")
 		}
 		half := func(v uint64) uint64 {
-			f := decode8(st, uint8(v))
+			f := decodeFP8(st, uint8(v))
 			if relu && f <= 0 {
 				f = 0
 			}
@@ -249,9 +249,9 @@ func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 			v = 0
 		}
 		if fp8 {
-			return uint64(encode8(dt, v))
+			return uint64(encodeFP8(dt, v))
 		}
-		e := scalar(dt)
+		e := elementType(dt)
 		if v == v {
 			v = float.Formats[e].Round(v, mode)
 			if satfinite && math.IsInf(v, 0) {
@@ -273,7 +273,7 @@ func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 			[]types.Type{types.F32, types.F32}, l.sourceRef(1, types.F32), l.sourceRef(2, types.F32))
 	case types.F16x2, types.BF16x2:
 		l.checkArgs(2)
-		e := scalar(st)
+		e := elementType(st)
 		l.emitLanes(rt, l.resultRef(rt), func(a, _, _ uint64) uint64 {
 			return pack(float.Decode(e, a>>16))<<width | pack(float.Decode(e, a&0xffff))
 		},
@@ -283,8 +283,8 @@ func lowerCvtPacked(l *lowerer, dt, st types.Type) {
 	}
 }
 
-// encode8 rounds to an fp8 format; what is too large becomes the largest finite number.
-func encode8(t types.Type, v float64) uint8 {
+// encodeFP8 rounds to an fp8 format; what is too large becomes the largest finite number.
+func encodeFP8(t types.Type, v float64) uint8 {
 	f := float.Formats[t]
 	mant := f.Prec - 1
 	if v != v {
@@ -307,8 +307,8 @@ func encode8(t types.Type, v float64) uint8 {
 	return sign | uint8(e-f.MinExp+1)<<mant | uint8(q&(1<<mant-1))
 }
 
-// decode8 reads an fp8 number.
-func decode8(t types.Type, b uint8) float64 {
+// decodeFP8 reads an fp8 number.
+func decodeFP8(t types.Type, b uint8) float64 {
 	f := float.Formats[t]
 	mant := f.Prec - 1
 	e, m := int(b&0x7f)>>mant, int(b)&(1<<mant-1)

@@ -8,14 +8,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// formals gives the function's parameters their places: an entry's in the launch's block
+// placeFormals gives the function's parameters their places: an entry's in the launch's block
 // of parameters, a function's in registers where only whole values are read and written,
 // else in its frame.
-func (l *lowerer) formals() {
+func (l *lowerer) placeFormals() {
 	if l.f.Entry {
 		return
 	}
-	inMemory := addressed(l.f)
+	inMemory := findAddressed(l.f)
 	place := func(ps []syntax.Param) []argument {
 		var out []argument
 		for _, p := range ps {
@@ -25,7 +25,7 @@ func (l *lowerer) formals() {
 				}
 				continue
 			}
-			out = append(out, l.place(p.Variable, inMemory))
+			out = append(out, l.placeParameter(p.Variable, inMemory))
 		}
 		return out
 	}
@@ -33,20 +33,20 @@ func (l *lowerer) formals() {
 	l.out.rets = place(l.f.Prototype.Results)
 }
 
-// place gives a parameter or a local .param variable its place.
-func (l *lowerer) place(v *syntax.Variable, inMemory map[*syntax.Variable]bool) argument {
+// placeParameter gives a parameter or a local .param variable its place.
+func (l *lowerer) placeParameter(v *syntax.Variable, inMemory map[*syntax.Variable]bool) argument {
 	if r, ok := l.params[v]; ok {
 		return argument{ref: r, class: v.Type.Class(), size: v.Type.Size()}
 	}
 	if v.Count == 1 && v.Vec == 1 && v.Type != types.B128 && !inMemory[v] {
 		l.params[v] = l.newReg(v.Type.Class())
-		return l.place(v, inMemory)
+		return l.placeParameter(v, inMemory)
 	}
 	return argument{inMemory: true, offset: l.frameOffset(v), size: v.ByteSize()}
 }
 
-// addressed finds the .param variables that are not only read and written as a whole.
-func addressed(f *syntax.Function) map[*syntax.Variable]bool {
+// findAddressed finds the .param variables that are not only read and written as a whole.
+func findAddressed(f *syntax.Function) map[*syntax.Variable]bool {
 	found := map[*syntax.Variable]bool{}
 	var walk func(in *syntax.Instruction, o syntax.Operand, call bool)
 	walk = func(in *syntax.Instruction, o syntax.Operand, call bool) {
@@ -92,28 +92,28 @@ func (l *lowerer) frameOffset(v *syntax.Variable) uint32 {
 // frameRef returns a register with the address of the frame's local memory plus off.
 func (l *lowerer) frameRef(off uint32) ref {
 	if l.f.Entry {
-		return l.const32(off)
+		return l.wordConstant(off)
 	}
 	d := l.newReg(types.Class32)
-	m := l.emit(opFrame, shape{d: def32}, d, 0, 0, 0, 0)
+	m := l.emitMicro(opFrame, shape{d: def32}, d, 0, 0, 0, 0)
 	m.imm = uint64(off)
 	return d
 }
 
-// variable finds a variable by name: of the function, of its module, or of the program.
-func (l *lowerer) variable(name string) *syntax.Variable {
+// variableNamed finds a variable by name: of the function, of its module, or of the program.
+func (l *lowerer) variableNamed(name string) *syntax.Variable {
 	if v := l.in.Scope.FindVariable(name); v != nil {
 		return v
 	}
 	return l.b.prog.findVariable(l.f.Module, name)
 }
 
-// symbol reads the address of a variable or a function as a value.
-func (l *lowerer) symbol(o syntax.Operand, t types.Type) ref {
+// addressRef reads the address of a variable or a function as a value.
+func (l *lowerer) addressRef(o syntax.Operand, t types.Type) ref {
 	if t.Size() < 4 {
 		l.failSyntax("%s is not declared as a register", o.Name)
 	}
-	if v := l.variable(o.Name); v != nil {
+	if v := l.variableNamed(o.Name); v != nil {
 		return l.addressOf(v, o.Num, t)
 	}
 	if f := l.b.prog.findFunction(l.f.Module, o.Name); f != nil {
@@ -128,7 +128,7 @@ func (l *lowerer) symbol(o syntax.Operand, t types.Type) ref {
 func (l *lowerer) addressOf(v *syntax.Variable, off uint64, t types.Type) ref {
 	switch v.Space {
 	case types.GlobalSpace, types.ConstSpace:
-		l.managed(v)
+		l.refuseManaged(v)
 		return l.constantRef(t.Class(), l.b.prog.variableAddress(v)+off)
 	case types.SharedSpace:
 		if v.Open {
@@ -148,11 +148,11 @@ func (l *lowerer) addressOf(v *syntax.Variable, off uint64, t types.Type) ref {
 		return r
 	}
 	d := l.newReg(types.Class64)
-	l.alu("cvt.u64.u32", d, r)
+	l.emitOperation("cvt.u64.u32", d, r)
 	return d
 }
 
-func (l *lowerer) managed(v *syntax.Variable) {
+func (l *lowerer) refuseManaged(v *syntax.Variable) {
 	if v.Managed {
 		l.refuseInstruction("managed memory (" + v.Name + ") is not supported")
 	}
@@ -169,21 +169,21 @@ type access struct {
 	off   uint64
 }
 
-func (a access) opnd() opnd {
+func (a access) addressOperand() opnd {
 	if a.space == types.GlobalSpace || a.space == types.Generic || a.space == types.ConstSpace {
 		return use64
 	}
 	return use32
 }
 
-// addr reads an operand in brackets.
-func (l *lowerer) addr(i int, space types.Space) access {
+// readAddress reads an operand in brackets.
+func (l *lowerer) readAddress(i int, space types.Space) access {
 	if i >= len(l.in.Args) || l.in.Args[i].Kind != syntax.ArgAddr {
 		l.failSyntax("operand %d is no address", i+1)
 	}
 	o := l.in.Args[i]
 	t := types.U32
-	if (access{space: space}).opnd() == use64 {
+	if (access{space: space}).addressOperand() == use64 {
 		t = types.U64
 	}
 	if o.Name == "" {
@@ -195,7 +195,7 @@ func (l *lowerer) addr(i int, space types.Space) access {
 	if r, rt, ok := l.namedRegister(syntax.Operand{Kind: syntax.ArgName, Name: o.Name, Sel: o.Sel}); ok {
 		return access{space: space, base: l.fitToClass(r, rt, t, o.Name), off: o.Num}
 	}
-	v := l.variable(o.Name)
+	v := l.variableNamed(o.Name)
 	if v == nil {
 		l.failSyntax("%s is not declared", o.Name)
 	}
@@ -206,7 +206,7 @@ func (l *lowerer) addr(i int, space types.Space) access {
 		space = types.LocalSpace
 	}
 	t = types.U32
-	if (access{space: space}).opnd() == use64 {
+	if (access{space: space}).addressOperand() == use64 {
 		t = types.U64
 	}
 	if space != v.Space && (space != types.LocalSpace || v.Space != types.ParamSpace) {
@@ -215,15 +215,15 @@ func (l *lowerer) addr(i int, space types.Space) access {
 	return access{space: space, base: l.addressOf(v, o.Num, t)}
 }
 
-// site numbers a memory access.
-func (l *lowerer) site(m *micro) *micro {
+// numberSite numbers a memory access.
+func (l *lowerer) numberSite(m *micro) *micro {
 	m.site = int32(l.b.sites)
 	l.b.sites++
 	return m
 }
 
-// space is that of the instruction's modifiers.
-func (l *lowerer) space() types.Space {
+// namedSpace returns the state space that the instruction's modifiers name.
+func (l *lowerer) namedSpace() types.Space {
 	for _, m := range l.in.Mods {
 		if m == "shared::cluster" {
 			l.refuseInstruction(noCluster)

@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
-// scalar is the type of an element of a packed type.
-func scalar(t types.Type) types.Type {
+// elementType returns the type of an element of a packed type.
+func elementType(t types.Type) types.Type {
 	switch t {
 	case types.F16x2:
 		return types.F16
@@ -49,7 +49,7 @@ func lowerFloat(l *lowerer) {
 	if l.hasModifier("oob") {
 		l.refuseInstruction("out-of-bounds handling is not for targets up to sm_80")
 	}
-	o := &float.Operation{Name: name, Type: scalar(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
+	o := &float.Operation{Name: name, Type: elementType(t), Mode: roundingOf(l.in), FTZ: l.hasModifier("ftz"), Saturate: l.hasModifier("sat"), ReLU: l.hasModifier("relu")}
 	if float.Formats[o.Type] == nil || o.Type == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}
@@ -70,12 +70,12 @@ func lowerFloat(l *lowerer) {
 		if o.FTZ && t == types.F32 {
 			key += ".ftz"
 		}
-		l.alu(key+"."+t.String(), l.resultRef(t), src...)
+		l.emitOperation(key+"."+t.String(), l.resultRef(t), src...)
 		return
 	}
 	if t == types.F32 && o.Name == "fma" && o.Mode == float.RM && !o.Saturate && !o.FTZ {
 		// exp, in the compilers' expansion.
-		l.alu("fma.rm.f32", l.resultRef(t), src...)
+		l.emitOperation("fma.rm.f32", l.resultRef(t), src...)
 		return
 	}
 	f := o.Compute
@@ -95,14 +95,14 @@ func lowerApprox(l *lowerer) {
 		if ftz {
 			key += ".ftz"
 		}
-		l.alu(key+".f32", l.resultRef(t), l.sourceRef(1, t))
+		l.emitOperation(key+".f32", l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
 	math1 := map[string]func(float64) float64{
 		"rsqrt": func(a float64) float64 { return 1 / math.Sqrt(a) }, "sin": math.Sin, "cos": math.Cos,
 		"ex2": math.Exp2, "lg2": math.Log2, "tanh": math.Tanh,
 	}[name]
-	e := scalar(t)
+	e := elementType(t)
 	if float.Formats[e] == nil || e == types.TF32 {
 		l.failSyntax("not for type %s", t)
 	}
@@ -122,10 +122,10 @@ func lowerMinMax(l *lowerer) {
 	l.checkArgs(3, 4)
 	ftz, nan, xorsign := l.hasModifier("ftz"), l.hasModifier("NaN"), l.hasModifier("xorsign")
 	if (t == types.F32 || t == types.F64) && !ftz && !nan && !xorsign && len(l.in.Args) == 3 {
-		l.alu(l.in.Op+"."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation(l.in.Op+"."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
-	e := scalar(t)
+	e := elementType(t)
 	o := &float.Operation{Type: e, FTZ: ftz}
 	one := func(ab, bb uint64) uint64 {
 		a, b := o.Flush(float.Decode(e, ab)), o.Flush(float.Decode(e, bb))
@@ -163,7 +163,7 @@ func lowerSign(l *lowerer) {
 	t, abs := l.lastType(), l.in.Op == "abs"
 	l.checkArgs(2)
 	if t == types.F64 {
-		l.alu(l.in.Op+".f64", l.resultRef(t), l.sourceRef(1, t))
+		l.emitOperation(l.in.Op+".f64", l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
 	mask := map[types.Type]uint64{types.F32: 1 << 31, types.F16: 1 << 15, types.BF16: 1 << 15, types.F16x2: 1<<31 | 1<<15, types.BF16x2: 1<<31 | 1<<15}[t]
@@ -175,10 +175,10 @@ func lowerSign(l *lowerer) {
 		if abs {
 			key, c = "and.u32", 1<<31-1
 		}
-		l.alu(key, l.resultRef(t), l.sourceRef(1, t), l.const32(c))
+		l.emitOperation(key, l.resultRef(t), l.sourceRef(1, t), l.wordConstant(c))
 		return
 	}
-	o := &float.Operation{Type: scalar(t), FTZ: l.hasModifier("ftz")}
+	o := &float.Operation{Type: elementType(t), FTZ: l.hasModifier("ftz")}
 	flush := func(a, _, _ uint64) uint64 {
 		if v := float.Decode(o.Type, a); o.FTZ && o.Flush(v) == 0 {
 			return float.Encode(o.Type, o.Flush(v))

@@ -53,10 +53,10 @@ func lowerAdd(l *lowerer) {
 		return
 	}
 	if l.hasModifier("sat") {
-		l.alu(op+".sat."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation(op+".sat."+t.String(), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
-	l.alu(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+	l.emitOperation(unsignedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
 // emitCarry emits an addition or subtraction with the carry flag.
@@ -70,7 +70,7 @@ func (l *lowerer) emitCarry(t types.Type, d, a, b ref, sub, in, out bool) {
 	} else if t.Size() != 4 {
 		l.failSyntax("not for type %s", t)
 	}
-	m := l.emit(fn, shape{d: def(c), e: modPred, a: use(c), b: use(c)}, d, l.cc, a, b, 0)
+	m := l.emitMicro(fn, shape{d: defOperand(c), e: modPred, a: useOperand(c), b: useOperand(c)}, d, l.cc, a, b, 0)
 	if sub {
 		m.imm |= 1
 	}
@@ -92,11 +92,11 @@ func lowerMul(l *lowerer) {
 	l.checkArgs(3)
 	switch {
 	case l.hasModifier("wide"):
-		l.alu(signedKey("mul.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation(signedKey("mul.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t))
 	case l.hasModifier("hi"):
-		l.alu(signedKey("mul.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation(signedKey("mul.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 	default:
-		l.alu(unsignedKey("mul.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation(unsignedKey("mul.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 	}
 }
 
@@ -130,26 +130,26 @@ func lowerMad(l *lowerer) {
 		p := l.newReg(t.Class())
 		a, b, c := l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t)
 		if half == "mul.lo" {
-			l.alu(unsignedKey(half, t), p, a, b)
+			l.emitOperation(unsignedKey(half, t), p, a, b)
 		} else {
-			l.alu(signedKey(half, t), p, a, b)
+			l.emitOperation(signedKey(half, t), p, a, b)
 		}
 		l.emitCarry(t, l.resultRef(t), p, c, false, l.in.Op == "madc", l.hasModifier("cc"))
 	case l.hasModifier("wide"):
-		l.alu(signedKey("mad.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, widenType(t)))
+		l.emitOperation(signedKey("mad.wide", t), l.resultRef(widenType(t)), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, widenType(t)))
 	case l.hasModifier("hi") && l.hasModifier("sat"):
 		p := l.newReg(types.Class32)
-		l.alu(signedKey("mul.hi", t), p, l.sourceRef(1, t), l.sourceRef(2, t))
-		l.alu("add.sat.s32", l.resultRef(t), p, l.sourceRef(3, t))
+		l.emitOperation(signedKey("mul.hi", t), p, l.sourceRef(1, t), l.sourceRef(2, t))
+		l.emitOperation("add.sat.s32", l.resultRef(t), p, l.sourceRef(3, t))
 	case l.hasModifier("hi"):
-		l.alu(signedKey("mad.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
+		l.emitOperation(signedKey("mad.hi", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	default:
-		l.alu(unsignedKey("mad.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
+		l.emitOperation(unsignedKey("mad.lo", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 	}
 }
 
-// product24 is the 48-bit product of two 24-bit numbers.
-func product24(a, b uint64, signed bool) uint64 {
+// multiply24Bit returns the 48-bit product of two 24-bit numbers.
+func multiply24Bit(a, b uint64, signed bool) uint64 {
 	if signed {
 		return uint64(int64(int32(uint32(a)<<8)>>8) * int64(int32(uint32(b)<<8)>>8))
 	}
@@ -160,7 +160,7 @@ func lowerMul24(l *lowerer) {
 	t := l.lastType()
 	hi, signed, sat := l.hasModifier("hi"), t.IsSigned(), l.hasModifier("sat")
 	f := func(a, b, c uint64) uint64 {
-		p := product24(a, b, signed)
+		p := multiply24Bit(a, b, signed)
 		if hi {
 			p = uint64(uint32(int64(p) >> 16))
 		}
@@ -212,14 +212,14 @@ func lowerInt2(l *lowerer) {
 	}
 	l.mustInt(t)
 	l.checkArgs(3)
-	l.alu(signedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
+	l.emitOperation(signedKey(op, t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 }
 
 func lowerSad(l *lowerer) {
 	t := l.lastType()
 	l.mustInt(t)
 	l.checkArgs(4)
-	l.alu(signedKey("sad", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
+	l.emitOperation(signedKey("sad", t), l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t), l.sourceRef(3, t))
 }
 
 func lowerAbsNeg(l *lowerer) {
@@ -231,8 +231,8 @@ func lowerAbsNeg(l *lowerer) {
 	l.mustInt(t)
 	l.checkArgs(2)
 	if op == "abs" {
-		l.alu("abs."+t.String(), l.resultRef(t), l.sourceRef(1, t))
+		l.emitOperation("abs."+t.String(), l.resultRef(t), l.sourceRef(1, t))
 		return
 	}
-	l.alu(unsignedKey("neg", t), l.resultRef(t), l.sourceRef(1, t))
+	l.emitOperation(unsignedKey("neg", t), l.resultRef(t), l.sourceRef(1, t))
 }

@@ -26,7 +26,7 @@ func (l *lowerer) noteWatched(space types.Space) {
 			if space == types.Generic || space == types.GlobalSpace {
 				l.b.ordered = true
 			}
-			l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
+			l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
 			return
 		}
 	}
@@ -44,9 +44,9 @@ func (l *lowerer) wholeParam(i int) (ref, *syntax.Variable) {
 		return 0, nil
 	}
 	if l.b.inMemory[l.f] == nil {
-		l.b.inMemory[l.f] = addressed(l.f)
+		l.b.inMemory[l.f] = findAddressed(l.f)
 	}
-	a := l.place(v, l.b.inMemory[l.f])
+	a := l.placeParameter(v, l.b.inMemory[l.f])
 	if a.inMemory {
 		return 0, nil
 	}
@@ -55,7 +55,7 @@ func (l *lowerer) wholeParam(i int) (ref, *syntax.Variable) {
 
 func lowerLd(l *lowerer) {
 	l.loose = true
-	t, n, space := l.lastType(), vectorLength(l.in), l.space()
+	t, n, space := l.lastType(), vectorLength(l.in), l.namedSpace()
 	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.Args = l.in.Args[:2]
 	}
@@ -66,7 +66,7 @@ func lowerLd(l *lowerer) {
 		l.emitMove(t, d, r)
 		return
 	}
-	a := l.addr(1, space)
+	a := l.readAddress(1, space)
 	if t == types.B128 || n > 1 {
 		l.ldVector(t, n, a)
 		return
@@ -74,14 +74,14 @@ func lowerLd(l *lowerer) {
 	op := loads[loadKey{t.Size(), t.IsSigned()}]
 	d := l.resultRef(t)
 	if at := l.b.constantAt(a); op != nil && a.space == types.ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
-		m := l.emit(opParam, shape{d: def(t.Class())}, d, 0, 0, 0, 0)
+		m := l.emitMicro(opParam, shape{d: defOperand(t.Class())}, d, 0, 0, 0, 0)
 		m.imm, m.ext = at, &ext{param: t}
 		return
 	}
 	if op == nil {
 		l.failSyntax("no such form")
 	}
-	m := l.site(l.emit(op(a.space), shape{d: def(t.Class()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
+	m := l.numberSite(l.emitMicro(op(a.space), shape{d: defOperand(t.Class()), a: a.addressOperand()}, d, 0, a.base, ref(a.space), 0))
 	m.imm = a.off
 }
 
@@ -113,9 +113,9 @@ func (l *lowerer) listElements(i int, t types.Type, n int, write bool) ([]ref, [
 			}
 			refs = append(refs, r)
 			if write {
-				os = append(os, def(et.Class()))
+				os = append(os, defOperand(et.Class()))
 			} else {
-				os = append(os, use(et.Class()))
+				os = append(os, useOperand(et.Class()))
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (l *lowerer) listElements(i int, t types.Type, n int, write bool) ([]ref, [
 
 func (l *lowerer) ldVector(t types.Type, n int, a access) {
 	refs, os, size := l.listElements(0, t, n, true)
-	m := l.site(l.emit(vectorLoad(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
+	m := l.numberSite(l.emitMicro(vectorLoad(a.space, size, os), shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), ref(size)))
 	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
 	if t.IsSigned() {
 		m.e = 1
@@ -137,7 +137,7 @@ func (l *lowerer) ldVector(t types.Type, n int, a access) {
 
 func lowerSt(l *lowerer) {
 	l.loose = true
-	t, n, space := l.lastType(), vectorLength(l.in), l.space()
+	t, n, space := l.lastType(), vectorLength(l.in), l.namedSpace()
 	if len(l.in.Args) == 3 && (l.hasModifier("L2::cache_hint") || l.hasModifier("level::cache_hint")) {
 		l.in.Args = l.in.Args[:2]
 	}
@@ -147,10 +147,10 @@ func lowerSt(l *lowerer) {
 		l.emitMove(t, r, l.sourceRef(1, t))
 		return
 	}
-	a := l.addr(0, space)
+	a := l.readAddress(0, space)
 	if t == types.B128 || n > 1 {
 		refs, os, size := l.listElements(1, t, n, false)
-		m := l.site(l.emit(vectorStore(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
+		m := l.numberSite(l.emitMicro(vectorStore(a.space, size, os), shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), ref(size)))
 		m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
 		return
 	}
@@ -159,7 +159,7 @@ func lowerSt(l *lowerer) {
 		l.failSyntax("no such form")
 	}
 	v := l.sourceRef(1, t)
-	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.Class())}, 0, 0, a.base, ref(a.space), v))
+	m := l.numberSite(l.emitMicro(op(a.space), shape{a: a.addressOperand(), c: useOperand(t.Class())}, 0, 0, a.base, ref(a.space), v))
 	m.imm = a.off
 }
 
@@ -167,21 +167,21 @@ func lowerSt(l *lowerer) {
 func (l *lowerer) emitMove(t types.Type, d, s ref) {
 	switch t.Class() {
 	case types.ClassPred:
-		l.emit(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
+		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
 	case types.Class64:
-		l.alu("mov.u64", d, s)
+		l.emitOperation("mov.u64", d, s)
 	default:
 		switch {
 		case t.Size() == 1 && t.IsSigned():
-			l.alu("cvt.s8.s8", d, s)
+			l.emitOperation("cvt.s8.s8", d, s)
 		case t.Size() == 1:
-			l.alu("cvt.u8.u8", d, s)
+			l.emitOperation("cvt.u8.u8", d, s)
 		case t.Size() == 2 && t.IsSigned():
-			l.alu("cvt.s16.s16", d, s)
+			l.emitOperation("cvt.s16.s16", d, s)
 		case t.Size() == 2:
-			l.alu("mov.u16", d, s)
+			l.emitOperation("mov.u16", d, s)
 		default:
-			l.alu("mov.u32", d, s)
+			l.emitOperation("mov.u32", d, s)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (l *lowerer) emitMove(t types.Type, d, s ref) {
 // constantAt is the address of an access to a known place in a 32-bit space, or an address beyond
 // all places.
 func (b *builder) constantAt(a access) uint64 {
-	if a.base&1 == 0 || a.opnd() != use32 {
+	if a.base&1 == 0 || a.addressOperand() != use32 {
 		return 1 << 40
 	}
 	return uint64(b.const32[a.base/4]) + a.off
@@ -202,7 +202,7 @@ func opParam(w *warp, in *inst, m uint32) {
 	if t.Class() == types.Class64 {
 		d := w.u64(in.d)
 		for ; m != 0; m &= m - 1 {
-			d[trailing(m)] = v
+			d[lowestLane(m)] = v
 		}
 		return
 	}
@@ -211,6 +211,6 @@ func opParam(w *warp, in *inst, m uint32) {
 	}
 	d := w.u32(in.d)
 	for ; m != 0; m &= m - 1 {
-		d[trailing(m)] = uint32(v)
+		d[lowestLane(m)] = uint32(v)
 	}
 }

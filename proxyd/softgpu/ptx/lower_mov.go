@@ -35,7 +35,7 @@ func lowerMov(l *lowerer) {
 		l.unpackElements(t, d.List)
 	case t == types.B128:
 		for p := range ref(2) {
-			l.alu("mov.u64", l.resultRef(types.B64)+2*p, l.sourceRef(1, types.B64)+2*p)
+			l.emitOperation("mov.u64", l.resultRef(types.B64)+2*p, l.sourceRef(1, types.B64)+2*p)
 		}
 	default:
 		// A special register of 32 bits is read into a register of 16 bits by old texts.
@@ -60,10 +60,10 @@ func (l *lowerer) packElements(t types.Type, list []syntax.Operand) {
 		if len(src) == 2 {
 			// The results may be among the sources.
 			lo, hi := l.newReg(types.Class64), l.newReg(types.Class64)
-			l.alu("mov.u64", lo, src[0])
-			l.alu("mov.u64", hi, src[1])
-			l.alu("mov.u64", d, lo)
-			l.alu("mov.u64", d+2, hi)
+			l.emitOperation("mov.u64", lo, src[0])
+			l.emitOperation("mov.u64", hi, src[1])
+			l.emitOperation("mov.u64", d, lo)
+			l.emitOperation("mov.u64", d+2, hi)
 			return
 		}
 		l.failSyntax("no such form")
@@ -98,10 +98,10 @@ func (l *lowerer) unpackElements(t types.Type, list []syntax.Operand) {
 		}
 		s := l.sourceRef(1, types.B64)
 		lo, hi := l.newReg(types.Class64), l.newReg(types.Class64)
-		l.alu("mov.u64", lo, s)
-		l.alu("mov.u64", hi, s+2)
-		l.alu("mov.u64", l.refForResult(list[0], types.B64), lo)
-		l.alu("mov.u64", l.refForResult(list[1], types.B64), hi)
+		l.emitOperation("mov.u64", lo, s)
+		l.emitOperation("mov.u64", hi, s+2)
+		l.emitOperation("mov.u64", l.refForResult(list[0], types.B64), lo)
+		l.emitOperation("mov.u64", l.refForResult(list[1], types.B64), hi)
 		return
 	}
 	s := l.sourceRef(1, t)
@@ -122,7 +122,7 @@ var windows = map[types.Space]uint64{types.SharedSpace: sharedWindow, types.Loca
 // lowerCvta converts between generic addresses and the addresses of a space.
 func lowerCvta(l *lowerer) {
 	l.loose = true
-	t, space := l.lastType(), l.space()
+	t, space := l.lastType(), l.namedSpace()
 	l.checkArgs(2)
 	if space == types.ParamSpace && !l.f.Entry {
 		space = types.LocalSpace
@@ -139,17 +139,17 @@ func lowerCvta(l *lowerer) {
 		return
 	}
 	if l.hasModifier("to") {
-		l.alu("sub.u64", d, s, l.constantRef(types.Class64, w))
+		l.emitOperation("sub.u64", d, s, l.constantRef(types.Class64, w))
 	} else {
-		l.alu("add.u64", d, s, l.constantRef(types.Class64, w))
+		l.emitOperation("add.u64", d, s, l.constantRef(types.Class64, w))
 	}
 }
 
 func lowerIsspacep(l *lowerer) {
 	l.loose = true
 	l.checkArgs(2)
-	space := l.space()
-	consts := l.b.prog.constants()
+	space := l.namedSpace()
+	consts := l.b.prog.constantRange()
 	f := func(a, _, _ uint64) uint64 {
 		in := false
 		switch space {

@@ -90,7 +90,7 @@ func (l *lowerer) operandRef(o syntax.Operand, t types.Type) ref {
 				l.failSyntax("%s is a register", o.Name)
 			}
 			sum := l.newReg(t.Class())
-			l.alu(unsignedKey("add", wordOf(t.Class())), sum, r, l.constantRef(t.Class(), o.Num))
+			l.emitOperation(unsignedKey("add", wordOf(t.Class())), sum, r, l.constantRef(t.Class(), o.Num))
 			return sum
 		}
 		if r, rt, ok := l.specialRegister(o); ok {
@@ -99,7 +99,7 @@ func (l *lowerer) operandRef(o syntax.Operand, t types.Type) ref {
 			defer func() { l.loose = was }()
 			return l.fitToClass(r, rt, t, o.Name)
 		}
-		return l.symbol(o, t)
+		return l.addressRef(o, t)
 	}
 	l.failSyntax("not a value of type %s", t)
 	return 0
@@ -118,15 +118,15 @@ func (l *lowerer) fitToClass(r ref, rt, t types.Type, name string) ref {
 		return r
 	case t.Class() == types.Class32:
 		d := l.newReg(types.Class32)
-		l.alu("cvt.u32.u64", d, r)
+		l.emitOperation("cvt.u32.u64", d, r)
 		return d
 	case rt.Class() == types.Class32 && rt.Size() < 4:
 		d := l.newReg(types.Class64)
-		l.alu("cvt.u64.u16", d, r)
+		l.emitOperation("cvt.u64.u16", d, r)
 		return d
 	case rt.Class() == types.Class32:
 		d := l.newReg(types.Class64)
-		l.alu("cvt.u64.u32", d, r)
+		l.emitOperation("cvt.u64.u32", d, r)
 		return d
 	}
 	l.failSyntax("%s is of type %s, %s is needed", name, rt, t)
@@ -188,15 +188,15 @@ func (l *lowerer) literalBits(o syntax.Operand, t types.Type) uint64 {
 func (l *lowerer) constantRef(c types.Class, v uint64) ref {
 	switch c {
 	case types.Class64:
-		return l.b.constant64(v)
+		return l.b.addConstant64(v)
 	case types.ClassPred:
 		return ref(v & 1)
 	default:
-		return l.b.constant32(uint32(v))
+		return l.b.addConstant32(uint32(v))
 	}
 }
 
-func (l *lowerer) const32(v uint32) ref { return l.b.constant32(v) }
+func (l *lowerer) wordConstant(v uint32) ref { return l.b.addConstant32(v) }
 
 // refForResult returns the ref to which a result of type t goes. If the register is wider, the
 // value is widened afterwards.
@@ -225,6 +225,6 @@ func (l *lowerer) refForResult(o syntax.Operand, t types.Type) ref {
 	if t.IsSigned() {
 		key = "cvt.s64.s32"
 	}
-	l.after = append(l.after, func() { l.alu(key, r, tmp) })
+	l.after = append(l.after, func() { l.emitOperation(key, r, tmp) })
 	return tmp
 }

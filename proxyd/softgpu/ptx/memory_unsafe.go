@@ -28,8 +28,8 @@ func accessLimit(size, n uint64) uint64 {
 	return size - n + 1
 }
 
-// address resolves the n bytes at a generic address for a lane, or faults.
-func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Pointer {
+// resolveAddress resolves the n bytes at a generic address for a lane, or faults.
+func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) unsafe.Pointer {
 	if addr&(n-1) != 0 {
 		w.raiseFault(MisalignedAddress, in, lane, addr, "")
 	}
@@ -90,8 +90,8 @@ func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer
 	return unsafe.Pointer(&w.block.run.params[addr])
 }
 
-// at resolves operand a plus in.imm, in the space that in.b names, for a lane.
-func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
+// resolveOperand resolves operand a plus in.imm, in the space that in.b names, for a lane.
+func (w *warp) resolveOperand(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
 	switch types.Space(in.b) {
 	case types.SharedSpace:
 		return w.sharedAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
@@ -100,7 +100,7 @@ func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
 	case types.ParamSpace:
 		return w.paramAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
 	default:
-		return w.address(in, w.u64(in.a)[lane]+in.imm, uint64(n), lane, store)
+		return w.resolveAddress(in, w.u64(in.a)[lane]+in.imm, uint64(n), lane, store)
 	}
 }
 
@@ -117,7 +117,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 				d[i] = R(*(*D)(unsafe.Add(p, o)))
 				continue
 			}
-			d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
+			d[i] = R(*(*D)(w.resolveAddress(in, addr, n, i, false)))
 			r = w.sites[in.site]
 			base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 		}
@@ -130,7 +130,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 			d[i] = R(*(*D)(unsafe.Add(p, o)))
 			continue
 		}
-		d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
+		d[i] = R(*(*D)(w.resolveAddress(in, addr, n, i, false)))
 		r = w.sites[in.site]
 		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	}
@@ -149,7 +149,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 			*(*D)(unsafe.Add(p, o)) = D(s[i])
 			continue
 		}
-		*(*D)(w.address(in, addr, n, i, true)) = D(s[i])
+		*(*D)(w.resolveAddress(in, addr, n, i, true)) = D(s[i])
 		r = w.sites[in.site]
 		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
 	}
@@ -230,14 +230,14 @@ func storeLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warp
 func loadSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
-		d[i] = R(*(*D)(w.at(in, uint32(unsafe.Sizeof(D(0))), i, false)))
+		d[i] = R(*(*D)(w.resolveOperand(in, uint32(unsafe.Sizeof(D(0))), i, false)))
 	}
 }
 
 func storeSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
-		*(*D)(w.at(in, uint32(unsafe.Sizeof(D(0))), i, true)) = D(s[i])
+		*(*D)(w.resolveOperand(in, uint32(unsafe.Sizeof(D(0))), i, true)) = D(s[i])
 	}
 }
 

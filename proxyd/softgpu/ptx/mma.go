@@ -138,7 +138,7 @@ func emitMma(l *lowerer, p *mmaPlan) {
 		refs, os, _ := l.listElements(i, part.t, part.n, part.write)
 		x.refs, x.opnds = append(x.refs, refs...), append(x.opnds, os...)
 	}
-	l.emit(opMma, shape{}, 0, 0, 0, 0, 0).ext = x
+	l.emitMicro(opMma, shape{}, 0, 0, 0, 0, 0).ext = x
 }
 
 // mmaBuffers are a warp's, used again by each product.
@@ -210,7 +210,7 @@ func opMma(w *warp, in *inst, m uint32) {
 	}
 	for r, rf := range dr {
 		for left := m; left != 0; left &= left - 1 {
-			lane := trailing(left)
+			lane := lowestLane(left)
 			at := p.placeOf(r, lane)
 			switch p.ct {
 			case types.F16:

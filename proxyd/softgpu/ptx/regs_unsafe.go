@@ -69,9 +69,9 @@ func (w *warp) setPred(in *inst, m, r uint32) {
 	}
 }
 
-// lane reads a lane of an operand of any class, zero-extended.
-func (w *warp) lane(o opnd, r ref, i int) uint64 {
-	switch o.class() {
+// readLane reads a lane of an operand of any class, zero-extended.
+func (w *warp) readLane(o opnd, r ref, i int) uint64 {
+	switch o.registerClass() {
 	case types.Class64:
 		return w.u64(r)[i]
 	case types.ClassPred:
@@ -83,7 +83,7 @@ func (w *warp) lane(o opnd, r ref, i int) uint64 {
 
 // setLane writes a lane of an operand of any class.
 func (w *warp) setLane(o opnd, r ref, i int, v uint64) {
-	switch o.class() {
+	switch o.registerClass() {
 	case types.Class64:
 		w.u64(r)[i] = v
 	case types.ClassPred:

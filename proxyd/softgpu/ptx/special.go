@@ -40,14 +40,14 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	}
 	if strings.Contains(name, "clock") || strings.Contains(name, "timer") {
 		l.b.spins = true
-		l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
+		l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
 	}
 	c := s.typ.Class()
 	d := l.newReg(c)
 	// The register is read in all active lanes, whatever the guard.
 	was := l.guard
 	l.guard = 0
-	m := l.emit(opSpecial, shape{d: def(c)}, d, 0, 0, 0, 0)
+	m := l.emitMicro(opSpecial, shape{d: defOperand(c)}, d, 0, 0, 0, 0)
 	l.guard = was
 	m.ext = &ext{special: &s}
 	return d, s.typ, true
@@ -86,7 +86,7 @@ func opSpecial(w *warp, in *inst, m uint32) {
 
 func uniformSpecial(f func(w *warp) uint64) special { return special{typ: types.U32, value: f} }
 
-func uniform64(f func(w *warp) uint64) special { return special{typ: types.U64, value: f} }
+func uniformLong(f func(w *warp) uint64) special { return special{typ: types.U64, value: f} }
 
 func perLane(f func(w *warp, lane int) uint64) special { return special{typ: types.U32, lane: f} }
 
@@ -107,11 +107,11 @@ var specials = func() map[string]special {
 
 		"%clock":             uniformSpecial(func(w *warp) uint64 { return uint64(uint32(w.warpTime())) }),
 		"%clock_hi":          uniformSpecial(func(w *warp) uint64 { return w.warpTime() >> 32 }),
-		"%clock64":           uniform64((*warp).warpTime),
-		"%globaltimer":       uniform64((*warp).warpTime),
+		"%clock64":           uniformLong((*warp).warpTime),
+		"%globaltimer":       uniformLong((*warp).warpTime),
 		"%globaltimer_lo":    uniformSpecial(func(w *warp) uint64 { return uint64(uint32(w.warpTime())) }),
 		"%globaltimer_hi":    uniformSpecial(func(w *warp) uint64 { return w.warpTime() >> 32 }),
-		"%gridid":            uniform64(func(w *warp) uint64 { return w.block.run.cfg.GridID }),
+		"%gridid":            uniformLong(func(w *warp) uint64 { return w.block.run.cfg.GridID }),
 		"%total_smem_size":   uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
 		"%aggr_smem_size":    uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
 		"%dynamic_smem_size": uniformSpecial(func(w *warp) uint64 { return uint64(w.block.run.cfg.Shared) }),
@@ -125,7 +125,7 @@ var specials = func() map[string]special {
 		// A block is a cluster of its own.
 		"%cluster_ctarank":     uniformSpecial(func(*warp) uint64 { return 0 }),
 		"%cluster_nctarank":    uniformSpecial(func(*warp) uint64 { return 1 }),
-		"%current_graph_exec":  uniform64(func(*warp) uint64 { return 0 }),
+		"%current_graph_exec":  uniformLong(func(*warp) uint64 { return 0 }),
 		"%is_explicit_cluster": {typ: types.Pred, value: func(*warp) uint64 { return 0 }},
 	}
 	axis := func(d Dim3, k int) uint64 { return uint64([...]uint32{d.X, d.Y, d.Z, 0}[k]) }

@@ -35,7 +35,7 @@ func (w *warp) runSync(in *inst) bool {
 	masks := w.u32(in.ext.refs[0])
 	waiting, gathered := uint32(0), false
 	for left := f.mask; left != 0; {
-		need, lanes := masks[trailing(left)], left
+		need, lanes := masks[lowestLane(left)], left
 		if in.ext.refs[0]&1 == 0 { // not a constant
 			lanes = lanesWith(masks, left, need)
 		}
@@ -60,7 +60,7 @@ func (w *warp) runSync(in *inst) bool {
 		w.splitFragment(in, f.mask&^waiting, f.pc+1)
 	}
 	for waiting != 0 {
-		need := masks[trailing(waiting)]
+		need := masks[lowestLane(waiting)]
 		lanes := lanesWith(masks, waiting, need)
 		waiting &^= lanes
 		part := f
@@ -78,7 +78,7 @@ func (w *warp) runSync(in *inst) bool {
 func lanesWith(values *[warpSize]uint32, m, value uint32) uint32 {
 	same := uint32(0)
 	for ; m != 0; m &= m - 1 {
-		if i := trailing(m); values[i] == value {
+		if i := lowestLane(m); values[i] == value {
 			same |= 1 << i
 		}
 	}

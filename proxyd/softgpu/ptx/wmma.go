@@ -43,7 +43,7 @@ func (w *warp) gatherMatrix(out []uint64, refs []ref, t types.Type, per, n int) 
 func (w *warp) setFragment(refs []ref, t types.Type, per int, d []uint64, m uint32) {
 	width := 32 / per
 	for ; m != 0; m &= m - 1 {
-		lane := trailing(m)
+		lane := lowestLane(m)
 		for r, rf := range refs {
 			at := (lane*len(refs) + r) * per % len(d)
 			if t == types.F64 {
@@ -130,7 +130,7 @@ func lowerWmmaMove(l *lowerer, ts []types.Type, m, n, k int) {
 	}
 	refs, os, _ := l.listElements(vec, rt, regs, !store)
 	l.loose = true
-	a := l.addr(addr, l.space())
+	a := l.readAddress(addr, l.namedSpace())
 	stride := l.constantRef(types.Class32, uint64(s.cols))
 	if s.byColumn {
 		stride = l.constantRef(types.Class32, uint64(s.rows))
@@ -138,13 +138,13 @@ func lowerWmmaMove(l *lowerer, ts []types.Type, m, n, k int) {
 	if len(l.in.Args) == 3 {
 		stride = l.sourceRef(2, types.U32)
 	}
-	mic := l.site(l.emit(opWmmaMove, shape{a: a.opnd(), c: use32}, 0, 0, a.base, ref(a.space), stride))
+	mic := l.numberSite(l.emitMicro(opWmmaMove, shape{a: a.addressOperand(), c: use32}, 0, 0, a.base, ref(a.space), stride))
 	mic.imm, mic.ext = a.off, &ext{refs: refs, opnds: os, wmma: s}
 }
 
 func opWmmaMove(w *warp, in *inst, m uint32) {
 	s := in.ext.wmma
-	lane := trailing(m)
+	lane := lowestLane(m)
 	size := s.t.Size()
 	stride := int(w.u32(in.c)[lane])
 	per := (&mmaPlan{}).perRegister(s.t, 0)
@@ -155,7 +155,7 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 			r, c = c, r
 		}
 		one.imm = in.imm + uint64(r*stride+c)*uint64(size)
-		return w.bytesAt(w.at(&one, size, lane, s.store), size)
+		return w.bytesAt(w.resolveOperand(&one, size, lane, s.store), size)
 	}
 	n := s.rows * s.cols
 	if s.store {

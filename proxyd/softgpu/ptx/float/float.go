@@ -118,8 +118,8 @@ func (f *Format) Round(v float64, mode Rounding) float64 {
 	return f.RoundParts(v < 0, uint64(math.Ldexp(m, 53)), e-53, false, mode)
 }
 
-// round32 is Formats[types.F32].Round, quickly: of v, not NaN, that is exact or rounded to odd.
-func round32(v float64, mode Rounding) float32 {
+// roundToSingle is Formats[types.F32].Round, quickly: of v, not NaN, that is exact or rounded to odd.
+func roundToSingle(v float64, mode Rounding) float32 {
 	f := float32(v)
 	switch w := float64(f); {
 	case mode == RN || w == v:

@@ -35,9 +35,9 @@ func (o *Operation) Compute(ab, bb, cb uint64) uint64 {
 	var v float64
 	switch t {
 	case types.F64:
-		v = o.exact64(a, b, c)
+		v = o.computeDouble(a, b, c)
 	case types.F32:
-		v = o.Flush(float64(round32(o.roundedToOdd(a, b, c), o.Mode)))
+		v = o.Flush(float64(roundToSingle(o.roundedToOdd(a, b, c), o.Mode)))
 		if v == 0 && o.Mode == RM {
 			v = o.zeroSign(v, a, b, c)
 		}
@@ -71,7 +71,7 @@ func FMADown32(a, b, c float32) float32 {
 		o := Operation{Name: "fma", Type: types.F32, Mode: RM}
 		return From32(o.Compute(Bits32(a), Bits32(b), Bits32(c)))
 	}
-	return round32(AddOdd(p, float64(c)), RM)
+	return roundToSingle(AddOdd(p, float64(c)), RM)
 }
 
 // roundedToOdd computes the operation in float64, rounded to odd, or exactly.
@@ -116,7 +116,7 @@ func (o *Operation) zeroSign(v, a, b, c float64) float64 {
 	return v
 }
 
-func (o *Operation) exact64(a, b, c float64) float64 {
+func (o *Operation) computeDouble(a, b, c float64) float64 {
 	if o.Name == "rcp" {
 		a, b = 1, a
 	}
@@ -125,7 +125,7 @@ func (o *Operation) exact64(a, b, c float64) float64 {
 		if op == "mad" {
 			op = "fma"
 		}
-		return directed64(op, a, b, c, o.Mode)
+		return computeDirected(op, a, b, c, o.Mode)
 	}
 	switch o.Name {
 	case "add":
@@ -143,8 +143,8 @@ func (o *Operation) exact64(a, b, c float64) float64 {
 	}
 }
 
-// directed64 computes an f64 operation with a rounding other than to nearest.
-func directed64(op string, a, b, c float64, mode Rounding) float64 {
+// computeDirected computes an f64 operation with a rounding other than to nearest.
+func computeDirected(op string, a, b, c float64, mode Rounding) float64 {
 	var near float64
 	switch op {
 	case "add":

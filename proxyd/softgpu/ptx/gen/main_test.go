@@ -12,7 +12,7 @@ import (
 // TestCurrent: the generated files are those of the table.
 func TestCurrent(t *testing.T) {
 	for name, f := range files {
-		want, err := render(f.table, f.rows())
+		want, err := renderFile(f.table, f.rows())
 		if err != nil {
 			t.Fatal(err)
 		}
