@@ -68,7 +68,7 @@ func (c *controller) obstaclesOf(ctx context.Context, id int64) ([]web.Obstacle,
 	if err != nil {
 		return nil, err
 	}
-	shown, err := c.proxyds(c.cfg.Load()).Show(ctx, &job)
+	shown, err := c.newProxyds(c.cfg.Load()).Show(ctx, &job)
 	if errors.Is(err, proxyd.ErrNotRunning) {
 		return nil, nil // nothing of the job is there
 	}

@@ -131,7 +131,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
 		s.Useful, s.Checkpoints, s.Obstacles = c.usefulDays, c.checkpoints.ofJob, c.obstaclesOf
-		s.Rights = func(ctx context.Context) error { return c.examined().Rights(ctx) }
+		s.Rights = func(ctx context.Context) error { return c.examineController().Rights(ctx) }
 	})
 	return c.slurm.Close, nil
 }
@@ -222,11 +222,11 @@ func unlessEnded(ctx context.Context, err error) error {
 // newLoop makes the loop. The loop's work ends with held.
 func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
-	proxyds := c.proxyds(cfg)
+	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
 		Observer: c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds}),
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
-			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.sizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
+			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Leave: cfg.Patience.Leave, Start: cfg.Patience.Start},
 		}},
@@ -236,13 +236,13 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	}
 }
 
-// proxyds reaches the nodes' proxyds.
-func (c *controller) proxyds(cfg *config.Config) *leader.Finder {
+// newProxyds makes what reaches the nodes' proxyds.
+func (c *controller) newProxyds(cfg *config.Config) *leader.Finder {
 	return &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
 }
 
-// sizes says which sizes jobs can have.
-func (c *controller) sizes(proxyds *leader.Finder) *action.Sizes {
+// jobSizes says which sizes jobs can have.
+func (c *controller) jobSizes(proxyds *leader.Finder) *action.Sizes {
 	return &action.Sizes{Slurm: c.slurm, Proxyd: proxyds, Journal: c.journal}
 }
 
@@ -266,7 +266,7 @@ func (c *controller) onDecision(d reconcile.Decision, s *sdk.Snapshot) {
 func (c *controller) loopSettings() reconcile.Settings {
 	cfg := c.cfg.Load()
 	set := settingsOf(cfg)
-	set.Policies = c.withStopwatch(c.policies.configured(cfg))
+	set.Policies = c.withStopwatch(c.policies.readConfigured(cfg))
 	return set
 }
 

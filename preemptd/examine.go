@@ -13,8 +13,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// examined is what singctl doctor --controller, singctl status and readyz look at.
-func (c *controller) examined() *doctor.Controller {
+// examineController looks at what singctl doctor --controller, singctl status and readyz show.
+func (c *controller) examineController() *doctor.Controller {
 	cfg := c.cfg.Load()
 	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
 	return &doctor.Controller{

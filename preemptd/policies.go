@@ -39,9 +39,9 @@ func newPolicies(log *slog.Logger) *policySet {
 	return &policySet{log: log, all: map[string]*policy.Policy{}}
 }
 
-// configured returns the policies as they are configured now. Settings that cannot be read are
+// readConfigured returns the policies as they are configured now. Settings that cannot be read are
 // logged, and the policy keeps its settings.
-func (p *policySet) configured(cfg *config.Config) []chain.Named {
+func (p *policySet) readConfigured(cfg *config.Config) []chain.Named {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	configs, err := policySite(cfg).Configs(cfg.Policies)

@@ -118,7 +118,7 @@ func (d *requestServer) serveRequests(ctx context.Context) {
 }
 
 func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
-	sizes := d.sizes(d.proxyds(cfg))
+	sizes := d.jobSizes(d.newProxyds(cfg))
 	opt := api.Options{
 		Version: version, Cluster: d.cluster, Journal: d.journal, Slurm: d.slurm,
 		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.apiState, Log: d.log,
@@ -126,8 +126,8 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		CheckSize: func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error {
 			return sizes.CheckAction(ctx, job, kind, args, kind == "resize")
 		},
-		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examined().Examine(ctx) },
-		Rights: func(ctx context.Context) error { return d.examined().Rights(ctx) }, Host: hostName(),
+		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examineController().Examine(ctx) },
+		Rights: func(ctx context.Context) error { return d.examineController().Rights(ctx) }, Host: hostName(),
 		Wake: func() {
 			if d.latestLook() != nil { // else its first tick will find what was asked for
 				d.wake()

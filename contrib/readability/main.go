@@ -60,7 +60,7 @@ func printTree(w io.Writer, packages map[string]*measure.Counts) error {
 		fmt.Fprint(table, model.name, "\t")
 	}
 	fmt.Fprintln(table)
-	for _, r := range rows(sum, packages) {
+	for _, r := range countRows(sum, packages) {
 		fmt.Fprintf(table, "%s\t%s\t", r.name, r.ours)
 		for _, model := range models {
 			fmt.Fprint(table, model.counts[r.name], "\t")
@@ -83,7 +83,7 @@ func printTree(w io.Writer, packages map[string]*measure.Counts) error {
 
 type row struct{ name, ours string }
 
-func rows(sum *measure.Counts, packages map[string]*measure.Counts) []row {
+func countRows(sum *measure.Counts, packages map[string]*measure.Counts) []row {
 	largest := measure.LargestPackages(packages, 1)[0]
 	rows := []row{
 		{rowFunctions, fmt.Sprintf("%d/%d/%d/%d", sum.Percentile(50), sum.Percentile(90), sum.Percentile(99), sum.Percentile(100))},

@@ -56,13 +56,13 @@ func (p *parser) parseStatement(s *statement) error {
 		"scalar": p.parseScalar, "handle": p.parseHandle, "struct": p.parseStruct, "result": p.parseResult, "enum": p.parseEnum,
 	}[verb]
 	if !ok {
-		return s.fail("%q is no statement", verb)
+		return s.failAt("%q is no statement", verb)
 	}
 	if err := parse(s); err != nil {
 		return err
 	}
-	if !s.end() {
-		return s.fail("%s is too much", s.foundToken())
+	if !s.expectEnd() {
+		return s.failAt("%s is too much", s.foundToken())
 	}
 	return nil
 }
@@ -77,18 +77,18 @@ func (p *parser) parseArea(s *statement) error {
 		return err
 	}
 	if !slices.Contains([]Lib{Driver, NCCL, NVML, LibC}, Lib(lib)) {
-		return s.fail("%q is no library", lib)
+		return s.failAt("%q is no library", lib)
 	}
-	a := &Area{Name: name, Lib: Lib(lib), Free: s.accept("free")}
+	a := &Area{Name: name, Lib: Lib(lib), Free: s.acceptToken("free")}
 	if a.Title, err = s.takeText("a title"); err != nil {
 		return err
 	}
 	if p.area != nil {
-		return s.fail("a file holds one area")
+		return s.failAt("a file holds one area")
 	}
 	for _, other := range p.table.Areas {
 		if other.Name == name {
-			return s.fail("area %s is there already", name)
+			return s.failAt("area %s is there already", name)
 		}
 	}
 	p.area = a
@@ -102,13 +102,13 @@ func (p *parser) parseReason(s *statement) error {
 		return err
 	}
 	if p.reasons[name] != "" {
-		return s.fail("reason %s is there already", name)
+		return s.failAt("reason %s is there already", name)
 	}
 	if p.reasons[name], err = s.takeText("a reason"); err != nil {
 		return err
 	}
 	if p.reasons[name] == "" {
-		return s.fail("reason %s is empty", name)
+		return s.failAt("reason %s is empty", name)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (p *parser) parseHead(s *statement, wire bool) (*Type, error) {
 		return nil, err
 	}
 	if p.table.words[word] != nil {
-		return nil, s.fail("type %s is there already", word)
+		return nil, s.failAt("type %s is there already", word)
 	}
 	t := &Type{Word: word}
 	if t.C, err = s.takeText("C's name of it"); err != nil {
@@ -147,7 +147,7 @@ func (p *parser) parseHead(s *statement, wire bool) (*Type, error) {
 		if t.Wire == "none" {
 			t.Wire = ""
 		} else if natural[t.Wire] == 0 {
-			return nil, s.fail("%q is no wire type", t.Wire)
+			return nil, s.failAt("%q is no wire type", t.Wire)
 		}
 		t.Size, t.Align = natural[t.Wire], natural[t.Wire]
 	}
@@ -179,17 +179,17 @@ func (p *parser) parseHandle(s *statement) error {
 	}
 	t.Handle, t.Maker = true, Maker(maker)
 	if !slices.Contains([]Maker{ByClient, ByServer, ByRefusal}, t.Maker) {
-		return s.fail("%q makes no handles", maker)
+		return s.failAt("%q makes no handles", maker)
 	}
-	if s.accept("of") {
-		if err := s.expect("="); err != nil {
+	if s.acceptToken("of") {
+		if err := s.expectToken("="); err != nil {
 			return err
 		}
 		if t.Of, err = s.takeWord("a handle"); err != nil {
 			return err
 		}
 		if of := p.table.words[t.Of]; of == nil || !of.Handle {
-			return s.fail("%s is no handle", t.Of)
+			return s.failAt("%s is no handle", t.Of)
 		}
 	}
 	p.addType(t)
@@ -206,7 +206,7 @@ func (p *parser) parseStruct(s *statement) error {
 	if err != nil {
 		return err
 	}
-	if err := s.expect("("); err != nil {
+	if err := s.expectToken("("); err != nil {
 		return err
 	}
 	at := 0
@@ -218,7 +218,7 @@ func (p *parser) parseStruct(s *statement) error {
 		}
 		for _, other := range t.Fields {
 			if other.Name == f.Name {
-				return s.fail("field %s is there already", f.Name)
+				return s.failAt("field %s is there already", f.Name)
 			}
 		}
 		at = roundUp(at, f.Type.Align)
@@ -226,16 +226,16 @@ func (p *parser) parseStruct(s *statement) error {
 		at += max(f.N, 1) * f.Type.Size
 		t.Align = max(t.Align, f.Type.Align)
 		t.Fields = append(t.Fields, f)
-		if !s.accept(",") {
+		if !s.acceptToken(",") {
 			break
 		}
 	}
 	t.Size = roundUp(at, t.Align)
 	if t.Size != size {
-		return s.fail("struct %s has %d bytes, not %d", t.Word, t.Size, size)
+		return s.failAt("struct %s has %d bytes, not %d", t.Word, t.Size, size)
 	}
 	p.addType(t)
-	return s.expect(")")
+	return s.expectToken(")")
 }
 
 func (p *parser) parseField(s *statement) (Field, error) {
@@ -244,20 +244,20 @@ func (p *parser) parseField(s *statement) (Field, error) {
 	if f.Name, err = s.takeWord("a field"); err != nil {
 		return f, err
 	}
-	if err := s.expect(":"); err != nil {
+	if err := s.expectToken(":"); err != nil {
 		return f, err
 	}
 	if f.Type, err = p.typeWord(s); err != nil {
 		return f, err
 	}
 	if f.Type.Size == 0 {
-		return f, s.fail("%s cannot be in a struct", f.Type.Word)
+		return f, s.failAt("%s cannot be in a struct", f.Type.Word)
 	}
-	if s.accept("[") {
+	if s.acceptToken("[") {
 		if f.N, err = s.takeNumber("a length", 1, 1<<12); err != nil {
 			return f, err
 		}
-		return f, s.expect("]")
+		return f, s.expectToken("]")
 	}
 	return f, nil
 }
@@ -279,7 +279,7 @@ func (p *parser) parseResult(s *statement) error {
 	}
 	for _, other := range p.table.Results {
 		if other.Lib == r.Lib && (other.Number == r.Number || other.Name == r.Name) {
-			return s.fail("result %d %s is there already", r.Number, r.Name)
+			return s.failAt("result %d %s is there already", r.Number, r.Name)
 		}
 	}
 	p.table.Results = append(p.table.Results, r)
@@ -293,7 +293,7 @@ func (p *parser) typeWord(s *statement) (*Type, error) {
 	}
 	t := p.table.words[word]
 	if t == nil {
-		return nil, s.fail("type %s is not known; there are %s", word,
+		return nil, s.failAt("type %s is not known; there are %s", word,
 			strings.Join(slices.Sorted(maps.Keys(p.table.words)), " "))
 	}
 	return t, nil
@@ -306,7 +306,7 @@ func (s *statement) takeNumber(what string, low, high int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
-		return 0, s.fail("%s must be a number from %d to %d, not %s", what, low, high, text)
+		return 0, s.failAt("%s must be a number from %d to %d, not %s", what, low, high, text)
 	}
 	return n, nil
 }

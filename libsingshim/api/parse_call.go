@@ -21,7 +21,7 @@ func (p *parser) parseCall(s *statement) error {
 		return err
 	}
 	for _, suffix := range []string{"ptds", "ptsz"} {
-		if s.accept(suffix) {
+		if s.acceptToken(suffix) {
 			c.PerThread = suffix
 			break
 		}
@@ -50,23 +50,23 @@ func baseName(symbol string) string {
 
 func (p *parser) parseRest(s *statement, c *Call) error {
 	if p.area == nil {
-		return s.fail("%s is in no area", c.Symbol)
+		return s.failAt("%s is in no area", c.Symbol)
 	}
 	if p.table.symbols[c.Symbol] != nil {
-		return s.fail("%s is there already", c.Symbol)
+		return s.failAt("%s is there already", c.Symbol)
 	}
 	c.Area, c.File, c.Line, c.Free = p.area, s.file, s.line, p.area.Free
 	if err := p.parseKind(s, c); err != nil {
 		return err
 	}
-	for !s.accept("(") {
+	for !s.acceptToken("(") {
 		if err := parseOption(s, c); err != nil {
 			return err
 		}
 	}
-	for !s.accept(")") {
+	for !s.acceptToken(")") {
 		if len(c.Args) > 0 {
-			if err := s.expect(","); err != nil {
+			if err := s.expectToken(","); err != nil {
 				return err
 			}
 		}
@@ -75,7 +75,7 @@ func (p *parser) parseRest(s *statement, c *Call) error {
 			return err
 		}
 		if c.Arg(a.Name) != nil {
-			return s.fail("argument %s is there already", a.Name)
+			return s.failAt("argument %s is there already", a.Name)
 		}
 		c.Args = append(c.Args, a)
 	}
@@ -91,11 +91,11 @@ func (p *parser) parseKind(s *statement, c *Call) error {
 	}
 	c.Kind = Kind(word)
 	if !slices.Contains(kinds, c.Kind) {
-		return s.fail("%s: %q is no kind", c.Symbol, word)
+		return s.failAt("%s: %q is no kind", c.Symbol, word)
 	}
-	if !s.accept("=") {
+	if !s.acceptToken("=") {
 		if c.Kind == Same || c.Kind == Refused {
-			return s.fail("%s: %s needs =…", c.Symbol, c.Kind)
+			return s.failAt("%s: %s needs =…", c.Symbol, c.Kind)
 		}
 		return nil
 	}
@@ -106,12 +106,12 @@ func (p *parser) parseKind(s *statement, c *Call) error {
 	switch c.Kind {
 	case Refused:
 		if c.Reason = p.reasons[text]; c.Reason == "" {
-			return s.fail("%s: reason %s is not known", c.Symbol, text)
+			return s.failAt("%s: reason %s is not known", c.Symbol, text)
 		}
 	case Same, Aware:
 		c.Via = strings.Split(text, "+")
 	default:
-		return s.fail("%s: %s takes no =…", c.Symbol, c.Kind)
+		return s.failAt("%s: %s takes no =…", c.Symbol, c.Kind)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func parseOption(s *statement, c *Call) error {
 		c.Replaces = true
 		return nil
 	}
-	if err := s.expect("="); err != nil {
+	if err := s.expectToken("="); err != nil {
 		return err
 	}
 	switch word {
@@ -152,7 +152,7 @@ func parseOption(s *statement, c *Call) error {
 	case "unsure":
 		c.Unsure, err = s.takeText("what is unsure")
 	default:
-		return s.fail("%s: %q is no option", c.Symbol, word)
+		return s.failAt("%s: %q is no option", c.Symbol, word)
 	}
 	return err
 }
@@ -160,15 +160,15 @@ func parseOption(s *statement, c *Call) error {
 func (p *parser) parseArg(s *statement) (Arg, error) {
 	var a Arg
 	var err error
-	a.Opt = s.accept("opt")
+	a.Opt = s.acceptToken("opt")
 	for _, d := range []Dir{In, InOut, Out, Val} {
-		if s.accept(string(d)) {
+		if s.acceptToken(string(d)) {
 			a.Dir = d
 			break
 		}
 	}
 	for _, v := range []Verb{Make, Use, Change, Break} {
-		if s.accept(string(v)) {
+		if s.acceptToken(string(v)) {
 			a.Verb = v
 			break
 		}
@@ -176,13 +176,13 @@ func (p *parser) parseArg(s *statement) (Arg, error) {
 	if a.Name, err = s.takeWord("an argument"); err != nil {
 		return a, err
 	}
-	if err := s.expect(":"); err != nil {
+	if err := s.expectToken(":"); err != nil {
 		return a, err
 	}
 	if a.Type, err = p.typeWord(s); err != nil {
 		return a, err
 	}
-	if s.accept("[") {
+	if s.acceptToken("[") {
 		if err := parseCount(s, &a); err != nil {
 			return a, err
 		}
@@ -193,7 +193,7 @@ func (p *parser) parseArg(s *statement) (Arg, error) {
 // setDefaults fills in what is not said.
 func setDefaults(s *statement, a *Arg) error {
 	if a.Verb != None && !a.Type.Handle {
-		return s.fail("%s is no handle, so nothing can %s it", a.Name, a.Verb)
+		return s.failAt("%s is no handle, so nothing can %s it", a.Name, a.Verb)
 	}
 	if a.Dir == "" {
 		a.Dir = In
@@ -205,16 +205,16 @@ func setDefaults(s *statement, a *Arg) error {
 		a.Verb = Use
 	}
 	if a.Dir == Val && !a.Type.Struct {
-		return s.fail("%s: val is for structs", a.Name)
+		return s.failAt("%s: val is for structs", a.Name)
 	}
 	if a.Opt && a.Dir != Out && a.Dir != InOut && !a.Count.IsArray() && !a.Type.Struct && a.Type.Word != "string" {
-		return s.fail("%s is no pointer, so it cannot be missing", a.Name)
+		return s.failAt("%s is no pointer, so it cannot be missing", a.Name)
 	}
 	return nil
 }
 
 func parseCount(s *statement, a *Arg) error {
-	a.Count.Deref = s.accept("*")
+	a.Count.Deref = s.acceptToken("*")
 	text, err := s.takeWord("a count")
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func parseCount(s *statement, a *Arg) error {
 	if text[0] >= '0' && text[0] <= '9' {
 		s.next--
 		if a.Count.Deref {
-			return s.fail("%s: a number cannot be pointed to", a.Name)
+			return s.failAt("%s: a number cannot be pointed to", a.Name)
 		}
 		if a.Count.Fixed, err = s.takeNumber("a count", 1, 1<<16); err != nil {
 			return err
@@ -230,5 +230,5 @@ func parseCount(s *statement, a *Arg) error {
 	} else {
 		a.Count.Arg = text
 	}
-	return s.expect("]")
+	return s.expectToken("]")
 }

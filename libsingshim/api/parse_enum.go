@@ -14,10 +14,10 @@ func (p *parser) parseEnum(s *statement) error {
 	}
 	for _, other := range p.table.Enums {
 		if other.Word == e.Word {
-			return s.fail("enum %s is there already", e.Word)
+			return s.failAt("enum %s is there already", e.Word)
 		}
 	}
-	if err := s.expect("("); err != nil {
+	if err := s.expectToken("("); err != nil {
 		return err
 	}
 	next := 0
@@ -26,23 +26,23 @@ func (p *parser) parseEnum(s *statement) error {
 		if err != nil {
 			return err
 		}
-		if s.accept("=") {
+		if s.acceptToken("=") {
 			if next, err = s.takeNumber("a number", 0, 1<<30); err != nil {
 				return err
 			}
 		} else if len(e.Names) == 0 {
-			return s.fail("the first name has a number")
+			return s.failAt("the first name has a number")
 		}
 		if other := p.constants[e.Prefix+name]; other != "" {
-			return s.fail("%s%s is in %s already", e.Prefix, name, other)
+			return s.failAt("%s%s is in %s already", e.Prefix, name, other)
 		}
 		p.constants[e.Prefix+name] = e.Word
 		e.Names, e.Values = append(e.Names, name), append(e.Values, next)
 		next++
-		if !s.accept(",") {
+		if !s.acceptToken(",") {
 			break
 		}
 	}
 	p.table.Enums = append(p.table.Enums, e)
-	return s.expect(")")
+	return s.expectToken(")")
 }

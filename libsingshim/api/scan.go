@@ -31,7 +31,7 @@ type statement struct {
 	next   int
 }
 
-func (s *statement) fail(format string, args ...any) error {
+func (s *statement) failAt(format string, args ...any) error {
 	return &ParseError{s.file, s.line, fmt.Sprintf(format, args...)}
 }
 
@@ -95,34 +95,34 @@ func isWord(c byte) bool {
 	return c == '_' || c == '+' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// peek returns the next token's text, "" at the end; a quoted text is never taken for a mark.
-func (s *statement) peek() string {
+// peekToken returns the next token's text, "" at the end; a quoted text is never taken for a mark.
+func (s *statement) peekToken() string {
 	if s.next == len(s.tokens) || s.tokens[s.next].quoted {
 		return ""
 	}
 	return s.tokens[s.next].text
 }
 
-func (s *statement) end() bool { return s.next == len(s.tokens) }
+func (s *statement) expectEnd() bool { return s.next == len(s.tokens) }
 
-// accept skips the next token if that token is the mark or word.
-func (s *statement) accept(text string) bool {
-	if s.peek() != text {
+// acceptToken skips the next token if that token is the mark or word.
+func (s *statement) acceptToken(text string) bool {
+	if s.peekToken() != text {
 		return false
 	}
 	s.next++
 	return true
 }
 
-func (s *statement) expect(text string) error {
-	if !s.accept(text) {
-		return s.fail("want %q, found %s", text, s.foundToken())
+func (s *statement) expectToken(text string) error {
+	if !s.acceptToken(text) {
+		return s.failAt("want %q, found %s", text, s.foundToken())
 	}
 	return nil
 }
 
 func (s *statement) foundToken() string {
-	if s.end() {
+	if s.expectEnd() {
 		return "the end of the line"
 	}
 	return fmt.Sprintf("%q", s.tokens[s.next].text)
@@ -130,9 +130,9 @@ func (s *statement) foundToken() string {
 
 // takeWord takes a word; what names the word in the error.
 func (s *statement) takeWord(what string) (string, error) {
-	text := s.peek()
+	text := s.peekToken()
 	if text == "" || !isWord(text[0]) {
-		return "", s.fail("want %s, found %s", what, s.foundToken())
+		return "", s.failAt("want %s, found %s", what, s.foundToken())
 	}
 	s.next++
 	return text, nil
@@ -140,7 +140,7 @@ func (s *statement) takeWord(what string) (string, error) {
 
 // takeText takes a quoted text, or a word in its place.
 func (s *statement) takeText(what string) (string, error) {
-	if !s.end() && s.tokens[s.next].quoted {
+	if !s.expectEnd() && s.tokens[s.next].quoted {
 		s.next++
 		return s.tokens[s.next-1].text, nil
 	}

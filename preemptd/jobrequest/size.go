@@ -172,7 +172,7 @@ func (p Place) checkGPUs(r Request, idle bool, gpusOf func(*slurmrest.Node, stri
 	each := r.GPUsOnNode()
 	_, kind := countGPUs(r.TRESNode + "," + r.TRESJob)
 	var enough, most int64
-	for _, n := range p.candidates(r, idle) {
+	for _, n := range p.listCandidates(r, idle) {
 		gpus := gpusOf(&n, kind)
 		most = max(most, gpus)
 		if gpus >= each {
@@ -219,8 +219,8 @@ func (r Request) requiresAll() bool {
 	return r.Required != "" && int64(len(HostNames(r.Required))) >= r.Nodes
 }
 
-// candidates are the nodes on which the job may be.
-func (p Place) candidates(r Request, onlyUp bool) []slurmrest.Node {
+// listCandidates returns the nodes on which the job may be.
+func (p Place) listCandidates(r Request, onlyUp bool) []slurmrest.Node {
 	partitions := strings.Split(p.Partition, ",")
 	var required, excluded []string
 	if r.Required != "" {

@@ -33,8 +33,8 @@ const (
 	Ended
 )
 
-// before orders the events of a job.
-func (e *Event) before(o *Event) int {
+// isBefore orders the events of a job.
+func (e *Event) isBefore(o *Event) int {
 	return cmp.Or(
 		cmp.Compare(e.At.UnixMilli(), o.At.UnixMilli()),
 		cmp.Compare(e.Run, o.Run),

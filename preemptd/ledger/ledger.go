@@ -41,7 +41,7 @@ func (l *Ledger) Add(events ...Event) {
 	for _, e := range events {
 		e.At = time.UnixMilli(e.At.UnixMilli()).UTC()
 		of := l.jobs[e.Job]
-		i, found := slices.BinarySearchFunc(of, e, func(a, b Event) int { return a.before(&b) })
+		i, found := slices.BinarySearchFunc(of, e, func(a, b Event) int { return a.isBefore(&b) })
 		if !found {
 			l.jobs[e.Job] = slices.Insert(of, i, e)
 		}
@@ -119,7 +119,7 @@ func (l *Ledger) Events() []Event {
 		if a.Job != b.Job {
 			return int(a.Job - b.Job)
 		}
-		return a.before(&b)
+		return a.isBefore(&b)
 	})
 	return all
 }

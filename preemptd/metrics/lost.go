@@ -45,8 +45,8 @@ type past struct {
 	ended      []run // that are not settled
 }
 
-// holds reports whether the job held its GPUs.
-func (p *past) holds() bool {
+// holdsGPUs reports whether the job held its GPUs.
+func (p *past) holdsGPUs() bool {
 	return p.state == sdk.Running || p.state == sdk.Suspended || p.state == sdk.Leaving
 }
 
@@ -78,7 +78,7 @@ func (l *losses) countLosses(s *sdk.Snapshot, to tally) {
 			}
 		}
 		is := pastOf(j, was, s.Time)
-		if gpuSeconds := float64(was.gpus) * since.Seconds(); met && was.holds() && gpuSeconds > 0 {
+		if gpuSeconds := float64(was.gpus) * since.Seconds(); met && was.holdsGPUs() && gpuSeconds > 0 {
 			to.held(j, gpuSeconds)
 		}
 		if was.state == sdk.Suspended || was.state == sdk.Leaving {

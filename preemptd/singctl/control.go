@@ -161,7 +161,7 @@ func controllerAddress(host string) (string, error) {
 
 // controllerHosts are the hosts of slurmctld, beside which preemptd usually is.
 func (s slurm) controllerHosts(ctx context.Context) ([]string, error) {
-	out, err := s.run(ctx, "scontrol", "show", "config")
+	out, err := s.runCommand(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return nil, err
 	}

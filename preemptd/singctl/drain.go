@@ -110,7 +110,7 @@ func (a drainCommand) printNodes(ctx context.Context, nodes string) error {
 
 // nodeStates lists nodes, each once.
 func (s slurm) nodeStates(ctx context.Context, nodes string) ([]nodeState, error) {
-	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--nodes="+nodes, "--format=%N|%T|%E")
+	out, err := s.runCommand(ctx, "sinfo", "--noheader", "--Node", "--nodes="+nodes, "--format=%N|%T|%E")
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s slurm) nodeStates(ctx context.Context, nodes string) ([]nodeState, error
 
 // updateNodes changes nodes with the rights of the caller.
 func (s slurm) updateNodes(ctx context.Context, nodes string, changes ...string) error {
-	_, err := s.run(ctx, "scontrol", append([]string{"update", "NodeName=" + nodes}, changes...)...)
+	_, err := s.runCommand(ctx, "scontrol", append([]string{"update", "NodeName=" + nodes}, changes...)...)
 	if err == nil {
 		return nil
 	}

@@ -75,7 +75,7 @@ func (a sessionCommand) startSession(ctx context.Context, name string, options, 
 	args := slices.Concat([]string{
 		"--singularity", "--requeue", "--parsable", "--job-name=" + name, "--output=" + filepath.Join(dir, "%j.log"),
 	}, options, []string{"--wrap=" + script})
-	out, err := a.slurm.run(ctx, "sbatch", args...)
+	out, err := a.slurm.runCommand(ctx, "sbatch", args...)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (a sessionCommand) showSession(ctx context.Context, job string) (string, er
 	if err := rpc.CheckJob(job); err != nil {
 		return "", err
 	}
-	out, err := a.slurm.run(ctx, "scontrol", "show", "job", "--oneliner", job)
+	out, err := a.slurm.runCommand(ctx, "scontrol", "show", "job", "--oneliner", job)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		err = rpc.Errorf(rpc.ErrNoJob, "Slurm knows no job %s", job)
 	}
@@ -178,7 +178,7 @@ func (a sessionCommand) listSessions(ctx context.Context) error {
 	}
 	all := []sessionEntry{}
 	for _, job := range jobs {
-		out, err := a.slurm.run(ctx, "scontrol", "show", "job", "--oneliner", job)
+		out, err := a.slurm.runCommand(ctx, "scontrol", "show", "job", "--oneliner", job)
 		if err != nil && !strings.Contains(err.Error(), "Invalid job id") {
 			return err
 		}
@@ -217,7 +217,7 @@ func (a sessionCommand) buildStop() *cobra.Command {
 			if !isSession(args[0], shown) {
 				return notASession(args[0])
 			}
-			if _, err := a.slurm.run(cmd.Context(), "scancel", args[0]); err != nil {
+			if _, err := a.slurm.runCommand(cmd.Context(), "scancel", args[0]); err != nil {
 				return err
 			}
 			return session.Remove(args[0])

@@ -101,7 +101,7 @@ func (at *attachment) followJob(ctx context.Context, shown string) (over bool, e
 	case err != nil:
 		return false, err
 	case state == "RUNNING":
-		return at.connect(ctx, fieldOf(shown, "BatchHost"))
+		return at.connectTerminal(ctx, fieldOf(shown, "BatchHost"))
 	}
 	at.wait.showProgress(&rpc.Progress{Phase: waitText(at.job, state, shown)})
 	return false, nil
@@ -144,10 +144,10 @@ func (at *attachment) sayLine(format string, args ...any) {
 	}
 }
 
-// connect connects this terminal with the session on a node, until the person detaches or the
+// connectTerminal connects this terminal with the session on a node, until the person detaches or the
 // connection ends. What srun says of the end of its step is told only where that is the reason:
 // srun does not know that the session goes on elsewhere.
-func (at *attachment) connect(ctx context.Context, node string) (detached bool, err error) {
+func (at *attachment) connectTerminal(ctx context.Context, node string) (detached bool, err error) {
 	said, code, err := at.runJoin(ctx, node)
 	if err != nil {
 		return false, err

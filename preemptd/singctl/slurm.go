@@ -30,8 +30,8 @@ type slurm struct {
 // silenceInterval is how long to wait before a silent slurmctld is asked again.
 const silenceInterval = time.Second
 
-// run runs a command of Slurm's and returns its output.
-func (s slurm) run(ctx context.Context, program string, args ...string) (string, error) {
+// runCommand runs a command of Slurm's and returns its output.
+func (s slurm) runCommand(ctx context.Context, program string, args ...string) (string, error) {
 	for {
 		out, err := runCommand(ctx, program, args...)
 		if s.tellSilence == nil || !errors.Is(err, rpc.ErrUnreachable) {
@@ -100,7 +100,7 @@ func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	if err := rpc.CheckJob(typed); err != nil {
 		return job{}, err
 	}
-	out, err := s.run(ctx, "scontrol", "show", "job", "--oneliner", typed)
+	out, err := s.runCommand(ctx, "scontrol", "show", "job", "--oneliner", typed)
 	if err != nil {
 		if said := err.Error(); strings.Contains(said, "Invalid job id") || strings.HasSuffix(said, "Job "+typed+" not found") {
 			return job{name: typed}, nil
@@ -176,7 +176,7 @@ type node struct{ name, address string }
 
 // nodeAddress finds how to reach a node.
 func (s slurm) nodeAddress(ctx context.Context, name string) (node, error) {
-	out, err := s.run(ctx, "scontrol", "show", "node", "--oneliner", name)
+	out, err := s.runCommand(ctx, "scontrol", "show", "node", "--oneliner", name)
 	if err != nil {
 		if strings.Contains(err.Error(), "not found") {
 			return node{}, noNode(name)
@@ -199,7 +199,7 @@ func noNode(name string) error {
 
 // nodeNames returns the names of all nodes; up only: of the nodes that answer slurmctld.
 func (s slurm) nodeNames(ctx context.Context, up bool) ([]string, error) {
-	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--format=%N %t")
+	out, err := s.runCommand(ctx, "sinfo", "--noheader", "--Node", "--format=%N %t")
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s slurm) nodeNames(ctx context.Context, up bool) ([]string, error) {
 
 // queuedJobs lists what the caller has in the queue: "812\ttrain".
 func (s slurm) queuedJobs(ctx context.Context) ([]string, error) {
-	out, err := s.run(ctx, "squeue", "--noheader", "--me", "--format=%i\t%j")
+	out, err := s.runCommand(ctx, "squeue", "--noheader", "--me", "--format=%i\t%j")
 	if err != nil {
 		return nil, err
 	}

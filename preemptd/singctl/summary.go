@@ -61,7 +61,7 @@ func (a summaryCommand) collectSummary(ctx context.Context, typed string) (*jobS
 	if err != nil {
 		return nil, err
 	}
-	printed, err := a.slurm.run(ctx, "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2",
+	printed, err := a.slurm.runCommand(ctx, "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2",
 		"--jobs="+j.name, "--format="+summary.Columns)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (s *Server) admitDaemon(ctx context.Context, what string) (munge.Caller, er
 	case !ok:
 		return caller, errNobody
 	case !s.people.isDaemon(caller.UID):
-		return caller, s.deny(caller, what, "for daemons only")
+		return caller, s.denyCall(caller, what, "for daemons only")
 	}
 	return caller, nil
 }
@@ -37,7 +37,7 @@ func (s *Server) admitOperator(ctx context.Context, what string) (munge.Caller, 
 	}
 	is, err := s.people.isOperator(ctx, caller.UID)
 	if err == nil && !is {
-		err = s.deny(caller, what, "for operators only; proxyd.yaml names them")
+		err = s.denyCall(caller, what, "for operators only; proxyd.yaml names them")
 	}
 	return caller, err
 }
@@ -57,7 +57,7 @@ func (s *Server) admitOwner(ctx context.Context, what, job string) (munge.Caller
 	}
 	is, err := s.people.isOperator(ctx, caller.UID)
 	if err == nil && !is {
-		err = s.deny(caller, what, "job "+job+" belongs to another user")
+		err = s.denyCall(caller, what, "job "+job+" belongs to another user")
 	}
 	return caller, err
 }
@@ -89,7 +89,7 @@ func (s *Server) visibleCheckpoints(ctx context.Context, what, job string) ([]*r
 	case is:
 		return all, nil
 	case job != "" && len(own) == 0:
-		return nil, s.deny(caller, what, "job "+job+" belongs to another user")
+		return nil, s.denyCall(caller, what, "job "+job+" belongs to another user")
 	}
 	return own, nil
 }
@@ -146,7 +146,7 @@ func (s *Server) wholeCheckpoints(ctx context.Context, what string, names []stri
 		caller, _ := munge.CallerOf(ctx) // named has seen him
 		is, err := s.people.isOperator(ctx, caller.UID)
 		if err == nil && !is {
-			err = s.deny(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")
+			err = s.denyCall(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")
 		}
 		if err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func isNamed(c *rpc.Checkpoint, name string) bool {
 	return c.GetId() == name || number == strconv.FormatUint(uint64(c.GetNumber()), 10)
 }
 
-func (s *Server) deny(c munge.Caller, what, why string) error {
+func (s *Server) denyCall(c munge.Caller, what, why string) error {
 	s.opt.Log.Warn("request denied", "what", what, "uid", c.UID, "why", why)
 	return fmt.Errorf("%s: %w: %s", what, rpc.ErrDenied, why)
 }

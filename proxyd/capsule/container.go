@@ -127,7 +127,7 @@ func planContainer(want ContainerRequest, config []byte) (ContainerPlan, error) 
 	if want.Script != "" {
 		plan.Mounts = append(plan.Mounts, ContainerMount{Source: want.Script, Target: ContainerScript, ReadOnly: true})
 	}
-	return plan, plan.check()
+	return plan, plan.checkBounds()
 }
 
 // planMount returns what a mount of config.json becomes. given says that every container has it
@@ -172,8 +172,8 @@ func absoluteFrom(folder, p string) string {
 	return filepath.Join(folder, p)
 }
 
-// check bounds what a plan may ask of init.
-func (p ContainerPlan) check() error {
+// checkBounds bounds what a plan may ask of init.
+func (p ContainerPlan) checkBounds() error {
 	if len(p.Mounts) > maxContainerMounts {
 		return fmt.Errorf("the container has %d mounts, more than %d", len(p.Mounts), maxContainerMounts)
 	}

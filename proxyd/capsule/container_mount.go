@@ -49,7 +49,7 @@ func (s *server) obeyContainer(o *containerOrder) (*Container, error) {
 			}
 			plan = &read
 		}
-		if err := plan.check(); err != nil {
+		if err := plan.checkBounds(); err != nil {
 			return err
 		}
 		var known bool

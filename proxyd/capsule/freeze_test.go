@@ -263,10 +263,10 @@ func TestEnded(t *testing.T) {
 func TestManyEnded(t *testing.T) {
 	table := newTable(nil)
 	for i := range maxEnded + 10 {
-		if _, err := table.start(1, Program{Name: fmt.Sprintf("%047d", i), PID: 1000, First: 1001}); err != nil {
+		if _, err := table.startProgram(1, Program{Name: fmt.Sprintf("%047d", i), PID: 1000, First: 1001}); err != nil {
 			t.Fatal(err)
 		}
-		table.reaped(1000, 0)
+		table.noteReaped(1000, 0)
 	}
 	seen, last := 0, ""
 	for more := true; more; {

@@ -97,7 +97,7 @@ func (s *server) obeyWarden(id conn, w *warden, m message, files []*os.File) err
 	case kindRestore:
 		all, err = s.restoreProgram(id, w, m, files)
 	case kindSignal:
-		all = s.table.wanted(id, syscall.Signal(m.value))
+		all = s.table.requestSignal(id, syscall.Signal(m.value))
 	}
 	s.carryOut(all)
 	s.awaitMaker()
@@ -120,10 +120,10 @@ func (s *server) startProgram(id conn, w *warden, m message, files []*os.File) (
 	if err != nil {
 		return nil, err
 	}
-	if err := s.table.admit(id, m.name, pid); err != nil {
+	if err := s.table.checkAdmitted(id, m.name, pid); err != nil {
 		return nil, err
 	}
-	all, err := s.table.start(id, Program{
+	all, err := s.table.startProgram(id, Program{
 		Name: m.name, PID: pid, First: first, UID: w.uid, WardenPID: wardenPID,
 		Cgroup: s.makeGroup(parent, m.name, pid, first),
 		Stdio:  stdioOf(fmt.Sprintf("/proc/%d/fd", first), 0, 1, 2),
@@ -141,10 +141,10 @@ func (s *server) restoreProgram(id conn, w *warden, m message, files []*os.File)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.table.admit(id, m.name, 0); err != nil {
+	if err := s.table.checkAdmitted(id, m.name, 0); err != nil {
 		return nil, err
 	}
-	all, err := s.table.restore(id, Program{
+	all, err := s.table.awaitRestore(id, Program{
 		Name: m.name, UID: w.uid, WardenPID: wardenPID,
 		Cgroup: s.makeGroup(parent, m.name),
 		Stdio:  stdioOf("/proc/self/fd", localsock.Descriptors(files[:3])...),

@@ -123,7 +123,7 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 	case opHello:
 		got.ID = s.id
 	case opPrograms:
-		got.Programs, got.More = pageOf(s.table.programs(), ask.Name)
+		got.Programs, got.More = pageOf(s.table.listPrograms(), ask.Name)
 	case opEnded:
 		got.Ended, got.More = s.table.endedAfter(ask.Name)
 	case opForget:
@@ -160,7 +160,7 @@ func (s *server) obeyRequest(ask request) (got reply, files []*os.File, err erro
 
 // openSteward returns a pidfd of a steward. Caller holds s.mu.
 func (s *server) openSteward(name string) ([]*os.File, error) {
-	e, err := s.table.find(name)
+	e, err := s.table.findProgram(name)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (s *server) joinRestored(ask request) (effects, error) {
 	if err := s.checkGroup(e.Program, ask.PID); err != nil {
 		return nil, err
 	}
-	all, err := s.table.restored(ask.Name, ask.PID, ask.First)
+	all, err := s.table.joinRestored(ask.Name, ask.PID, ask.First)
 	if err == nil {
 		localsock.CloseAll(w.stdio)
 		w.stdio = nil

@@ -70,24 +70,24 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 	var err error
 	switch op {
 	case "start": // conn, pid of the steward
-		all, err = table.start(conn(n), Program{Name: name, PID: m, First: m + 1, UID: 1000, Cgroup: cgroup})
+		all, err = table.startProgram(conn(n), Program{Name: name, PID: m, First: m + 1, UID: 1000, Cgroup: cgroup})
 	case "restore":
-		all, err = table.restore(conn(n), Program{Name: name, UID: 1000, Cgroup: cgroup})
+		all, err = table.awaitRestore(conn(n), Program{Name: name, UID: 1000, Cgroup: cgroup})
 	case "restored":
-		all, err = table.restored(name, n, n+1)
+		all, err = table.joinRestored(name, n, n+1)
 	case "swept":
-		all = table.swept(name)
+		all = table.noteSwept(name)
 	case "ended":
 		some, _ := table.endedAfter("")
 		fmt.Fprintln(out, some)
 	case "forget":
 		table.forgetStatus(name)
 	case "reaped":
-		all = table.reaped(n, syscall.WaitStatus(m))
+		all = table.noteReaped(n, syscall.WaitStatus(m))
 	case "hangup":
 		all = table.hungUp(conn(n))
 	case "signal":
-		all = table.wanted(conn(n), syscall.Signal(m))
+		all = table.requestSignal(conn(n), syscall.Signal(m))
 	case "decide":
 		all = table.sendWithheld()
 	case "watch":

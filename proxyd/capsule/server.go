@@ -95,7 +95,7 @@ func (s *server) reapChildren() {
 		if pid <= 0 {
 			return
 		}
-		s.carryOut(s.table.reaped(pid, status))
+		s.carryOut(s.table.noteReaped(pid, status))
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *server) sweepGroup(e sweep) {
 	logError("cgroup of "+e.name, func() error { return group(e.cgroup).clearAndRemove(context.Background()) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carryOut(s.table.swept(e.name))
+	s.carryOut(s.table.noteSwept(e.name))
 }
 
 func logError(what string, do func() error) {
@@ -160,7 +160,7 @@ const makerWithin = 10 * time.Second
 
 // awaitMaker gives an absent maker some time to come back and decide. Caller holds s.mu.
 func (s *server) awaitMaker() {
-	if s.alone != nil || len(s.watchers) > 0 || !s.table.undecided() {
+	if s.alone != nil || len(s.watchers) > 0 || !s.table.hasUndecided() {
 		return
 	}
 	s.alone = time.AfterFunc(makerWithin, func() {

@@ -73,9 +73,9 @@ func newTable(hold []syscall.Signal) *table {
 	return &table{hold: hold, byName: map[string]*entry{}, ended: map[string]syscall.WaitStatus{}}
 }
 
-// admit returns why a warden may not have a program of that name with steward pid, or nil. pid is 0
+// checkAdmitted returns why a warden may not have a program of that name with steward pid, or nil. pid is 0
 // for a program that is to be restored.
-func (t *table) admit(c conn, name string, pid int) error {
+func (t *table) checkAdmitted(c conn, name string, pid int) error {
 	refuse := func(errno syscall.Errno, reason string) error { return &RefusedError{name, errno, reason} }
 	switch {
 	case t.byName[name] != nil:
@@ -90,10 +90,10 @@ func (t *table) admit(c conn, name string, pid int) error {
 	return nil
 }
 
-// start registers a program that c has announced and that waits to run. The caller has checked
+// startProgram registers a program that c has announced and that waits to run. The caller has checked
 // that p.PID is an unreaped child of init.
-func (t *table) start(c conn, p Program) (effects, error) {
-	if err := t.admit(c, p.Name, p.PID); err != nil {
+func (t *table) startProgram(c conn, p Program) (effects, error) {
+	if err := t.checkAdmitted(c, p.Name, p.PID); err != nil {
 		return nil, err
 	}
 	p.Warden = true
@@ -103,9 +103,9 @@ func (t *table) start(c conn, p Program) (effects, error) {
 	return effects{say{c, message{kind: kindGo}, 0}, tell{e.newEvent(Started)}}, nil
 }
 
-// restore registers the warden of a program that is to be restored.
-func (t *table) restore(c conn, p Program) (effects, error) {
-	if err := t.admit(c, p.Name, 0); err != nil {
+// awaitRestore registers the warden of a program that is to be restored.
+func (t *table) awaitRestore(c conn, p Program) (effects, error) {
+	if err := t.checkAdmitted(c, p.Name, 0); err != nil {
 		return nil, err
 	}
 	p.Warden, p.Waiting = true, true
@@ -123,9 +123,9 @@ func (t *table) findAwaited(name string) (*entry, error) {
 	return nil, &RefusedError{name, syscall.ENOENT, "no warden waits for it"}
 }
 
-// restored joins a restored program to its waiting warden. The caller has checked pid as for
-// start.
-func (t *table) restored(name string, pid, first int) (effects, error) {
+// joinRestored joins a restored program to its waiting warden. The caller has checked pid as for
+// startProgram.
+func (t *table) joinRestored(name string, pid, first int) (effects, error) {
 	e, err := t.findAwaited(name)
 	if err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func (t *table) restored(name string, pid, first int) (effects, error) {
 	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.newEvent(Started)}}, nil
 }
 
-// reaped is called for every child of init that has ended.
-func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
+// noteReaped is called for every child of init that has ended.
+func (t *table) noteReaped(pid int, status syscall.WaitStatus) effects {
 	e := t.withPID(pid)
 	if e == nil {
 		return nil // an orphan
@@ -156,8 +156,8 @@ func (t *table) endProgram(e *entry) effects {
 	return t.settleEnd(e)
 }
 
-// swept is called when the cgroup of a program is gone.
-func (t *table) swept(name string) effects {
+// noteSwept is called when the cgroup of a program is gone.
+func (t *table) noteSwept(name string) effects {
 	e := t.byName[name]
 	if e == nil || e.life != sweeping {
 		return nil
@@ -248,9 +248,9 @@ func (t *table) hungUp(c conn) effects {
 	return out
 }
 
-// wanted is called when a warden requests a signal. heard tells whether a maker would get the
+// requestSignal is called when a warden requests a signal. heard tells whether a maker would get the
 // event: without a maker to decide, the signal is not withheld.
-func (t *table) wanted(c conn, sig syscall.Signal) effects {
+func (t *table) requestSignal(c conn, sig syscall.Signal) effects {
 	e := t.entryOf(c)
 	if e == nil || e.Ended || e.Waiting {
 		return nil
@@ -272,8 +272,8 @@ func (t *table) wanted(c conn, sig syscall.Signal) effects {
 	return effects{tell{e.signalEvent(sig)}}
 }
 
-// undecided tells whether the maker's decision about a signal is pending.
-func (t *table) undecided() bool {
+// hasUndecided tells whether the maker's decision about a signal is pending.
+func (t *table) hasUndecided() bool {
 	for _, e := range t.byName {
 		if len(e.withheld) > 0 {
 			return true
@@ -299,7 +299,7 @@ func (t *table) sendWithheld() effects {
 // markCaptured marks a program as captured, or unmarks it. Unmarking carries out what was withheld: the
 // status of an ended program is sent, a program without a warden is killed.
 func (t *table) markCaptured(name string, captured bool) (effects, error) {
-	e, err := t.find(name)
+	e, err := t.findProgram(name)
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (t *table) markCaptured(name string, captured bool) (effects, error) {
 
 // releaseCaptured forgets a captured program that has ended, and ends its warden with status.
 func (t *table) releaseCaptured(name string, status syscall.WaitStatus) (effects, error) {
-	e, err := t.find(name)
+	e, err := t.findProgram(name)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (t *table) releaseCaptured(name string, status syscall.WaitStatus) (effects
 
 // forceSignal kills a program by the maker's order, or sends the program a signal.
 func (t *table) forceSignal(name string, sig syscall.Signal) (effects, error) {
-	e, err := t.find(name)
+	e, err := t.findProgram(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -343,8 +343,8 @@ func (t *table) forceSignal(name string, sig syscall.Signal) (effects, error) {
 	return effects{send{e.PID, sig}}, nil
 }
 
-// programs returns all programs, ordered by name.
-func (t *table) programs() []Program {
+// listPrograms returns all programs, ordered by name.
+func (t *table) listPrograms() []Program {
 	all := make([]Program, 0, len(t.byName))
 	for _, e := range t.byName {
 		p := e.Program
@@ -363,7 +363,7 @@ func (t *table) programs() []Program {
 // firstEvents returns the first events for a new watcher.
 func (t *table) firstEvents() []Event {
 	var all []Event
-	for _, p := range t.programs() {
+	for _, p := range t.listPrograms() {
 		kind := Present
 		if p.Waiting {
 			kind = Waiting
@@ -378,8 +378,8 @@ func (t *table) firstEvents() []Event {
 	return all
 }
 
-// find returns a program that runs or was captured.
-func (t *table) find(name string) (*entry, error) {
+// findProgram returns a program that runs or was captured.
+func (t *table) findProgram(name string) (*entry, error) {
 	e := t.byName[name]
 	switch {
 	case e == nil:

@@ -51,7 +51,7 @@ func (c *Conductor) Lend(ctx context.Context, name string, count int, qos string
 	l := lending{lc: lc, uid: snap.Record.UID, gid: snap.Record.GID, extra: count - lc.note.OwnGPUs, qos: qos}
 	short, cancel := context.WithTimeout(ctx, lendPatience)
 	defer cancel()
-	if err := l.change(short); err != nil {
+	if err := l.changeLending(short); err != nil {
 		err = errors.Join(err, l.cancelWaiting(context.WithoutCancel(ctx)))
 		return nil, fmt.Errorf("%w: %w", ErrNotLent, err)
 	}
@@ -73,8 +73,8 @@ type lending struct {
 // lentNow is how many GPUs the job is lent.
 func (l *lending) lentNow() int { return gpus.CountLent(borrower{l.lc}.leases()) }
 
-// change submits or cancels leases, and waits until Slurm has started or ended them.
-func (l *lending) change(ctx context.Context) error {
+// changeLending submits or cancels leases, and waits until Slurm has started or ended them.
+func (l *lending) changeLending(ctx context.Context) error {
 	if err := l.cancelSurplus(ctx); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ const (
 	leftNative   = 1
 )
 
-func (l blockLayout) parse(b []byte, symbols map[uint64]blockKind) block {
+func (l blockLayout) parseBlock(b []byte, symbols map[uint64]blockKind) block {
 	word := func(at uint32) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 	long := func(at uint32) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 	form := word(l.kind)

@@ -74,7 +74,7 @@ func newBlockReader() (*blockReader, error) {
 	}
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "sing_restart", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
-		License: "GPL", Instructions: offsets.instructions(),
+		License: "GPL", Instructions: offsets.readerProgram(),
 	})
 	if err != nil {
 		return nil, err
@@ -177,9 +177,9 @@ func findMember(t btf.Type, name string) (uint32, btf.Type, bool) {
 	return 0, nil, false
 }
 
-// instructions are the program that the kernel runs for each thread. The program copies what
+// readerProgram makes the program that the kernel runs for each thread. The program copies what
 // pointers lead to with bpf_probe_read_kernel, which fails without harm where a pointer is bad.
-func (o taskOffsets) instructions() asm.Instructions {
+func (o taskOffsets) readerProgram() asm.Instructions {
 	const (
 		record  = -int32(recordHead + maxBlock)
 		scratch = record - 16
@@ -239,11 +239,11 @@ type threadRecord struct {
 	arrival, ran int64
 }
 
-func (r *blockReader) parse(record []byte) (threadID, threadRecord) {
+func (r *blockReader) parseRecord(record []byte) (threadID, threadRecord) {
 	number := func(n int) uint64 { return binary.NativeEndian.Uint64(record[recordNumber+8*n:]) }
 	id := threadID{binary.NativeEndian.Uint32(record[4:]), binary.NativeEndian.Uint32(record)}
 	return id, threadRecord{
-		block: r.layout.parse(record[recordHead:], r.symbols), switches: number(0),
+		block: r.layout.parseBlock(record[recordHead:], r.symbols), switches: number(0),
 		arrival: int64(number(1)), ran: int64(number(2) - number(3)),
 	}
 }
@@ -269,7 +269,7 @@ func (r *blockReader) readThreads(f func(threadID, threadRecord)) error {
 		if err != nil {
 			return fmt.Errorf("read restart blocks: %w", err)
 		}
-		f(r.parse(record))
+		f(r.parseRecord(record))
 	}
 }
 

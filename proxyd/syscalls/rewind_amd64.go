@@ -48,7 +48,7 @@ func Rewind(threads []int, seen Observed, clocksRead time.Duration) (*Rewound, e
 	found, err := runTracer(func() traced {
 		var found traced
 		for _, tid := range waiting {
-			found.add(rewindThread(tid, records, seen, clocksRead))
+			found.addThread(rewindThread(tid, records, seen, clocksRead))
 		}
 		return found
 	})
@@ -62,7 +62,7 @@ type traced struct {
 	problems []error
 }
 
-func (f *traced) add(t *rewoundThread, err error) {
+func (f *traced) addThread(t *rewoundThread, err error) {
 	if t != nil {
 		f.threads = append(f.threads, *t)
 	}
@@ -122,7 +122,7 @@ func (r *Rewound) SetTimeLeft() error {
 	found, err := runTracer(func() traced {
 		var found traced
 		for _, t := range threads {
-			found.add(&t, t.revise())
+			found.addThread(&t, t.reviseCall())
 		}
 		return found
 	})
@@ -130,8 +130,8 @@ func (r *Rewound) SetTimeLeft() error {
 	return errors.Join(append(found.problems, err)...)
 }
 
-// revise sets what has changed since t was rewound.
-func (t *rewoundThread) revise() error {
+// reviseCall sets what has changed since t was rewound.
+func (t *rewoundThread) reviseCall() error {
 	s, err := readStatus(t.tid)
 	handled := err == nil && s.awaitsHandler() && t.with.again != nil
 	if err != nil || !handled && !t.with.timed {
@@ -142,7 +142,7 @@ func (t *rewoundThread) revise() error {
 		case *registers != t.after:
 			return nil // the thread has run, or is another
 		case handled:
-			return t.interrupt()
+			return t.interruptCall()
 		}
 		return t.setTimeLeft(0)
 	})
@@ -169,7 +169,7 @@ func (t *rewoundThread) setTimeLeft(ago time.Duration) error {
 	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))
 }
 
-func (t *rewoundThread) interrupt() error {
+func (t *rewoundThread) interruptCall() error {
 	t.after = t.before
 	applyRemedy(&t.after, remedy{result: resultInterrupted})
 	return os.NewSyscallError("ptrace setregs", unix.PtraceSetRegs(t.tid, &t.after))

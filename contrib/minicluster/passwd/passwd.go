@@ -31,7 +31,7 @@ func Find(etc, name string) (User, error) {
 	}
 	var people []string
 	for _, line := range lines {
-		u, ok := parse(line)
+		u, ok := parseLine(line)
 		if ok && u.Name == name {
 			u.Groups, err = groupsOf(filepath.Join(etc, "group"), name)
 			return u, err
@@ -51,7 +51,7 @@ func People(etc string) ([]User, error) {
 	}
 	var people []User
 	for _, line := range lines {
-		if u, ok := parse(line); ok && u.isPerson() && u.UID != 0 {
+		if u, ok := parseLine(line); ok && u.isPerson() && u.UID != 0 {
 			people = append(people, u)
 		}
 	}
@@ -60,7 +60,7 @@ func People(etc string) ([]User, error) {
 
 func (u User) isPerson() bool { return u.UID == 0 || u.UID >= 1000 && u.UID < 60000 }
 
-func parse(line string) (User, bool) {
+func parseLine(line string) (User, bool) {
 	f := strings.Split(line, ":")
 	if len(f) != 7 {
 		return User{}, false

@@ -279,23 +279,23 @@ func (c *Counts) Percentile(p int) int {
 }
 
 // OneWordShare returns the percentage of unexported functions that have a name of one word.
-func (c *Counts) OneWordShare() float64 { return share(100, c.UnexportedOneWord, c.Unexported) }
+func (c *Counts) OneWordShare() float64 { return shareOf(100, c.UnexportedOneWord, c.Unexported) }
 
 // NameLength returns the mean length of the names of unexported functions.
-func (c *Counts) NameLength() float64 { return share(1, c.UnexportedLetters, c.Unexported) }
+func (c *Counts) NameLength() float64 { return shareOf(1, c.UnexportedLetters, c.Unexported) }
 
 // WrappedShare returns the percentage of fmt.Errorf's calls that wrap an error.
-func (c *Counts) WrappedShare() float64 { return share(100, c.ErrorfWrapped, c.Errorf) }
+func (c *Counts) WrappedShare() float64 { return shareOf(100, c.ErrorfWrapped, c.Errorf) }
 
 // TestShare returns the percentage of all lines that are in test files.
-func (c *Counts) TestShare() float64 { return share(100, c.TestLines, c.Lines+c.TestLines) }
+func (c *Counts) TestShare() float64 { return shareOf(100, c.TestLines, c.Lines+c.TestLines) }
 
 // PronounRate returns how many words of a group there are in 1,000 words of comments.
 func (c *Counts) PronounRate(group string) float64 {
-	return share(1000, c.Pronouns[group], c.CommentWords)
+	return shareOf(1000, c.Pronouns[group], c.CommentWords)
 }
 
-func share(of float64, part, whole int) float64 {
+func shareOf(of float64, part, whole int) float64 {
 	if whole == 0 {
 		return 0
 	}
@@ -309,7 +309,7 @@ type Sized struct {
 }
 
 // LargestTypes returns the n types with the most methods, the largest first.
-func (c *Counts) LargestTypes(n int) []Sized { return largest(c.Methods, n) }
+func (c *Counts) LargestTypes(n int) []Sized { return largestOf(c.Methods, n) }
 
 // LargestPackages returns the n packages with the most files that are not tests, the largest first.
 func LargestPackages(packages map[string]*Counts, n int) []Sized {
@@ -317,10 +317,10 @@ func LargestPackages(packages map[string]*Counts, n int) []Sized {
 	for folder, counts := range packages {
 		files[folder] = counts.Files
 	}
-	return largest(files, n)
+	return largestOf(files, n)
 }
 
-func largest(sizes map[string]int, n int) []Sized {
+func largestOf(sizes map[string]int, n int) []Sized {
 	var sorted []Sized
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		sorted = append(sorted, Sized{name, sizes[name]})

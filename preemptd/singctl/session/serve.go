@@ -206,7 +206,7 @@ func (s *server) serveClient(c net.Conn) {
 	if c.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
-	attached := s.attach(c)
+	attached := s.attachClient(c)
 	defer s.letGo(attached)
 	var buf [maxFrame]byte
 	for {
@@ -226,8 +226,8 @@ func (s *server) serveClient(c net.Conn) {
 	}
 }
 
-// attach adds a client, and begins to send the client what was and is shown.
-func (s *server) attach(c net.Conn) *client {
+// attachClient adds a client, and begins to send the client what was and is shown.
+func (s *server) attachClient(c net.Conn) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := &client{c, make(chan []byte, clientBacklog)}

@@ -68,7 +68,7 @@ func (t *Timeline) Path(job uint32, node string) string {
 	return filepath.Join(t.folder.Dir, fmt.Sprintf("%d.%s.events", job, node))
 }
 
-func (t *Timeline) paths(job uint32) []string {
+func (t *Timeline) eventPaths(job uint32) []string {
 	all, _ := filepath.Glob(t.Path(job, "*")) // The pattern is valid.
 	return all
 }
@@ -116,7 +116,7 @@ func trimTimeline(path string) error {
 // Read returns a job's events in order. It skips a line that a crash has cut short.
 func (t *Timeline) Read(job uint32) ([]Event, error) {
 	var events []Event
-	for _, path := range t.paths(job) {
+	for _, path := range t.eventPaths(job) {
 		b, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

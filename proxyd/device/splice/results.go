@@ -117,7 +117,7 @@ func (r *Results) Take(rank Rank, at Site, turn uint64, record Record) (bytes an
 		s.misses, s.shared = 0, true
 		k.taken[rank] = true
 		if k.takers--; k.takers <= 0 {
-			r.drop(k)
+			r.dropResult(k)
 		}
 		return k.bytes, true
 	}
@@ -179,7 +179,7 @@ func (r *Results) Keep(rank Rank, record Record, others int, size uint64, bytes 
 		return
 	}
 	for len(r.order) > 0 && (r.held+size > r.budget || len(r.order) == mostKept) {
-		r.drop(r.order[0])
+		r.dropResult(r.order[0])
 	}
 	k := &keptResult{record: record, maker: rank, taken: map[Rank]bool{}, takers: others, size: size, bytes: bytes}
 	r.kept[record] = k
@@ -187,8 +187,8 @@ func (r *Results) Keep(rank Rank, record Record, others int, size uint64, bytes 
 	r.held += size
 }
 
-// drop forgets a result.
-func (r *Results) drop(k *keptResult) {
+// dropResult forgets a result.
+func (r *Results) dropResult(k *keptResult) {
 	delete(r.kept, k.record)
 	r.order = slices.DeleteFunc(r.order, func(o *keptResult) bool { return o == k })
 	r.held -= k.size

@@ -63,7 +63,7 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 	for i := range n {
 		socket := filepath.Join(s.libs, fmt.Sprintf("device%d", i))
 		s.sockets = append(s.sockets, socket)
-		if err := s.start(t, w, i, socket, devices); err != nil {
+		if err := s.startServer(t, w, i, socket, devices); err != nil {
 			t.Fatal(err, s.Stderr.String())
 		}
 		s.Members = append(s.Members, caller(socket+"-control"))
@@ -85,8 +85,8 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 	return c.Exchange(ctx, o)
 }
 
-// start starts a device server and waits until it listens.
-func (s *Servers) start(t testing.TB, w *World, number int, socket string, devices int) error {
+// startServer starts a device server and waits until it listens.
+func (s *Servers) startServer(t testing.TB, w *World, number int, socket string, devices int) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return err

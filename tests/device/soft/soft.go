@@ -43,7 +43,7 @@ var build = sync.OnceValues(func() (*World, error) {
 	}
 	made = dir
 	w := &World{Dir: dir, root: root}
-	return w, w.build()
+	return w, w.buildWorld()
 })
 
 // made is the folder; "" until a test has called Need.
@@ -84,7 +84,7 @@ func treeRoot() (string, error) {
 	return "", fmt.Errorf("no go.mod above the test: %w", err)
 }
 
-func (w *World) build() error {
+func (w *World) buildWorld() error {
 	w.CC, _ = exec.LookPath("cc")
 	if tool, _ := exec.LookPath("make"); w.CC == "" || tool == "" {
 		return ErrTool

@@ -17,9 +17,9 @@ import (
 // requests are what the server of requests reads.
 const requests = "one\ntwo\nthree\nquit\n"
 
-// workload is a program of tests/workloads.
-func (k *kit) workload(name string, args ...string) task {
-	return task{name: name, path: k.file("workloads", name), args: args, limit: time.Minute}
+// workloadTask runs a program of tests/workloads.
+func (k *kit) workloadTask(name string, args ...string) task {
+	return task{name: name, path: k.filePath("workloads", name), args: args, limit: time.Minute}
 }
 
 // compareWorkloads runs the programs of tests/workloads.
@@ -27,20 +27,20 @@ func compareWorkloads(ctx context.Context, k *kit) {
 	n := fmt.Sprint(k.steps)
 	if k.needGPU("training programs") {
 		for _, p := range []task{
-			k.workload("mlp", "--steps", n), k.workload("gpt", "--steps", n), k.workload("streams", "--steps", n), k.workload("solver", "--steps", "1"),
+			k.workloadTask("mlp", "--steps", n), k.workloadTask("gpt", "--steps", n), k.workloadTask("streams", "--steps", n), k.workloadTask("solver", "--steps", "1"),
 		} {
 			k.compareRuns(ctx, p, k.runNatively(ctx, p))
 		}
-		serve := k.workload("serve")
+		serve := k.workloadTask("serve")
 		serve.stdin = requests
 		k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
 		// Ranks that share the node's GPUs; the software GPU says what is right, for NCCL wants a GPU for each rank.
 		for _, ranks := range []int{2, 4} {
-			p := k.workload("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
+			p := k.workloadTask("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
 			p.name, p.devices = fmt.Sprintf("mlp of %d ranks", ranks), ranks
 			k.compareRuns(ctx, p, k.runReference(ctx, p))
 		}
-		grid := k.workload("grid", "--steps", "4", "--ranks", "4")
+		grid := k.workloadTask("grid", "--steps", "4", "--ranks", "4")
 		grid.devices = 4
 		k.compareRuns(ctx, grid, k.runReference(ctx, grid))
 	}
@@ -53,7 +53,7 @@ func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
 		return k.addUnlessQuiet(p, row{Name: p.name, Outcome: cannot, Why: timeOver})
 	}
 	if native.err != nil || native.exit != 0 {
-		w.Outcome, w.Why = wrong, "undisturbed it fails, so there is nothing to compare with: "+native.said()
+		w.Outcome, w.Why = wrong, "undisturbed it fails, so there is nothing to compare with: "+native.describeFailure()
 	}
 	ours := k.runProxied(ctx, p)
 	w.Ours = ours.seconds
@@ -61,7 +61,7 @@ func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
 	case ours.wasCutShort(native.seconds) && w.Outcome == right:
 		w.Outcome, w.Why, w.Ours = cannot, timeOver, 0
 	case ours.err != nil || ours.exit != 0:
-		w.Outcome, w.Why = wrong, w.Why+"by proxyd it fails: "+ours.said()
+		w.Outcome, w.Why = wrong, w.Why+"by proxyd it fails: "+ours.describeFailure()
 	case w.Outcome == right && ours.stdout != native.stdout:
 		w.Outcome, w.Why = wrong, "by proxyd it prints something else: "+firstDifference(ours.stdout, native.stdout)
 	case w.Outcome == right && native.stdout == "":
@@ -72,7 +72,7 @@ func (k *kit) compareRuns(ctx context.Context, p task, native *ended) row {
 
 func (k *kit) addUnlessQuiet(p task, w row) row {
 	if !p.quiet {
-		k.add(w)
+		k.addRow(w)
 	}
 	return w
 }
@@ -99,22 +99,22 @@ func compareCalls(ctx context.Context, k *kit) {
 	if !k.needGPU("programs of calls") {
 		return
 	}
-	sources, _ := filepath.Glob(k.file("calls", "*.c")) // the pattern is right
+	sources, _ := filepath.Glob(k.filePath("calls", "*.c")) // the pattern is right
 	if len(sources) == 0 {
-		k.add(row{Name: "programs of calls", Outcome: wrong, Why: "the archive has none"})
+		k.addRow(row{Name: "programs of calls", Outcome: wrong, Why: "the archive has none"})
 		return
 	}
 	passed := 0
 	for _, source := range sources {
 		if ctx.Err() != nil {
-			k.add(row{Name: "programs of calls", Outcome: cannot, Why: fmt.Sprintf("its time is over: %s and what follows was not run", filepath.Base(source))})
+			k.addRow(row{Name: "programs of calls", Outcome: cannot, Why: fmt.Sprintf("its time is over: %s and what follows was not run", filepath.Base(source))})
 			break
 		}
 		if k.compareCallsOf(ctx, source) {
 			passed++
 		}
 	}
-	k.add(row{Name: "programs of calls", Outcome: right, Why: fmt.Sprintf("%d of %d print by proxyd what they should", passed, len(sources))})
+	k.addRow(row{Name: "programs of calls", Outcome: right, Why: fmt.Sprintf("%d of %d print by proxyd what they should", passed, len(sources))})
 }
 
 // compareCallsOf runs a program both ways, and adds a row if not all is right.
@@ -122,12 +122,12 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	name := strings.TrimSuffix(filepath.Base(source), ".c")
 	text, err := os.ReadFile(source)
 	if err != nil {
-		k.add(row{Name: name, Outcome: wrong, Why: err.Error()})
+		k.addRow(row{Name: name, Outcome: wrong, Why: err.Error()})
 		return false
 	}
 	says, err := program.Parse(text)
 	if err != nil || says.Broken != "" {
-		k.add(row{Name: name, Outcome: cannot, Why: fmt.Sprint(err, says.Broken)})
+		k.addRow(row{Name: name, Outcome: cannot, Why: fmt.Sprint(err, says.Broken)})
 		return false
 	}
 	p := task{
@@ -137,23 +137,23 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 	if ours.wasCutShort(0) {
 		return false // the caller says so
 	}
-	wrongOurs := judge(says, ours)
+	wrongOurs := judgeEnd(says, ours)
 	if wrongOurs == "" && !k.isNatively(says) {
 		return true
 	}
 	native := "it needs more GPUs than there are"
 	if k.isNatively(says) {
-		native = judge(says, k.runNatively(ctx, p))
+		native = judgeEnd(says, k.runNatively(ctx, p))
 	}
 	switch {
 	case wrongOurs == "" && native == "":
 		return true
 	case wrongOurs == "":
-		k.add(row{Name: name, Outcome: differs, Why: "natively: " + native})
+		k.addRow(row{Name: name, Outcome: differs, Why: "natively: " + native})
 	case native == "":
-		k.add(row{Name: name, Outcome: wrong, Why: "by proxyd: " + wrongOurs})
+		k.addRow(row{Name: name, Outcome: wrong, Why: "by proxyd: " + wrongOurs})
 	default:
-		k.add(row{Name: name, Outcome: differs, Why: "by proxyd: " + wrongOurs + "\nnatively: " + native})
+		k.addRow(row{Name: name, Outcome: differs, Why: "by proxyd: " + wrongOurs + "\nnatively: " + native})
 	}
 	return wrongOurs == ""
 }
@@ -161,14 +161,14 @@ func (k *kit) compareCallsOf(ctx context.Context, source string) bool {
 // isNatively tells whether the node has the devices that a program needs.
 func (k *kit) isNatively(says *program.Program) bool { return k.soft || says.Devices <= k.gpus }
 
-// judge says what is wrong with how a program ended, in a few lines, or "".
-func judge(says *program.Program, e *ended) string {
+// judgeEnd says what is wrong with how a program ended, in a few lines, or "".
+func judgeEnd(says *program.Program, e *ended) string {
 	if e.err != nil {
-		return e.said()
+		return e.describeFailure()
 	}
 	found := says.Judge(e.stdout, e.stderr, e.exit)
 	if found == "" {
 		return ""
 	}
-	return found + "\n" + e.said()
+	return found + "\n" + e.describeFailure()
 }

@@ -16,9 +16,9 @@ func measureCosts(ctx context.Context, k *kit) {
 	if !k.needGPU("costs") {
 		return
 	}
-	launch := task{name: "calls", path: k.file("bin", "bench-launch"), limit: 50 * time.Second}
+	launch := task{name: "calls", path: k.filePath("bin", "bench-launch"), limit: 50 * time.Second}
 	k.addCosts("call ", k.runNatively(ctx, launch), k.runProxied(ctx, launch), benchCosts)
-	copies := task{name: "copies", path: k.file("bin", "probe"), args: []string{"E7"}, limit: 50 * time.Second}
+	copies := task{name: "copies", path: k.filePath("bin", "probe"), args: []string{"E7"}, limit: 50 * time.Second}
 	k.addCosts("copy ", k.runNatively(ctx, copies), k.runProxied(ctx, copies), probeCosts)
 }
 
@@ -31,15 +31,15 @@ type cost struct {
 // addCosts adds a row for each figure that a program has said both ways.
 func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cost) {
 	if native.wasCutShort(0) || ours.wasCutShort(native.seconds) {
-		k.add(row{Name: kind + "costs", Outcome: cannot, Why: timeOver})
+		k.addRow(row{Name: kind + "costs", Outcome: cannot, Why: timeOver})
 		return
 	}
 	if native.err != nil || native.exit != 0 {
-		k.add(row{Name: kind + "costs", Outcome: differs, Why: "natively: " + native.said()})
+		k.addRow(row{Name: kind + "costs", Outcome: differs, Why: "natively: " + native.describeFailure()})
 		return
 	}
 	if ours.err != nil || ours.exit != 0 {
-		k.add(row{Name: kind + "costs", Outcome: wrong, Why: "by proxyd: " + ours.said()})
+		k.addRow(row{Name: kind + "costs", Outcome: wrong, Why: "by proxyd: " + ours.describeFailure()})
 		return
 	}
 	here := map[string]cost{}
@@ -55,7 +55,7 @@ func (k *kit) addCosts(kind string, native, ours *ended, read func(string) []cos
 			}
 			w.Values = map[string]string{"of PCIe's speed": fmt.Sprintf("%.0f %% natively, %.0f %% by proxyd", 100*w.Native/full, 100*w.Ours/full)}
 		}
-		k.add(w)
+		k.addRow(w)
 	}
 }
 
@@ -107,7 +107,7 @@ func askQuestions(ctx context.Context, k *kit) {
 		return
 	}
 	for _, q := range asked {
-		e := k.runNatively(ctx, task{name: q, path: k.file("bin", "probe"), args: []string{q}, limit: 70 * time.Second})
+		e := k.runNatively(ctx, task{name: q, path: k.filePath("bin", "probe"), args: []string{q}, limit: 70 * time.Second})
 		w := row{Name: q, Outcome: right, Values: map[string]string{}}
 		for _, a := range readAnswers(e.stdout) {
 			if a.name == "cannot" {
@@ -120,8 +120,8 @@ func askQuestions(ctx context.Context, k *kit) {
 			w.Outcome, w.Why = cannot, timeOver
 		}
 		if len(w.Values) == 0 && w.Outcome == right {
-			w.Outcome, w.Why = wrong, "the probe says nothing: "+e.said()
+			w.Outcome, w.Why = wrong, "the probe says nothing: "+e.describeFailure()
 		}
-		k.add(w)
+		k.addRow(w)
 	}
 }

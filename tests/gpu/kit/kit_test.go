@@ -78,9 +78,9 @@ func TestStepsAreApart(t *testing.T) {
 	k.runStep(t.Context(), step{"panics", "", time.Minute, func(context.Context, *kit) { panic("oh") }})
 	k.runStep(t.Context(), step{"hangs", "", time.Minute, func(ctx context.Context, k *kit) {
 		e := k.runChild(ctx, task{name: "hang", limit: 100 * time.Millisecond}, "sh", "-c", "sleep 1000 & sleep 1000")
-		k.add(row{Name: "hang", Outcome: wrong, Why: e.said()})
+		k.addRow(row{Name: "hang", Outcome: wrong, Why: e.describeFailure()})
 	}})
-	k.runStep(t.Context(), step{"later", "", time.Minute, func(_ context.Context, k *kit) { k.add(row{Name: "later", Outcome: right}) }})
+	k.runStep(t.Context(), step{"later", "", time.Minute, func(_ context.Context, k *kit) { k.addRow(row{Name: "later", Outcome: right}) }})
 	got := k.outcomes()
 	if got["panics"] != wrong || got["hang"] != wrong || got["later"] != right {
 		t.Errorf("%v", got)

@@ -168,12 +168,12 @@ func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 			k.runStep(ctx, s)
 		}
 	}
-	if err := k.report.finish(); err != nil {
+	if err := k.report.finishReport(); err != nil {
 		fmt.Fprintln(errs, "run:", err)
 		return exitWrong
 	}
 	switch {
-	case k.report.count(wrong) > 0:
+	case k.report.countOutcomes(wrong) > 0:
 		return exitWrong
 	case k.why != "" && !k.soft:
 		return exitNone
@@ -189,11 +189,11 @@ func (k *kit) runStep(ctx context.Context, s step) {
 	k.step = s.name
 	defer func() {
 		if r := recover(); r != nil {
-			k.add(row{Name: s.name, Outcome: wrong, Why: fmt.Sprintf("the kit itself: %v\n%s", r, debug.Stack())})
+			k.addRow(row{Name: s.name, Outcome: wrong, Why: fmt.Sprintf("the kit itself: %v\n%s", r, debug.Stack())})
 		}
 	}()
 	if err := ctx.Err(); err != nil {
-		k.add(row{Name: s.name, Outcome: cannot, Why: "the time of --limit is over"})
+		k.addRow(row{Name: s.name, Outcome: cannot, Why: "the time of --limit is over"})
 		return
 	}
 	limit := s.limit
@@ -205,8 +205,8 @@ func (k *kit) runStep(ctx context.Context, s step) {
 	s.run(ctx, k)
 }
 
-// add adds a row to the report.
-func (k *kit) add(r row) {
+// addRow adds a row to the report.
+func (k *kit) addRow(r row) {
 	r.Step = k.step
 	k.report.addRow(r)
 }
@@ -216,7 +216,7 @@ func (k *kit) needGPU(name string) bool {
 	if k.why == "" || k.soft {
 		return true
 	}
-	k.add(row{Name: name, Outcome: cannot, Why: k.why})
+	k.addRow(row{Name: name, Outcome: cannot, Why: k.why})
 	return false
 }
 
@@ -225,6 +225,6 @@ func (k *kit) needDriver(name string) bool {
 	if k.why == "" {
 		return true
 	}
-	k.add(row{Name: name, Outcome: cannot, Why: k.why})
+	k.addRow(row{Name: name, Outcome: cannot, Why: k.why})
 	return false
 }

@@ -44,14 +44,14 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-func (m *moved) logged() string {
+func (m *moved) readLog() string {
 	m.log.mu.Lock()
 	defer m.log.mu.Unlock()
 	return m.log.text.String()
 }
 
-// printed is what the program has written so far.
-func (m *moved) printed() string {
+// readOutput returns what the program has written so far.
+func (m *moved) readOutput() string {
 	text, _ := os.ReadFile(m.text) // the program may not have begun
 	return string(text)
 }
@@ -65,7 +65,7 @@ func (k *kit) startMoved(ctx context.Context, t task) (*moved, error) {
 	}
 	m.socket, m.text, m.libs = filepath.Join(m.folder, "device"), filepath.Join(m.folder, "text"), filepath.Join(m.folder, "lib")
 	err = errors.Join(os.Mkdir(filepath.Join(m.folder, "state"), 0o700), os.Mkdir(filepath.Join(m.folder, "images"), 0o700), os.Mkdir(m.libs, 0o700))
-	shim := k.file("bin", "libsingshim-device.so")
+	shim := k.filePath("bin", "libsingshim-device.so")
 	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
 		err = errors.Join(err, os.Symlink(shim, filepath.Join(m.libs, name)))
 	}
@@ -148,8 +148,8 @@ func (m *moved) startServer(ctx context.Context, more ...string) error {
 		kind = "soft"
 	}
 	args := append([]string{"device", "--kind", kind, "--socket", m.socket, "--ready", "3", "--control", "4", "--lifeline", "5"}, m.k.deviceFlags(m.devices)...)
-	m.server = exec.CommandContext(ctx, m.k.file("bin", "proxyd"), append(args, more...)...)
-	m.server.Env = m.k.environment(nil)
+	m.server = exec.CommandContext(ctx, m.k.filePath("bin", "proxyd"), append(args, more...)...)
+	m.server.Env = m.k.childEnvironment(nil)
 	m.server.Stderr, m.server.Stdout = &m.log, &m.log
 	m.server.ExtraFiles = []*os.File{ready, theirs, theirEnd}
 	err = m.server.Start()
@@ -190,7 +190,7 @@ func (m *moved) cleanUp() error {
 	}
 	errs, _ := os.ReadFile(filepath.Join(m.folder, "errors"))
 	fmt.Fprintf(&m.log, "--- the program's standard error\n%s", errs)
-	text := m.printed()
+	text := m.readOutput()
 	err := os.RemoveAll(m.folder)
 	m.text = filepath.Join(m.k.out, "logs", "printed") // kept for printed
 	return errors.Join(err, os.WriteFile(m.text, []byte(text), 0o666))

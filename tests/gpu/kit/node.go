@@ -50,7 +50,7 @@ type inventory struct {
 func describeNode(ctx context.Context, k *kit) {
 	var name unix.Utsname
 	_ = unix.Uname(&name) // cannot fail
-	k.add(row{Name: "machine", Outcome: right, Values: map[string]string{
+	k.addRow(row{Name: "machine", Outcome: right, Values: map[string]string{
 		"kernel": unix.ByteSliceToString(name.Release[:]), "processors": fmt.Sprint(runtime.NumCPU()), "user": fmt.Sprint(os.Geteuid()),
 		"GPU device files": fmt.Sprint(k.gpus), "driver's module": firstLine("/proc/driver/nvidia/version"),
 	}})
@@ -58,10 +58,10 @@ func describeNode(ctx context.Context, k *kit) {
 	k.describeGPUs(ctx)
 	k.describePyTorch(ctx)
 	if path, err := exec.LookPath("criu"); err != nil {
-		k.add(row{Name: "criu", Outcome: cannot, Why: "there is no criu"})
+		k.addRow(row{Name: "criu", Outcome: cannot, Why: "there is no criu"})
 	} else {
 		e := k.runChild(ctx, task{name: "criu", limit: 10 * time.Second}, path, "--version")
-		k.add(row{Name: "criu", Outcome: right, Values: map[string]string{"version": strings.TrimSpace(e.stdout)}})
+		k.addRow(row{Name: "criu", Outcome: right, Values: map[string]string{"version": strings.TrimSpace(e.stdout)}})
 	}
 }
 
@@ -76,23 +76,23 @@ func firstLine(path string) string {
 
 // describeCuda says whether the program that is linked with the C library starts here.
 func (k *kit) describeCuda(ctx context.Context) {
-	e := k.runChild(ctx, task{name: "proxyd-cuda", limit: 20 * time.Second}, k.file("bin", "proxyd-cuda"), "--version")
+	e := k.runChild(ctx, task{name: "proxyd-cuda", limit: 20 * time.Second}, k.filePath("bin", "proxyd-cuda"), "--version")
 	if e.err != nil || e.exit != 0 {
-		k.add(row{Name: "proxyd-cuda", Outcome: wrong, Why: "it does not start: " + e.said() + "\n" + firstLine(k.file("needs.txt"))})
+		k.addRow(row{Name: "proxyd-cuda", Outcome: wrong, Why: "it does not start: " + e.describeFailure() + "\n" + firstLine(k.filePath("needs.txt"))})
 		return
 	}
-	k.add(row{Name: "proxyd-cuda", Outcome: right, Values: map[string]string{"needs": firstLine(k.file("needs.txt"))}})
+	k.addRow(row{Name: "proxyd-cuda", Outcome: right, Values: map[string]string{"needs": firstLine(k.filePath("needs.txt"))}})
 }
 
 func (k *kit) describeGPUs(ctx context.Context) {
 	if !k.needDriver("GPUs") {
 		return
 	}
-	e := k.runChild(ctx, task{name: "gpus", limit: 20 * time.Second}, k.file("bin", "proxyd-cuda"), "gpus")
+	e := k.runChild(ctx, task{name: "gpus", limit: 20 * time.Second}, k.filePath("bin", "proxyd-cuda"), "gpus")
 	var found inventory
 	if e.err != nil || e.exit != 0 || json.Unmarshal([]byte(e.stdout), &found) != nil {
 		// The driver may work where the management library does not: what needs a GPU is tried all the same.
-		k.add(row{Name: "GPUs", Outcome: differs, Why: "the management library says nothing: " + e.said()})
+		k.addRow(row{Name: "GPUs", Outcome: differs, Why: "the management library says nothing: " + e.describeFailure()})
 		return
 	}
 	if len(found.Devices) > 0 {
@@ -107,7 +107,7 @@ func (k *kit) describeGPUs(ctx context.Context) {
 		if len(d.Faults) > 0 {
 			w.Outcome, w.Why = differs, strings.Join(d.Faults, "\n")
 		}
-		k.add(w)
+		k.addRow(w)
 	}
 }
 
@@ -156,7 +156,7 @@ print("facts", json.dumps(facts))
 func (k *kit) describePyTorch(ctx context.Context) {
 	k.torch = k.findPyTorch(ctx)
 	if k.torch != "" {
-		k.add(row{Name: "PyTorch", Outcome: cannot, Why: k.torch})
+		k.addRow(row{Name: "PyTorch", Outcome: cannot, Why: k.torch})
 	}
 }
 
@@ -169,7 +169,7 @@ func (k *kit) findPyTorch(ctx context.Context) string {
 	k.python = path
 	command := []string{path, "-c", torchFacts}
 	if k.soft {
-		command = append([]string{k.file("bin", "proxyd"), "run", "--soft", "1", "--"}, command...)
+		command = append([]string{k.filePath("bin", "proxyd"), "run", "--soft", "1", "--"}, command...)
 	}
 	e := k.runChild(ctx, task{name: "torch", limit: 90 * time.Second}, command...)
 	_, text, is := strings.Cut(e.stdout, "facts ")
@@ -179,13 +179,13 @@ func (k *kit) findPyTorch(ctx context.Context) string {
 		Libs                        []string
 	}
 	if !is || json.Unmarshal([]byte(text), &facts) != nil {
-		return path + " has no PyTorch: " + lastLine(e.said())
+		return path + " has no PyTorch: " + lastLine(e.describeFailure())
 	}
 	if !facts.Available {
 		return fmt.Sprintf("PyTorch %s of %s finds no GPU", facts.Torch, path)
 	}
 	k.libs = facts.Libs
-	k.add(row{Name: "PyTorch", Outcome: right, Values: map[string]string{
+	k.addRow(row{Name: "PyTorch", Outcome: right, Values: map[string]string{
 		"python": facts.Python, "torch": facts.Torch, "CUDA": facts.Cuda, "triton": facts.Triton, "NCCL's folder": strings.Join(facts.Libs, ":"),
 	}})
 	return ""

@@ -34,18 +34,18 @@ func (k *kit) needTorch(ctx context.Context, name string) bool {
 		k.torch = k.findPyTorch(ctx) // the first step, which does so, was not chosen
 	}
 	if k.torch != "" {
-		k.add(row{Name: name, Outcome: cannot, Why: k.torch})
+		k.addRow(row{Name: name, Outcome: cannot, Why: k.torch})
 	}
 	return k.torch == ""
 }
 
-// training is a run of train.py.
-func (k *kit) training(name string, env []string, args ...string) task {
+// trainingTask runs train.py.
+func (k *kit) trainingTask(name string, env []string, args ...string) task {
 	size, limit := "large", 4*time.Minute
 	if k.soft {
 		size, limit = "small", slowness*limit
 	}
-	return task{name: name, path: k.python, env: env, limit: limit, args: append([]string{k.file("programs", "train.py"), "--size", size}, args...)}
+	return task{name: name, path: k.python, env: env, limit: limit, args: append([]string{k.filePath("programs", "train.py"), "--size", size}, args...)}
 }
 
 // comparePyTorch trains natively and by proxyd.
@@ -55,7 +55,7 @@ func comparePyTorch(ctx context.Context, k *kit) {
 	}
 	for _, t := range trainings {
 		if ctx.Err() != nil {
-			k.add(row{Name: t.name, Outcome: cannot, Why: "the time of this step is over"})
+			k.addRow(row{Name: t.name, Outcome: cannot, Why: "the time of this step is over"})
 			continue
 		}
 		k.compareTraining(ctx, t.name, t.program, t.env)
@@ -71,9 +71,9 @@ type measured struct {
 func (k *kit) compareTraining(ctx context.Context, name, program string, env []string) {
 	report := func(side string) string { return filepath.Join(k.out, "logs", "train-"+program+"-"+side+".json") }
 	args := []string{program, "--steps", fmt.Sprint(k.steps), "--report"}
-	native := k.training(name, env, append(args, report("native"))...)
+	native := k.trainingTask(name, env, append(args, report("native"))...)
 	alone := k.runNatively(ctx, native)
-	ours := k.training(name, env, append(args, report("ours"))...)
+	ours := k.trainingTask(name, env, append(args, report("ours"))...)
 	ours.quiet = true
 	w := k.compareRuns(ctx, ours, alone)
 	a, okA := readMeasured(report("native"))
@@ -86,7 +86,7 @@ func (k *kit) compareTraining(ctx context.Context, name, program string, env []s
 		}
 		w.Native, w.Ours, w.Unit = a.StepMs, b.StepMs, "ms"
 	}
-	k.add(w)
+	k.addRow(w)
 }
 
 func readMeasured(path string) (m measured, ok bool) {

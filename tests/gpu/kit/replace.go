@@ -26,11 +26,11 @@ func replaceServers(ctx context.Context, k *kit) {
 		return
 	}
 	n := fmt.Sprint(k.steps)
-	tasks := []task{k.workload("mlp", "--steps", n), k.workload("gpt", "--steps", n), k.workload("streams", "--steps", n)}
+	tasks := []task{k.workloadTask("mlp", "--steps", n), k.workloadTask("gpt", "--steps", n), k.workloadTask("streams", "--steps", n)}
 	torch := k.needTorch(ctx, "PyTorch, its device server replaced")
 	if torch {
 		for _, program := range []string{"mlp", "gpt", "graph"} {
-			tasks = append(tasks, k.training("PyTorch "+program, nil, program, "--steps", n))
+			tasks = append(tasks, k.trainingTask("PyTorch "+program, nil, program, "--steps", n))
 		}
 	}
 	for _, t := range tasks {
@@ -39,9 +39,9 @@ func replaceServers(ctx context.Context, k *kit) {
 	criu, err := exec.LookPath("criu")
 	switch {
 	case err != nil:
-		k.add(row{Name: "whole processes by CRIU", Outcome: cannot, Why: "there is no criu"})
+		k.addRow(row{Name: "whole processes by CRIU", Outcome: cannot, Why: "there is no criu"})
 	case os.Geteuid() != 0:
-		k.add(row{Name: "whole processes by CRIU", Outcome: cannot, Why: criu + " needs root"})
+		k.addRow(row{Name: "whole processes by CRIU", Outcome: cannot, Why: criu + " needs root"})
 	default:
 		k.moveTask(ctx, tasks[0], true)
 		if torch {
@@ -59,11 +59,11 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	t.name += " undisturbed"
 	want := k.runProxied(ctx, t)
 	if want.wasCutShort(0) {
-		k.add(row{Name: name, Outcome: cannot, Why: timeOver})
+		k.addRow(row{Name: name, Outcome: cannot, Why: timeOver})
 		return
 	}
 	if want.err != nil || want.exit != 0 {
-		k.add(row{Name: name, Outcome: wrong, Why: "undisturbed, by proxyd, it fails: " + want.said()})
+		k.addRow(row{Name: name, Outcome: wrong, Why: "undisturbed, by proxyd, it fails: " + want.describeFailure()})
 		return
 	}
 	since := time.Now()
@@ -75,7 +75,7 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 		took, err = m.moveToEnd(limited, criu)
 		err = errors.Join(err, m.cleanUp())
 	}
-	got, log := m.printed(), m.logged()
+	got, log := m.readOutput(), m.readLog()
 	k.writeLog(name, fmt.Sprintf("%v\n%s\n--- device servers\n%s", err, got, log))
 	w := row{Name: name, Outcome: right, Values: map[string]string{"stopped for": strings.Join(took, ", ")}}
 	cut := &ended{over: ctx.Err() != nil, seconds: time.Since(since).Seconds()}
@@ -89,7 +89,7 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	case got != want.stdout:
 		w.Outcome, w.Why = wrong, "it prints something else: "+firstDifference(got, want.stdout)
 	}
-	k.add(w)
+	k.addRow(w)
 }
 
 // moveToEnd replaces the device server each time the program has printed a line more, and waits for the program's end.
@@ -108,7 +108,7 @@ func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
 			return took, fmt.Errorf("it did not end in time, after %d replacements", len(took))
 		case <-look.C: // what the program has written is looked at
 		}
-		now := strings.Count(m.printed(), "\n")
+		now := strings.Count(m.readOutput(), "\n")
 		if len(took) == replacements || now <= lines {
 			continue
 		}
@@ -120,12 +120,12 @@ func (m *moved) moveToEnd(ctx context.Context, criu bool) ([]string, error) {
 		if !gone {
 			took = append(took, time.Since(since).Round(time.Millisecond).String())
 		}
-		lines = strings.Count(m.printed(), "\n")
+		lines = strings.Count(m.readOutput(), "\n")
 	}
 }
 
-// connect makes a connection for orders.
-func (m *moved) connect() (*server.Controller, error) {
+// connectControl makes a connection for orders.
+func (m *moved) connectControl() (*server.Controller, error) {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (m *moved) connect() (*server.Controller, error) {
 // replaceOnce saves, kills and restores. The program may have ended before: then nothing is done.
 func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err error) {
 	state := server.Folder(filepath.Join(m.folder, "state"))
-	c, err := m.connect()
+	c, err := m.connectControl()
 	if err != nil {
 		return false, err
 	}
@@ -183,7 +183,7 @@ func (m *moved) replaceOnce(ctx context.Context, criu bool) (gone bool, err erro
 
 // restoreState has a new device server build what was saved, and the program go on.
 func (m *moved) restoreState(ctx context.Context, state server.Folder, r *server.Report, belongings map[uint64][]*os.File) error {
-	c, err := m.connect()
+	c, err := m.connectControl()
 	if err != nil {
 		return err
 	}

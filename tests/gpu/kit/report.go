@@ -85,7 +85,7 @@ func formatNumber(v float64, unit string) string {
 	return strings.TrimSpace(fmt.Sprintf("%.4g %s", v, unit))
 }
 
-func (r *report) count(o outcome) int {
+func (r *report) countOutcomes(o outcome) int {
 	n := 0
 	for _, w := range r.Rows {
 		if w.Outcome == o {
@@ -108,10 +108,10 @@ func (r *report) writeJSON() error {
 	return os.Rename(path+".new", path)
 }
 
-func (r *report) finish() error {
+func (r *report) finishReport() error {
 	r.Done = true
 	fmt.Fprintf(r.out, "%d right, %d wrong, %d differ from the driver, %d cannot run here, in %.0f s; %s has all of it\n",
-		r.count(right), r.count(wrong), r.count(differs), r.count(cannot), time.Since(r.Begun).Seconds(), r.folder)
+		r.countOutcomes(right), r.countOutcomes(wrong), r.countOutcomes(differs), r.countOutcomes(cannot), time.Since(r.Begun).Seconds(), r.folder)
 	if err := r.writeJSON(); err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ func (e *ended) wasCutShort(normal float64) bool {
 // timeOver is why there is no result of a program that was cut short.
 const timeOver = "the time of this step is over"
 
-// said is what went wrong with a program, in a few lines.
-func (e *ended) said() string {
+// describeFailure says what went wrong with a program, in a few lines.
+func (e *ended) describeFailure() string {
 	text := strings.TrimSpace(e.stderr)
 	if lines := strings.Split(text, "\n"); len(lines) > 6 {
 		text = strings.Join(lines[len(lines)-6:], "\n")
@@ -64,13 +64,13 @@ func (e *ended) said() string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// file is a file of the kit.
-func (k *kit) file(parts ...string) string {
+// filePath returns the path of a file of the kit.
+func (k *kit) filePath(parts ...string) string {
 	return filepath.Join(append([]string{k.home}, parts...)...)
 }
 
-// environment is a child's: the driver's folder and PyTorch's libraries are found before all others.
-func (k *kit) environment(more []string) []string {
+// childEnvironment returns the environment of a child: the driver's folder and PyTorch's libraries are found before all others.
+func (k *kit) childEnvironment(more []string) []string {
 	env := os.Environ()
 	folders := slices.DeleteFunc(append([]string{k.driver}, k.libs...), func(f string) bool { return f == "" })
 	if len(folders) > 0 {
@@ -89,7 +89,7 @@ func (k *kit) runChild(ctx context.Context, p task, command ...string) *ended {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Env, c.Stdin = k.environment(p.env), strings.NewReader(p.stdin)
+	c.Env, c.Stdin = k.childEnvironment(p.env), strings.NewReader(p.stdin)
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -128,7 +128,7 @@ func (k *kit) runNatively(ctx context.Context, p task) *ended {
 	p.name += ".native"
 	command := append([]string{p.path}, p.args...)
 	if k.soft {
-		command = append([]string{k.file("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--"}, command...)
+		command = append([]string{k.filePath("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--"}, command...)
 	}
 	return k.runChild(ctx, p, command...)
 }
@@ -136,7 +136,7 @@ func (k *kit) runNatively(ctx context.Context, p task) *ended {
 // runReference runs a program over as many software GPUs as are needed.
 func (k *kit) runReference(ctx context.Context, p task) *ended {
 	p.name += ".soft"
-	command := []string{k.file("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--", p.path}
+	command := []string{k.filePath("bin", "proxyd"), "run", "--soft", fmt.Sprint(max(p.devices, 1)), "--", p.path}
 	return k.runChild(ctx, p, append(command, p.args...)...)
 }
 
@@ -160,7 +160,7 @@ func (k *kit) deviceFlags(devices int) []string {
 func (k *kit) runProxied(ctx context.Context, p task) *ended {
 	k.status++
 	status := filepath.Join(k.out, "logs", fmt.Sprintf("status-%d.json", k.status))
-	command := []string{k.file("bin", "proxyd"), "run", "--status", status}
+	command := []string{k.filePath("bin", "proxyd"), "run", "--status", status}
 	if !k.soft {
 		command = append(command, "--cuda")
 	}
@@ -193,11 +193,11 @@ func (k *kit) noteMissed(program, status string) {
 
 func listMissed(_ context.Context, k *kit) {
 	if k.status == 0 {
-		k.add(row{Name: "calls that are not covered", Outcome: cannot, Why: "no program was run by proxyd"})
+		k.addRow(row{Name: "calls that are not covered", Outcome: cannot, Why: "no program was run by proxyd"})
 		return
 	}
 	if len(k.missed) == 0 {
-		k.add(row{Name: "calls that are not covered", Outcome: right, Why: "no program of this run asked for one"})
+		k.addRow(row{Name: "calls that are not covered", Outcome: right, Why: "no program of this run asked for one"})
 		return
 	}
 	values := map[string]string{}
@@ -205,5 +205,5 @@ func listMissed(_ context.Context, k *kit) {
 		values[call] = strings.Join(by, ", ")
 	}
 	// That a call is refused by name is what is promised.
-	k.add(row{Name: "calls that are not covered", Outcome: right, Values: values})
+	k.addRow(row{Name: "calls that are not covered", Outcome: right, Values: values})
 }

@@ -40,7 +40,7 @@ func runSuite(ctx context.Context, k *kit) {
 			args = append(args, "-test.skip", "^TestDevice$/^("+skip+")$")
 		}
 		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: suiteLimit + 5*time.Second}
-		e := k.runChild(ctx, p, append([]string{k.file("tests", "backend.test")}, args...)...)
+		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, args...)...)
 		for _, m := range verdict.FindAllStringSubmatch(e.stdout, -1) {
 			if seen[m[2]] {
 				continue
@@ -53,18 +53,18 @@ func runSuite(ctx context.Context, k *kit) {
 			case "SKIP":
 				skipped[strings.ReplaceAll(m[2], "_", " ")] = "left out: " + textOf(e.stdout, m[2])
 			case "FAIL":
-				k.add(row{Name: strings.ReplaceAll(m[2], "_", " "), Outcome: wrong, Why: textOf(e.stdout, m[2])})
+				k.addRow(row{Name: strings.ReplaceAll(m[2], "_", " "), Outcome: wrong, Why: textOf(e.stdout, m[2])})
 			}
 		}
 		skip = strings.TrimPrefix(skip, "|")
 		last := unfinishedCase(e.stdout, seen)
 		if last == "" || ctx.Err() != nil || attempt > 20 {
 			if len(seen) == 0 {
-				k.add(row{Name: name, Outcome: wrong, Why: "it did not begin: " + e.said() + "\n" + lastLine(e.stdout)})
+				k.addRow(row{Name: name, Outcome: wrong, Why: "it did not begin: " + e.describeFailure() + "\n" + lastLine(e.stdout)})
 				return
 			}
 			if last != "" {
-				k.add(row{Name: name, Outcome: wrong, Why: "its time is over: what begins with " + last + " was not run"})
+				k.addRow(row{Name: name, Outcome: wrong, Why: "its time is over: what begins with " + last + " was not run"})
 			}
 			break
 		}
@@ -73,13 +73,13 @@ func runSuite(ctx context.Context, k *kit) {
 		}
 		seen[last] = true
 		skip = strings.TrimPrefix(skip+"|"+regexp.QuoteMeta(last), "|")
-		k.add(row{Name: strings.ReplaceAll(last, "_", " "), Outcome: wrong, Why: "it ended or held up the whole process: " + e.said()})
+		k.addRow(row{Name: strings.ReplaceAll(last, "_", " "), Outcome: wrong, Why: "it ended or held up the whole process: " + e.describeFailure()})
 	}
 	result := right
 	if passed == 0 {
 		result = wrong
 	}
-	k.add(row{Name: name, Outcome: result, Why: fmt.Sprintf("%d of %d cases passed, %d are left out", passed, len(seen), len(skipped)), Values: skipped})
+	k.addRow(row{Name: name, Outcome: result, Why: fmt.Sprintf("%d of %d cases passed, %d are left out", passed, len(seen), len(skipped)), Values: skipped})
 }
 
 // unfinishedCase is the case that had begun last, and has no verdict.

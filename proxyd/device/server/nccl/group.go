@@ -220,7 +220,7 @@ func (g *group) issueGroup() {
 func (v *visit) queueExchange() error {
 	if st, is := v.st.Backend.(backend.Lender); is {
 		for _, q := range v.parts {
-			q.m.Calls.pace.fix(q)
+			q.m.Calls.pace.fixPart(q)
 		}
 		return st.Lend(v.buffers, v.lendTurn)
 	}
@@ -233,7 +233,7 @@ func (q *part) enterQueue() {
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
-	q.m.Calls.pace.issued(q)
+	q.m.Calls.pace.notePart(q)
 }
 
 // beginTurn is called when the stream's turn has come. beginTurn does not wait.
@@ -279,7 +279,7 @@ func (v *visit) skipTurn() {
 		return
 	}
 	for _, q := range v.parts {
-		q.m.Calls.pace.fix(q)
+		q.m.Calls.pace.fixPart(q)
 	}
 	v.done = func(error) {}
 	v.arriveAtParts()
@@ -321,7 +321,7 @@ func (m *Member) issueReady() {
 
 // hasTurn tells whether the first part of the queue is to be given to the communicator now. The caller holds mu.
 func (m *Member) hasTurn() bool {
-	return len(m.queue) > 0 && m.queue[0].missing == 0 && m.Calls.pace.admit(m.queue[0])
+	return len(m.queue) > 0 && m.queue[0].missing == 0 && m.Calls.pace.admitPart(m.queue[0])
 }
 
 // beginPart gives the part to the communicator, and to its team. beginPart returns when the team is done: as with NCCL, what is

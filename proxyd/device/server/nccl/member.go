@@ -325,7 +325,7 @@ func (q *part) noteCompleted() {
 	if leave {
 		m.noteLeft()
 	}
-	m.Calls.pace.ended(q)
+	m.Calls.pace.notePartEnd(q)
 }
 
 // useFactor notes that an operation of the part uses a factor: a part that is kept back is issued again, by the factor's

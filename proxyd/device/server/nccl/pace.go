@@ -40,8 +40,8 @@ type PartsLeft struct {
 // isGiven tells whether a part was given. The caller holds mu.
 func (q *part) isGiven() bool { return q.given }
 
-// admit decides whether a part is given now, and notes it. The caller holds the member's lock.
-func (p *pace) admit(q *part) bool {
+// admitPart decides whether a part is given now, and notes it. The caller holds the member's lock.
+func (p *pace) admitPart(q *part) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -68,8 +68,8 @@ func (p *pace) tellChanged() {
 	}
 }
 
-// fix has a part be given as soon as its turn has come.
-func (p *pace) fix(q *part) {
+// fixPart has a part be given as soon as its turn has come.
+func (p *pace) fixPart(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q.fixed = true
@@ -82,8 +82,8 @@ func (p *pace) isFrozen() bool {
 	return p.frozen
 }
 
-// issued notes a part.
-func (p *pace) issued(q *part) {
+// notePart notes a part.
+func (p *pace) notePart(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
@@ -93,8 +93,8 @@ func (p *pace) issued(q *part) {
 	p.tellChanged()
 }
 
-// ended notes that a part is over.
-func (p *pace) ended(q *part) {
+// notePartEnd notes that a part is over.
+func (p *pace) notePartEnd(q *part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, q)
@@ -233,7 +233,7 @@ func (s *Calls) PartsLeft() PartsLeft {
 	counts := map[barrier.Key]uint64{}
 	for _, q := range kept {
 		left.Needs = left.Needs || q.mustEnd() || q.isBegun(&s.pace)
-		q.count(counts)
+		q.addOperations(counts)
 	}
 	for _, q := range given {
 		left.Needs = left.Needs || q.split == nil && q.hasKept(&s.pace)
@@ -270,8 +270,8 @@ func (q *part) hasKept(p *pace) bool {
 	return slices.ContainsFunc(q.group, func(o *part) bool { return !o.given })
 }
 
-// count adds the part's operations.
-func (q *part) count(to map[barrier.Key]uint64) {
+// addOperations adds the part's operations.
+func (q *part) addOperations(to map[barrier.Key]uint64) {
 	place := q.m.Place()
 	if place == nil {
 		return

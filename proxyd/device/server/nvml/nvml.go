@@ -54,8 +54,8 @@ func (p *Calls) nvmlAttribute(h dispatch.Nvmldevice, a backend.Attribute) (uint3
 	return uint32(info.Attributes[a]), 0
 }
 
-// fits is INSUFFICIENT_SIZE for a text that does not fit into its buffer with its NUL.
-func fits(text string, room uint32) (string, dispatch.Result) {
+// checkRoom returns INSUFFICIENT_SIZE for a text that does not fit into its buffer with its NUL.
+func checkRoom(text string, room uint32) (string, dispatch.Result) {
 	if uint64(len(text)) >= uint64(room) {
 		return "", dispatch.ResultNvmlInsufficientSize
 	}
@@ -74,11 +74,11 @@ func (p *Calls) NvmlInitWithFlags(*dispatch.Call, uint32) dispatch.Result { retu
 func (p *Calls) NvmlShutdown(*dispatch.Call) dispatch.Result              { return 0 }
 
 func (p *Calls) NvmlSystemGetDriverVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
-	return fits(driverName, n)
+	return checkRoom(driverName, n)
 }
 
 func (p *Calls) NvmlSystemGetNVMLVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
-	return fits(nvmlVersion, n)
+	return checkRoom(nvmlVersion, n)
 }
 
 func (p *Calls) NvmlSystemGetCudaDriverVersion(*dispatch.Call) (int32, dispatch.Result) {
@@ -134,7 +134,7 @@ func (p *Calls) NvmlDeviceGetName(_ *dispatch.Call, dev dispatch.Nvmldevice, n u
 	if r != 0 {
 		return "", r
 	}
-	return fits(info.Name, n)
+	return checkRoom(info.Name, n)
 }
 
 func (p *Calls) NvmlDeviceGetUUID(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32) (string, dispatch.Result) {
@@ -142,7 +142,7 @@ func (p *Calls) NvmlDeviceGetUUID(_ *dispatch.Call, dev dispatch.Nvmldevice, n u
 	if r != 0 {
 		return "", r
 	}
-	return fits(UUIDText(info.UUID), n)
+	return checkRoom(UUIDText(info.UUID), n)
 }
 
 func (p *Calls) NvmlDeviceGetCudaComputeCapability(_ *dispatch.Call, dev dispatch.Nvmldevice) (major, minor int32, r dispatch.Result) {

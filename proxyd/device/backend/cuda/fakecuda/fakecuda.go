@@ -77,7 +77,7 @@ func backendFolder() (string, error) {
 	}
 }
 
-func (l *Library) symbol(name string) unsafe.Pointer {
+func (l *Library) findSymbol(name string) unsafe.Pointer {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
 	return C.dlsym(l.library, n)
@@ -87,31 +87,31 @@ func (l *Library) symbol(name string) unsafe.Pointer {
 func (l *Library) Reset(log string, memory uint64) {
 	name := C.CString(log)
 	defer C.free(unsafe.Pointer(name))
-	C.reset(l.symbol("fake_reset"), name, C.size_t(memory))
+	C.reset(l.findSymbol("fake_reset"), name, C.size_t(memory))
 }
 
 // Fail has the n-th call of a name fail, from 1 on, and Failed tells whether that has happened.
 func (l *Library) Fail(call string, n, result int) {
 	name := C.CString(call)
 	defer C.free(unsafe.Pointer(name))
-	C.fail(l.symbol("fake_fail"), name, C.int(n), C.int(result))
+	C.fail(l.findSymbol("fake_fail"), name, C.int(n), C.int(result))
 }
 
 // Failed tells whether the call that was to fail was made.
-func (l *Library) Failed() bool { return C.number(l.symbol("fake_failed"), 0) != 0 }
+func (l *Library) Failed() bool { return C.number(l.findSymbol("fake_failed"), 0) != 0 }
 
 // Halt has the n-th call of a name, from 1 on, wait until Resume. Halted tells whether the call waits.
 func (l *Library) Halt(call string, n int) {
 	name := C.CString(call)
 	defer C.free(unsafe.Pointer(name))
-	C.halt(l.symbol("fake_halt"), name, C.int(n))
+	C.halt(l.findSymbol("fake_halt"), name, C.int(n))
 }
 
 // Halted tells whether the call that was to wait does.
-func (l *Library) Halted() bool { return C.number(l.symbol("fake_halted"), 0) != 0 }
+func (l *Library) Halted() bool { return C.number(l.findSymbol("fake_halted"), 0) != 0 }
 
 // Resume lets the call go on that waits.
-func (l *Library) Resume() { C.resume(l.symbol("fake_resume")) }
+func (l *Library) Resume() { C.resume(l.findSymbol("fake_resume")) }
 
 // kinds are what fake_live counts.
 var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators"}
@@ -120,7 +120,7 @@ var kinds = []string{"contexts", "streams", "events", "modules", "memories", "ma
 func (l *Library) Live() string {
 	var out []string
 	for i, k := range kinds {
-		if n := C.number(l.symbol("fake_live"), C.int(i)); n != 0 {
+		if n := C.number(l.findSymbol("fake_live"), C.int(i)); n != 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, k))
 		}
 	}
