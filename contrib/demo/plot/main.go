@@ -278,7 +278,7 @@ func drawTimeline(img *image.RGBA, runs []run, marks []mark) {
 // drawLine draws with Bresenham's algorithm, thick pixels to each side.
 func drawLine(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
 	dx, dy := abs(x1-x0), -abs(y1-y0)
-	sx, sy := sign(x1-x0), sign(y1-y0)
+	sx, sy := signOf(x1-x0), signOf(y1-y0)
 	for e := dx + dy; ; {
 		for ox := -thick; ox <= thick; ox++ {
 			for oy := -thick; oy <= thick; oy++ {
@@ -307,7 +307,7 @@ func drawLabel(img *image.RGBA, x, y int, c color.RGBA, text string) {
 
 func abs(n int) int { return max(n, -n) }
 
-func sign(n int) int {
+func signOf(n int) int {
 	switch {
 	case n > 0:
 		return 1
