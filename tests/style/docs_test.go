@@ -4,6 +4,7 @@
 package style
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,6 +70,48 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	if named < 40 {
+		t.Errorf("%d files are named: the pattern is wrong", named)
+	}
+}
+
+// sourceName is a source file as a page names it, with the folders above it or without.
+var sourceName = regexp.MustCompile("`((?:[\\w-]+/)*[\\w-]+\\.(?:go|c|h|tbl|proto))`")
+
+// TestSourceNames finds each source file that a page names.
+func TestSourceNames(t *testing.T) {
+	paths := map[string]bool{} // of all files, and what their paths end with
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		for rest := strings.TrimPrefix(path, root+"/"); ; {
+			paths[rest] = true
+			_, after, found := strings.Cut(rest, "/")
+			if !found {
+				return nil
+			}
+			rest = after
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for page, text := range markdown(t) {
+		if page == "CHANGELOG.md" { // names what was there at the time
+			continue
+		}
+		for _, found := range sourceName.FindAllStringSubmatch(text, -1) {
+			named++
+			if !paths[found[1]] && !strings.Contains(found[1], "NAME") {
+				t.Errorf("%s names %s, which is not there", page, found[1])
+			}
+		}
+	}
+	if named < 100 {
 		t.Errorf("%d files are named: the pattern is wrong", named)
 	}
 }

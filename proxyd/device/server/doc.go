@@ -16,7 +16,7 @@
 //
 // A message goes this way:
 //
-//	ring ─► process.handle ─► dispatch.Serve ─► a method of an area ─► backend
+//	ring ─► process.handleMessage ─► dispatch.Serve ─► a method of an area ─► backend
 //	                                             │
 //	        answered ◄── result, and bytes ◄─────┘
 //
@@ -47,7 +47,7 @@
 //
 // # What comes late
 //
-// No program waits for a posted message. If its method returns an error, process.handle does the rest: the call is
+// No program waits for a posted message. If its method returns an error, process.handleMessage does the rest: the call is
 // logged once by its name, and the next call of the same context that synchronises returns the error (p.FinishWait does
 // that). A goroutine of the backend that finds out later still calls p.FailLater. A fault of execution is not like
 // that: the fault stays in the backend's context, p.Result writes it into the ring, and every later call of the process
