@@ -40,7 +40,7 @@ type deviceOptions struct {
 	shows    string // the compute capability of software GPUs
 	address  string // of this host, for device servers of other hosts
 	ready    int    // a descriptor that is written to when the server listens, or -1
-	lifeline int    // a descriptor whose end of file ends the server, or -1
+	lifeline int    // a descriptor: its end of file ends the server, or -1
 	folder   string // what the server removes when its lifeline has ended it, or ""
 	control  int    // a socket on which the parent gives orders, listening, or -1
 	self     int    // its number among the job's

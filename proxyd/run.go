@@ -126,7 +126,7 @@ func findShim(named string) (string, error) {
 var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
 
 // shimEnvironment has the shim loaded into programs, and found where they look for a driver. For
-// that it makes links in a folder whose name has no character that separates names in these
+// that it makes links in a folder with a name that has no character that separates names in these
 // variables.
 func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 	preload := filepath.Join(folder, filepath.Base(shim))

@@ -76,7 +76,7 @@ func (d service) Owner(ctx context.Context, job string) (uint32, error) {
 	return past.UID, nil
 }
 
-// checkpointOwner returns the user whose checkpoints these are; the manifest of a damaged checkpoint
+// checkpointOwner returns the user that these checkpoints belong to; the manifest of a damaged checkpoint
 // names none.
 func checkpointOwner(all []*rpc.Checkpoint) (uid uint32, known bool) {
 	for _, c := range all {

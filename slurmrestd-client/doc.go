@@ -67,5 +67,5 @@
 //
 // RequeueRoutes says of each route whether this cluster has the route, and if not, why. The
 // exit-code route is asynchronous: the job has been asked, and WaitRequeued waits until the job is
-// back. A job whose script does not know the protocol dies of the signal.
+// back. A job with a script that does not know the protocol dies of the signal.
 package slurmrest

@@ -201,7 +201,7 @@ type QOS struct {
 	Priority      Number
 	Flags         []string
 	GraceTime     time.Duration
-	Preempts      []string // QOS whose jobs may be preempted by jobs of this QOS
+	Preempts      []string // QOS with jobs that may be preempted by jobs of this QOS
 	PreemptMode   []string
 	PreemptExempt Limit // a job is safe from preemption for so long
 	MaxWallPerJob Limit

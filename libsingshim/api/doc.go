@@ -26,7 +26,7 @@
 //
 // VERSION is the version from which cuGetProcAddress finds the symbol under its name, which is the symbol
 // without its _v2; for NCCL and NVML the version that introduced the symbol. ptds and ptsz say that a second
-// function exists for callers whose default stream is per thread, with that suffix.
+// function exists for callers with a default stream per thread, with that suffix.
 //
 // KIND says how the call is carried out:
 //

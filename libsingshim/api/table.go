@@ -215,7 +215,7 @@ func (c *Call) Shipped() bool {
 	return c.Kind == Aware && len(c.Via) == 0
 }
 
-// PerThreadSymbol is the function for callers whose default stream is per thread, "" if there is
+// PerThreadSymbol is the function for callers with a default stream per thread, "" if there is
 // no such function.
 func (c *Call) PerThreadSymbol() string {
 	if c.PerThread == "" {

@@ -18,7 +18,7 @@
 // job is now, and so finds out whether the step is done already, by this action before a crash or
 // by another program; what a step does can be repeated. A requeue, which cannot be repeated,
 // always holds the job: a job that was requeued and held cannot start before the release, so a
-// request whose answer was lost, and which arrives late, finds a job that is pending and does
+// request that arrives late, after its answer was lost, finds a job that is pending and does
 // nothing. A checkpoint carries the action's token in its reason, and is found by that token.
 //
 // # Other users and programs

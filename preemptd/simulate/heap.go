@@ -3,7 +3,7 @@
 
 package simulate
 
-// A heap is a slice whose first element is before all other elements. Package container/heap would
+// A heap is a slice with its first element before all other elements. Package container/heap would
 // put each element into an interface, and a simulation has millions of elements.
 type ordered[T any] interface {
 	*T

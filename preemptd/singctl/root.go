@@ -20,7 +20,7 @@ import (
 // app, in a file of its own; build returns it for cobra.
 type app struct {
 	stdout, stderr io.Writer
-	terminal       bool // stderr is a terminal, whose cursor may be moved
+	terminal       bool // stderr is a terminal with a cursor that may be moved
 	outTerminal    bool // stdout is such a terminal
 	slurm          slurm
 	coder          munge.Coder

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the server's side of package rpc: it finds out who sends a request and whether
+// Package api is the server's side of package rpc: it finds out which user sends a request and whether
 // that user may, and then hands the request to the conductor. It decides nothing else.
 //
 //	request               allowed to

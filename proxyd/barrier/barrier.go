@@ -50,14 +50,14 @@ type meeting struct {
 type Barrier struct {
 	phase    phase
 	ranks    []rank
-	unshut   int // ranks whose gate is not known to be shut
+	unshut   int // ranks with a gate that is not known to be shut
 	unrevoke int // unanswered Withdraws of all
 	owing    int // ranks that owe an answer to what the phase asks
 	meetings []meeting
 	book
 }
 
-// New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the existing communicators, whose
+// New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the existing communicators; their
 // members are among these ranks. Ranks that ended, communicators that were destroyed or broken
 // and creations on the way are entered by Steps before that of Start.
 func New(n int, comms ...Communicator) *Barrier {
@@ -242,7 +242,7 @@ func (b *Barrier) decideNext(out *Effects) {
 	}
 }
 
-// raiseTargets tells the ranks whose targets changed.
+// raiseTargets tells the ranks their targets if these changed.
 func (b *Barrier) raiseTargets(out *Effects) {
 	slices.Sort(b.changed)
 	for _, who := range b.changed {

@@ -60,7 +60,7 @@
 // operation. Before that the wait can be interrupted; afterwards the leader waits for the creation.
 //
 // A Nudge lets every rank issue one operation more. Nudges are for what no counting sees: a
-// rank that is behind and whose host code waits for a rank that is not (a message over
+// rank that is behind and has host code that waits for a rank that is not (a message over
 // TCP, a file). A Nudge is given at a Tick, when nothing moves, and costs minimality only.
 //
 // # Why it is right
@@ -68,7 +68,7 @@
 // Let what a rank issued be i, what the leader was told k, per number. Always:
 //
 //	(1) k ≤ i: reports are true, arrive in order, and numbers only grow.
-//	(2) A rank whose gate is shut issues only if some number of its own is below a
+//	(2) A rank with its gate shut issues only if some number of its own is below a
 //	    target, or by a nudge.
 //	(3) A target is the highest k of its line at some time, so it never exceeds the
 //	    highest k now.

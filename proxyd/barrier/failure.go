@@ -44,7 +44,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return "no cut: " + f.Text }
 
-// brokenReport is the failure of a rank whose report makes no sense.
+// brokenReport is the failure of a rank with a report that makes no sense.
 func brokenReport(r Rank, format string, args ...any) *Failure {
 	return &Failure{
 		Why:   ReportBroken,
@@ -53,7 +53,7 @@ func brokenReport(r Rank, format string, args ...any) *Failure {
 	}
 }
 
-// overdueFailure says what an attempt whose time is up still waits for.
+// overdueFailure says what an attempt still waits for when its time is up.
 func (b *Barrier) overdueFailure() *Failure {
 	f := &Failure{Why: DeadlinePassed}
 	var parts []string

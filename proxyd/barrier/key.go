@@ -21,7 +21,7 @@ type Communicator struct {
 	Members []Rank
 }
 
-// Rendezvous is the creation of communicators, all of whose members have arrived: one
+// Rendezvous is the creation of communicators after all of their members have arrived: one
 // communicator for an init, one per colour for a split. Ranks are all ranks that wait there, also
 // those of a split that get no communicator.
 type Rendezvous struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // A container of a job is an OCI bundle that Slurm was given with --container. CRIU restores no
-// program whose processes are in a mount, user or PID namespace below the capsule's. So the capsule
+// program with processes in a mount, user or PID namespace below the capsule's. So the capsule
 // shows the container's root as a folder, and the program has that folder as its root (chroot): it
 // is in the capsule's namespaces, as any other program, with the job's user ids.
 //

@@ -18,7 +18,7 @@ type (
 	say struct { // to a warden
 		to   conn
 		what message
-		with int // PID whose pidfd is sent along, or 0
+		with int // PID of which the pidfd is sent along, or 0
 	}
 	kill struct { // a program, by its cgroup if there is one; pid is 0 when its steward has ended
 		pid, first int

@@ -45,7 +45,7 @@ type attempt struct {
 
 	skipStage     bool           // write to the store, even if the stages have room
 	withoutBase   bool           // do not take over streams of the previous checkpoint
-	base          uint32         // number of the checkpoint whose streams are taken over; 0: none
+	base          uint32         // number of the checkpoint of which streams are taken over; 0: none
 	stopHeartbeat func()         // stops the heartbeat goroutine; nil: none runs
 	staged        bool           // written to the stages of the nodes
 	upload        *upload.Record // record of the upload, from commit on, if staged
@@ -200,7 +200,7 @@ func (a *attempt) storageNote() string {
 	return ", on its way to the store from " + reports.JoinNames(a.nodes)
 }
 
-// Time limits for calls to a node whose daemon does not answer: unreachableTimeout while Slurm
+// Time limits for calls to a node with a daemon that does not answer: unreachableTimeout while Slurm
 // waits to kill the job, restoreCallTimeout during a restore, which may take longer.
 const (
 	unreachableTimeout = 12 * time.Second

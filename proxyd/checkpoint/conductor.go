@@ -93,8 +93,8 @@ type Remote interface {
 	Call(ctx context.Context, node string, req *rpc.CallRequest) (*rpc.CallReply, error)
 }
 
-// Conductor leads the checkpoints and restores of the jobs whose batch script runs on
-// this node, and takes part in those of jobs that other nodes lead. All methods may be called concurrently.
+// Conductor leads the checkpoints and restores of the jobs that have their batch script on
+// this node, and takes part in the checkpoints of jobs that other nodes lead. All methods may be called concurrently.
 type Conductor struct {
 	Config
 	Deps
@@ -221,7 +221,7 @@ func parseJobName(job string) (uint32, error) {
 type jobTable struct {
 	mu        sync.Mutex
 	byNumber  map[uint32]*job
-	endedRuns map[uint32]int // newest run of each job whose capsules this node had and has no more
+	endedRuns map[uint32]int // newest run of each job of which this node had capsules and has none any more
 }
 
 // getOrMake returns the state of a job, and makes the state at the first call.

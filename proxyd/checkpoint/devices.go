@@ -80,7 +80,7 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		address = at.String()
 	}
 	dir := j.c.folders().deviceDir(j.id, lc.index)
-	// A server of an earlier run, whose end this node has missed.
+	// A server of an earlier run: this node has missed the end of that run.
 	if err := j.c.endLeftoverDevices(ctx, j.id, lc.index); err != nil {
 		return nil, err
 	}

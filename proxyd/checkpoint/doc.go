@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package checkpoint is the conductor of a node. It gives the tasks of jobs their places in
-// capsules, leads the checkpoints of jobs whose batch script runs on this node, takes part in
+// capsules, leads the checkpoints of jobs that have their batch script on this node, takes part in
 // the checkpoints of other jobs, and restores jobs.
 //
 // Read in this order:
@@ -46,7 +46,7 @@
 // # Names
 //
 // Capsule K is the K-th node of the job's first run, on whatever node it is in this run
-// (records/placement.go). The batch script is program "batch" of capsule 0, whose node leads. A step has
+// (records/placement.go). The batch script is program "batch" of capsule 0; the node of that capsule leads. A step has
 // the key that its srun was given: "s0-3" is the third srun of capsule 0. The programs of its
 // tasks are "s0-3.0", "s0-3.1", ….
 //

@@ -359,7 +359,7 @@ func (lc *localCapsule) endedTasks(ctx context.Context, running []string) (map[s
 	return kept, nil
 }
 
-// runningSteps returns the keys of the steps whose sruns run, on any node.
+// runningSteps returns the keys of the steps that have an srun, on any node.
 func (a *attempt) runningSteps() []string {
 	var all []string
 	for _, r := range a.reports {

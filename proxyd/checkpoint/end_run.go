@@ -152,7 +152,7 @@ func (e runEnding) isAbandoned(ctx context.Context) bool {
 const leaderDecisionTimeout = 40 * time.Second
 
 // awaitLeaderDecision waits until the leader has decided about the job. The epilog comes at once
-// on a node without tasks, whose capsule may still be needed for the checkpoint; also for a
+// on a node without tasks, but its capsule may still be needed for the checkpoint; also for a
 // checkpoint that the leader's daemon takes after a restart.
 func (e runEnding) awaitLeaderDecision(ctx context.Context) {
 	j := e.j

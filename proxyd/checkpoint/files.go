@@ -78,7 +78,7 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 	return pids
 }
 
-// fileUser returns the user with whose rights the job's files are read and written. Supplementary
+// fileUser returns the user: with that user's rights the job's files are read and written. Supplementary
 // groups may be needed for access.
 func (lc *localCapsule) fileUser(groups []uint32) files.User {
 	rec := lc.j.run.Snapshot().Record

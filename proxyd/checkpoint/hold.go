@@ -18,7 +18,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errGivenUp prevents a checkpoint of a run whose programs this node has ended because the run
+// errGivenUp prevents a checkpoint of a run after this node has ended its programs because the run
 // could not be restored. That checkpoint would lack them and be the newest.
 var errGivenUp = errors.New("this run could not be restored")
 

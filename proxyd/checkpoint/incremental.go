@@ -28,7 +28,7 @@ import (
 //	                 person or by a collection on another node looks just before and may miss a pledge of that
 //	                 moment: then the upload reports the checkpoint as lost
 
-// baseCheckpoint is the checkpoint whose streams a dump takes over.
+// baseCheckpoint is the checkpoint of which a dump takes streams over.
 type baseCheckpoint struct {
 	id      store.ID
 	meta    *records.Meta

@@ -282,8 +282,8 @@ func (l gpuLeases) cancelFor(ctx context.Context, lc *localCapsule) {
 	}
 }
 
-// endAbandoned ends the leases whose jobs are over without an epilog that has told this daemon, and those whose GPUs
-// could not be left in time.
+// endAbandoned ends the leases of jobs that are over without an epilog that has told this daemon, and leases with GPUs
+// that could not be left in time.
 func (l gpuLeases) endAbandoned(ctx context.Context) {
 	for _, j := range l.c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {

@@ -77,7 +77,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.folders().capsuleDir(j.id, index)
-	// A capsule of an earlier run, whose end this node has missed.
+	// A capsule of an earlier run: this node has missed the end of that run.
 	if err := capsule.Discard(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func unpackFolder(ctx context.Context, p *runs.ResumePoint, m *records.CapsuleMe
 }
 
 // connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for
-// a controller that is restarting, or a node whose network is.
+// a controller that is restarting, or a node with a network that is.
 func (j *job) connectCapsules(ctx context.Context, rec *records.Record, where records.Placement) error {
 	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
 }

@@ -37,7 +37,7 @@ var phases = []phase{
 	{calls.PhaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
 }
 
-// stepProgram is logged when a node restores a program whose task has come. No node calls another
+// stepProgram is logged when a node restores a program after its task has come. No node calls another
 // for it.
 const stepProgram = "restore"
 

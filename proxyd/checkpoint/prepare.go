@@ -36,14 +36,14 @@ func (e *ObstacleError) Error() string {
 	return strings.Join(all, "; ")
 }
 
-// errRestoring prevents a checkpoint of a job whose programs are not all restored.
+// errRestoring prevents a checkpoint of a job with programs that are not restored yet.
 var errRestoring = errors.New("the job is still being restored")
 
 // errScriptEnded prevents a checkpoint without the batch script: the restored job would begin
 // anew.
 var errScriptEnded = errors.New("the batch script has ended")
 
-// errSignalForwarded prevents a checkpoint after a failed attempt whose SIGTERM was forwarded:
+// errSignalForwarded prevents a checkpoint after a failed attempt if its SIGTERM was forwarded:
 // the checkpoint would contain programs that are ending.
 var errSignalForwarded = errors.New("its processes have got SIGTERM already")
 

@@ -27,7 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// restoreWaiting restores a program whose warden waits.
+// restoreWaiting restores a program where its warden waits.
 func (lc *localCapsule) restoreWaiting(ctx context.Context, program string) {
 	j := lc.j
 	began := time.Now()

@@ -145,7 +145,7 @@ func (c *Conductor) openCheckpoint(id store.ID) (*runs.ResumePoint, error) {
 // uploadCommentInterval is how often a restore that waits for an upload updates the job's comment.
 const uploadCommentInterval = 15 * time.Second
 
-// errUploadLost is the reason for which a job is held whose only checkpoint is lost.
+// errUploadLost is the reason for which a job is held if its only checkpoint is lost.
 var errUploadLost = errors.New("it was lost before it was in the store, and there is none before it; released, the job begins anew")
 
 // awaitNewestUpload waits, before a restore, for the job's newest checkpoint.
@@ -167,7 +167,7 @@ func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*uplo
 	return lost, nil
 }
 
-// holdWithoutCheckpoint holds a job, once, whose only checkpoint is lost: the user is told before
+// holdWithoutCheckpoint holds a job, once, if its only checkpoint is lost: the user is told before
 // the job begins anew.
 func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
 	if lost == nil || !lost.Released || lost.HoldReported {
@@ -196,7 +196,7 @@ func (c *Conductor) findLostWork(s *slurm.Job, number uint32) string {
 	return records.DescribeLostWork(records.LostWork(events, number, ended))
 }
 
-// errCheckpointsLost is why a job is held whose checkpoints are gone.
+// errCheckpointsLost is why a job is held if its checkpoints are gone.
 var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this job any more (is the right file system mounted? " +
 	"were they deleted?); released, the job begins anew")
 

@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errStepNotStarted is the reason for which a restore fails whose srun has failed. The arguments
+// errStepNotStarted is the reason for which a restore fails if its srun has failed. The arguments
 // of the srun are those with which the step ran before, so the failure is Slurm's: slurmctld or a
 // slurmd was away.
 var errStepNotStarted = errors.New("cannot be started again: srun has failed")

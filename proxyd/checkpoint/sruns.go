@@ -33,7 +33,7 @@ func (s SrunRequests) Admit(who nodesocket.Peer) error {
 }
 
 // Srun starts the real srun for a program of a capsule. A key names an srun that was started
-// before the program was captured, or whose runner was lost; "" is a new srun. The caller's
+// before the program was captured, or that has lost its runner; "" is a new srun. The caller's
 // descriptors are received by a process of their own: see srun.Caller.
 func (s SrunRequests) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
 	if err := s.receiveSrun(ctx, who, key, give); err != nil {
@@ -78,7 +78,7 @@ func (s SrunRequests) receiveSrun(ctx context.Context, who nodesocket.Peer, key 
 	return err
 }
 
-// startSrun starts an srun for a caller whose call has been received.
+// startSrun starts an srun for a caller after its call has been received.
 func (lc *localCapsule) startSrun(ctx context.Context, who nodesocket.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
 	j := lc.j
 	c := j.c

@@ -70,7 +70,7 @@ type run struct {
 // localOp returns a local rank's operation.
 func (r *run) localOp(rank int) *Op { return r.coll.parts[rank] }
 
-// firstOp is the local rank whose receive buffer takes what all local ranks get.
+// firstOp is the local rank with the receive buffer that takes what all local ranks get.
 func (r *run) firstOp() *Op { return r.localOp(r.local[0]) }
 
 func (r *run) executeOp() error {

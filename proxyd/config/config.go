@@ -121,7 +121,7 @@ func parseConfig(file string, text []byte, environ []string) (*Config, error) {
 	return c, nil
 }
 
-// ownKeys begin keys whose values may differ between nodes.
+// ownKeys begin keys with values that may differ between nodes.
 var ownKeys = []string{"node_name", "devices.", "staging.", "network.device", "metrics.", "log."}
 
 // Fingerprint is of what has to be the same on all nodes.

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
-// wants is an error whose text is what is accepted.
+// wants is an error with the accepted values as its text.
 type wants string
 
 func (w wants) Error() string { return string(w) }

@@ -31,8 +31,8 @@ import (
 // the list of refused calls.
 
 // dumpCapabilities are what CRIU needs to read other processes. CAP_DAC_READ_SEARCH is for
-// inotify, whose files are found by handles, and for processes that the kernel calls not dumpable,
-// whose folders in /proc are root's.
+// inotify, which finds its files by handles, and for processes that the kernel calls not dumpable:
+// their folders in /proc are root's.
 var dumpCapabilities = []int{
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL, unix.CAP_NET_ADMIN, unix.CAP_IPC_OWNER, unix.CAP_SYS_PTRACE,
 	unix.CAP_SYS_ADMIN,

@@ -45,7 +45,7 @@
 // The pages that criu writes into a pipe are the program's own until they are read: the program
 // must not run before the last page is taken. So criu calls a script when all images are written
 // (post-dump), and the script waits for the word "go". If this process is gone, the script fails at
-// once, and criu lets the program run on. A program whose cgroup was frozen does not run anyway,
+// once, and criu lets the program run on. A program in a frozen cgroup does not run anyway,
 // and needs no gate.
 //
 // At a restore criu calls the script when everything is open and mapped (post-restore). Then this

@@ -26,7 +26,7 @@ type Program struct {
 	// Stdio is what descriptors 0, 1 and 2 were when the program began, or at the last restore, as
 	// /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
 	Stdio [3]string
-	// Renamed are the files whose names the image has and that have other names by now
+	// Renamed are the files that have other names by now than the image has
 	// (RenameRemoved). Only for Restore.
 	Renamed map[string]string `json:"-"`
 	// Observed is what the caller saw of the program's threads just before it froze them

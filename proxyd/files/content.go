@@ -35,7 +35,7 @@ func openFile(p string, flags int, want *File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p), nil
 }
 
-// openAnyway opens a file whose mode does not let its own owner open the file: the owner could
+// openAnyway opens a file with a mode that does not let its own owner open the file: the owner could
 // change the mode.
 func openAnyway(p string, flags int, want *File) (int, error) {
 	need := uint32(0o400)

@@ -57,7 +57,7 @@
 // restored with the file open, have to see the same file.
 //
 // Names go first (undo.go): what the job renamed, exchanged and made after the cut is
-// taken back, latest first, so that folders whose content is not recorded are where they
+// taken back, latest first, so that folders without recorded content are where they
 // were. Then the State is gone through. So what was only moved costs nothing.
 //
 // # Locks

@@ -49,7 +49,7 @@ const (
 	maxEntries = 1_000_000
 )
 
-// travelling are the folders whose content is not recorded: they are the capsule's own and are
+// travelling are the folders without recorded content: they are the capsule's own and are
 // packed whole, or they hold no files at all.
 var travelling = []string{"/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run/singularity-slurm"}
 

@@ -71,7 +71,7 @@ func (w *watcher) markMount(at, id string, mask uint64) error {
 }
 
 // openMountPoint opens a mount point of a capsule, and no link: a container's mount points are below
-// folders of the user, who may put a link in their place.
+// folders of the user, and the user may put a link in their place.
 func openMountPoint(pid int, at string) (int, error) {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

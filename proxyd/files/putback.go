@@ -166,7 +166,7 @@ func (b *backer) bringBack(p string, f *File, touched bool) {
 			}
 			return
 		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
-			// The job has made this name a name of another file, whose content is different.
+			// The job has made this name a name of another file with different content.
 			if err = removeEmpty(p, st); err == nil {
 				err = b.makeAgain(p, f)
 			}

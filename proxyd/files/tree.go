@@ -129,7 +129,7 @@ func (n *node) markGone() {
 	}
 }
 
-// applyEntry applies an entry, whose paths are clean.
+// applyEntry applies an entry; its paths are clean.
 func (t *tree) applyEntry(e Entry) {
 	n := t.nodeAt(e.Path)
 	n.touched = true

@@ -173,7 +173,7 @@ func (w *worker) describeFile(p string, st unix.Stat_t) *File {
 	return f
 }
 
-// File systems that are the same on several nodes, or whose name for themselves is the same after
+// File systems that are the same on several nodes, or that have the same name for themselves after
 // a reboot.
 var named = map[int64]bool{
 	unix.NFS_SUPER_MAGIC: true, 0x0BD00BD0 /* lustre */ : true, 0x47504653 /* gpfs */ : true,

@@ -6,6 +6,6 @@
 // process at the other end.
 //
 // To receive and to close a descriptor can take for ever: the file may be of FUSE or of a dead NFS
-// server. So a daemon calls Receive only on connections whose other end is trusted;
+// server. So a daemon calls Receive only on connections with a trusted other end;
 // what users may connect to is package nodesocket's door, which never receives.
 package localsock

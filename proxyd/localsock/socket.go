@@ -112,7 +112,7 @@ func PeerCredentials(c syscall.Conn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// InterruptAtEnd makes the end of ctx interrupt I/O whose deadline setDeadline sets; it takes
+// InterruptAtEnd makes the end of ctx interrupt I/O that has its deadline from setDeadline; it takes
 // back an earlier deadline. The caller calls stop when the I/O is done; after that setDeadline
 // is not called any more.
 func InterruptAtEnd(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {

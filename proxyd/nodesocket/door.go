@@ -23,8 +23,8 @@ const DoorArg = "srun-door"
 
 // The door is the process that has srun.sock, where every user of the node can connect and send
 // descriptors. To close a descriptor may take for ever: a FUSE file's owner need not answer, an
-// NFS server may be dead, and SIGKILL does not end that wait. The same holds for a socket in
-// whose queue a descriptor is. So the daemon has neither such a descriptor nor such a socket. The
+// NFS server may be dead, and SIGKILL does not end that wait. The same holds for a socket with
+// a descriptor in its queue. So the daemon has neither such a descriptor nor such a socket. The
 // door has the sockets and no descriptors; the door starts no process, which would close what is
 // open here when the process is executed; what hangs in the door is a thread.
 //
@@ -108,7 +108,7 @@ type door struct {
 	stuck   int // connections that are being closed
 }
 
-// Door is the life of the door's process: it makes the socket, whose path is its argument, and
+// Door is the life of the door's process: it makes the socket at the path that is its argument, and
 // serves that socket until the daemon has ended. A main calls Door when the first argument of the
 // program is DoorArg, with the other arguments, and exits with what Door returns.
 func Door(args []string) int {

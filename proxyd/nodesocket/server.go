@@ -51,10 +51,10 @@ type SrunRequests interface {
 	// with the descriptors in its queue, over a socket; the process at the other end of that
 	// socket receives them.
 	Srun(ctx context.Context, who Peer, key string, give func(to *os.File) error)
-	// TellFailure says whether the user is to be told of the failure of the srun whose folder is
+	// TellFailure says whether the user is to be told of the failure of the srun with the folder
 	// dir.
 	TellFailure(ctx context.Context, dir string) bool
-	// TellMessage says whether the user is to be told of a failure that the srun whose folder is
+	// TellMessage says whether the user is to be told of a failure that the srun with the folder
 	// dir has printed: whether the job stays on its nodes.
 	TellMessage(ctx context.Context, dir string) bool
 	// Signal sends a signal to an srun of the caller's capsule.

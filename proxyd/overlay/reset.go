@@ -29,7 +29,7 @@ const resetPatience = 5 * time.Second
 // them: the program reads what had arrived, then gets ECONNRESET, or the end of the stream if the
 // other end had closed the connection. The packets come from this process and reach only the
 // capsule, also if its network is locked. pid is a process of the capsule. connections are
-// sockets of the capsule whose programs do not run meanwhile, because bytes that a program writes
+// sockets of the capsule while its programs do not run, because bytes that a program writes
 // while the sequence number is read would come back as input.
 //
 // SOCK_DESTROY of the kernel would be shorter, but programs would get ECONNABORTED, which few of

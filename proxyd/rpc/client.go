@@ -21,7 +21,7 @@ const Port = "6830"
 // maxMessage bounds a message of a reply: replies to dumps are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
-// The deadlines of calls whose context has none. Streams get none: how long they take depends
+// The deadlines of calls with a context that has none. Streams get none: how long they take depends
 // on the job, and keepalives tell when the other side is gone.
 const (
 	shortDeadline = 30 * time.Second

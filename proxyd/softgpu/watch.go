@@ -82,7 +82,7 @@ func (a *arena) rememberSum(at uint64, now blockSum, wipings int) {
 	}
 }
 
-// forgetSum drops the hash of a block, whose bytes are others now.
+// forgetSum drops the hash of a block: its bytes have changed.
 func (s *sums) forgetSum(at uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,7 @@ func isRoot(c *net.UnixConn) bool {
 	return err == nil && cred.Uid == 0
 }
 
-// callRunner makes a request of the runner whose folder is dir.
+// callRunner makes a request of the runner with the folder dir.
 func callRunner(ctx context.Context, dir, request string) error {
 	c, err := localsock.Dial(filepath.Join(dir, controlName))
 	if err != nil {

@@ -56,8 +56,8 @@
 //
 // # In a later run of the job
 //
-// Rewrite changes the call for this run: SLURM_* variables, names of nodes, and, for a step whose
-// tasks are to be restored, the layout. The process that becomes srun calls Rewrite when it is
+// Rewrite changes the call for this run: SLURM_* variables, names of nodes, and, for a step with
+// tasks that are to be restored, the layout. The process that becomes srun calls Rewrite when it is
 // the user already, because Rewrite reads files that the user names.
 //
 // # Limits

@@ -27,8 +27,8 @@ type Runner struct {
 	removed atomic.Bool // its folder is
 }
 
-// Adopt returns the srun in dir, whichever process started it; also an srun that has ended, whose
-// end Wait then tells. The error wraps fs.ErrNotExist if there is no srun: it was never executed.
+// Adopt returns the srun in dir, whichever process started it; also an srun that has ended:
+// Wait then tells its end. The error wraps fs.ErrNotExist if there is no srun: it was never executed.
 func Adopt(dir string) (*Runner, error) {
 	rec, err := readRecord(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func Adopt(dir string) (*Runner, error) {
 	return openRunner(dir, rec)
 }
 
-// Find returns the sruns whose folders are in parent, and passes over what else is there. The
+// Find returns the sruns that have their folders in parent, and passes over what else is there. The
 // caller closes the Runners.
 func Find(parent string) ([]*Runner, error) {
 	entries, err := os.ReadDir(parent)
@@ -101,7 +101,7 @@ func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
 }
 
 // Quiet has the runner keep silent: sing-srun is not told how srun ended, and srun is not ended
-// when sing-srun goes. Quiet is for a step that has been captured, whose wardens leave so that
+// when sing-srun goes. Quiet is for a step that has been captured: its wardens leave so that
 // srun ends by itself. The caller calls Quiet before sing-srun goes.
 func (r *Runner) Quiet(ctx context.Context) error { return r.askRunner(ctx, "quiet") }
 

@@ -55,7 +55,7 @@ const firstFile = 100
 // FilePath is the path by which a Command's arguments and environment name its files.
 func FilePath(i int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+i) }
 
-// ErrHet is returned for a call with several components (":") whose tasks are to be
+// ErrHet is returned for a call with several components (":") with tasks that are to be
 // restored: their layout cannot be forced.
 var ErrHet = errors.New("a step of several components cannot be restored")
 

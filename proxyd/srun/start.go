@@ -95,7 +95,7 @@ const (
 // Start runs the real srun and returns when srun has been executed; "key KEY" has then been
 // written to the status pipe. The srun goes on when the process that started it ends: Find and
 // Adopt return it. If Start fails, nothing has been written and nothing runs. The error
-// is in words for the user, whom Refuse can tell.
+// is in words for the user, and Refuse can tell them.
 //
 // Start needs root. Under systemd it takes KillMode=process.
 func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {

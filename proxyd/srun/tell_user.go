@@ -31,7 +31,7 @@ const (
 	answerTime = 30 * time.Second
 )
 
-// mayTellUser asks proxyd whether the user may be told of a failure of the srun whose folder is
+// mayTellUser asks proxyd whether the user may be told of a failure of the srun with the folder
 // dir. Without an answer the user is told.
 func mayTellUser(socket, verb, dir string) bool {
 	end := time.Now().Add(askTime)

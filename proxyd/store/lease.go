@@ -183,7 +183,7 @@ type heldLease struct {
 	beat heartbeat
 }
 
-// liveLeases returns the leases whose owners are not known to be dead, and fences the rest. A name
+// liveLeases returns the leases of owners that are not known to be dead, and fences the rest. A name
 // that is no lease is an error: the name might belong to a later version.
 func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
 	names, err := s.listNames(ctx, leasesDir)

@@ -42,7 +42,7 @@ type StreamReader struct {
 // fetchBuffer is the memory for fetching a chunk.
 type fetchBuffer struct{ plain, file []byte }
 
-// segmentFetch is a segment whose data arrives.
+// segmentFetch is a segment while its data arrives.
 type segmentFetch struct {
 	seg   segment
 	buf   *fetchBuffer

@@ -18,7 +18,7 @@ var zeroPage [pageSize]byte
 // isZero says whether p, at most a page, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroPage[:len(p)]) }
 
-// splitLevel is a rule for chunk lengths. A chunk ends after a page whose hash ends in bits
+// splitLevel is a rule for chunk lengths. A chunk ends after a page with a hash that ends in bits
 // zeros, so that boundaries belong to contents and move with them.
 type splitLevel struct {
 	until    int64 // applies to chunks that begin before this offset among the data

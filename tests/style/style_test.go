@@ -48,7 +48,7 @@ type quantity struct {
 var quantities = []quantity{
 	{name: "one-word-names-%", goal: 15, count: func(c *measure.Counts) int { return c.UnexportedOneWord },
 		per: 100, base: func(c *measure.Counts) int { return c.Unexported }},
-	pronouns(0, 0.5), // who, whom, whose
+	pronouns(0, 0.3), // who, whom, whose
 	pronouns(1, 10),  // it
 	pronouns(2, 3),   // one, ones, those, others
 	pronouns(3, 0.1), // nobody, somebody

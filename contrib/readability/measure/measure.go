@@ -45,7 +45,7 @@ type Counts struct {
 	CommentWords int
 	Pronouns     map[string]int // by the names of PronounGroups
 
-	Examples int            // runnable examples: functions of tests whose names begin with Example
+	Examples int            // runnable examples: functions of tests with names that begin with Example
 	Methods  map[string]int // by type; in a sum, by the package's folder and type
 }
 
@@ -63,7 +63,7 @@ var PronounGroups = []PronounGroup{
 	{"nobody/somebody", []string{"nobody", "somebody"}},
 }
 
-// Tree counts all packages below root and returns their counts by folder, relative to root. Folders whose names begin
+// Tree counts all packages below root and returns their counts by folder, relative to root. Folders with names that begin
 // with a dot, and testdata, are left out.
 func Tree(root string) (map[string]*Counts, error) {
 	packages := make(map[string]*Counts)

@@ -54,7 +54,7 @@ type Conductor struct {
 
 var _ api.Conductor = (*Conductor)(nil)
 
-// New returns a Conductor whose job 812_3 waits in the phase freeze.
+// New returns a Conductor with a job 812_3 that waits in the phase freeze.
 func New() *Conductor { return &Conductor{Release: make(chan struct{}), First: "freeze"} }
 
 // Asked returns the calls so far in their order, a line for each.

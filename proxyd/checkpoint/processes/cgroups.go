@@ -27,7 +27,7 @@ import (
 // varies.
 const stepPrefix = "step_"
 
-// JobCgroup returns the folder of the cgroup v2 of the job to whose step a process belongs; "" if
+// JobCgroup returns the folder of the cgroup v2 of the job that a process belongs to by its step; "" if
 // there is none.
 func JobCgroup(root string, pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))

@@ -149,7 +149,7 @@ func (k Kits) copyOnNode(hash string) (string, error) {
 	return here, copyKit(k.Local, hash, from)
 }
 
-// RemoveUnused removes this node's copies of the kits whose hashes are not in used.
+// RemoveUnused removes this node's copies of the kits with hashes that are not in used.
 func (k Kits) RemoveUnused(used map[string]bool) error {
 	entries, err := os.ReadDir(k.Local)
 	for _, e := range entries {

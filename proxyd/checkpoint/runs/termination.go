@@ -18,7 +18,7 @@ const (
 	TerminationDecided                          // decided; a further SIGTERM is decided again
 )
 
-// Termination has the programs whose SIGTERM is withheld until the conductor has decided what
+// Termination has the programs from which SIGTERM is withheld until the conductor has decided what
 // follows. Signal names such a program. All methods may be called concurrently.
 //
 //	none ──► deciding ◄──► decided

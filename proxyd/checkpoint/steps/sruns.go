@@ -120,7 +120,7 @@ func (s *Sruns) PIDs() (pids []int) {
 }
 
 // killTimeout is how long an srun and its runner may take to end. A runner that closes a file
-// whose file system does not answer never ends, and the job's end must not wait for such a file.
+// of a file system that does not answer never ends, and the job's end must not wait for such a file.
 const killTimeout = 20 * time.Second
 
 // Kill ends all sruns. The errors name the sruns that could not be ended.

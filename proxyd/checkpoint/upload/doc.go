@@ -11,7 +11,7 @@
 //	share.go         every node's side: its share is copied into the store
 //	wait.go          the side of a restore: when an upload counts as lost
 //	share_writer.go  where a dump writes: into the store, or into the stage
-//	base.go          the older checkpoint whose streams a staged checkpoint refers to
+//	base.go          the older checkpoint with streams that a staged checkpoint refers to
 //
 // Locks: uploadFolder.mu is held while the record of an upload is changed, Uploads.mu and uploadRun.mu while fields are
 // read or written; no lock is taken under them.

@@ -60,7 +60,7 @@ type Record struct {
 	Leader       string    `json:"leader"`
 	Nodes        []string  `json:"nodes"`          // nodes with a share
 	Bytes        uint64    `json:"bytes"`          // upper bound of the space needed in the store
-	Base         uint32    `json:"base,omitempty"` // checkpoint in the store whose streams the shares refer to
+	Base         uint32    `json:"base,omitempty"` // checkpoint in the store with streams that the shares refer to
 	Released     bool      `json:"left"`           // the job was released after this checkpoint
 	Lost         string    `json:"lost,omitempty"`
 	HoldReported bool      `json:"told,omitempty"` // the job was held because this checkpoint is lost

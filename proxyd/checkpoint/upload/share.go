@@ -177,7 +177,7 @@ type ShareStatus struct {
 	LastError string // on the leader: error of the last try
 }
 
-// ShareStatusHere returns the progress of this node's share. A leader whose upload does not run
+// ShareStatusHere returns the progress of this node's share. A leader with an upload that does not run
 // starts it again.
 func (u *Uploads) ShareStatusHere(id store.ID) (r ShareStatus, err error) {
 	if r.Has, err = u.hasOwnShare(id); err != nil || !r.Has {

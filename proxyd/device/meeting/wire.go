@@ -24,7 +24,7 @@ const (
 	maxReply   = 16 << 20 // bytes; a roster of the largest size has no more
 )
 
-// talk is a connection whose ends have exchanged their challenges.
+// talk is a connection after its ends have exchanged their challenges.
 type talk struct {
 	conn       net.Conn
 	secret     []byte

@@ -174,7 +174,7 @@ func (c *Controller) Restore(ctx context.Context, src Source) error {
 	return c.doOrder(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
 }
 
-// doOrder gives an order whose answer holds nothing.
+// doOrder gives an order with an empty answer.
 func (c *Controller) doOrder(ctx context.Context, o *order, f *os.File, files *carrier) error {
 	t, err := c.giveOrder(ctx, o, f, files)
 	if err == nil && t.f != nil {

@@ -121,7 +121,7 @@ func (st *settling) explain() {
 	}
 }
 
-// reportParts tells the leader what processes keep back whose calls still pass: nothing on purpose.
+// reportParts tells the leader what processes keep back while their calls still pass: nothing on purpose.
 func (a *attempt) reportParts(all []*process) {
 	for _, p := range all {
 		a.s.cuts.mu.Lock()

@@ -17,7 +17,7 @@
 //
 // The ranks of a group have the same addresses. For each block of memory and each rank that has it, the
 // rank's view of the block is either the group's common memory or memory of the rank's own. All ranks read
-// the common memory, and only operations that run once write to it. A rank whose own operation is about to
+// the common memory, and only operations that run once write to it. A rank with an operation of its own that is about to
 // write first gets memory of its own (Unshare).
 //
 // # When an operation runs once
@@ -25,7 +25,7 @@
 // An operation runs once if and only if it is the next operation of each rank of the group, with an equal
 // record and equal operands, and all memory that it can read is common to all ranks. The memory that it
 // writes becomes common memory. All ranks have asked for the operation before it runs, so the group never
-// guesses and never undoes work. A rank whose next operation may run once waits for the other ranks (Park).
+// guesses and never undoes work. A rank with a next operation that may run once waits for the other ranks (Park).
 // The wait ends when its time is over (TimeOut) or when the next operation of another rank is different; then
 // the rank runs the operation on memory of its own.
 //

@@ -40,7 +40,7 @@ func (o *Op) isAlike(p *Op) bool {
 		slices.Equal(o.Reads, p.Reads) && slices.Equal(o.Writes, p.Writes) && slices.Equal(o.Fills, p.Fills)
 }
 
-// neededBlocks returns the blocks whose bytes influence what the operation writes, and the written blocks
+// neededBlocks returns the blocks with bytes that influence what the operation writes, and the written blocks
 // that keep old bytes.
 func (o *Op) neededBlocks() []Block {
 	out := slices.Clone(o.Reads)

@@ -131,7 +131,7 @@ func mayBeUnsealed(code codes.Code) bool {
 	}
 }
 
-// NewStream implements grpc.ClientConnInterface: a call whose reply streams.
+// NewStream implements grpc.ClientConnInterface: a call with a reply that streams.
 func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if desc.ClientStreams {
 		return nil, fmt.Errorf("%s: requests that stream cannot be signed", method)

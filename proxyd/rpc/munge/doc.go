@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package munge lets gRPC services know which user calls, by the credentials that every Slurm
-// cluster already has. It imports nothing of ours and serves any service whose requests are
+// cluster already has. It imports nothing of ours and serves any service with requests that are
 // unary; replies may stream.
 //
 // # The messages

@@ -35,8 +35,8 @@ var (
 	ErrNoMunge = errors.New("munge does not work on this node")
 )
 
-// Lifetime is for how long a credential is fresh: munge's own default, so that nodes whose
-// clocks are good enough for Slurm are good enough for us.
+// Lifetime is for how long a credential is fresh: munge's own default, so that nodes with
+// clocks that are good enough for Slurm are good enough for us.
 const Lifetime = 300 * time.Second
 
 // maxCredential bounds what is handed to unmunge. A ticket makes about 1 KiB.

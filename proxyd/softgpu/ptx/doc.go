@@ -45,7 +45,7 @@
 // synchronising accesses to global memory, printf, malloc) run their blocks in ascending
 // order on a single core, and more of them in turn only while all running blocks spin; all other
 // kernels use all cores. Within a block warps run in ascending order, a fixed number of
-// instructions at a time. Clocks count what a warp has executed. A program whose blocks race with
+// instructions at a time. Clocks count what a warp has executed. A program with blocks that race with
 // plain loads and stores is the only exception.
 //
 // # Arithmetic

@@ -46,7 +46,7 @@ type space struct {
 	freeing     []freeing
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
-	peers       []*space // spaces whose memory our kernels see
+	peers       []*space // spaces with memory that our kernels see
 	variables   []variable
 	claims      []backend.Variable // of the state, until a module takes them
 }
