@@ -12,6 +12,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/splice"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // ptxEngine is package ptx.
@@ -19,7 +20,7 @@ type ptxEngine struct{}
 
 func newEngine() engine { return ptxEngine{} }
 
-func (ptxEngine) newAddresses() addresses { return new(ptx.Memory) }
+func (ptxEngine) newAddresses() addresses { return new(memory.Memory) }
 
 // source is what the driver calls a program's text in its logs.
 const source = "application ptx input"
@@ -161,9 +162,9 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 
 func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 	done := l.done
-	var touched *ptx.Touched
+	var touched *memory.Touched
 	if l.seen != nil {
-		touched = &ptx.Touched{}
+		touched = &memory.Touched{}
 		defer func() { l.seen.addTouched(touched) }()
 	}
 	output, malloc, free := l.output, l.malloc, l.free
@@ -173,7 +174,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		free = func(at uint64) { l.seen.effects = true; l.free(at) }
 	}
 	err := k.Launch(ctx, ptx.Config{
-		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),
+		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*memory.Memory),
 		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
@@ -199,7 +200,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 }
 
 // addTouched adds what a launch, or a part of it, has accessed.
-func (a *accesses) addTouched(t *ptx.Touched) {
+func (a *accesses) addTouched(t *memory.Touched) {
 	for _, r := range t.Ranges() {
 		x := splice.Span{Base: r.Base, Size: r.Size}
 		if a.reads = append(a.reads, x); r.Written {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // pieces are the parts of the image, in the order of kernels.S.
@@ -22,7 +23,7 @@ var pieces = []string{"head", "math", "elements", "adam", "matrix", "norm", "row
 type bench struct {
 	t    *testing.T
 	p    *ptx.Program
-	mem  ptx.Memory
+	mem  memory.Memory
 	next uint64
 	own  map[uint64][]byte
 }

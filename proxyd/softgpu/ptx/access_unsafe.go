@@ -104,7 +104,7 @@ func loadVector32Shared(w *warp, in *inst, m uint32) {
 func loadVector32Global(w *warp, in *inst, m uint32) {
 	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
 	s := w.sites[in.site]
-	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	base, lim, p := s.Base, accessLimit(s.Size, n), unsafe.Pointer(unsafe.SliceData(s.Bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
 		i := lowestLane(m)
@@ -115,7 +115,7 @@ func loadVector32Global(w *warp, in *inst, m uint32) {
 		} else {
 			q = w.resolveAddress(in, addr, n, i, false)
 			s = w.sites[in.site]
-			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+			base, lim, p = s.Base, accessLimit(s.Size, n), unsafe.Pointer(unsafe.SliceData(s.Bytes))
 		}
 		if n == 16 {
 			v := (*[4]uint32)(q)
@@ -130,7 +130,7 @@ func loadVector32Global(w *warp, in *inst, m uint32) {
 func storeVector32Global(w *warp, in *inst, m uint32) {
 	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
 	s := w.sites[in.site]
-	base, lim, p := s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	base, lim, p := s.Base, accessLimit(s.Size, n), unsafe.Pointer(unsafe.SliceData(s.Bytes))
 	r := w.vectorRegs(in)
 	for ; m != 0; m &= m - 1 {
 		i := lowestLane(m)
@@ -141,7 +141,7 @@ func storeVector32Global(w *warp, in *inst, m uint32) {
 		} else {
 			q = w.resolveAddress(in, addr, n, i, true)
 			s = w.sites[in.site]
-			base, lim, p = s.base, accessLimit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+			base, lim, p = s.Base, accessLimit(s.Size, n), unsafe.Pointer(unsafe.SliceData(s.Bytes))
 		}
 		if n == 16 {
 			*(*[4]uint32)(q) = [4]uint32{r[0][i], r[1][i], r[2][i], r[3][i]}

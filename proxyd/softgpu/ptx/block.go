@@ -3,6 +3,8 @@
 
 package ptx
 
+import "github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
+
 // block is a block of threads that runs, or a block that has run and is used again.
 type block struct {
 	run    *launch
@@ -18,7 +20,7 @@ type block struct {
 	spun   bool // a warp of the block seemed to wait for other warps
 	gone   uint64
 	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
-	touched map[*mapping]bool
+	touched map[*memory.Range]bool
 }
 
 // getBlock returns room for a block of a launch: the room of an earlier launch of the kernel if its
@@ -48,7 +50,7 @@ func (b *block) keepRoom() {
 func (b *block) forgetRanges() {
 	for _, w := range b.warps {
 		for s := range w.sites {
-			w.sites[s] = &nowhere
+			w.sites[s] = &memory.Nowhere
 		}
 	}
 }
@@ -58,10 +60,10 @@ func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
 	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
 	for i := range b.warps {
-		w := &warp{sites: make([]*mapping, r.kernel.sites)}
-		w.local.init(r.kernel.stackSize(r.cfg.StackSize))
+		w := &warp{sites: make([]*memory.Range, r.kernel.sites)}
+		w.local.Init(r.kernel.stackSize(r.cfg.StackSize))
 		for s := range w.sites {
-			w.sites[s] = &nowhere
+			w.sites[s] = &memory.Nowhere
 		}
 		for k := range warpSize {
 			at := r.cfg.Block.positionAt(uint64(i*warpSize + k))
@@ -88,7 +90,7 @@ func (b *block) startBlock(index uint64) {
 		if left := threads - i*warpSize; left < warpSize {
 			mask = 1<<left - 1
 		}
-		w.local.clearAll()
+		w.local.Clear()
 		w.startWarp(b, i, mask)
 	}
 	for i := range b.bars {
@@ -101,7 +103,7 @@ func (b *block) startBlock(index uint64) {
 // moved.
 func (b *block) runTurn() (done, moved bool) {
 	// A kernel may free its allocations, and get the address again.
-	if gone := b.run.memory.gone.Load(); gone != b.gone {
+	if gone := b.run.memory.Unmapped(); gone != b.gone {
 		b.gone = gone
 		b.forgetRanges()
 	}
@@ -166,4 +168,28 @@ func (b *block) reportStuck() {
 		}
 	}
 	panic("ptx: a block without live threads is stuck")
+}
+
+// noteTouched notes an access. A site's later accesses to the same range are not noted, and need not be: a site
+// either loads or stores.
+func (b *block) noteTouched(r *memory.Range, store bool) {
+	if b.run.cfg.Touched == nil {
+		return
+	}
+	if written, known := b.touched[r]; !known || store && !written {
+		if b.touched == nil {
+			b.touched = map[*memory.Range]bool{}
+		}
+		b.touched[r] = store || written
+	}
+}
+
+// addTouched adds what the block's threads have accessed to what the launch has.
+func (b *block) addTouched() {
+	t := b.run.cfg.Touched
+	if t == nil {
+		return
+	}
+	t.Add(b.touched)
+	clear(b.touched)
 }

@@ -44,9 +44,9 @@ func (w *warp) runCall(in *inst) {
 	top := &frame{
 		parent: old, code: target, site: in, retPC: f.pc + 1, depth: old.depth + 1,
 		base32: old.base32 + c.n32, base64: old.base64 + c.n64, basePred: old.basePred + c.np,
-		local: (max(old.local+c.local, w.local.highestEnd(f.mask)) + 15) &^ 15,
+		local: (max(old.local+c.local, w.local.HighestEnd(f.mask)) + 15) &^ 15,
 	}
-	if top.depth > maxDepth || uint64(top.local)+uint64(target.local) > uint64(w.local.size) {
+	if top.depth > maxDepth || uint64(top.local)+uint64(target.local) > uint64(w.local.Size) {
 		w.raiseFault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.Name)
 	}
 	for i, a := range site.args {
@@ -62,7 +62,7 @@ func (w *warp) runReturn() {
 	f := w.cur
 	top := f.frame
 	site := top.site.ext.call
-	w.local.restoreTop(f.mask, top.local)
+	w.local.RestoreTop(f.mask, top.local)
 	w.enterFrame(top.parent, top.parent.code)
 	for i, a := range site.rets {
 		w.passParameter(f.mask, top.parent, a, top, top.code.rets[i], false)
@@ -80,18 +80,18 @@ func (w *warp) passParameter(m uint32, caller *frame, actual argument, callee *f
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m)
 		if from.inMemory && to.inMemory {
-			copy(w.local.laneBytes(i, tf.local+to.offset, size), w.local.laneBytes(i, ff.local+from.offset, size))
+			copy(w.local.LaneBytes(i, tf.local+to.offset, size), w.local.LaneBytes(i, ff.local+from.offset, size))
 			continue
 		}
 		var v uint64
 		if from.inMemory {
-			v = readBytes(w.local.laneBytes(i, ff.local+from.offset, min(size, 8)))
+			v = readBytes(w.local.LaneBytes(i, ff.local+from.offset, min(size, 8)))
 		} else {
 			w.enterFrame(ff, ff.code)
 			v = w.readLane(useOperand(from.class), from.ref, i)
 		}
 		if to.inMemory {
-			writeBytes(w.local.laneBytes(i, tf.local+to.offset, min(size, 8)), v)
+			writeBytes(w.local.LaneBytes(i, tf.local+to.offset, min(size, 8)), v)
 		} else {
 			w.enterFrame(tf, tf.code)
 			w.setLane(defOperand(to.class), to.ref, i, v)

@@ -20,6 +20,7 @@
 //	float       floating-point arithmetic: formats, rounding
 //	simd        lane loops of full warps in the vector instructions of the processor
 //	printf      what a kernel prints, formatted as C does
+//	memory      the memory that a kernel sees: mapped ranges, and the local memory of threads
 //	syntax      lexer, parser, and the tree that the parser makes of a text
 //
 // # Registers

@@ -12,6 +12,7 @@ import (
 	"math"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // double doubles a float for each thread of a block.
@@ -60,7 +61,7 @@ func Example() {
 	for i := range 4 {
 		binary.LittleEndian.PutUint32(array[4*i:], math.Float32bits(float32(i)+0.5))
 	}
-	var memory ptx.Memory
+	var memory memory.Memory
 	if err := memory.Map(address, array, false); err != nil {
 		log.Fatal(err)
 	}

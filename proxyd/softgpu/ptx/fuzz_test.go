@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // FuzzParse: no text makes the parser, the linker or the lowering panic or hang, and what
@@ -101,7 +103,7 @@ func FuzzRun(f *testing.F) {
 		if err != nil || k.LocalSize > 1<<16 {
 			return
 		}
-		var mem Memory
+		var mem memory.Memory
 		for addr, b := range map[uint64][]byte{testGlobals: image, testOut: make([]byte, 4096)} {
 			if len(b) == 0 {
 				continue

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
@@ -24,7 +25,7 @@ const (
 type machine struct {
 	tb  testing.TB
 	p   *Program
-	mem Memory
+	mem memory.Memory
 	cfg Config
 }
 

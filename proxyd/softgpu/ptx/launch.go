@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // The limits of a launch: the limits of compute capability 8.0.
@@ -28,7 +30,7 @@ type Config struct {
 	Grid, Block Dim3
 	Shared      uint32 // bytes of dynamic shared memory
 	Params      []byte // the kernel's parameters, as Kernel.Params lays them out
-	Memory      *Memory
+	Memory      *memory.Memory
 	Hooks       Hooks
 
 	// Cooperative launches run all blocks at once, so that they may wait for each other.
@@ -59,7 +61,7 @@ type Config struct {
 	// ends with an error adds only a part of them.
 	Issued *atomic.Uint64
 	// Touched, if not nil, collects what the launch accesses. It is complete if Launch returns nil.
-	Touched *Touched
+	Touched *memory.Touched
 }
 
 // launch is a launch that runs.
@@ -67,7 +69,7 @@ type launch struct {
 	kernel   *Kernel
 	cfg      Config
 	ctx      context.Context
-	memory   *Memory
+	memory   *memory.Memory
 	params   []byte
 	counting bool
 	first    uint64 // blocks that ran before
@@ -97,9 +99,8 @@ func (r *launch) allShared() int {
 	return r.sharedSize()
 }
 
-// Launch runs the kernel to its end and returns nil, a *LaunchError before anything ran, a
-// *Fault, or ctx's error, which is looked at between turns of warps. Launches may run
-// concurrently.
+// Launch runs the kernel to its end and returns nil, a *LaunchError before anything ran, a *Fault, or ctx's error, which
+// is looked at between turns of warps. Launches may run concurrently.
 func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	if err := k.checkConfig(&cfg); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		r.first = *cfg.Done
 	}
 	if r.memory == nil {
-		r.memory = new(Memory)
+		r.memory = new(memory.Memory)
 	}
 	if cfg.Cooperative {
 		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
@@ -275,8 +276,7 @@ func recoverFault(err *error) {
 	case stopped:
 		*err = p.err
 	case runtime.Error:
-		// A mistake of this package ends the launch, not the process with all that is on the
-		// device.
+		// A mistake of this package ends the launch, not the process with all that is on the device.
 		*err = &Fault{Kind: InternalError, Msg: fmt.Sprintf("%v\n%s", p, debug.Stack())}
 	default:
 		panic(p)

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -146,7 +147,7 @@ func (p *Program) Align() uint64 { return p.align }
 // Place gives the program's variables the addresses from base on and returns their initial
 // bytes. The caller maps them there before the first launch.
 func (p *Program) Place(base uint64) ([]byte, error) {
-	if base%p.align != 0 || base < MinAddress {
+	if base%p.align != 0 || base < memory.MinAddress {
 		return nil, &LinkError{"place", fmt.Sprintf("%#x is not an address for variables", base)}
 	}
 	p.base, p.placed = base, true
@@ -215,7 +216,7 @@ func (p *Program) variableAddress(v *syntax.Variable) uint64 { return p.base + p
 func (p *Program) constantRange() [2]uint64 { return p.consts }
 
 // addressOf is what a pointer to the function holds.
-func (p *Program) addressOf(f *syntax.Function) uint64 { return functionWindow + 16*p.index[f] }
+func (p *Program) addressOf(f *syntax.Function) uint64 { return memory.FunctionWindow + 16*p.index[f] }
 
 // findFunction finds what a name means in a module: its own definition, or another's. A
 // declaration without any is returned as such.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
@@ -94,7 +95,7 @@ func TestInitialisers(t *testing.T) {
 	if o := words(bytes("open")); len(o) != 3 || o[0] != 0xffffffff || o[1] != 19 {
 		t.Errorf("open is %v", o)
 	}
-	if f := readBytes(bytes("function")); f < functionWindow {
+	if f := readBytes(bytes("function")); f < memory.FunctionWindow {
 		t.Errorf("function is %#x", f)
 	}
 	if at["f"].Space != types.ConstSpace || at["f"].Offset != 0 {
@@ -243,7 +244,7 @@ func TestHeap(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	var m Memory
+	var m memory.Memory
 	b := make([]byte, 1024)
 	for _, c := range []struct {
 		base uint64

@@ -133,7 +133,7 @@ func (w *warp) readArg(in *inst, k, lane int) uint64 {
 	}
 	a := site.args[k]
 	if a.inMemory {
-		return readBytes(w.local.laneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)))
+		return readBytes(w.local.LaneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)))
 	}
 	return w.readLane(useOperand(a.class), a.ref, lane)
 }
@@ -142,7 +142,7 @@ func (w *warp) readArg(in *inst, k, lane int) uint64 {
 func (w *warp) setRet(in *inst, lane int, v uint64) {
 	for _, a := range in.ext.call.rets {
 		if a.inMemory {
-			writeBytes(w.local.laneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)), v)
+			writeBytes(w.local.LaneBytes(lane, w.cur.frame.local+a.offset, min(a.size, 8)), v)
 		} else {
 			w.setLane(defOperand(a.class), a.ref, lane, v)
 		}
@@ -172,11 +172,11 @@ func opAlloca(w *warp, in *inst, m uint32) {
 	sizes := w.u64(in.a)
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
-		at := (uint64(max(w.local.tops[i], f.local+f.code.local)) + in.imm - 1) &^ (in.imm - 1)
-		if sizes[i] > uint64(w.local.size) || at+sizes[i] > uint64(w.local.size) {
+		at := (uint64(max(w.local.Tops[i], f.local+f.code.local)) + in.imm - 1) &^ (in.imm - 1)
+		if sizes[i] > uint64(w.local.Size) || at+sizes[i] > uint64(w.local.Size) {
 			w.raiseFault(StackOverflow, in, i, 0, "alloca")
 		}
-		w.local.tops[i] = uint32(at + sizes[i])
+		w.local.Tops[i] = uint32(at + sizes[i])
 		w.setLane(in.ext.opnds[0], in.d, i, at)
 	}
 }
@@ -198,7 +198,7 @@ func lowerStack(l *lowerer) {
 func opStackSave(w *warp, in *inst, m uint32) {
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
-		w.setLane(in.ext.opnds[0], in.d, i, uint64(w.local.tops[i]))
+		w.setLane(in.ext.opnds[0], in.d, i, uint64(w.local.Tops[i]))
 	}
 }
 
@@ -206,6 +206,6 @@ func opStackRestore(w *warp, in *inst, m uint32) {
 	a := w.u64(in.a)
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
-		w.local.tops[i] = uint32(min(a[i], uint64(w.local.size)))
+		w.local.Tops[i] = uint32(min(a[i], uint64(w.local.Size)))
 	}
 }

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -117,7 +118,7 @@ func (l *lowerer) unpackElements(t types.Type, list []syntax.Operand) {
 	}
 }
 
-var windows = map[types.Space]uint64{types.SharedSpace: sharedWindow, types.LocalSpace: localWindow, types.ParamSpace: paramWindow}
+var windows = map[types.Space]uint64{types.SharedSpace: memory.SharedWindow, types.LocalSpace: memory.LocalWindow, types.ParamSpace: memory.ParamWindow}
 
 // lowerCvta converts between generic addresses and the addresses of a space.
 func lowerCvta(l *lowerer) {
@@ -130,7 +131,7 @@ func lowerCvta(l *lowerer) {
 	w, ok := windows[space]
 	if o := l.in.Args[1]; o.Kind == syntax.ArgName {
 		if v := l.in.Scope.FindVariable(o.Name); v != nil && v.Space == types.ParamSpace && !l.f.IsParam(v) {
-			w, ok = localWindow, true
+			w, ok = memory.LocalWindow, true
 		}
 	}
 	d, s := l.resultRef(t), l.sourceRef(1, t)
@@ -154,14 +155,14 @@ func lowerIsspacep(l *lowerer) {
 		in := false
 		switch space {
 		case types.SharedSpace:
-			in = a-sharedWindow < windowSize
+			in = a-memory.SharedWindow < memory.WindowSize
 		case types.LocalSpace:
-			in = a-localWindow < windowSize
+			in = a-memory.LocalWindow < memory.WindowSize
 		case types.ParamSpace:
-			in = a-paramWindow < windowSize
+			in = a-memory.ParamWindow < memory.WindowSize
 		default:
 			isConst := a-consts[0] < consts[1]-consts[0]
-			in = a >= MinAddress && isConst == (space == types.ConstSpace)
+			in = a >= memory.MinAddress && isConst == (space == types.ConstSpace)
 		}
 		if in {
 			return 1

@@ -7,13 +7,12 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
 
 // Accesses go through an access site's last range: a single comparison per lane. What is outside
 // goes the slow way, which finds another range, or a window, or faults.
-
-func isAligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%16 == 0 }
 
 // word is what an access reads or writes.
 type word interface {
@@ -33,30 +32,30 @@ func (w *warp) resolveAddress(in *inst, addr, n uint64, lane int, store bool) un
 	if addr&(n-1) != 0 {
 		w.raiseFault(MisalignedAddress, in, lane, addr, "")
 	}
-	if addr < MinAddress {
+	if addr < memory.MinAddress {
 		at := addr % (1 << 32)
 		switch {
-		case addr>>32 == sharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
+		case addr>>32 == memory.SharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
 			return unsafe.Pointer(&w.block.shared[at])
-		case addr>>32 == localWindow>>32 && at < accessLimit(uint64(w.local.size), n):
-			return unsafe.Pointer(unsafe.SliceData(w.local.laneBytes(lane, uint32(at), uint32(n))))
-		case addr>>32 == paramWindow>>32 && at < accessLimit(uint64(len(w.block.run.params)), n) && !store:
+		case addr>>32 == memory.LocalWindow>>32 && at < accessLimit(uint64(w.local.Size), n):
+			return unsafe.Pointer(unsafe.SliceData(w.local.LaneBytes(lane, uint32(at), uint32(n))))
+		case addr>>32 == memory.ParamWindow>>32 && at < accessLimit(uint64(len(w.block.run.params)), n) && !store:
 			return unsafe.Pointer(&w.block.run.params[at])
 		}
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
-	r := w.block.run.memory.findRange(addr, n)
+	r := w.block.run.memory.FindRange(addr, n)
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
-	if store && r.readOnly {
+	if store && r.ReadOnly {
 		w.raiseFault(IllegalAddress, in, lane, addr, "write to read-only memory")
 	}
 	w.block.noteTouched(r, store)
 	if in.site >= 0 {
 		w.sites[in.site] = r
 	}
-	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
+	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Bytes)), addr-r.Base)
 }
 
 // space bounds of the two windows that instructions may name.
@@ -74,10 +73,10 @@ func (w *warp) localAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer
 	if addr&(n-1) != 0 {
 		w.raiseFault(MisalignedAddress, in, lane, uint64(addr), "local memory")
 	}
-	if uint64(addr) >= accessLimit(uint64(w.local.size), uint64(n)) {
+	if uint64(addr) >= accessLimit(uint64(w.local.Size), uint64(n)) {
 		w.raiseFault(IllegalAddress, in, lane, uint64(addr), "local memory")
 	}
-	return unsafe.Pointer(unsafe.SliceData(w.local.laneBytes(lane, addr, n)))
+	return unsafe.Pointer(unsafe.SliceData(w.local.LaneBytes(lane, addr, n)))
 }
 
 func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
@@ -109,7 +108,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
 	r := w.sites[in.site]
-	base, lim, p := r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	base, lim, p := r.Base, accessLimit(r.Size, n), unsafe.Pointer(unsafe.SliceData(r.Bytes))
 	if m == fullMask {
 		for i := range a {
 			addr := a[i] + off
@@ -119,7 +118,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 			}
 			d[i] = R(*(*D)(w.resolveAddress(in, addr, n, i, false)))
 			r = w.sites[in.site]
-			base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+			base, lim, p = r.Base, accessLimit(r.Size, n), unsafe.Pointer(unsafe.SliceData(r.Bytes))
 		}
 		return
 	}
@@ -132,7 +131,7 @@ func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warp
 		}
 		d[i] = R(*(*D)(w.resolveAddress(in, addr, n, i, false)))
 		r = w.sites[in.site]
-		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+		base, lim, p = r.Base, accessLimit(r.Size, n), unsafe.Pointer(unsafe.SliceData(r.Bytes))
 	}
 }
 
@@ -141,7 +140,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 	n := uint64(unsafe.Sizeof(D(0)))
 	a, off := w.u64(in.a), in.imm
 	r := w.sites[in.site]
-	base, lim, p := r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	base, lim, p := r.Base, accessLimit(r.Size, n), unsafe.Pointer(unsafe.SliceData(r.Bytes))
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		addr := a[i] + off
@@ -151,7 +150,7 @@ func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 		}
 		*(*D)(w.resolveAddress(in, addr, n, i, true)) = D(s[i])
 		r = w.sites[in.site]
-		base, lim, p = r.base, accessLimit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+		base, lim, p = r.Base, accessLimit(r.Size, n), unsafe.Pointer(unsafe.SliceData(r.Bytes))
 	}
 }
 
@@ -198,8 +197,8 @@ func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 // loadLocal reads a word per lane from the threads' own memory.
 func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
-	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
-	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
+	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.Size)
+	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.Data))
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		o := a[i] + off
@@ -213,9 +212,9 @@ func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpS
 // storeLocal writes a word per lane to the threads' own memory.
 func storeLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
 	n := uint32(unsafe.Sizeof(D(0)))
-	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
-	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
-	w.local.used = true
+	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.Size)
+	lim, p := accessLimit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.Data))
+	w.local.Used = true
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		o := a[i] + off
@@ -272,12 +271,12 @@ func (w *warp) bytesAt(p unsafe.Pointer, n uint32) []byte { return unsafe.Slice(
 
 // anyAt resolves n bytes at a generic address that is aligned well enough.
 func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
-	r := w.block.run.memory.findRange(addr, n)
+	r := w.block.run.memory.FindRange(addr, n)
 	if r == nil {
 		w.raiseFault(IllegalAddress, in, lane, addr, "")
 	}
 	w.block.noteTouched(r, false)
-	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
+	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Bytes)), addr-r.Base)
 }
 
 // genericBytes returns the n bytes at a generic address, or nil; for what the package's own
@@ -285,12 +284,12 @@ func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
 func (w *warp) genericBytes(addr, n uint64, lane int) []byte {
 	at := addr % (1 << 32)
 	switch {
-	case addr >= MinAddress:
+	case addr >= memory.MinAddress:
 		return w.block.run.memory.Bytes(addr, n)
-	case addr>>32 == sharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
+	case addr>>32 == memory.SharedWindow>>32 && at < accessLimit(uint64(len(w.block.shared)), n):
 		return w.block.shared[at:][:n]
-	case addr>>32 == localWindow>>32 && at < accessLimit(uint64(w.local.size), n):
-		return w.local.laneBytes(lane, uint32(at), uint32(n))
+	case addr>>32 == memory.LocalWindow>>32 && at < accessLimit(uint64(w.local.Size), n):
+		return w.local.LaneBytes(lane, uint32(at), uint32(n))
 	}
 	return nil
 }

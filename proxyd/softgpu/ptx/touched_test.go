@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 )
 
 // TestTouched: a launch tells which ranges it has read and written, in each way in which instructions access memory, also
@@ -62,18 +64,18 @@ func TestTouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var mem Memory
+			var mem memory.Memory
 			for _, at := range []uint64{a, b, c} {
 				if err := mem.Map(at, make([]byte, 4096), false); err != nil {
 					t.Fatal(err)
 				}
 			}
 			params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, a), b)
-			want := []TouchedRange{{a, 4096, false}, {b, 4096, x.written}}
+			want := []memory.TouchedRange{{Base: a, Size: 4096}, {Base: b, Size: 4096, Written: x.written}}
 			for i := range 3 {
 				cfg := Config{Grid: Dim3{X: 4, Y: 1, Z: 1}, Block: Dim3{X: 64, Y: 1, Z: 1}, Params: params, Memory: &mem, Workers: 2}
 				if i != 1 { // a launch that collects nothing comes between
-					cfg.Touched = &Touched{}
+					cfg.Touched = &memory.Touched{}
 				}
 				if err := k.Launch(context.Background(), cfg); err != nil {
 					t.Fatal(err)

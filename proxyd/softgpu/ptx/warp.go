@@ -3,7 +3,11 @@
 
 package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
+)
 
 // frame is an activation of a function. A frame does not change, so that all fragments which came
 // from its caller together can share it.
@@ -52,8 +56,8 @@ type warp struct {
 	basePred       int
 	block          *block
 	cur            *frag
-	sites          []*mapping // last range that each access site has used
-	local          localMemory
+	sites          []*memory.Range // last range that each access site has used
+	local          memory.Local
 	live           uint32 // lanes that have not exited
 	spinning       bool   // memory that other threads may change was read since the last backward branch
 	waitingLoops   int    // times in this turn that a loop has read such memory: the warp seems to wait for a thread
