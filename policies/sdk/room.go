@@ -175,7 +175,7 @@ func (r *Room) shareOn(j *Job, node int32, capsules, gpus int) (Share, error) {
 	name := r.snapshot.Nodes[node].Name
 	switch cpus, memory := capsules*j.CPUs, int64(capsules)*j.Memory; {
 	case gpus > matching.Count():
-		return Share{}, fmt.Errorf("node %s has %d GPUs free, not %d", name, matching.Count(), gpus)
+		return Share{}, fmt.Errorf("node %s has %s free, not %d", name, CountOf(matching.Count(), "GPU"), gpus)
 	case cpus > free.CPUs:
 		return Share{}, fmt.Errorf("node %s has %d CPUs free, not %d", name, free.CPUs, cpus)
 	case memory > free.Memory:

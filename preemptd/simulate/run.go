@@ -128,7 +128,7 @@ func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 	for i := range trace {
 		t := &trace[i]
 		if t.GPUs/t.Nodes > c.GPUs || t.Nodes > c.Nodes {
-			return nil, fmt.Errorf("job %d: %d GPUs on %d nodes; the cluster has %d nodes with %d", t.ID, t.GPUs, t.Nodes, c.Nodes, c.GPUs)
+			return nil, fmt.Errorf("job %d: %s on %s; the cluster has %s with %s each", t.ID, sdk.CountOf(t.GPUs, "GPU"), sdk.CountOf(t.Nodes, "node"), sdk.CountOf(c.Nodes, "node"), sdk.CountOf(c.GPUs, "GPU"))
 		}
 		tier := ledger.TierOf(t.QOS, c.Tiers)
 		r.jobs[i] = job{Job: t, born: tier, tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: workOf(t), first: -1, acted: -1}

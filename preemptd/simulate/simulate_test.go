@@ -234,10 +234,19 @@ func TestTraceSaysWhatIsWrong(t *testing.T) {
 		"id,submit,duration,gpus\n1,0,1,1\n1,0,1,1\n": "job 1 is there twice",
 		"id,submit,duration,gpus\n1,0,0,1\n":          "job 1: submitted at 0s for 0s",
 		"id,submit,duration,gpus,nodes\n1,0,5,3,2\n":  "3 GPUs on 2 nodes",
+		"id,submit,duration,gpus,nodes\n1,0,5,1,2\n":  "1 GPU on 2 nodes",
 	} {
 		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestTooLarge: a job that the cluster cannot hold is refused by name.
+func TestTooLarge(t *testing.T) {
+	_, err := Run(t.Context(), Config{Nodes: 1, GPUs: 1}, []Job{{ID: 7, Nodes: 2, GPUs: 2, MinGPUs: 2, MaxGPUs: 2, Duration: time.Second}})
+	if err == nil || err.Error() != "job 7: 2 GPUs on 2 nodes; the cluster has 1 node with 1 GPU each" {
+		t.Error(err)
 	}
 }
 

@@ -174,13 +174,13 @@ func (j *Job) fillDefaults() error {
 	case j.Submit < 0 || j.Duration <= 0 || j.Limit < 0:
 		return fmt.Errorf("job %d: submitted at %v for %v, limit %v", j.ID, j.Submit, j.Duration, j.Limit)
 	case j.GPUs < 1 || j.Nodes < 1 || j.GPUs%j.Nodes != 0:
-		return fmt.Errorf("job %d: %d GPUs on %d nodes", j.ID, j.GPUs, j.Nodes)
+		return fmt.Errorf("job %d: %s on %s", j.ID, sdk.CountOf(j.GPUs, "GPU"), sdk.CountOf(j.Nodes, "node"))
 	case j.MinGPUs < 1 || j.MinGPUs > j.GPUs:
-		return fmt.Errorf("job %d: shrinks to %d of %d GPUs", j.ID, j.MinGPUs, j.GPUs)
+		return fmt.Errorf("job %d: shrinks to %d of %s", j.ID, j.MinGPUs, sdk.CountOf(j.GPUs, "GPU"))
 	case !(j.Memory >= 0 && j.Memory <= 1 && j.Alike >= 0 && j.Alike <= 1):
 		return fmt.Errorf("job %d: memory %g, alike %g: want parts from 0 to 1", j.ID, j.Memory, j.Alike)
 	case j.MaxGPUs < j.GPUs:
-		return fmt.Errorf("job %d: grows to %d, and has %d GPUs", j.ID, j.MaxGPUs, j.GPUs)
+		return fmt.Errorf("job %d: grows to %d, and has %s", j.ID, j.MaxGPUs, sdk.CountOf(j.GPUs, "GPU"))
 	}
 	return nil
 }
