@@ -300,7 +300,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Scontrol:      seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: host.MajorMinor(n.cluster.Version), Help: help, MPIDefault: n.cluster.MPIDefault,
-		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
+		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		KeepPast: n.cfg.KeepFor,
 		Devices:  *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.shared.Check})

@@ -66,6 +66,10 @@ type Config struct {
 	Keep        store.Retention // for checkpoints of running jobs
 	KeepPast    time.Duration   // for time lines of jobs that are over
 
+	// ObstacleInterval is the time between two looks for what would keep a running job from being captured; 0: a run has one
+	// such look, soon after its start.
+	ObstacleInterval time.Duration
+
 	Devices DeviceConfig
 
 	Rate     uint64        // bytes per second from the stage into the store; 0: unlimited

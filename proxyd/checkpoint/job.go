@@ -53,10 +53,11 @@ type job struct {
 	mu            sync.Mutex
 	capsules      map[int]*localCapsule
 	ledAttempt    *attempt             // the attempt that this node leads
-	stopPeriodic  func()               // stops the periodic checkpoints
+	stopPeriodic  func()               // stops the periodic checkpoints, and the looks for obstacles
 	captureCost   time.Duration        // that the newest checkpoint took; 0: not known
 	capturedAt    time.Time            // when the newest checkpoint of this run began
-	lastObstacles []processes.Obstacle // of the last attempt
+	lastObstacles []processes.Obstacle // of the last attempt, or of the last look
+	lookedAt      bool                 // in this run, for obstacles
 
 	awaitsProtection bool // a task has asked for its place, and Slurm was not asked about the run yet
 }
@@ -235,6 +236,7 @@ func (j *job) removeRun(ctx context.Context) error {
 	if j.stopPeriodic != nil {
 		j.stopPeriodic()
 		j.stopPeriodic = nil
+		j.lookedAt = false
 	}
 	j.run.ClosePoint()
 	j.termination.ForgetWithheld()

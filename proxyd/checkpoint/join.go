@@ -130,7 +130,6 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
-		j.c.startBackground(func(ctx context.Context) { j.tryLater(ctx, s.Restarts) })
 		j.report.AddEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point)+lost)
 		if point == nil && lost != "" {
 			j.report.SetComment("begins anew, for there is no checkpoint" + lost)

@@ -69,7 +69,7 @@ func (p *periodic) noteResult(err error) {
 	}
 }
 
-// startPeriodic starts the periodic checkpoints, once a run.
+// startPeriodic starts the periodic checkpoints, and the looks for what would keep the job from being captured, once a run.
 func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,7 +78,14 @@ func (j *job) startPeriodic() {
 	if p.every == 0 {
 		p.every = j.c.Interval
 	}
-	if p.every == 0 || j.stopPeriodic != nil {
+	if j.stopPeriodic != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(j.c.daemonCtx)
+	j.stopPeriodic = cancel
+	watch := &obstacleWatch{j: j, run: run.Number, every: j.c.ObstacleInterval}
+	j.c.background.Go(func() { watch.keepLooking(ctx) })
+	if p.every == 0 {
 		return
 	}
 	if meta := run.Meta(); j.captureCost == 0 && meta != nil { // of the checkpoint from which the run resumes
@@ -86,8 +93,6 @@ func (j *job) startPeriodic() {
 			j.captureCost += phase.Took
 		}
 	}
-	ctx, cancel := context.WithCancel(j.c.daemonCtx)
-	j.stopPeriodic = cancel
 	j.c.background.Go(func() { p.makeCheckpoints(ctx) })
 }
 
@@ -112,10 +117,12 @@ func (p *periodic) makeCheckpoints(ctx context.Context) {
 		p.noteResult(err)
 		if err != nil && ctx.Err() == nil {
 			j.log.Warn("periodic checkpoint failed", "error", err)
-			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 			if o := (*ObstacleError)(nil); errors.As(err, &o) {
+				j.report.SetObstacle(ctx, o.Error())
 				j.report.TellObstacle(ctx, o)
+				continue
 			}
+			j.report.SetComment(fmt.Sprintf(reports.NoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Config struct {
 
 	Interval          time.Duration // Auto, or 0: never
 	NodeMTBF          time.Duration
+	ObstacleInterval  time.Duration
 	KillWaitMargin    time.Duration
 	OnTimeLimit       string
 	WithoutCheckpoint string

@@ -33,6 +33,8 @@ var keys = table.Table[Config]{Daemon: "proxyd", Variables: "SINGULARITY_SLURM_"
 		Set: ageOrAuto(func(c *Config) *time.Duration { return &c.Interval }, 10*time.Second)},
 	{Name: "node_mtbf", Default: "150d", Meaning: "Mean time between failures of one node, for interval: auto.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.NodeMTBF }, time.Hour)},
+	{Name: "obstacle_interval", Default: "5m", Meaning: "How often running jobs are looked at for what would keep them from being captured, after a first look half a minute\nafter their start. What is found is in the job's comment until it is gone. 0: only that first look.",
+		Set: wantAge(func(c *Config) *time.Duration { return &c.ObstacleInterval }, 10*time.Second)},
 	{Name: "kill_wait_margin", Default: "5s", Meaning: "Time before Slurm's SIGKILL that doctor wants to be left after a checkpoint.",
 		Set: wantAge(func(c *Config) *time.Duration { return &c.KillWaitMargin }, 0)},
 	{Name: "on_time_limit", Default: "requeue", Meaning: "What becomes of a job at its time limit: requeue, hold (requeued and held) or end (as without us).",

@@ -66,3 +66,40 @@ func TestToldInLog(t *testing.T) {
 		return strings.Contains(said, "singularity: no checkpoint at ") && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
 	})
 }
+
+// TestObstacleLater: what a job gets into its way later, and what it takes out of its way again, is in its comment beside
+// what was there, and in singctl show, although nothing has asked for a checkpoint.
+func TestObstacleLater(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-later", "--nodes", "2")
+	for _, n := range []string{"n1", "n2"} {
+		c.exec(t, n, "", "sh", "-c", "echo 'obstacle_interval: 10s' >> /etc/singularity-slurm/proxyd.yaml").must(t)
+		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+	}
+	job := c.submit(t, "--singularity-outside=refuse --comment=mine", `cd; echo ready
+		until [ -e open ]; do sleep 0.2; done; exec 3<>/dev/tcp/ctl/6817
+		while [ -e open ]; do sleep 0.2; done; exec 3>&-; sleep 1000`)
+	c.reaches(t, job, "ready")
+	c.says(t, "alice", "singctl checkpoint -q "+job, 0)
+	const made = "mine; singularity: checkpoint 1 at "
+	eventually(t, 30*time.Second, func() (bool, string) {
+		said := c.show(t, job, "Comment")
+		return strings.HasPrefix(said, made), said
+	})
+	const note, what = "; cannot be captured as it is: slurm_script (PID ", "is connected to 10.77.0.1:6817, which is outside of the job"
+	c.exec(t, "ctl", "alice", "touch", "open").must(t)
+	eventually(t, 90*time.Second, func() (bool, string) {
+		said := c.show(t, job, "Comment")
+		return strings.HasPrefix(said, made) && strings.Contains(said, note) && strings.Contains(said, what), said
+	})
+	c.says(t, "alice", "singctl show "+job, 0, `stands in the way of a checkpoint:`, what)
+	c.exec(t, "ctl", "alice", "rm", "open").must(t)
+	eventually(t, 60*time.Second, func() (bool, string) {
+		said := c.show(t, job, "Comment")
+		return strings.HasPrefix(said, made) && !strings.Contains(said, "cannot be captured"), said
+	})
+	if said := c.exec(t, "ctl", "alice", "singctl", "show", job).must(t); strings.Contains(said, "stands in the way") {
+		t.Errorf("it is gone:\n%s", said)
+	}
+	c.says(t, "alice", "singctl checkpoint -q "+job, 0)
+}

@@ -42,6 +42,29 @@ func (c Comments) Write(ctx context.Context, job, text string) error {
 	return errors.Join(c.Slurm.Comment(ctx, job, composeComment(had, text)), c.writeAdminComment(ctx, job, text))
 }
 
+// WriteObstacle replaces what proxyd's part of a job's comment says of the obstacle to its next checkpoint, and leaves the
+// rest as it is; "" removes it. A comment that says so already is not written again.
+func (c Comments) WriteObstacle(ctx context.Context, job, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, commentTimeout)
+	defer cancel()
+	had, err := c.Slurm.Said(ctx, job)
+	if err != nil || strings.Contains(had, commentPrefix+Held) {
+		return err
+	}
+	var errs []error
+	if now := composeObstacle(had, text); now != had {
+		errs = append(errs, c.Slurm.Comment(ctx, job, now))
+	}
+	had, err = c.Slurm.AdminComment(ctx, job)
+	if err != nil || had != "" && !strings.HasPrefix(had, commentPrefix) {
+		return errors.Join(append(errs, err)...)
+	}
+	if now := composeObstacle(had, text); now != had {
+		errs = append(errs, c.Slurm.SetAdminComment(ctx, job, now))
+	}
+	return errors.Join(errs...)
+}
+
 // writeAdminComment writes the text where sacct shows it after the job has gone: Slurm keeps the
 // comment itself only where a site configures that. Sites keep data of programs in administrators'
 // comments, so a comment that is not proxyd's is left alone.
@@ -74,6 +97,25 @@ func composeComment(had, text string) string {
 		had += "; "
 	}
 	return had + commentPrefix + text
+}
+
+// obstacleNote begins what a comment says of an obstacle, after all else.
+const obstacleNote = "cannot be captured as it is: "
+
+// composeObstacle returns a comment with text as what is said of an obstacle.
+func composeObstacle(had, text string) string {
+	before, ours, _ := strings.Cut(had, commentPrefix)
+	ours, _, _ = strings.Cut(ours, obstacleNote)
+	ours = strings.TrimRight(ours, "; ")
+	switch {
+	case text == "" && ours == "":
+		return strings.TrimRight(before, "; ")
+	case text == "":
+		return composeComment(had, ours)
+	case ours != "":
+		ours += "; "
+	}
+	return composeComment(had, ours+obstacleNote+text)
 }
 
 // checkpointInComment matches what our part of a comment says of a checkpoint that counts.

@@ -4,6 +4,7 @@
 package reports
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,5 +41,36 @@ func TestComment(t *testing.T) {
 		if got := composeComment(c.had, c.text); got != c.want {
 			t.Errorf("%q and %q: %q", c.had, c.text, got)
 		}
+	}
+}
+
+// TestObstacleComment: what is said of an obstacle stands beside all else, is replaced, and goes without a trace.
+func TestObstacleComment(t *testing.T) {
+	for _, c := range []struct{ had, text, want string }{
+		{"", "a", "singularity: cannot be captured as it is: a"},
+		{"mine", "a", "mine; singularity: cannot be captured as it is: a"},
+		{"mine; singularity: checkpoint 4 at 18:01:29 (asked)", "a", "mine; singularity: checkpoint 4 at 18:01:29 (asked); cannot be captured as it is: a"},
+		{"mine; singularity: checkpoint 4 at 18:01:29 (asked); cannot be captured as it is: a", "b", "mine; singularity: checkpoint 4 at 18:01:29 (asked); cannot be captured as it is: b"},
+		{"mine; singularity: checkpoint 4 at 18:01:29 (asked); cannot be captured as it is: a", "", "mine; singularity: checkpoint 4 at 18:01:29 (asked)"},
+		{"mine; singularity: cannot be captured as it is: a", "", "mine"},
+		{"singularity: cannot be captured as it is: a", "", ""},
+		{"mine", "", "mine"},
+		{"", "", ""},
+		{"singularity: checkpoint 4 at 18:01:29 (asked)", "", "singularity: checkpoint 4 at 18:01:29 (asked)"},
+	} {
+		got := composeObstacle(c.had, c.text)
+		if got != c.want {
+			t.Errorf("%q and %q: %q", c.had, c.text, got)
+		}
+		if again := composeObstacle(got, c.text); again != got {
+			t.Errorf("%q and %q again: %q", c.had, c.text, again)
+		}
+	}
+	if n := NamedCheckpoint(composeObstacle(composeComment("mine", "checkpoint 7 at 18:01:29 (user)"), "a terminal")); n != 7 {
+		t.Errorf("a comment with an obstacle names checkpoint %d, want 7", n)
+	}
+	long := composeObstacle("mine", strings.Repeat("x", 2000))
+	if again := composeObstacle(long, strings.Repeat("x", 2000)); again != long || len(long) > maxComment+100 {
+		t.Errorf("a long one has %d bytes, then %d", len(long), len(again))
 	}
 }

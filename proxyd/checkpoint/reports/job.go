@@ -39,8 +39,11 @@ type Job struct {
 	id      uint32
 	subject Subject
 
+	comment sync.Mutex // held while the comment is read and written
+
 	mu           sync.Mutex
 	toldObstacle bool   // the job's log has a line about an obstacle
+	unobstructed bool   // the comment is known to name no obstacle
 	startLine    string // for the job's log, when the batch script starts; "": none
 }
 
@@ -55,9 +58,31 @@ func (j *Job) SetComment(text string) {
 // SetCommentNow writes into the job's comment. An error is logged.
 func (j *Job) SetCommentNow(ctx context.Context, text string) {
 	text = j.trimJobPrefix(text)
+	j.comment.Lock()
+	defer j.comment.Unlock()
 	if err := j.subject.Services().Comments.Write(ctx, j.subject.SlurmName(), text); err != nil {
 		j.subject.Log().Info("write the job's comment", "text", text, "error", err)
 	}
+}
+
+// SetObstacle has the job's comment name what keeps the job from being captured, beside all else that it says; "": nothing
+// does. An error is logged.
+func (j *Job) SetObstacle(ctx context.Context, text string) {
+	j.mu.Lock()
+	known := j.unobstructed
+	j.mu.Unlock()
+	if text == "" && known {
+		return
+	}
+	j.comment.Lock()
+	defer j.comment.Unlock()
+	err := j.subject.Services().Comments.WriteObstacle(ctx, j.subject.SlurmName(), j.trimJobPrefix(text))
+	if err != nil {
+		j.subject.Log().Info("write the job's comment", "obstacle", text, "error", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unobstructed = text == "" && err == nil
 }
 
 // trimJobPrefix removes the job's own number from an error's text: the number stands beside the

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
+)
+
+// TestSettledObstacles: an obstacle counts when two looks in a row have found it, and is gone when two have not.
+func TestSettledObstacles(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		looks   string // what each look finds, a letter for each obstacle; a digit after it is the PID
+		settled string // after each look; ! if the look was unsure
+	}{
+		{"nothing", "-,-,-", "-,-,-"},
+		{"from the start", "a,a,a", "-!,a,a"},
+		{"an hour later", "-,-,a,a,a", "-,-,-!,a,a"},
+		{"gone", "a,a,-,-,-", "-!,a,a!,-,-"},
+		{"comes and goes", "a,-,a,-,a,-", "-!,-!,-!,-!,-!,-!"},
+		{"is missed once", "a,a,-,a,a", "-!,a,a!,a!,a"},
+		{"another beside it", "a,a,ab,ab,b,b", "-!,a,a!,ab,ab!,b"},
+		{"another process of the same program", "a1,a2,a3,-,-", "-!,a2,a3,a3!,-"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var s settledObstacles
+			was := ""
+			var got []string
+			for _, look := range strings.Split(tt.looks, ",") {
+				var found []processes.Obstacle
+				for _, c := range strings.Trim(look, "-") {
+					if c >= '0' && c <= '9' {
+						found[len(found)-1].PID = int(c - '0')
+						continue
+					}
+					found = append(found, processes.Obstacle{Node: "n1", Program: "batch", Name: "sleep", What: string(c)})
+				}
+				changed, unsure := s.addLook(found)
+				now, keys := "", ""
+				for _, o := range s.list() {
+					keys += o.What
+					if now += o.What; o.PID != 0 {
+						now += string(rune('0' + o.PID))
+					}
+				}
+				if changed != (keys != was) {
+					t.Errorf("%s: changed %v, from %q to %q", look, changed, was, keys)
+				}
+				was = keys
+				if now == "" {
+					now = "-"
+				}
+				if unsure {
+					now += "!"
+				}
+				got = append(got, now)
+			}
+			if g := strings.Join(got, ","); g != tt.settled {
+				t.Errorf("settled %s, want %s", g, tt.settled)
+			}
+		})
+	}
+}
