@@ -48,6 +48,7 @@ type controller struct {
 	metrics  *metrics.Metrics
 
 	checkpoints seenCheckpoints
+	nodes       nodeHealth
 }
 
 // runDaemon is the daemon's life, top to bottom. What runDaemon opens is closed in reverse.
@@ -56,7 +57,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Con
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)
 	c.metrics = metrics.New(metrics.Options{
-		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf,
+		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf, Proxyds: c.nodes.counts,
 	})
 	for _, step := range []struct {
 		name string
@@ -130,7 +131,7 @@ func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	}
 	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
-		s.Useful, s.Checkpoints, s.Obstacles = c.usefulDays, c.checkpoints.ofJob, c.obstaclesOf
+		s.Useful, s.Proxyds, s.Checkpoints, s.Obstacles = c.usefulDays, c.nodes.pageList, c.checkpoints.ofJob, c.obstaclesOf
 		s.Rights = func(ctx context.Context) error { return c.examineController().Rights(ctx) }
 	})
 	return c.slurm.Close, nil
@@ -195,6 +196,8 @@ func (c *controller) reloadConfig() {
 func (c *controller) runWithJournal(ctx context.Context) error {
 	if c.dryRun {
 		c.page.setRole(web.DryRun, "")
+		ended := c.startPolling(ctx)
+		defer ended()
 		return c.newLoop(ctx).Run(ctx)
 	}
 	for {
@@ -224,7 +227,7 @@ func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := c.newProxyds(cfg)
 	return &reconcile.Loop{
-		Observer: c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds}),
+		Observer: c.nodes.keptBy(c.checkpoints.keptBy(&cluster.Watch{Slurm: c.slurm, Proxyd: proxyds, Led: c.nodes.led})),
 		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds, Sizes: c.jobSizes(proxyds), LeaseQOS: func() string { return c.cfg.Load().LeaseQOS },
 			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},

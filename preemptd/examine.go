@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/doctor"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/health"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/leader"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -37,7 +38,10 @@ func (c *controller) examineController() *doctor.Controller {
 		},
 		Policies: func() []*rpc.Policy { return c.policies.statusOf(c.cfg.Load().Policies) },
 		Nodes:    c.namesOfNodesUp,
-		Knock:    proxyds.Knock,
+		Knock: func(ctx context.Context, node string) (string, error) {
+			reply, err := proxyds.Knock(ctx, node)
+			return health.FolderProblem(reply.GetHealth()), err
+		},
 	}
 }
 

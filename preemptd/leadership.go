@@ -111,6 +111,10 @@ func (c *controller) runLoop(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		c.pollProxyds(working, c.newProxyds(c.cfg.Load()))
+		return nil
+	})
+	g.Go(func() error {
 		defer stopKeeping()
 		return loop.Run(working)
 	})

@@ -128,6 +128,7 @@ func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 		},
 		Doctor: func(ctx context.Context) []*rpc.Finding { return d.examineController().Examine(ctx) },
 		Rights: func(ctx context.Context) error { return d.examineController().Rights(ctx) }, Host: hostName(),
+		Proxyds: d.nodes.statusMessage,
 		Wake: func() {
 			if d.latestLook() != nil { // else its first tick will find what was asked for
 				d.wake()

@@ -354,7 +354,7 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators, Keep: n.cfg.Keep,
-		Conductor: service{n}, Log: n.log,
+		Conductor: service{n}, Health: n.health, Log: n.log,
 		Doctor: func(ctx context.Context) []host.Finding {
 			self, err := os.Executable()
 			if err != nil {

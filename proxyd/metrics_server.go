@@ -77,7 +77,14 @@ func (m *meter) measureSpace(ctx context.Context) {
 	if m.n.shared == nil {
 		return
 	}
-	err := m.sharedWatch.CheckNow(ctx, func() error {
+	store, stage, err := m.findSpace(ctx)
+	m.Spaces(err == nil, store, stage)
+}
+
+// findSpace returns the space of the store and of the stage; nil for what is not known. The error says what is wrong with
+// the shared folder.
+func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err error) {
+	err = m.sharedWatch.CheckNow(ctx, func() error {
 		m.storeSpace.Store(nil)
 		if err := m.n.shared.Check(); err != nil {
 			return err
@@ -86,16 +93,16 @@ func (m *meter) measureSpace(ctx context.Context) {
 		m.storeSpace.Store(space)
 		return err
 	})
-	var store, stage *metrics.Space
 	if err == nil {
 		store = m.storeSpace.Load()
 	}
 	if folder := m.n.cfg.Staging.Folder; folder != "" {
-		if stage, err = spaceOf(folder); err != nil {
-			m.n.log.Debug("space of the stage", "error", err)
+		var unknown error
+		if stage, unknown = spaceOf(folder); unknown != nil {
+			m.n.log.Debug("space of the stage", "error", unknown)
 		}
 	}
-	m.Spaces(store != nil, store, stage)
+	return store, stage, err
 }
 
 // spaceOf is the space of the file system of a folder.

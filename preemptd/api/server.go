@@ -70,6 +70,8 @@ type Options struct {
 	// *jobrequest.SizeError, or why that cannot be found out; nil: nothing is checked.
 	CheckSize func(ctx context.Context, job *slurmrest.Job, kind string, args action.Args) error
 	Host      string // this host
+	// Proxyds is how the nodes' proxyds are; nil, or a nil result: nothing is known.
+	Proxyds func() *rpc.Proxyds
 	// Try asks policies what they would do.
 	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
 	Poll time.Duration // how often the journal is read for watchers; default 500 ms
@@ -229,6 +231,9 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		}
 		if who.operator {
 			reply.Problems = state.Problems
+		}
+		if s.opt.Proxyds != nil {
+			reply.Proxyds = s.opt.Proxyds()
 		}
 		if s.opt.Rights != nil {
 			if err := s.opt.Rights(ctx); err != nil {

@@ -386,6 +386,53 @@ func TestJustBegun(t *testing.T) {
 	}
 }
 
+// TestObstacleLater: what a node finds later in a job that it leads is known, and gone when it is gone; a run before this
+// one, and a job that is not protected, are left alone. No proxyd is asked for that.
+func TestObstacleLater(t *testing.T) {
+	srv, p, w := site(t, "26.05.3")
+	var led map[int64]Led
+	w.Led = func() map[int64]Led { return led }
+	look := func() Seen {
+		t.Helper()
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	before := look()
+	if p := before.Protected[1]; !p.Is || p.Obstacle != "" {
+		t.Fatalf("%+v", p)
+	}
+	led = map[int64]Led{1: {Obstacle: "is connected to 192.0.2.7:443"}, 2: {Obstacle: "a terminal"}, 99: {Obstacle: "a terminal"}}
+	now := look()
+	if s := Build(now, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "is connected to 192.0.2.7:443" {
+		t.Errorf("%+v", s.Jobs[0])
+	}
+	if p := now.Protected[2]; p.Is || p.Obstacle != before.Protected[2].Obstacle {
+		t.Errorf("a job without protection: %+v", p)
+	}
+	if before.Protected[1].Obstacle != "" {
+		t.Error("what was seen before has changed")
+	}
+	led = nil // its node does not answer: what it said last holds
+	if p := look().Protected[1]; p.Obstacle == "" {
+		t.Errorf("%+v", p)
+	}
+	led = map[int64]Led{1: {}}
+	if s := Build(look(), known); !s.Jobs[0].Preemptable {
+		t.Errorf("it is gone: %+v", s.Jobs[0])
+	}
+	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
+	led = map[int64]Led{1: {Obstacle: "of the run before"}}
+	if p := look().Protected[1]; p.Obstacle != "" {
+		t.Errorf("another run: %+v", p)
+	}
+	if p.asked[1] != 2 {
+		t.Errorf("asked %v", p.asked)
+	}
+}
+
 // A proxyd that is away does not keep Slurm from being seen; it is asked again.
 func TestProxydAway(t *testing.T) {
 	_, p, w := site(t, "26.05.3")

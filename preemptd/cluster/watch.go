@@ -54,10 +54,18 @@ type Protection struct {
 	early    bool   // the job had just begun, and may be protected yet
 }
 
+// Led is a run of a job as the node that leads it has looked at it last.
+type Led struct {
+	Restarts int64  // the run
+	Obstacle string // a part of the job that cannot be captured; "": there is none
+}
+
 // Watch looks at a cluster, again and again. A Watch is used by a single goroutine.
 type Watch struct {
 	Slurm  Slurm
 	Proxyd Proxyd
+	// Led returns the running jobs that nodes lead, by id, as these nodes have looked at them last; nil: nothing is known.
+	Led func() map[int64]Led
 	// Rarely is how often what seldom changes is asked for; default 30 s.
 	Rarely time.Duration
 	Now    func() time.Time // nil: time.Now
@@ -201,8 +209,21 @@ func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 		}
 		known[j.ID] = p
 	}
+	if w.Led != nil {
+		updateObstacles(known, w.Led())
+	}
 	w.seen.Protected = known
 	return away
+}
+
+// updateObstacles takes over what nodes have found in the jobs that they lead since these were asked about.
+func updateObstacles(known map[int64]Protection, led map[int64]Led) {
+	for id, l := range led {
+		if p, ok := known[id]; ok && p.Is && p.Restarts == l.Restarts {
+			p.Obstacle = l.Obstacle
+			known[id] = p
+		}
+	}
 }
 
 // settled is how long after its start a job has its capsule, or will have none.

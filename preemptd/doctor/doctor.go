@@ -36,8 +36,9 @@ type Controller struct {
 	LeaseQOS   string                                                                            // of jobs that lend GPUs; "": that of the job that they lend to
 	Journal    func(context.Context) error
 	Policies   func() []*rpc.Policy
-	Nodes      func(context.Context) ([]string, error)      // that are up
-	Knock      func(ctx context.Context, node string) error // asks a node's proxyd
+	Nodes      func(context.Context) ([]string, error) // that are up
+	// Knock asks a node's proxyd; problem is what is wrong with the node although its proxyd answers.
+	Knock func(ctx context.Context, node string) (problem string, err error)
 }
 
 // checks are carried out side by side; doctor prints them in this order.
@@ -282,33 +283,45 @@ func (c *Controller) checkPolicies(context.Context) *rpc.Finding {
 const atOnce = 32
 
 func (c *Controller) checkNodes(ctx context.Context) *rpc.Finding {
-	f := &rpc.Finding{Name: "nodes", Needs: "a proxyd that answers on each node that is up"}
+	f := &rpc.Finding{Name: "nodes", Needs: "a proxyd that answers, and the shared folder, on each node that is up"}
 	names, err := c.Nodes(ctx)
 	if err != nil {
 		return setProblem(f, rpc.Finding_FAIL, err.Error(), "see slurmrestd")
 	}
 	var mu sync.Mutex
-	var silent []string
+	var silent, unsound []string
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, name := range names {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if c.Knock(ctx, name) != nil {
-				mu.Lock()
-				defer mu.Unlock()
+			problem, err := c.Knock(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
 				silent = append(silent, name)
+			case problem != "":
+				unsound = append(unsound, name+": "+problem)
 			}
 		})
 	}
 	all.Wait()
 	slices.Sort(silent)
+	slices.Sort(unsound)
 	switch {
 	case len(silent) > 0 && len(silent) == len(names):
 		return setProblem(f, rpc.Finding_FAIL, "no proxyd answers on any of "+strconv.Itoa(len(names))+" nodes", "on the nodes: systemctl status proxyd; proxyd_port of preemptd.yaml must be the port of listen in proxyd.yaml")
-	case len(silent) > 0:
-		return setProblem(f, rpc.Finding_WARN, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shortenList(silent)), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
+	case len(silent)+len(unsound) > 0:
+		var found []string
+		if len(silent) > 0 {
+			found = append(found, fmt.Sprintf("%d of %d proxyds do not answer: %s", len(silent), len(names), shortenList(silent)))
+		}
+		if len(unsound) > 0 {
+			found = append(found, shortenList(unsound))
+		}
+		return setProblem(f, rpc.Finding_WARN, strings.Join(found, "; "), "on these nodes: systemctl status proxyd; singctl doctor --node NODE")
 	}
 	return setOK(f, fmt.Sprintf("%d proxyds answer", len(names)))
 }

@@ -37,7 +37,7 @@ func sound() *Controller {
 		Journal:  func(context.Context) error { return nil },
 		Policies: func() []*rpc.Policy { return []*rpc.Policy{{Name: "tiers", Running: true}} },
 		Nodes:    func(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil },
-		Knock:    func(context.Context, string) error { return nil },
+		Knock:    func(context.Context, string) (string, error) { return "", nil },
 	}
 }
 
@@ -74,14 +74,22 @@ func TestExamine(t *testing.T) {
 			c.Policies = func() []*rpc.Policy { return []*rpc.Policy{{Name: "tiers", Problem: "it has no settings"}} }
 		}, "policies FAIL: tiers: it has no settings", "singctl policy list"},
 		{"a node", func(c *Controller) {
-			c.Knock = func(_ context.Context, node string) error {
+			c.Knock = func(_ context.Context, node string) (string, error) {
 				if node == "n2" {
-					return fails
+					return "", fails
 				}
-				return nil
+				return "", nil
 			}
 		}, "nodes WARN: 1 of 2 proxyds do not answer: n2", "systemctl status proxyd"},
-		{"all nodes", func(c *Controller) { c.Knock = func(context.Context, string) error { return fails } }, "nodes FAIL: no proxyd answers on any of 2 nodes", "proxyd_port"},
+		{"a node, and the shared folder of another", func(c *Controller) {
+			c.Knock = func(_ context.Context, node string) (string, error) {
+				if node == "n2" {
+					return "", fails
+				}
+				return "the shared folder is not there", nil
+			}
+		}, "nodes WARN: 1 of 2 proxyds do not answer: n2; n1: the shared folder is not there", "singctl doctor --node NODE"},
+		{"all nodes", func(c *Controller) { c.Knock = func(context.Context, string) (string, error) { return "", fails } }, "nodes FAIL: no proxyd answers on any of 2 nodes", "proxyd_port"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := sound()

@@ -126,14 +126,29 @@ func (f *Finder) atAnyNode(ctx context.Context, nodes []slurmrest.Node, ask func
 	return last
 }
 
-// Knock pings a node's proxyd.
-func (f *Finder) Knock(ctx context.Context, node string) error {
+// Knock asks a node's proxyd how the node is.
+func (f *Finder) Knock(ctx context.Context, node string) (*rpc.PingReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, knockDeadline)
 	defer cancel()
-	return f.atNode(ctx, node, func(c *rpc.Client) error {
-		_, err := c.Ping(ctx)
+	n, err := f.Node(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return f.PingHealth(ctx, node, n.Address)
+}
+
+// PingHealth asks the proxyd at a node's address how the node is.
+func (f *Finder) PingHealth(ctx context.Context, node, address string) (*rpc.PingReply, error) {
+	if address == "" {
+		return nil, errNoAddress(node)
+	}
+	var reply *rpc.PingReply
+	err := f.callNode(&slurmrest.Node{Name: node, Address: address}, func(c *rpc.Client) error {
+		var err error
+		reply, err = c.PingHealth(ctx)
 		return err
 	})
+	return reply, err
 }
 
 // knockDeadline is how long Knock waits for a node.
@@ -170,9 +185,13 @@ func (f *Finder) atNode(ctx context.Context, name string, ask func(*rpc.Client) 
 		return err
 	}
 	if node.Address == "" {
-		return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: Slurm knows no address of it", name), Node: name}
+		return errNoAddress(name)
 	}
 	return f.callNode(&node, ask)
+}
+
+func errNoAddress(node string) error {
+	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: Slurm knows no address of it", node), Node: node}
 }
 
 func (f *Finder) callNode(n *slurmrest.Node, ask func(*rpc.Client) error) error {

@@ -22,6 +22,17 @@ type Options struct {
 	Kinds   []string        // of actions
 	Ends    []string        // in which they can end
 	Policy  func() []Policy // how policies do; nil: there are none
+	Proxyds func() Proxyds  // how the nodes' proxyds are; nil: nothing is asked
+}
+
+// Proxyds sums up the nodes' proxyds.
+type Proxyds struct {
+	Known                           bool // else nothing is known, or another preemptd asks
+	Sound, Unsound, Silent, Unasked int  // nodes; the unsound answer without the right shared folder
+	Capsules                        int
+	Versions                        map[string]int // nodes, of those that answer
+	StoreKnown                      bool
+	StoreFree, StoreSize            uint64 // of the node that sees the least
 }
 
 // Policy is how a policy does.

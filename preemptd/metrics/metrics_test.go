@@ -34,6 +34,8 @@ func filled(t *testing.T) *Metrics {
 	}
 	m := New(Options{Version: "1.2.3", Journal: journal, Kinds: []string{"migrate", "preempt"}, Ends: []string{"done", "stuck"}, Policy: func() []Policy {
 		return []Policy{{Name: "tiers", Running: true, Starts: 3, Failures: map[string]int{"crash": 2, "hang": 1}}}
+	}, Proxyds: func() Proxyds {
+		return Proxyds{Known: true, Sound: 60, Unsound: 1, Silent: 2, Unasked: 3, Capsules: 17, Versions: map[string]int{"1.2.3": 61}, StoreKnown: true, StoreFree: 40, StoreSize: 100}
 	}})
 	m.Leads(true)
 	m.Ticked(20*time.Millisecond, nil)
@@ -95,6 +97,8 @@ func TestScrape(t *testing.T) {
 		`preemptd_tier_promised_ratio{tier="premium"} 0.95`, `preemptd_tier_delivered_ratio{tier="premium"} 0.7`, `preemptd_tier_delivered_ratio{tier="standard"} 1`,
 		`preemptd_tier_jobs_below_promise{tier="premium"} 1`, `preemptd_tier_jobs_below_promise{tier="basic"} 0`,
 		`preemptd_account_delivered_ratio{account="lab"} 0.7`, `preemptd_accounts_omitted 0`,
+		`preemptd_proxyds{state="sound"} 60`, `preemptd_proxyds{state="unsound"} 1`, `preemptd_proxyds{state="silent"} 2`, `preemptd_proxyds{state="unasked"} 3`,
+		`preemptd_proxyd_versions{version="1.2.3"} 61`, `preemptd_capsules 17`, `preemptd_store_free_bytes 40`, `preemptd_store_size_bytes 100`,
 		"go_goroutines", "process_resident_memory_bytes",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, want+" ") {
@@ -111,6 +115,14 @@ func TestScrape(t *testing.T) {
 				t.Errorf("it does not work, and says %s", line)
 			}
 		}
+	}
+}
+
+// TestProxydsUnknown: a preemptd that asks no proxyd has no series of them: zeros would look like a dead cluster.
+func TestProxydsUnknown(t *testing.T) {
+	m := New(Options{Proxyds: func() Proxyds { return Proxyds{} }})
+	if text := scraped(t, m); strings.Contains(text, "preemptd_proxyd") || strings.Contains(text, "preemptd_capsules") {
+		t.Error(text)
 	}
 }
 

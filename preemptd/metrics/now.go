@@ -21,11 +21,18 @@ var (
 	journalSize    = newDesc("journal_size_bytes", "The journal, with its write-ahead log.")
 	policyUp       = newDesc("policy_up", "1 if the policy has a process.", "policy")
 	policyStarts   = newDesc("policy_starts_total", "Processes of the policy that were started.", "policy")
+	proxyds        = newDesc("proxyds", "Nodes, by the state of their proxyd: sound, unsound (it answers, and has not the right shared folder), silent (it does not answer) or unasked.", "state")
+	proxydVersions = newDesc("proxyd_versions", "Nodes whose proxyd answers, by its version.", "version")
+	capsules       = newDesc("capsules", "Capsules that run, as the proxyds that answer say.")
+	storeFree      = newDesc("store_free_bytes", "What is free in the file system of the store, as the node says that sees the least.")
+	storeSize      = newDesc("store_size_bytes", "Size of that file system.")
 	policyFailures = newDesc("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
 )
 
 func (n *now) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{build, journalSize, policyUp, policyStarts, policyFailures} {
+	for _, d := range []*prometheus.Desc{
+		build, journalSize, policyUp, policyStarts, policyFailures, proxyds, proxydVersions, capsules, storeFree, storeSize,
+	} {
 		ch <- d
 	}
 }
@@ -42,6 +49,7 @@ func (n *now) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	value(journalSize, prometheus.GaugeValue, float64(size))
+	n.collectProxyds(func(d *prometheus.Desc, v float64, labels ...string) { value(d, prometheus.GaugeValue, v, labels...) })
 	if n.o.Policy == nil {
 		return
 	}
@@ -51,6 +59,27 @@ func (n *now) Collect(ch chan<- prometheus.Metric) {
 		for kind, times := range p.Failures {
 			value(policyFailures, prometheus.CounterValue, float64(times), p.Name, kind)
 		}
+	}
+}
+
+func (n *now) collectProxyds(value func(d *prometheus.Desc, v float64, labels ...string)) {
+	if n.o.Proxyds == nil {
+		return
+	}
+	p := n.o.Proxyds()
+	if !p.Known {
+		return
+	}
+	for state, count := range map[string]int{"sound": p.Sound, "unsound": p.Unsound, "silent": p.Silent, "unasked": p.Unasked} {
+		value(proxyds, float64(count), state)
+	}
+	for version, count := range p.Versions {
+		value(proxydVersions, float64(count), version)
+	}
+	value(capsules, float64(p.Capsules))
+	if p.StoreKnown {
+		value(storeFree, float64(p.StoreFree))
+		value(storeSize, float64(p.StoreSize))
 	}
 }
 

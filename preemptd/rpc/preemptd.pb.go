@@ -80,7 +80,7 @@ func (x Finding_Level) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Level.Descriptor instead.
 func (Finding_Level) EnumDescriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{16, 0}
+	return file_preemptd_proto_rawDescGZIP(), []int{17, 0}
 }
 
 type ActRequest struct {
@@ -1136,6 +1136,7 @@ type StatusReply struct {
 	Actions       []*Action              `protobuf:"bytes,8,rep,name=actions,proto3" json:"actions,omitempty"`                    // under way, as far as the caller may see them
 	UnderWay      int32                  `protobuf:"varint,9,opt,name=under_way,json=underWay,proto3" json:"under_way,omitempty"` // all of them
 	Refused       string                 `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`                   // why Slurm would refuse each action; "": it would not
+	Proxyds       *Proxyds               `protobuf:"bytes,11,opt,name=proxyds,proto3" json:"proxyds,omitempty"`                   // unset: this preemptd asks none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1241,91 @@ func (x *StatusReply) GetRefused() string {
 	return ""
 }
 
+func (x *StatusReply) GetProxyds() *Proxyds {
+	if x != nil {
+		return x.Proxyds
+	}
+	return nil
+}
+
+// Proxyds are the daemons of the nodes, as preemptd has asked them last. Nodes that Slurm calls down count as silent,
+// unless their proxyd answers.
+type Proxyds struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         int32                  `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Answer        int32                  `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	Silent        int32                  `protobuf:"varint,3,opt,name=silent,proto3" json:"silent,omitempty"`
+	Unsound       int32                  `protobuf:"varint,4,opt,name=unsound,proto3" json:"unsound,omitempty"`  // of those that answer, the nodes without the right shared folder
+	Examples      []string               `protobuf:"bytes,5,rep,name=examples,proto3" json:"examples,omitempty"` // a few of the last two: "n3: proxyd does not answer since ..."
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proxyds) Reset() {
+	*x = Proxyds{}
+	mi := &file_preemptd_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proxyds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proxyds) ProtoMessage() {}
+
+func (x *Proxyds) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proxyds.ProtoReflect.Descriptor instead.
+func (*Proxyds) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Proxyds) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Proxyds) GetAnswer() int32 {
+	if x != nil {
+		return x.Answer
+	}
+	return 0
+}
+
+func (x *Proxyds) GetSilent() int32 {
+	if x != nil {
+		return x.Silent
+	}
+	return 0
+}
+
+func (x *Proxyds) GetUnsound() int32 {
+	if x != nil {
+		return x.Unsound
+	}
+	return 0
+}
+
+func (x *Proxyds) GetExamples() []string {
+	if x != nil {
+		return x.Examples
+	}
+	return nil
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1248,7 +1334,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_preemptd_proto_msgTypes[14]
+	mi := &file_preemptd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1346,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[14]
+	mi := &file_preemptd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1359,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{14}
+	return file_preemptd_proto_rawDescGZIP(), []int{15}
 }
 
 type DoctorReply struct {
@@ -1287,7 +1373,7 @@ type DoctorReply struct {
 
 func (x *DoctorReply) Reset() {
 	*x = DoctorReply{}
-	mi := &file_preemptd_proto_msgTypes[15]
+	mi := &file_preemptd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1385,7 @@ func (x *DoctorReply) String() string {
 func (*DoctorReply) ProtoMessage() {}
 
 func (x *DoctorReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[15]
+	mi := &file_preemptd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1398,7 @@ func (x *DoctorReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorReply.ProtoReflect.Descriptor instead.
 func (*DoctorReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{15}
+	return file_preemptd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DoctorReply) GetHost() string {
@@ -1350,7 +1436,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_preemptd_proto_msgTypes[16]
+	mi := &file_preemptd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1448,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[16]
+	mi := &file_preemptd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1461,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{16}
+	return file_preemptd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Finding) GetName() string {
@@ -1427,7 +1513,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_preemptd_proto_msgTypes[17]
+	mi := &file_preemptd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1525,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[17]
+	mi := &file_preemptd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1538,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{17}
+	return file_preemptd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Policy) GetName() string {
@@ -1505,7 +1591,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_preemptd_proto_msgTypes[18]
+	mi := &file_preemptd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1603,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[18]
+	mi := &file_preemptd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1616,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{18}
+	return file_preemptd_proto_rawDescGZIP(), []int{19}
 }
 
 type TokenReply struct {
@@ -1544,7 +1630,7 @@ type TokenReply struct {
 
 func (x *TokenReply) Reset() {
 	*x = TokenReply{}
-	mi := &file_preemptd_proto_msgTypes[19]
+	mi := &file_preemptd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1642,7 @@ func (x *TokenReply) String() string {
 func (*TokenReply) ProtoMessage() {}
 
 func (x *TokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[19]
+	mi := &file_preemptd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1655,7 @@ func (x *TokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
 func (*TokenReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{19}
+	return file_preemptd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TokenReply) GetToken() string {
@@ -1601,7 +1687,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_preemptd_proto_msgTypes[20]
+	mi := &file_preemptd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1699,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[20]
+	mi := &file_preemptd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1712,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{20}
+	return file_preemptd_proto_rawDescGZIP(), []int{21}
 }
 
 type SnapshotReply struct {
@@ -1638,7 +1724,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_preemptd_proto_msgTypes[21]
+	mi := &file_preemptd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1736,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[21]
+	mi := &file_preemptd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1749,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{21}
+	return file_preemptd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SnapshotReply) GetSnapshot() []byte {
@@ -1686,7 +1772,7 @@ type TryRequest struct {
 
 func (x *TryRequest) Reset() {
 	*x = TryRequest{}
-	mi := &file_preemptd_proto_msgTypes[22]
+	mi := &file_preemptd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1784,7 @@ func (x *TryRequest) String() string {
 func (*TryRequest) ProtoMessage() {}
 
 func (x *TryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[22]
+	mi := &file_preemptd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1797,7 @@ func (x *TryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryRequest.ProtoReflect.Descriptor instead.
 func (*TryRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{22}
+	return file_preemptd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TryRequest) GetSnapshot() []byte {
@@ -1762,7 +1848,7 @@ type TryReply struct {
 
 func (x *TryReply) Reset() {
 	*x = TryReply{}
-	mi := &file_preemptd_proto_msgTypes[23]
+	mi := &file_preemptd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1860,7 @@ func (x *TryReply) String() string {
 func (*TryReply) ProtoMessage() {}
 
 func (x *TryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[23]
+	mi := &file_preemptd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1873,7 @@ func (x *TryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryReply.ProtoReflect.Descriptor instead.
 func (*TryReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{23}
+	return file_preemptd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TryReply) GetCluster() string {
@@ -1839,7 +1925,7 @@ type Tried struct {
 
 func (x *Tried) Reset() {
 	*x = Tried{}
-	mi := &file_preemptd_proto_msgTypes[24]
+	mi := &file_preemptd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1937,7 @@ func (x *Tried) String() string {
 func (*Tried) ProtoMessage() {}
 
 func (x *Tried) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[24]
+	mi := &file_preemptd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1950,7 @@ func (x *Tried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tried.ProtoReflect.Descriptor instead.
 func (*Tried) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{24}
+	return file_preemptd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tried) GetPolicy() string {
@@ -1917,7 +2003,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_preemptd_proto_msgTypes[25]
+	mi := &file_preemptd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2015,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[25]
+	mi := &file_preemptd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2028,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{25}
+	return file_preemptd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Wanted) GetWhat() string {
@@ -1999,7 +2085,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_preemptd_proto_msgTypes[26]
+	mi := &file_preemptd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2097,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[26]
+	mi := &file_preemptd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2110,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{26}
+	return file_preemptd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Problem) GetKind() string {
@@ -2143,7 +2229,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\tR\x04step\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xec\x02\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xa8\x03\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -2155,7 +2241,14 @@ const file_preemptd_proto_rawDesc = "" +
 	"\aactions\x18\b \x03(\v2\x1f.singularity.preemptd.v1.ActionR\aactions\x12\x1b\n" +
 	"\tunder_way\x18\t \x01(\x05R\bunderWay\x12\x18\n" +
 	"\arefused\x18\n" +
-	" \x01(\tR\arefused\"\x0f\n" +
+	" \x01(\tR\arefused\x12:\n" +
+	"\aproxyds\x18\v \x01(\v2 .singularity.preemptd.v1.ProxydsR\aproxyds\"\x85\x01\n" +
+	"\aProxyds\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\x05R\x05nodes\x12\x16\n" +
+	"\x06answer\x18\x02 \x01(\x05R\x06answer\x12\x16\n" +
+	"\x06silent\x18\x03 \x01(\x05R\x06silent\x12\x18\n" +
+	"\aunsound\x18\x04 \x01(\x05R\aunsound\x12\x1a\n" +
+	"\bexamples\x18\x05 \x03(\tR\bexamples\"\x0f\n" +
 	"\rDoctorRequest\"y\n" +
 	"\vDoctorReply\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
@@ -2243,7 +2336,7 @@ func file_preemptd_proto_rawDescGZIP() []byte {
 }
 
 var file_preemptd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_preemptd_proto_goTypes = []any{
 	(Finding_Level)(0),            // 0: singularity.preemptd.v1.Finding.Level
 	(*ActRequest)(nil),            // 1: singularity.preemptd.v1.ActRequest
@@ -2260,74 +2353,76 @@ var file_preemptd_proto_goTypes = []any{
 	(*Action)(nil),                // 12: singularity.preemptd.v1.Action
 	(*Line)(nil),                  // 13: singularity.preemptd.v1.Line
 	(*StatusReply)(nil),           // 14: singularity.preemptd.v1.StatusReply
-	(*DoctorRequest)(nil),         // 15: singularity.preemptd.v1.DoctorRequest
-	(*DoctorReply)(nil),           // 16: singularity.preemptd.v1.DoctorReply
-	(*Finding)(nil),               // 17: singularity.preemptd.v1.Finding
-	(*Policy)(nil),                // 18: singularity.preemptd.v1.Policy
-	(*TokenRequest)(nil),          // 19: singularity.preemptd.v1.TokenRequest
-	(*TokenReply)(nil),            // 20: singularity.preemptd.v1.TokenReply
-	(*SnapshotRequest)(nil),       // 21: singularity.preemptd.v1.SnapshotRequest
-	(*SnapshotReply)(nil),         // 22: singularity.preemptd.v1.SnapshotReply
-	(*TryRequest)(nil),            // 23: singularity.preemptd.v1.TryRequest
-	(*TryReply)(nil),              // 24: singularity.preemptd.v1.TryReply
-	(*Tried)(nil),                 // 25: singularity.preemptd.v1.Tried
-	(*Wanted)(nil),                // 26: singularity.preemptd.v1.Wanted
-	(*Problem)(nil),               // 27: singularity.preemptd.v1.Problem
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*Proxyds)(nil),               // 15: singularity.preemptd.v1.Proxyds
+	(*DoctorRequest)(nil),         // 16: singularity.preemptd.v1.DoctorRequest
+	(*DoctorReply)(nil),           // 17: singularity.preemptd.v1.DoctorReply
+	(*Finding)(nil),               // 18: singularity.preemptd.v1.Finding
+	(*Policy)(nil),                // 19: singularity.preemptd.v1.Policy
+	(*TokenRequest)(nil),          // 20: singularity.preemptd.v1.TokenRequest
+	(*TokenReply)(nil),            // 21: singularity.preemptd.v1.TokenReply
+	(*SnapshotRequest)(nil),       // 22: singularity.preemptd.v1.SnapshotRequest
+	(*SnapshotReply)(nil),         // 23: singularity.preemptd.v1.SnapshotReply
+	(*TryRequest)(nil),            // 24: singularity.preemptd.v1.TryRequest
+	(*TryReply)(nil),              // 25: singularity.preemptd.v1.TryReply
+	(*Tried)(nil),                 // 26: singularity.preemptd.v1.Tried
+	(*Wanted)(nil),                // 27: singularity.preemptd.v1.Wanted
+	(*Problem)(nil),               // 28: singularity.preemptd.v1.Problem
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
 }
 var file_preemptd_proto_depIdxs = []int32{
 	12, // 0: singularity.preemptd.v1.HistoryReply.actions:type_name -> singularity.preemptd.v1.Action
 	6,  // 1: singularity.preemptd.v1.HistoryReply.events:type_name -> singularity.preemptd.v1.Event
 	10, // 2: singularity.preemptd.v1.HistoryReply.standing:type_name -> singularity.preemptd.v1.Standing
-	28, // 3: singularity.preemptd.v1.Event.at:type_name -> google.protobuf.Timestamp
-	28, // 4: singularity.preemptd.v1.JobsReply.seen:type_name -> google.protobuf.Timestamp
+	29, // 3: singularity.preemptd.v1.Event.at:type_name -> google.protobuf.Timestamp
+	29, // 4: singularity.preemptd.v1.JobsReply.seen:type_name -> google.protobuf.Timestamp
 	9,  // 5: singularity.preemptd.v1.JobsReply.jobs:type_name -> singularity.preemptd.v1.Job
-	28, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
-	28, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	28, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
-	29, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
-	28, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
-	28, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
+	29, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
+	29, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	29, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
+	30, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
+	29, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
+	29, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
 	13, // 12: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
-	28, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
-	28, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
-	18, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
+	29, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
+	29, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
+	19, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
 	12, // 16: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
-	17, // 17: singularity.preemptd.v1.DoctorReply.findings:type_name -> singularity.preemptd.v1.Finding
-	0,  // 18: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
-	28, // 19: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
-	28, // 20: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
-	28, // 21: singularity.preemptd.v1.TryRequest.at:type_name -> google.protobuf.Timestamp
-	28, // 22: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
-	25, // 23: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
-	26, // 24: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
-	26, // 25: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
-	1,  // 26: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
-	2,  // 27: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
-	3,  // 28: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
-	4,  // 29: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
-	7,  // 30: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
-	11, // 31: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
-	15, // 32: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
-	19, // 33: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
-	21, // 34: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
-	23, // 35: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
-	12, // 36: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
-	12, // 37: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
-	12, // 38: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
-	5,  // 39: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
-	8,  // 40: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
-	14, // 41: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
-	16, // 42: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
-	20, // 43: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
-	22, // 44: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
-	24, // 45: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	15, // 17: singularity.preemptd.v1.StatusReply.proxyds:type_name -> singularity.preemptd.v1.Proxyds
+	18, // 18: singularity.preemptd.v1.DoctorReply.findings:type_name -> singularity.preemptd.v1.Finding
+	0,  // 19: singularity.preemptd.v1.Finding.level:type_name -> singularity.preemptd.v1.Finding.Level
+	29, // 20: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
+	29, // 21: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
+	29, // 22: singularity.preemptd.v1.TryRequest.at:type_name -> google.protobuf.Timestamp
+	29, // 23: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
+	26, // 24: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
+	27, // 25: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
+	27, // 26: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
+	1,  // 27: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
+	2,  // 28: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
+	3,  // 29: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
+	4,  // 30: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
+	7,  // 31: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
+	11, // 32: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
+	16, // 33: singularity.preemptd.v1.Preemptd.Doctor:input_type -> singularity.preemptd.v1.DoctorRequest
+	20, // 34: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
+	22, // 35: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
+	24, // 36: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
+	12, // 37: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
+	12, // 38: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
+	12, // 39: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
+	5,  // 40: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
+	8,  // 41: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
+	14, // 42: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
+	17, // 43: singularity.preemptd.v1.Preemptd.Doctor:output_type -> singularity.preemptd.v1.DoctorReply
+	21, // 44: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
+	23, // 45: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
+	25, // 46: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
+	37, // [37:47] is the sub-list for method output_type
+	27, // [27:37] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_preemptd_proto_init() }
@@ -2341,7 +2436,7 @@ func file_preemptd_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_preemptd_proto_rawDesc), len(file_preemptd_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

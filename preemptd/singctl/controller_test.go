@@ -149,6 +149,9 @@ func (controller) Status(context.Context, *control.StatusRequest) (*control.Stat
 			{Name: "power"},
 		},
 		Problems: []string{"policy tiers: it does not answer"},
+		Proxyds: &control.Proxyds{Nodes: 64, Answer: 62, Silent: 1, Unsound: 1, Examples: []string{
+			"n9: proxyd does not answer since 2026-11-24 03:04:05", "n4: the shared folder is not there, or not mounted",
+		}},
 	}, nil
 }
 

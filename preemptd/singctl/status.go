@@ -40,10 +40,14 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 	if s.GetTicked() != nil {
 		looked = durationText(a.now().Sub(s.GetTicked().AsTime())) + " ago"
 	}
-	printTable(a.stdout, [][]string{
+	rows := [][]string{
 		{"cluster", s.GetCluster()}, {"preemptd", s.GetVersion()}, {"works", orDefault(s.GetHolder(), "nobody")}, {"looked", looked},
 		{"under way", pluralOf(int64(s.GetUnderWay()), "action")},
-	})
+	}
+	if p := s.GetProxyds(); p != nil {
+		rows = append(rows, []string{"proxyds", proxydsText(p)})
+	}
+	printTable(a.stdout, rows)
 	if len(s.GetPolicies()) > 0 {
 		fmt.Fprintln(a.stdout)
 		printTable(a.stdout, policyRows(s.GetPolicies()))
@@ -55,7 +59,22 @@ func (a statusCommand) printStatus(s *control.StatusReply) {
 	if s.GetRefused() != "" {
 		fmt.Fprintf(a.stdout, "NOT READY: %s (singctl doctor --controller)\n", safeLine(s.GetRefused()))
 	}
+	for _, example := range s.GetProxyds().GetExamples() {
+		fmt.Fprintf(a.stdout, "node %s\n", safeLine(example))
+	}
 	for _, problem := range s.GetProblems() {
 		fmt.Fprintf(a.stdout, "problem: %s\n", safeLine(problem))
 	}
+}
+
+// proxydsText counts the nodes by how their proxyd is.
+func proxydsText(p *control.Proxyds) string {
+	text := fmt.Sprintf("%d of %s answer", p.GetAnswer(), pluralOf(int64(p.GetNodes()), "node"))
+	if p.GetSilent() > 0 {
+		text += fmt.Sprintf(", %d silent", p.GetSilent())
+	}
+	if p.GetUnsound() > 0 {
+		text += fmt.Sprintf(", %d without the right shared folder", p.GetUnsound())
+	}
+	return text
 }

@@ -13,6 +13,7 @@
 //	                                           cluster in the last ten intervals, or the last minute; else 503. A line for each
 //	GET /api/v1/state               all        which preemptd works, policies, tiers, actions, decisions
 //	GET /api/v1/cluster             all        nodes and jobs, as the last tick saw them
+//	GET /api/v1/nodes               all        how each node's proxyd is, as of the last question
 //	GET /api/v1/timeline            all        what jobs did: ?hours=6 (1 to 24) &match=TEXT &limit=100 (1 to 500)
 //	GET /api/v1/jobs/NUMBER         all        what was decided for a job and done to it, and its checkpoints
 //	GET /api/v1/me                  a token    {name, operator, until, problems}
@@ -24,7 +25,7 @@
 // node_count, gpus (on each node), qos, hold and reason. What is refused comes as
 // {"kind", "error", "hint"} with the status that fits: 400, 401, 403, 404, 409, 503. Times
 // are seconds since 1970, 0 for none. Fields may come to be, none changes its meaning.
-// Answers of the first four under /api have an ETag: a request with If-None-Match is
+// Answers of the first five under /api have an ETag: a request with If-None-Match is
 // answered by 304 until something has changed.
 //
 // # Tokens
@@ -41,7 +42,8 @@
 // Without a token the page shows what squeue and a job's comment show too: names of jobs and
 // users, what was done to them and why, and when and how large their checkpoints were. Slurm's
 // PrivateData is not known here; a site with PrivateData leaves the page on the loopback address,
-// or off. What went wrong inside is for operators; the processes of a job that cannot be captured
+// or off. Of nodes the page shows whether their proxyd answers and what is wrong with their shared folder, in words
+// without paths and errors. What went wrong inside is for operators; the processes of a job that cannot be captured
 // are for its owner and for operators.
 //
 // # What the page remembers

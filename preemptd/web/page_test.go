@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*testing.T, *browser, *site)
 	}{
-		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare},
+		{"map", drawn}, {"timeline", timelined}, {"sorted jobs", sortJobs}, {"leases", showLeased}, {"another job", openAnother}, {"past of a job", showPast}, {"hostile names", escaped}, {"decisions", decided}, {"useful share", usefulShare}, {"nodes", nodesListed},
 		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -102,6 +102,73 @@ func usefulShare(t *testing.T, b *browser, _ *site) {
 	if want := "2026-11-23|2.0|90 %|–|–|90 %|<b>alice 90 %"; said != want {
 		t.Errorf("useful share %q, want %q", said, want)
 	}
+}
+
+// someProxyds are the proxyds of a snapshot's nodes: one has ceased to answer, one never answered, one lost its shared
+// folder, one has little space, and one is of an older release.
+func someProxyds(nodes int, now time.Time) []web.Proxyd {
+	all := make([]web.Proxyd, nodes)
+	for i := range all {
+		all[i] = web.Proxyd{
+			Node: fmt.Sprintf("gpu%05d", i+1), Asked: true, Answers: true, Since: now.Add(-time.Hour), Heard: now, Version: "1.2.3", Says: true,
+			Store: web.Space{Size: 100 << 40, Free: 40<<40 + 12345}, Stage: web.Space{Size: 1 << 40, Free: 1 << 39}, Devices: "cuda", Capsules: i % 3,
+		}
+	}
+	all[4] = web.Proxyd{Node: "gpu00005", Asked: true, Since: now.Add(-time.Minute)}
+	all[9].Answers, all[9].Heard = false, now.Add(-time.Minute)
+	all[2].Problem, all[2].Store = "the shared folder is not there, or not mounted", web.Space{}
+	all[20].Stage.Free = 1 << 30
+	all[11] = web.Proxyd{Node: "gpu00012", Asked: true, Answers: true, Since: now, Heard: now, Version: "0.9"}
+	all[30] = web.Proxyd{Node: "gpu00031"}
+	return all
+}
+
+// nodesListed: nodes with a problem come first, each with what it is, and the map and the tile name them too.
+func nodesListed(t *testing.T, b *browser, s *site) {
+	if said := b.text("#nodes-line"); said != "Nothing is known of the nodes' proxyds." {
+		t.Error(said)
+	}
+	all := someProxyds(48, time.Now())
+	s.set(func(now *web.State) { now.Proxyds = func() []web.Proxyd { return all } })
+	s.tell(snapshot(48, 110, time.Now()))
+	b.until(`document.querySelectorAll("#nodes tr").length === 48`)
+	var said string
+	b.eval(`[...document.querySelectorAll("#nodes tr")].slice(0, 7).map((r) => [...r.cells].map((c) => c.textContent).join("|").replace(/ since [^|]*/, "")).join("\n")`, &said)
+	want := strings.Join([]string{
+		"gpu00010|does not answer|1.2.3|–|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main",
+		"gpu00003|answers|1.2.3|the shared folder is not there, or not mounted|–|512 GiB, 50 %|cuda|2|main",
+		"gpu00021|answers|1.2.3|right|40.0 TiB, 40 %|1.0 GiB, 0 %|cuda|2|main",
+		"gpu00005|has not answered yet, asked|–|–|–|–|–|–|main",
+		"gpu00031|not asked yet|–|–|–|–|–|–|main",
+		"gpu00001|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|0|main",
+		"gpu00002|answers|1.2.3|right|40.0 TiB, 40 %|512 GiB, 50 %|cuda|1|main",
+	}, "\n")
+	if said != want {
+		t.Errorf("the table begins with\n%s\nwant\n%s", said, want)
+	}
+	b.eval(`[...document.querySelector('#nodes [data-node="gpu00012"]').cells].map((c) => c.textContent).join("|")`, &said)
+	if said != "gpu00012|answers|0.9|does not say|–|–|–|–|main" {
+		t.Errorf("an older release: %s", said)
+	}
+	if said := b.text("#nodes-line"); said != "45 of 48 proxyds answer, 2 silent, 1 without the right shared folder" {
+		t.Error(said)
+	}
+	if said := b.text("#tiles"); !strings.Contains(said, "of 48, 3 proxyds with a problem") {
+		t.Error(said)
+	}
+	if *pictures != "" {
+		b.shoot(filepath.Join(*pictures, "page-nodes.png"))
+	}
+	b.eval(`document.querySelector("#map").focus()`, nil)
+	b.key("Home")
+	b.key("ArrowRight")
+	b.key("ArrowRight")
+	if said := b.text("#map-line"); !strings.Contains(said, "the shared folder is not there") {
+		t.Error(said)
+	}
+	b.eval(`{ const m = document.querySelector("#find-node"); m.value = "0.9"; m.dispatchEvent(new Event("input")); }`, nil)
+	b.until(`document.querySelectorAll("#nodes tr").length === 1`)
+	b.eval(`{ const m = document.querySelector("#find-node"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
 }
 
 // painted counts the dots of the map that have the colour of a tier.

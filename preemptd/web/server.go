@@ -61,6 +61,8 @@ type State struct {
 	Rights   func(context.Context) error // why Slurm would refuse each action, if it would; nil: not known yet
 	Requests Requests                    // nil: people cannot make requests here now
 	Useful   func() []UsefulDay          // newest first; nil: nothing is counted
+	// Proxyds is how the nodes' proxyds are; nil: nothing is asked.
+	Proxyds func() []Proxyd
 	// Checkpoints are those of a job, by its label, oldest first, as the last look found them; nil: nothing was looked at.
 	Checkpoints func(label string) []Checkpoint
 	// Obstacles asks the proxyd that leads a running job what of the job cannot be captured. The caller may see the job.
@@ -93,8 +95,8 @@ type Server struct {
 	decisions decisions
 	lives     lives
 
-	state, cluster, timeline, past kept
-	slurm, rights                  pinged
+	state, cluster, nodes, timeline, past kept
+	slurm, rights                         pinged
 }
 
 // New returns a server that has seen nothing yet.
@@ -106,7 +108,7 @@ func New(opt Options) *Server {
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
+	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, nodes: kept{life: time.Second}, timeline: kept{life: time.Second}, past: kept{life: time.Second}}
 }
 
 // Tell has the page show a tick.
@@ -145,6 +147,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /api/v1/state", s.getState)
 	mux.HandleFunc("GET /api/v1/cluster", s.getCluster)
+	mux.HandleFunc("GET /api/v1/nodes", s.getNodes)
 	mux.HandleFunc("GET /api/v1/timeline", s.getTimeline)
 	mux.HandleFunc("GET /api/v1/jobs/{job}", s.getJob)
 	mux.HandleFunc("GET /api/v1/jobs/{job}/obstacles", s.withToken(s.getObstacles))

@@ -188,6 +188,58 @@ func TestSame(t *testing.T) {
 	}
 }
 
+// TestNodes: how each node's proxyd is, in natural order; a preemptd that waits for another shows nothing.
+func TestNodes(t *testing.T) {
+	s := newSite(t)
+	now := time.Now()
+	all := someProxyds(48, now)
+	all[0], all[47] = all[47], all[0]
+	s.set(func(st *web.State) { st.Proxyds = func() []web.Proxyd { return all } })
+	type space struct{ Size, Free uint64 }
+	var said struct {
+		Nodes []struct {
+			Name, Proxyd, Problem, Version, Devices string
+			Since, Heard                            int64
+			Says                                    bool
+			Store, Stage                            *space
+			Capsules                                int
+		}
+	}
+	s.get("/api/v1/nodes", &said)
+	if len(said.Nodes) != 48 || said.Nodes[0].Name != "gpu00001" || said.Nodes[47].Name != "gpu00048" {
+		t.Fatalf("%+v", said)
+	}
+	if n := said.Nodes[1]; n.Proxyd != "answers" || !n.Says || n.Since != now.Add(-time.Hour).Unix() || n.Heard != 0 || n.Version != "1.2.3" || n.Devices != "cuda" || n.Capsules != 1 ||
+		n.Store.Size != 100<<40 || n.Store.Free != 40<<40 || n.Stage.Size != 1<<40 {
+		t.Errorf("%+v %+v", n, n.Store)
+	}
+	if n := said.Nodes[4]; n.Proxyd != "silent" || n.Heard != 0 || n.Since != now.Add(-time.Minute).Unix() || n.Store != nil {
+		t.Errorf("never answered: %+v", n)
+	}
+	if n := said.Nodes[9]; n.Proxyd != "silent" || n.Heard != now.Add(-time.Minute).Unix() || n.Version != "1.2.3" {
+		t.Errorf("has ceased to answer: %+v", n)
+	}
+	if n := said.Nodes[2]; n.Proxyd != "answers" || !strings.Contains(n.Problem, "shared folder") || n.Store != nil {
+		t.Errorf("has lost the shared folder: %+v", n)
+	}
+	if n := said.Nodes[11]; n.Proxyd != "answers" || n.Says || n.Version != "0.9" || n.Problem != "" {
+		t.Errorf("an older release: %+v", n)
+	}
+	if n := said.Nodes[30]; n.Proxyd != "unasked" {
+		t.Errorf("not asked yet: %+v", n)
+	}
+	var state struct {
+		Proxyds struct{ Nodes, Answer, Silent, Unsound int }
+	}
+	if s.get("/api/v1/state", &state); state.Proxyds != struct{ Nodes, Answer, Silent, Unsound int }{48, 45, 2, 1} {
+		t.Errorf("%+v", state)
+	}
+	s.set(func(st *web.State) { st.Role = web.Waits })
+	if s.get("/api/v1/nodes", &said); len(said.Nodes) != 0 {
+		t.Errorf("%+v", said)
+	}
+}
+
 // TestTimeline: a job's life is there in its parts, from before it was first seen to its end.
 func TestTimeline(t *testing.T) {
 	s := newSite(t)

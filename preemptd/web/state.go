@@ -29,6 +29,7 @@ type stateJSON struct {
 	Requests  bool           `json:"requests"` // people can ask
 	Policies  []policyJSON   `json:"policies"`
 	Totals    totalsJSON     `json:"totals"`
+	Proxyds   proxydsJSON    `json:"proxyds"`
 	Tiers     []tierJSON     `json:"tiers"`     // highest first
 	Useful    []usefulJSON   `json:"useful"`    // by day, newest first
 	UnderWay  []actionJSON   `json:"under_way"` // oldest first
@@ -99,7 +100,7 @@ func (s *Server) describeState(ctx context.Context) *stateJSON {
 	all := &stateJSON{
 		Version: s.opt.Version, Role: now.Role, Cluster: now.Cluster, Interval: now.Interval.Seconds(), Requests: now.Requests != nil,
 		Policies: policyList(now.Policies), UnderWay: []actionJSON{}, Recent: []actionJSON{}, Tiers: []tierJSON{},
-		Useful: usefulList(now.Useful),
+		Useful: usefulList(now.Useful), Proxyds: countProxyds(proxydsNow(&now)),
 	}
 	if now.Journal != nil {
 		if err := all.addJournal(ctx, now.Journal); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// Options of a server. All must be set but Operators and Log.
+// Options of a server. All must be set but Operators, Health and Log.
 type Options struct {
 	Node      string // this node, as Slurm names the node
 	Version   string
@@ -26,7 +26,8 @@ type Options struct {
 	Keep      int      // of each job this many checkpoints are kept
 	Conductor Conductor
 	Doctor    func(context.Context) []host.Finding
-	Log       *slog.Logger // of each caller and request; nil: no log
+	Health    func(context.Context) *rpc.Health // nil: pings do not ask for it
+	Log       *slog.Logger                      // of each caller and request; nil: no log
 }
 
 // Server answers requests. Its methods are called by gRPC behind a munge.Gate.
@@ -64,11 +65,15 @@ func (s *Server) limitsOf(c munge.Caller) munge.Limits {
 }
 
 // Ping implements rpc.ProxydServer, as all below.
-func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, error) {
+func (s *Server) Ping(ctx context.Context, req *rpc.PingRequest) (*rpc.PingReply, error) {
 	if _, err := s.admitDaemon(ctx, "ping"); err != nil {
 		return nil, rpc.Status(err)
 	}
-	return &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}, nil
+	reply := &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}
+	if req.GetHealth() && s.opt.Health != nil {
+		reply.Health = s.opt.Health(ctx)
+	}
+	return reply, nil
 }
 
 // Call is this node's part in what another node leads.

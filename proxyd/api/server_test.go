@@ -43,7 +43,8 @@ func start(t testing.TB, operators ...string) *daemon {
 			d.looks.Add(1)
 			return []host.Finding{{Name: "kernel", Level: host.OK, Found: "Linux 6.18"}, {Name: "criu", Level: host.Fail, Found: "none", Needs: "criu 4.2", Do: "install it"}}
 		},
-		Log: slog.New(slog.NewTextHandler(d.log, nil)),
+		Health: func(context.Context) *rpc.Health { return &rpc.Health{Devices: "soft"} },
+		Log:    slog.New(slog.NewTextHandler(d.log, nil)),
 	}, d.realm.As(0, 0))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -100,6 +101,21 @@ var requests = []struct {
 	{"export", func(ctx context.Context, c *rpc.Client) error {
 		return c.Export(ctx, "mini/812/1", func(*rpc.ExportPiece) error { return nil })
 	}, true, false, true, true},
+}
+
+// TestPingHealth: a ping has the node's health if the caller asks for it.
+func TestPingHealth(t *testing.T) {
+	d := start(t)
+	c := d.as(t, 0)
+	if reply, err := c.Ping(t.Context()); err != nil || reply.GetHealth() != nil {
+		t.Errorf("a ping: %v, %v", reply, err)
+	}
+	if reply, err := c.PingHealth(t.Context()); err != nil || reply.GetVersion() != "1.2.3" || reply.GetHealth().GetDevices() != "soft" {
+		t.Errorf("a ping that asks for the health: %v, %v", reply, err)
+	}
+	if _, err := d.as(t, apitest.Alice).PingHealth(t.Context()); !errors.Is(err, rpc.ErrDenied) {
+		t.Errorf("asked by a user: %v", err)
+	}
 }
 
 // TestWhoMay asks everything as everybody.

@@ -277,6 +277,40 @@ func (c *Conductor) Uploads(job uint32) ([]*upload.Record, error) { return c.upl
 // It returns true if that cannot be determined.
 func (c *Conductor) IsNeededAsBase(id store.ID) bool { return c.uploads.IsNeededAsBase(id) }
 
+// Load is what this node does for jobs.
+type Load struct {
+	Capsules int
+	Led      []LedJob // running jobs that this node leads, and has looked at
+}
+
+// LedJob is a running job, as the node that leads it has looked at it last.
+type LedJob struct {
+	ID       uint32
+	Run      int
+	Obstacle string // a part of the job that cannot be captured; "": there is none
+}
+
+// DescribeLoad counts the capsules of this node.
+func DescribeLoad(c *Conductor) Load {
+	var l Load
+	for _, j := range c.jobs.allJobs() {
+		l.Capsules += len(j.localCapsules())
+		snap := j.run.Snapshot()
+		j.mu.Lock()
+		looked, found := j.lookedAt, j.lastObstacles
+		j.mu.Unlock()
+		if !looked || snap.Placement.NodeOf(0) != c.Node {
+			continue
+		}
+		led := LedJob{ID: j.id, Run: snap.Number}
+		if len(found) > 0 {
+			led.Obstacle = found[0].What
+		}
+		l.Led = append(l.Led, led)
+	}
+	return l
+}
+
 // countsWithin limits the time for a device server to tell its counts. A server that saves or restores answers later.
 const countsWithin = time.Second
 

@@ -63,6 +63,12 @@ func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
 	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{})
 }
 
+// PingHealth asks which proxyd answers and how its node is; a proxyd of an older release does not say the latter. For
+// daemons.
+func (c *Client) PingHealth(ctx context.Context) (*PingReply, error) {
+	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{Health: true})
+}
+
 // Call has a node do its part in what another node leads. For daemons. ctx should have the deadline
 // of the caller's step; the other side sees that deadline too.
 func (c *Client) Call(ctx context.Context, req *CallRequest) (*CallReply, error) {

@@ -31,6 +31,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Health_Shared int32
+
+const (
+	Health_SHARED_UNSPECIFIED Health_Shared = 0
+	Health_RIGHT              Health_Shared = 1 // it is there, and is the folder that this node works with
+	Health_UNMARKED           Health_Shared = 2 // it has no mark of a cluster: its file system may not be mounted
+	Health_OTHER              Health_Shared = 3 // it is another folder than this node worked with
+	Health_SILENT             Health_Shared = 4 // its file system does not answer
+	Health_UNREADABLE         Health_Shared = 5 // anything else is wrong with it
+)
+
+// Enum value maps for Health_Shared.
+var (
+	Health_Shared_name = map[int32]string{
+		0: "SHARED_UNSPECIFIED",
+		1: "RIGHT",
+		2: "UNMARKED",
+		3: "OTHER",
+		4: "SILENT",
+		5: "UNREADABLE",
+	}
+	Health_Shared_value = map[string]int32{
+		"SHARED_UNSPECIFIED": 0,
+		"RIGHT":              1,
+		"UNMARKED":           2,
+		"OTHER":              3,
+		"SILENT":             4,
+		"UNREADABLE":         5,
+	}
+)
+
+func (x Health_Shared) Enum() *Health_Shared {
+	p := new(Health_Shared)
+	*p = x
+	return p
+}
+
+func (x Health_Shared) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Health_Shared) Descriptor() protoreflect.EnumDescriptor {
+	return file_proxyd_proto_enumTypes[0].Descriptor()
+}
+
+func (Health_Shared) Type() protoreflect.EnumType {
+	return &file_proxyd_proto_enumTypes[0]
+}
+
+func (x Health_Shared) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Health_Shared.Descriptor instead.
+func (Health_Shared) EnumDescriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{2, 0}
+}
+
 type CutCount_Kind int32
 
 const (
@@ -64,11 +122,11 @@ func (x CutCount_Kind) String() string {
 }
 
 func (CutCount_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[0].Descriptor()
+	return file_proxyd_proto_enumTypes[1].Descriptor()
 }
 
 func (CutCount_Kind) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[0]
+	return &file_proxyd_proto_enumTypes[1]
 }
 
 func (x CutCount_Kind) Number() protoreflect.EnumNumber {
@@ -77,7 +135,7 @@ func (x CutCount_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CutCount_Kind.Descriptor instead.
 func (CutCount_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type RequestCheckpointCall_After int32
@@ -116,11 +174,11 @@ func (x RequestCheckpointCall_After) String() string {
 }
 
 func (RequestCheckpointCall_After) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[1].Descriptor()
+	return file_proxyd_proto_enumTypes[2].Descriptor()
 }
 
 func (RequestCheckpointCall_After) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[1]
+	return &file_proxyd_proto_enumTypes[2]
 }
 
 func (x RequestCheckpointCall_After) Number() protoreflect.EnumNumber {
@@ -129,7 +187,7 @@ func (x RequestCheckpointCall_After) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RequestCheckpointCall_After.Descriptor instead.
 func (RequestCheckpointCall_After) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{43, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{46, 0}
 }
 
 type Finding_Level int32
@@ -168,11 +226,11 @@ func (x Finding_Level) String() string {
 }
 
 func (Finding_Level) Descriptor() protoreflect.EnumDescriptor {
-	return file_proxyd_proto_enumTypes[2].Descriptor()
+	return file_proxyd_proto_enumTypes[3].Descriptor()
 }
 
 func (Finding_Level) Type() protoreflect.EnumType {
-	return &file_proxyd_proto_enumTypes[2]
+	return &file_proxyd_proto_enumTypes[3]
 }
 
 func (x Finding_Level) Number() protoreflect.EnumNumber {
@@ -181,11 +239,12 @@ func (x Finding_Level) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Level.Descriptor instead.
 func (Finding_Level) EnumDescriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{47, 0}
+	return file_proxyd_proto_rawDescGZIP(), []int{50, 0}
 }
 
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Health        bool                   `protobuf:"varint,1,opt,name=health,proto3" json:"health,omitempty"` // the reply has the node's health
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -220,11 +279,19 @@ func (*PingRequest) Descriptor() ([]byte, []int) {
 	return file_proxyd_proto_rawDescGZIP(), []int{0}
 }
 
+func (x *PingRequest) GetHealth() bool {
+	if x != nil {
+		return x.Health
+	}
+	return false
+}
+
 type PingReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`       // as Slurm names it
 	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"` // of proxyd
 	Started       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started,proto3" json:"started,omitempty"`
+	Health        *Health                `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"` // none: not asked for, or this release does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,6 +347,220 @@ func (x *PingReply) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *PingReply) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// Health is how a node is. Nothing in it waits for a file system that does not answer longer than for some seconds.
+type Health struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shared        Health_Shared          `protobuf:"varint,1,opt,name=shared,proto3,enum=singularity.proxyd.v1.Health_Shared" json:"shared,omitempty"`
+	SharedId      string                 `protobuf:"bytes,2,opt,name=shared_id,json=sharedId,proto3" json:"shared_id,omitempty"` // of the folder that this node works with
+	Store         *Space                 `protobuf:"bytes,3,opt,name=store,proto3" json:"store,omitempty"`                       // none: not known
+	Stage         *Space                 `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`                       // none: not known, or the node has no stage
+	Devices       string                 `protobuf:"bytes,5,opt,name=devices,proto3" json:"devices,omitempty"`                   // devices.kind: "none", "soft", "cuda"
+	Capsules      uint32                 `protobuf:"varint,6,opt,name=capsules,proto3" json:"capsules,omitempty"`                // that run here
+	Jobs          []*LedJob              `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`                         // running jobs that this node leads, and has looked at
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_proxyd_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Health) GetShared() Health_Shared {
+	if x != nil {
+		return x.Shared
+	}
+	return Health_SHARED_UNSPECIFIED
+}
+
+func (x *Health) GetSharedId() string {
+	if x != nil {
+		return x.SharedId
+	}
+	return ""
+}
+
+func (x *Health) GetStore() *Space {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *Health) GetStage() *Space {
+	if x != nil {
+		return x.Stage
+	}
+	return nil
+}
+
+func (x *Health) GetDevices() string {
+	if x != nil {
+		return x.Devices
+	}
+	return ""
+}
+
+func (x *Health) GetCapsules() uint32 {
+	if x != nil {
+		return x.Capsules
+	}
+	return 0
+}
+
+func (x *Health) GetJobs() []*LedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// Space is the size of a file system, and how much of that may still be filled, in bytes.
+type Space struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Size          uint64                 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Free          uint64                 `protobuf:"varint,2,opt,name=free,proto3" json:"free,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Space) Reset() {
+	*x = Space{}
+	mi := &file_proxyd_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Space) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Space) ProtoMessage() {}
+
+func (x *Space) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Space.ProtoReflect.Descriptor instead.
+func (*Space) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Space) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Space) GetFree() uint64 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+// LedJob is a running job, as the node that leads it has looked at it last.
+type LedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint32                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Run           int32                  `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`          // Slurm's restart count
+	Obstacle      string                 `protobuf:"bytes,3,opt,name=obstacle,proto3" json:"obstacle,omitempty"` // a part of the job that cannot be captured; empty: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedJob) Reset() {
+	*x = LedJob{}
+	mi := &file_proxyd_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedJob) ProtoMessage() {}
+
+func (x *LedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedJob.ProtoReflect.Descriptor instead.
+func (*LedJob) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LedJob) GetJob() uint32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *LedJob) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *LedJob) GetObstacle() string {
+	if x != nil {
+		return x.Obstacle
+	}
+	return ""
+}
+
 type CallRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -315,7 +596,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_proxyd_proto_msgTypes[2]
+	mi := &file_proxyd_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +608,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[2]
+	mi := &file_proxyd_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +621,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{2}
+	return file_proxyd_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CallRequest) GetJob() string {
@@ -723,7 +1004,7 @@ type CallReply struct {
 
 func (x *CallReply) Reset() {
 	*x = CallReply{}
-	mi := &file_proxyd_proto_msgTypes[3]
+	mi := &file_proxyd_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +1016,7 @@ func (x *CallReply) String() string {
 func (*CallReply) ProtoMessage() {}
 
 func (x *CallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[3]
+	mi := &file_proxyd_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +1029,7 @@ func (x *CallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReply.ProtoReflect.Descriptor instead.
 func (*CallReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{3}
+	return file_proxyd_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CallReply) GetReply() isCallReply_Reply {
@@ -909,7 +1190,7 @@ type PrepareCall struct {
 
 func (x *PrepareCall) Reset() {
 	*x = PrepareCall{}
-	mi := &file_proxyd_proto_msgTypes[4]
+	mi := &file_proxyd_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1202,7 @@ func (x *PrepareCall) String() string {
 func (*PrepareCall) ProtoMessage() {}
 
 func (x *PrepareCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[4]
+	mi := &file_proxyd_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1215,7 @@ func (x *PrepareCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareCall.ProtoReflect.Descriptor instead.
 func (*PrepareCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{4}
+	return file_proxyd_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PrepareCall) GetRelease() bool {
@@ -976,7 +1257,7 @@ type PrepareReply struct {
 
 func (x *PrepareReply) Reset() {
 	*x = PrepareReply{}
-	mi := &file_proxyd_proto_msgTypes[5]
+	mi := &file_proxyd_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1269,7 @@ func (x *PrepareReply) String() string {
 func (*PrepareReply) ProtoMessage() {}
 
 func (x *PrepareReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[5]
+	mi := &file_proxyd_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1282,7 @@ func (x *PrepareReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareReply.ProtoReflect.Descriptor instead.
 func (*PrepareReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{5}
+	return file_proxyd_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PrepareReply) GetCapsules() int32 {
@@ -1085,7 +1366,7 @@ type ExchangeCall struct {
 
 func (x *ExchangeCall) Reset() {
 	*x = ExchangeCall{}
-	mi := &file_proxyd_proto_msgTypes[6]
+	mi := &file_proxyd_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1378,7 @@ func (x *ExchangeCall) String() string {
 func (*ExchangeCall) ProtoMessage() {}
 
 func (x *ExchangeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[6]
+	mi := &file_proxyd_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1391,7 @@ func (x *ExchangeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeCall.ProtoReflect.Descriptor instead.
 func (*ExchangeCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{6}
+	return file_proxyd_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExchangeCall) GetCapsule() int32 {
@@ -1139,7 +1420,7 @@ type ExchangeReply struct {
 
 func (x *ExchangeReply) Reset() {
 	*x = ExchangeReply{}
-	mi := &file_proxyd_proto_msgTypes[7]
+	mi := &file_proxyd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1432,7 @@ func (x *ExchangeReply) String() string {
 func (*ExchangeReply) ProtoMessage() {}
 
 func (x *ExchangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[7]
+	mi := &file_proxyd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1445,7 @@ func (x *ExchangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeReply.ProtoReflect.Descriptor instead.
 func (*ExchangeReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{7}
+	return file_proxyd_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExchangeReply) GetForgotten() bool {
@@ -1209,7 +1490,7 @@ type CutOrders struct {
 
 func (x *CutOrders) Reset() {
 	*x = CutOrders{}
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1502,7 @@ func (x *CutOrders) String() string {
 func (*CutOrders) ProtoMessage() {}
 
 func (x *CutOrders) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[8]
+	mi := &file_proxyd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1515,7 @@ func (x *CutOrders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutOrders.ProtoReflect.Descriptor instead.
 func (*CutOrders) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{8}
+	return file_proxyd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CutOrders) GetAttempt() uint64 {
@@ -1294,7 +1575,7 @@ type CutOrder struct {
 
 func (x *CutOrder) Reset() {
 	*x = CutOrder{}
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1587,7 @@ func (x *CutOrder) String() string {
 func (*CutOrder) ProtoMessage() {}
 
 func (x *CutOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[9]
+	mi := &file_proxyd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1600,7 @@ func (x *CutOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutOrder.ProtoReflect.Descriptor instead.
 func (*CutOrder) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{9}
+	return file_proxyd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CutOrder) GetOpen() bool {
@@ -1431,7 +1712,7 @@ type CutTargets struct {
 
 func (x *CutTargets) Reset() {
 	*x = CutTargets{}
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1724,7 @@ func (x *CutTargets) String() string {
 func (*CutTargets) ProtoMessage() {}
 
 func (x *CutTargets) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1737,7 @@ func (x *CutTargets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutTargets.ProtoReflect.Descriptor instead.
 func (*CutTargets) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{10}
+	return file_proxyd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CutTargets) GetProcess() uint64 {
@@ -1487,7 +1768,7 @@ type CutCount struct {
 
 func (x *CutCount) Reset() {
 	*x = CutCount{}
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1780,7 @@ func (x *CutCount) String() string {
 func (*CutCount) ProtoMessage() {}
 
 func (x *CutCount) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1793,7 @@ func (x *CutCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutCount.ProtoReflect.Descriptor instead.
 func (*CutCount) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11}
+	return file_proxyd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CutCount) GetCommunicator() uint64 {
@@ -1560,7 +1841,7 @@ type CutEvents struct {
 
 func (x *CutEvents) Reset() {
 	*x = CutEvents{}
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1853,7 @@ func (x *CutEvents) String() string {
 func (*CutEvents) ProtoMessage() {}
 
 func (x *CutEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1866,7 @@ func (x *CutEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutEvents.ProtoReflect.Descriptor instead.
 func (*CutEvents) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{12}
+	return file_proxyd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CutEvents) GetNext() uint64 {
@@ -1619,7 +1900,7 @@ type CutEvent struct {
 
 func (x *CutEvent) Reset() {
 	*x = CutEvent{}
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1912,7 @@ func (x *CutEvent) String() string {
 func (*CutEvent) ProtoMessage() {}
 
 func (x *CutEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1925,7 @@ func (x *CutEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutEvent.ProtoReflect.Descriptor instead.
 func (*CutEvent) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{13}
+	return file_proxyd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CutEvent) GetKind() string {
@@ -1721,7 +2002,7 @@ type CutProcess struct {
 
 func (x *CutProcess) Reset() {
 	*x = CutProcess{}
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2014,7 @@ func (x *CutProcess) String() string {
 func (*CutProcess) ProtoMessage() {}
 
 func (x *CutProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2027,7 @@ func (x *CutProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutProcess.ProtoReflect.Descriptor instead.
 func (*CutProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{14}
+	return file_proxyd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CutProcess) GetId() uint64 {
@@ -1786,7 +2067,7 @@ type CutPlace struct {
 
 func (x *CutPlace) Reset() {
 	*x = CutPlace{}
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2079,7 @@ func (x *CutPlace) String() string {
 func (*CutPlace) ProtoMessage() {}
 
 func (x *CutPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2092,7 @@ func (x *CutPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutPlace.ProtoReflect.Descriptor instead.
 func (*CutPlace) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{15}
+	return file_proxyd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CutPlace) GetCommunicator() uint64 {
@@ -1879,7 +2160,7 @@ type FreezeCall struct {
 
 func (x *FreezeCall) Reset() {
 	*x = FreezeCall{}
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2172,7 @@ func (x *FreezeCall) String() string {
 func (*FreezeCall) ProtoMessage() {}
 
 func (x *FreezeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2185,7 @@ func (x *FreezeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeCall.ProtoReflect.Descriptor instead.
 func (*FreezeCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{16}
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
 }
 
 // DrainCall waits until output on its way has arrived.
@@ -1917,7 +2198,7 @@ type DrainCall struct {
 
 func (x *DrainCall) Reset() {
 	*x = DrainCall{}
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2210,7 @@ func (x *DrainCall) String() string {
 func (*DrainCall) ProtoMessage() {}
 
 func (x *DrainCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2223,7 @@ func (x *DrainCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCall.ProtoReflect.Descriptor instead.
 func (*DrainCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{17}
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DrainCall) GetSruns() bool {
@@ -1961,7 +2242,7 @@ type HaltCall struct {
 
 func (x *HaltCall) Reset() {
 	*x = HaltCall{}
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2254,7 @@ func (x *HaltCall) String() string {
 func (*HaltCall) ProtoMessage() {}
 
 func (x *HaltCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2267,7 @@ func (x *HaltCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HaltCall.ProtoReflect.Descriptor instead.
 func (*HaltCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{18}
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
 }
 
 // DumpCall has a node write its share.
@@ -2002,7 +2283,7 @@ type DumpCall struct {
 
 func (x *DumpCall) Reset() {
 	*x = DumpCall{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2295,7 @@ func (x *DumpCall) String() string {
 func (*DumpCall) ProtoMessage() {}
 
 func (x *DumpCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2308,7 @@ func (x *DumpCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpCall.ProtoReflect.Descriptor instead.
 func (*DumpCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DumpCall) GetTicket() string {
@@ -2073,7 +2354,7 @@ type DumpReply struct {
 
 func (x *DumpReply) Reset() {
 	*x = DumpReply{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2366,7 @@ func (x *DumpReply) String() string {
 func (*DumpReply) ProtoMessage() {}
 
 func (x *DumpReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2379,7 @@ func (x *DumpReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpReply.ProtoReflect.Descriptor instead.
 func (*DumpReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DumpReply) GetPart() []byte {
@@ -2145,7 +2426,7 @@ type HeartbeatCall struct {
 
 func (x *HeartbeatCall) Reset() {
 	*x = HeartbeatCall{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2438,7 @@ func (x *HeartbeatCall) String() string {
 func (*HeartbeatCall) ProtoMessage() {}
 
 func (x *HeartbeatCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2451,7 @@ func (x *HeartbeatCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatCall.ProtoReflect.Descriptor instead.
 func (*HeartbeatCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
 }
 
 // ResumeCall lets the job run on; it also undoes an attempt.
@@ -2182,7 +2463,7 @@ type ResumeCall struct {
 
 func (x *ResumeCall) Reset() {
 	*x = ResumeCall{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2475,7 @@ func (x *ResumeCall) String() string {
 func (*ResumeCall) ProtoMessage() {}
 
 func (x *ResumeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2488,7 @@ func (x *ResumeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCall.ProtoReflect.Descriptor instead.
 func (*ResumeCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
 }
 
 // ReleaseCall ends the job's processes: the nodes are free.
@@ -2219,7 +2500,7 @@ type ReleaseCall struct {
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2512,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2525,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 // MakeCapsulesCall makes the capsules of a node from a checkpoint.
@@ -2259,7 +2540,7 @@ type MakeCapsulesCall struct {
 
 func (x *MakeCapsulesCall) Reset() {
 	*x = MakeCapsulesCall{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2552,7 @@ func (x *MakeCapsulesCall) String() string {
 func (*MakeCapsulesCall) ProtoMessage() {}
 
 func (x *MakeCapsulesCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2565,7 @@ func (x *MakeCapsulesCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeCapsulesCall.ProtoReflect.Descriptor instead.
 func (*MakeCapsulesCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MakeCapsulesCall) GetNumber() uint32 {
@@ -2317,7 +2598,7 @@ type NodeRestoredCall struct {
 
 func (x *NodeRestoredCall) Reset() {
 	*x = NodeRestoredCall{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2610,7 @@ func (x *NodeRestoredCall) String() string {
 func (*NodeRestoredCall) ProtoMessage() {}
 
 func (x *NodeRestoredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2623,7 @@ func (x *NodeRestoredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRestoredCall.ProtoReflect.Descriptor instead.
 func (*NodeRestoredCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 // UnrestoredCall asks for the programs of a node that are not restored yet.
@@ -2354,7 +2635,7 @@ type UnrestoredCall struct {
 
 func (x *UnrestoredCall) Reset() {
 	*x = UnrestoredCall{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2647,7 @@ func (x *UnrestoredCall) String() string {
 func (*UnrestoredCall) ProtoMessage() {}
 
 func (x *UnrestoredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2660,7 @@ func (x *UnrestoredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrestoredCall.ProtoReflect.Descriptor instead.
 func (*UnrestoredCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
 }
 
 type UnrestoredReply struct {
@@ -2391,7 +2672,7 @@ type UnrestoredReply struct {
 
 func (x *UnrestoredReply) Reset() {
 	*x = UnrestoredReply{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2684,7 @@ func (x *UnrestoredReply) String() string {
 func (*UnrestoredReply) ProtoMessage() {}
 
 func (x *UnrestoredReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2697,7 @@ func (x *UnrestoredReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrestoredReply.ProtoReflect.Descriptor instead.
 func (*UnrestoredReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UnrestoredReply) GetPrograms() []string {
@@ -2437,7 +2718,7 @@ type ReconnectDevicesCall struct {
 
 func (x *ReconnectDevicesCall) Reset() {
 	*x = ReconnectDevicesCall{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2730,7 @@ func (x *ReconnectDevicesCall) String() string {
 func (*ReconnectDevicesCall) ProtoMessage() {}
 
 func (x *ReconnectDevicesCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2743,7 @@ func (x *ReconnectDevicesCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconnectDevicesCall.ProtoReflect.Descriptor instead.
 func (*ReconnectDevicesCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReconnectDevicesCall) GetConnect() bool {
@@ -2488,7 +2769,7 @@ type ReconnectDevicesReply struct {
 
 func (x *ReconnectDevicesReply) Reset() {
 	*x = ReconnectDevicesReply{}
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2781,7 @@ func (x *ReconnectDevicesReply) String() string {
 func (*ReconnectDevicesReply) ProtoMessage() {}
 
 func (x *ReconnectDevicesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[29]
+	mi := &file_proxyd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2794,7 @@ func (x *ReconnectDevicesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconnectDevicesReply.ProtoReflect.Descriptor instead.
 func (*ReconnectDevicesReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{29}
+	return file_proxyd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReconnectDevicesReply) GetAddresses() map[int32]string {
@@ -2532,7 +2813,7 @@ type UnlockCall struct {
 
 func (x *UnlockCall) Reset() {
 	*x = UnlockCall{}
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2825,7 @@ func (x *UnlockCall) String() string {
 func (*UnlockCall) ProtoMessage() {}
 
 func (x *UnlockCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[30]
+	mi := &file_proxyd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2838,7 @@ func (x *UnlockCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockCall.ProtoReflect.Descriptor instead.
 func (*UnlockCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{30}
+	return file_proxyd_proto_rawDescGZIP(), []int{33}
 }
 
 // UploadShareCall has a node copy its share into the store.
@@ -2570,7 +2851,7 @@ type UploadShareCall struct {
 
 func (x *UploadShareCall) Reset() {
 	*x = UploadShareCall{}
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2863,7 @@ func (x *UploadShareCall) String() string {
 func (*UploadShareCall) ProtoMessage() {}
 
 func (x *UploadShareCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[31]
+	mi := &file_proxyd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2876,7 @@ func (x *UploadShareCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadShareCall.ProtoReflect.Descriptor instead.
 func (*UploadShareCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{31}
+	return file_proxyd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UploadShareCall) GetTicket() string {
@@ -2615,7 +2896,7 @@ type UploadShareReply struct {
 
 func (x *UploadShareReply) Reset() {
 	*x = UploadShareReply{}
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2908,7 @@ func (x *UploadShareReply) String() string {
 func (*UploadShareReply) ProtoMessage() {}
 
 func (x *UploadShareReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[32]
+	mi := &file_proxyd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2921,7 @@ func (x *UploadShareReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadShareReply.ProtoReflect.Descriptor instead.
 func (*UploadShareReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{32}
+	return file_proxyd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UploadShareReply) GetPart() []byte {
@@ -2666,7 +2947,7 @@ type ShareStatusCall struct {
 
 func (x *ShareStatusCall) Reset() {
 	*x = ShareStatusCall{}
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2959,7 @@ func (x *ShareStatusCall) String() string {
 func (*ShareStatusCall) ProtoMessage() {}
 
 func (x *ShareStatusCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[33]
+	mi := &file_proxyd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2972,7 @@ func (x *ShareStatusCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareStatusCall.ProtoReflect.Descriptor instead.
 func (*ShareStatusCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{33}
+	return file_proxyd_proto_rawDescGZIP(), []int{36}
 }
 
 type ShareStatusReply struct {
@@ -2706,7 +2987,7 @@ type ShareStatusReply struct {
 
 func (x *ShareStatusReply) Reset() {
 	*x = ShareStatusReply{}
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2999,7 @@ func (x *ShareStatusReply) String() string {
 func (*ShareStatusReply) ProtoMessage() {}
 
 func (x *ShareStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[34]
+	mi := &file_proxyd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +3012,7 @@ func (x *ShareStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareStatusReply.ProtoReflect.Descriptor instead.
 func (*ShareStatusReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{34}
+	return file_proxyd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ShareStatusReply) GetHas() bool {
@@ -2771,7 +3052,7 @@ type DropShareCall struct {
 
 func (x *DropShareCall) Reset() {
 	*x = DropShareCall{}
-	mi := &file_proxyd_proto_msgTypes[35]
+	mi := &file_proxyd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +3064,7 @@ func (x *DropShareCall) String() string {
 func (*DropShareCall) ProtoMessage() {}
 
 func (x *DropShareCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[35]
+	mi := &file_proxyd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +3077,7 @@ func (x *DropShareCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropShareCall.ProtoReflect.Descriptor instead.
 func (*DropShareCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{35}
+	return file_proxyd_proto_rawDescGZIP(), []int{38}
 }
 
 // AsksRequeueCall tells the leader that a program asks Slurm for a requeue.
@@ -2809,7 +3090,7 @@ type AsksRequeueCall struct {
 
 func (x *AsksRequeueCall) Reset() {
 	*x = AsksRequeueCall{}
-	mi := &file_proxyd_proto_msgTypes[36]
+	mi := &file_proxyd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3102,7 @@ func (x *AsksRequeueCall) String() string {
 func (*AsksRequeueCall) ProtoMessage() {}
 
 func (x *AsksRequeueCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[36]
+	mi := &file_proxyd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3115,7 @@ func (x *AsksRequeueCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AsksRequeueCall.ProtoReflect.Descriptor instead.
 func (*AsksRequeueCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{36}
+	return file_proxyd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AsksRequeueCall) GetRequester() *Requester {
@@ -2854,7 +3135,7 @@ type ProgramRunsCall struct {
 
 func (x *ProgramRunsCall) Reset() {
 	*x = ProgramRunsCall{}
-	mi := &file_proxyd_proto_msgTypes[37]
+	mi := &file_proxyd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3147,7 @@ func (x *ProgramRunsCall) String() string {
 func (*ProgramRunsCall) ProtoMessage() {}
 
 func (x *ProgramRunsCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[37]
+	mi := &file_proxyd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3160,7 @@ func (x *ProgramRunsCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRunsCall.ProtoReflect.Descriptor instead.
 func (*ProgramRunsCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{37}
+	return file_proxyd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProgramRunsCall) GetRequester() *Requester {
@@ -2898,7 +3179,7 @@ type ProgramRunsReply struct {
 
 func (x *ProgramRunsReply) Reset() {
 	*x = ProgramRunsReply{}
-	mi := &file_proxyd_proto_msgTypes[38]
+	mi := &file_proxyd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3191,7 @@ func (x *ProgramRunsReply) String() string {
 func (*ProgramRunsReply) ProtoMessage() {}
 
 func (x *ProgramRunsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[38]
+	mi := &file_proxyd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3204,7 @@ func (x *ProgramRunsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRunsReply.ProtoReflect.Descriptor instead.
 func (*ProgramRunsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{38}
+	return file_proxyd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProgramRunsReply) GetRuns() bool {
@@ -2945,7 +3226,7 @@ type Requester struct {
 
 func (x *Requester) Reset() {
 	*x = Requester{}
-	mi := &file_proxyd_proto_msgTypes[39]
+	mi := &file_proxyd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3238,7 @@ func (x *Requester) String() string {
 func (*Requester) ProtoMessage() {}
 
 func (x *Requester) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[39]
+	mi := &file_proxyd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3251,7 @@ func (x *Requester) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requester.ProtoReflect.Descriptor instead.
 func (*Requester) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{39}
+	return file_proxyd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Requester) GetNode() string {
@@ -3010,7 +3291,7 @@ type ViewCall struct {
 
 func (x *ViewCall) Reset() {
 	*x = ViewCall{}
-	mi := &file_proxyd_proto_msgTypes[40]
+	mi := &file_proxyd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3303,7 @@ func (x *ViewCall) String() string {
 func (*ViewCall) ProtoMessage() {}
 
 func (x *ViewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[40]
+	mi := &file_proxyd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3316,7 @@ func (x *ViewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCall.ProtoReflect.Descriptor instead.
 func (*ViewCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{40}
+	return file_proxyd_proto_rawDescGZIP(), []int{43}
 }
 
 type ViewReply struct {
@@ -3047,7 +3328,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3340,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[41]
+	mi := &file_proxyd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3353,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{41}
+	return file_proxyd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ViewReply) GetCapsules() []*CapsuleView {
@@ -3093,7 +3374,7 @@ type CapsuleView struct {
 
 func (x *CapsuleView) Reset() {
 	*x = CapsuleView{}
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3386,7 @@ func (x *CapsuleView) String() string {
 func (*CapsuleView) ProtoMessage() {}
 
 func (x *CapsuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[42]
+	mi := &file_proxyd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3399,7 @@ func (x *CapsuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapsuleView.ProtoReflect.Descriptor instead.
 func (*CapsuleView) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{42}
+	return file_proxyd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CapsuleView) GetCapsule() *Capsule {
@@ -3154,7 +3435,7 @@ type RequestCheckpointCall struct {
 
 func (x *RequestCheckpointCall) Reset() {
 	*x = RequestCheckpointCall{}
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3447,7 @@ func (x *RequestCheckpointCall) String() string {
 func (*RequestCheckpointCall) ProtoMessage() {}
 
 func (x *RequestCheckpointCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[43]
+	mi := &file_proxyd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3460,7 @@ func (x *RequestCheckpointCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestCheckpointCall.ProtoReflect.Descriptor instead.
 func (*RequestCheckpointCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{43}
+	return file_proxyd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RequestCheckpointCall) GetAfter() RequestCheckpointCall_After {
@@ -3212,7 +3493,7 @@ type AwaitDecisionCall struct {
 
 func (x *AwaitDecisionCall) Reset() {
 	*x = AwaitDecisionCall{}
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3505,7 @@ func (x *AwaitDecisionCall) String() string {
 func (*AwaitDecisionCall) ProtoMessage() {}
 
 func (x *AwaitDecisionCall) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[44]
+	mi := &file_proxyd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3518,7 @@ func (x *AwaitDecisionCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitDecisionCall.ProtoReflect.Descriptor instead.
 func (*AwaitDecisionCall) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{44}
+	return file_proxyd_proto_rawDescGZIP(), []int{47}
 }
 
 type DoctorRequest struct {
@@ -3248,7 +3529,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3541,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[45]
+	mi := &file_proxyd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3554,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{45}
+	return file_proxyd_proto_rawDescGZIP(), []int{48}
 }
 
 type DoctorReply struct {
@@ -3287,7 +3568,7 @@ type DoctorReply struct {
 
 func (x *DoctorReply) Reset() {
 	*x = DoctorReply{}
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3580,7 @@ func (x *DoctorReply) String() string {
 func (*DoctorReply) ProtoMessage() {}
 
 func (x *DoctorReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[46]
+	mi := &file_proxyd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3593,7 @@ func (x *DoctorReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorReply.ProtoReflect.Descriptor instead.
 func (*DoctorReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{46}
+	return file_proxyd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DoctorReply) GetNode() string {
@@ -3350,7 +3631,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3643,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[47]
+	mi := &file_proxyd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3656,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{47}
+	return file_proxyd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Finding) GetName() string {
@@ -3429,7 +3710,7 @@ type ShowRequest struct {
 
 func (x *ShowRequest) Reset() {
 	*x = ShowRequest{}
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3722,7 @@ func (x *ShowRequest) String() string {
 func (*ShowRequest) ProtoMessage() {}
 
 func (x *ShowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[48]
+	mi := &file_proxyd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3735,7 @@ func (x *ShowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowRequest.ProtoReflect.Descriptor instead.
 func (*ShowRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{48}
+	return file_proxyd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ShowRequest) GetJob() string {
@@ -3487,7 +3768,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3780,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[49]
+	mi := &file_proxyd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3793,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{49}
+	return file_proxyd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Job) GetId() string {
@@ -3632,7 +3913,7 @@ type Lending struct {
 
 func (x *Lending) Reset() {
 	*x = Lending{}
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3925,7 @@ func (x *Lending) String() string {
 func (*Lending) ProtoMessage() {}
 
 func (x *Lending) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[50]
+	mi := &file_proxyd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3938,7 @@ func (x *Lending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lending.ProtoReflect.Descriptor instead.
 func (*Lending) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{50}
+	return file_proxyd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Lending) GetJob() uint32 {
@@ -3697,7 +3978,7 @@ type Capsule struct {
 
 func (x *Capsule) Reset() {
 	*x = Capsule{}
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3990,7 @@ func (x *Capsule) String() string {
 func (*Capsule) ProtoMessage() {}
 
 func (x *Capsule) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[51]
+	mi := &file_proxyd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4003,7 @@ func (x *Capsule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capsule.ProtoReflect.Descriptor instead.
 func (*Capsule) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{51}
+	return file_proxyd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Capsule) GetIndex() uint32 {
@@ -3792,7 +4073,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +4085,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[52]
+	mi := &file_proxyd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +4098,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{52}
+	return file_proxyd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Lease) GetJob() uint32 {
@@ -3850,7 +4131,7 @@ type Devices struct {
 
 func (x *Devices) Reset() {
 	*x = Devices{}
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +4143,7 @@ func (x *Devices) String() string {
 func (*Devices) ProtoMessage() {}
 
 func (x *Devices) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[53]
+	mi := &file_proxyd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +4156,7 @@ func (x *Devices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Devices.ProtoReflect.Descriptor instead.
 func (*Devices) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{53}
+	return file_proxyd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Devices) GetDevices() []*Device {
@@ -3955,7 +4236,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4248,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[54]
+	mi := &file_proxyd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4261,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{54}
+	return file_proxyd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Sharing) GetDevices() uint32 {
@@ -4127,7 +4408,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4420,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[55]
+	mi := &file_proxyd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4433,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{55}
+	return file_proxyd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Device) GetName() string {
@@ -4187,7 +4468,7 @@ type DeviceProcess struct {
 
 func (x *DeviceProcess) Reset() {
 	*x = DeviceProcess{}
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4480,7 @@ func (x *DeviceProcess) String() string {
 func (*DeviceProcess) ProtoMessage() {}
 
 func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[56]
+	mi := &file_proxyd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4493,7 @@ func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
 func (*DeviceProcess) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{56}
+	return file_proxyd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeviceProcess) GetPid() int64 {
@@ -4252,7 +4533,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4545,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[57]
+	mi := &file_proxyd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4558,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{57}
+	return file_proxyd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Program) GetName() string {
@@ -4357,7 +4638,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4650,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[58]
+	mi := &file_proxyd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4663,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{58}
+	return file_proxyd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -4486,7 +4767,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4779,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[59]
+	mi := &file_proxyd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4792,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{59}
+	return file_proxyd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -4544,7 +4825,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4837,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[60]
+	mi := &file_proxyd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4850,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{60}
+	return file_proxyd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -4633,7 +4914,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4926,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[61]
+	mi := &file_proxyd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4939,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{61}
+	return file_proxyd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -4703,7 +4984,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4996,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[62]
+	mi := &file_proxyd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +5009,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{62}
+	return file_proxyd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -4761,7 +5042,7 @@ type RunOnRequest struct {
 
 func (x *RunOnRequest) Reset() {
 	*x = RunOnRequest{}
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +5054,7 @@ func (x *RunOnRequest) String() string {
 func (*RunOnRequest) ProtoMessage() {}
 
 func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[63]
+	mi := &file_proxyd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +5067,7 @@ func (x *RunOnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnRequest.ProtoReflect.Descriptor instead.
 func (*RunOnRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{63}
+	return file_proxyd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RunOnRequest) GetJob() string {
@@ -4804,7 +5085,7 @@ type RunOnReply struct {
 
 func (x *RunOnReply) Reset() {
 	*x = RunOnReply{}
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +5097,7 @@ func (x *RunOnReply) String() string {
 func (*RunOnReply) ProtoMessage() {}
 
 func (x *RunOnReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[64]
+	mi := &file_proxyd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +5110,7 @@ func (x *RunOnReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOnReply.ProtoReflect.Descriptor instead.
 func (*RunOnReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{64}
+	return file_proxyd_proto_rawDescGZIP(), []int{67}
 }
 
 type LendRequest struct {
@@ -4843,7 +5124,7 @@ type LendRequest struct {
 
 func (x *LendRequest) Reset() {
 	*x = LendRequest{}
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +5136,7 @@ func (x *LendRequest) String() string {
 func (*LendRequest) ProtoMessage() {}
 
 func (x *LendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[65]
+	mi := &file_proxyd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +5149,7 @@ func (x *LendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendRequest.ProtoReflect.Descriptor instead.
 func (*LendRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{65}
+	return file_proxyd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LendRequest) GetJob() string {
@@ -4901,7 +5182,7 @@ type LendReply struct {
 
 func (x *LendReply) Reset() {
 	*x = LendReply{}
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5194,7 @@ func (x *LendReply) String() string {
 func (*LendReply) ProtoMessage() {}
 
 func (x *LendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[66]
+	mi := &file_proxyd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5207,7 @@ func (x *LendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendReply.ProtoReflect.Descriptor instead.
 func (*LendReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{66}
+	return file_proxyd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LendReply) GetLeases() []uint32 {
@@ -4956,7 +5237,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5249,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[67]
+	mi := &file_proxyd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5262,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{67}
+	return file_proxyd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Progress) GetPhase() string {
@@ -5084,7 +5365,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5377,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[68]
+	mi := &file_proxyd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5390,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{68}
+	return file_proxyd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -5129,7 +5410,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5422,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[69]
+	mi := &file_proxyd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5435,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{69}
+	return file_proxyd_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -5180,7 +5461,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5473,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[70]
+	mi := &file_proxyd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5486,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{70}
+	return file_proxyd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -5227,7 +5508,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[71]
+	mi := &file_proxyd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +5520,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[71]
+	mi := &file_proxyd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +5533,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{71}
+	return file_proxyd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -5294,7 +5575,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[72]
+	mi := &file_proxyd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5587,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[72]
+	mi := &file_proxyd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5600,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{72}
+	return file_proxyd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -5365,7 +5646,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +5658,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[73]
+	mi := &file_proxyd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +5671,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{73}
+	return file_proxyd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -5473,7 +5754,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5766,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[74]
+	mi := &file_proxyd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5779,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{74}
+	return file_proxyd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -5524,7 +5805,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5817,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[75]
+	mi := &file_proxyd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5830,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{75}
+	return file_proxyd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -5568,7 +5849,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5861,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[76]
+	mi := &file_proxyd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5874,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{76}
+	return file_proxyd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -5612,7 +5893,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5905,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[77]
+	mi := &file_proxyd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5637,7 +5918,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{77}
+	return file_proxyd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -5662,7 +5943,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5674,7 +5955,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[78]
+	mi := &file_proxyd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5687,7 +5968,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{78}
+	return file_proxyd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -5739,7 +6020,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +6032,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[79]
+	mi := &file_proxyd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +6045,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{79}
+	return file_proxyd_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Problem) GetKind() string {
@@ -5806,12 +6087,38 @@ var File_proxyd_proto protoreflect.FileDescriptor
 
 const file_proxyd_proto_rawDesc = "" +
 	"\n" +
-	"\fproxyd.proto\x12\x15singularity.proxyd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\r\n" +
-	"\vPingRequest\"o\n" +
+	"\fproxyd.proto\x12\x15singularity.proxyd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"%\n" +
+	"\vPingRequest\x12\x16\n" +
+	"\x06health\x18\x01 \x01(\bR\x06health\"\xa6\x01\n" +
 	"\tPingReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x124\n" +
-	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\xd2\f\n" +
+	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x125\n" +
+	"\x06health\x18\x04 \x01(\v2\x1d.singularity.proxyd.v1.HealthR\x06health\"\x96\x03\n" +
+	"\x06Health\x12<\n" +
+	"\x06shared\x18\x01 \x01(\x0e2$.singularity.proxyd.v1.Health.SharedR\x06shared\x12\x1b\n" +
+	"\tshared_id\x18\x02 \x01(\tR\bsharedId\x122\n" +
+	"\x05store\x18\x03 \x01(\v2\x1c.singularity.proxyd.v1.SpaceR\x05store\x122\n" +
+	"\x05stage\x18\x04 \x01(\v2\x1c.singularity.proxyd.v1.SpaceR\x05stage\x12\x18\n" +
+	"\adevices\x18\x05 \x01(\tR\adevices\x12\x1a\n" +
+	"\bcapsules\x18\x06 \x01(\rR\bcapsules\x121\n" +
+	"\x04jobs\x18\a \x03(\v2\x1d.singularity.proxyd.v1.LedJobR\x04jobs\"`\n" +
+	"\x06Shared\x12\x16\n" +
+	"\x12SHARED_UNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05RIGHT\x10\x01\x12\f\n" +
+	"\bUNMARKED\x10\x02\x12\t\n" +
+	"\x05OTHER\x10\x03\x12\n" +
+	"\n" +
+	"\x06SILENT\x10\x04\x12\x0e\n" +
+	"\n" +
+	"UNREADABLE\x10\x05\"/\n" +
+	"\x05Space\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x12\n" +
+	"\x04free\x18\x02 \x01(\x04R\x04free\"H\n" +
+	"\x06LedJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\rR\x03job\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x1a\n" +
+	"\bobstacle\x18\x03 \x01(\tR\bobstacle\"\xd2\f\n" +
 	"\vCallRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12>\n" +
@@ -6291,222 +6598,231 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 	return file_proxyd_proto_rawDescData
 }
 
-var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_proxyd_proto_goTypes = []any{
-	(CutCount_Kind)(0),               // 0: singularity.proxyd.v1.CutCount.Kind
-	(RequestCheckpointCall_After)(0), // 1: singularity.proxyd.v1.RequestCheckpointCall.After
-	(Finding_Level)(0),               // 2: singularity.proxyd.v1.Finding.Level
-	(*PingRequest)(nil),              // 3: singularity.proxyd.v1.PingRequest
-	(*PingReply)(nil),                // 4: singularity.proxyd.v1.PingReply
-	(*CallRequest)(nil),              // 5: singularity.proxyd.v1.CallRequest
-	(*CallReply)(nil),                // 6: singularity.proxyd.v1.CallReply
-	(*PrepareCall)(nil),              // 7: singularity.proxyd.v1.PrepareCall
-	(*PrepareReply)(nil),             // 8: singularity.proxyd.v1.PrepareReply
-	(*ExchangeCall)(nil),             // 9: singularity.proxyd.v1.ExchangeCall
-	(*ExchangeReply)(nil),            // 10: singularity.proxyd.v1.ExchangeReply
-	(*CutOrders)(nil),                // 11: singularity.proxyd.v1.CutOrders
-	(*CutOrder)(nil),                 // 12: singularity.proxyd.v1.CutOrder
-	(*CutTargets)(nil),               // 13: singularity.proxyd.v1.CutTargets
-	(*CutCount)(nil),                 // 14: singularity.proxyd.v1.CutCount
-	(*CutEvents)(nil),                // 15: singularity.proxyd.v1.CutEvents
-	(*CutEvent)(nil),                 // 16: singularity.proxyd.v1.CutEvent
-	(*CutProcess)(nil),               // 17: singularity.proxyd.v1.CutProcess
-	(*CutPlace)(nil),                 // 18: singularity.proxyd.v1.CutPlace
-	(*FreezeCall)(nil),               // 19: singularity.proxyd.v1.FreezeCall
-	(*DrainCall)(nil),                // 20: singularity.proxyd.v1.DrainCall
-	(*HaltCall)(nil),                 // 21: singularity.proxyd.v1.HaltCall
-	(*DumpCall)(nil),                 // 22: singularity.proxyd.v1.DumpCall
-	(*DumpReply)(nil),                // 23: singularity.proxyd.v1.DumpReply
-	(*HeartbeatCall)(nil),            // 24: singularity.proxyd.v1.HeartbeatCall
-	(*ResumeCall)(nil),               // 25: singularity.proxyd.v1.ResumeCall
-	(*ReleaseCall)(nil),              // 26: singularity.proxyd.v1.ReleaseCall
-	(*MakeCapsulesCall)(nil),         // 27: singularity.proxyd.v1.MakeCapsulesCall
-	(*NodeRestoredCall)(nil),         // 28: singularity.proxyd.v1.NodeRestoredCall
-	(*UnrestoredCall)(nil),           // 29: singularity.proxyd.v1.UnrestoredCall
-	(*UnrestoredReply)(nil),          // 30: singularity.proxyd.v1.UnrestoredReply
-	(*ReconnectDevicesCall)(nil),     // 31: singularity.proxyd.v1.ReconnectDevicesCall
-	(*ReconnectDevicesReply)(nil),    // 32: singularity.proxyd.v1.ReconnectDevicesReply
-	(*UnlockCall)(nil),               // 33: singularity.proxyd.v1.UnlockCall
-	(*UploadShareCall)(nil),          // 34: singularity.proxyd.v1.UploadShareCall
-	(*UploadShareReply)(nil),         // 35: singularity.proxyd.v1.UploadShareReply
-	(*ShareStatusCall)(nil),          // 36: singularity.proxyd.v1.ShareStatusCall
-	(*ShareStatusReply)(nil),         // 37: singularity.proxyd.v1.ShareStatusReply
-	(*DropShareCall)(nil),            // 38: singularity.proxyd.v1.DropShareCall
-	(*AsksRequeueCall)(nil),          // 39: singularity.proxyd.v1.AsksRequeueCall
-	(*ProgramRunsCall)(nil),          // 40: singularity.proxyd.v1.ProgramRunsCall
-	(*ProgramRunsReply)(nil),         // 41: singularity.proxyd.v1.ProgramRunsReply
-	(*Requester)(nil),                // 42: singularity.proxyd.v1.Requester
-	(*ViewCall)(nil),                 // 43: singularity.proxyd.v1.ViewCall
-	(*ViewReply)(nil),                // 44: singularity.proxyd.v1.ViewReply
-	(*CapsuleView)(nil),              // 45: singularity.proxyd.v1.CapsuleView
-	(*RequestCheckpointCall)(nil),    // 46: singularity.proxyd.v1.RequestCheckpointCall
-	(*AwaitDecisionCall)(nil),        // 47: singularity.proxyd.v1.AwaitDecisionCall
-	(*DoctorRequest)(nil),            // 48: singularity.proxyd.v1.DoctorRequest
-	(*DoctorReply)(nil),              // 49: singularity.proxyd.v1.DoctorReply
-	(*Finding)(nil),                  // 50: singularity.proxyd.v1.Finding
-	(*ShowRequest)(nil),              // 51: singularity.proxyd.v1.ShowRequest
-	(*Job)(nil),                      // 52: singularity.proxyd.v1.Job
-	(*Lending)(nil),                  // 53: singularity.proxyd.v1.Lending
-	(*Capsule)(nil),                  // 54: singularity.proxyd.v1.Capsule
-	(*Lease)(nil),                    // 55: singularity.proxyd.v1.Lease
-	(*Devices)(nil),                  // 56: singularity.proxyd.v1.Devices
-	(*Sharing)(nil),                  // 57: singularity.proxyd.v1.Sharing
-	(*Device)(nil),                   // 58: singularity.proxyd.v1.Device
-	(*DeviceProcess)(nil),            // 59: singularity.proxyd.v1.DeviceProcess
-	(*Program)(nil),                  // 60: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),               // 61: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),                // 62: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),                 // 63: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                    // 64: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),        // 65: singularity.proxyd.v1.CheckpointRequest
-	(*RunOnRequest)(nil),             // 66: singularity.proxyd.v1.RunOnRequest
-	(*RunOnReply)(nil),               // 67: singularity.proxyd.v1.RunOnReply
-	(*LendRequest)(nil),              // 68: singularity.proxyd.v1.LendRequest
-	(*LendReply)(nil),                // 69: singularity.proxyd.v1.LendReply
-	(*Progress)(nil),                 // 70: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),       // 71: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),         // 72: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),            // 73: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),             // 74: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),                // 75: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),                 // 76: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                   // 77: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),            // 78: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),              // 79: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),            // 80: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),              // 81: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),                  // 82: singularity.proxyd.v1.Problem
-	nil,                              // 83: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	nil,                              // 84: singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	nil,                              // 85: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	nil,                              // 86: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	nil,                              // 87: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil),    // 88: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 89: google.protobuf.Duration
+	(Health_Shared)(0),               // 0: singularity.proxyd.v1.Health.Shared
+	(CutCount_Kind)(0),               // 1: singularity.proxyd.v1.CutCount.Kind
+	(RequestCheckpointCall_After)(0), // 2: singularity.proxyd.v1.RequestCheckpointCall.After
+	(Finding_Level)(0),               // 3: singularity.proxyd.v1.Finding.Level
+	(*PingRequest)(nil),              // 4: singularity.proxyd.v1.PingRequest
+	(*PingReply)(nil),                // 5: singularity.proxyd.v1.PingReply
+	(*Health)(nil),                   // 6: singularity.proxyd.v1.Health
+	(*Space)(nil),                    // 7: singularity.proxyd.v1.Space
+	(*LedJob)(nil),                   // 8: singularity.proxyd.v1.LedJob
+	(*CallRequest)(nil),              // 9: singularity.proxyd.v1.CallRequest
+	(*CallReply)(nil),                // 10: singularity.proxyd.v1.CallReply
+	(*PrepareCall)(nil),              // 11: singularity.proxyd.v1.PrepareCall
+	(*PrepareReply)(nil),             // 12: singularity.proxyd.v1.PrepareReply
+	(*ExchangeCall)(nil),             // 13: singularity.proxyd.v1.ExchangeCall
+	(*ExchangeReply)(nil),            // 14: singularity.proxyd.v1.ExchangeReply
+	(*CutOrders)(nil),                // 15: singularity.proxyd.v1.CutOrders
+	(*CutOrder)(nil),                 // 16: singularity.proxyd.v1.CutOrder
+	(*CutTargets)(nil),               // 17: singularity.proxyd.v1.CutTargets
+	(*CutCount)(nil),                 // 18: singularity.proxyd.v1.CutCount
+	(*CutEvents)(nil),                // 19: singularity.proxyd.v1.CutEvents
+	(*CutEvent)(nil),                 // 20: singularity.proxyd.v1.CutEvent
+	(*CutProcess)(nil),               // 21: singularity.proxyd.v1.CutProcess
+	(*CutPlace)(nil),                 // 22: singularity.proxyd.v1.CutPlace
+	(*FreezeCall)(nil),               // 23: singularity.proxyd.v1.FreezeCall
+	(*DrainCall)(nil),                // 24: singularity.proxyd.v1.DrainCall
+	(*HaltCall)(nil),                 // 25: singularity.proxyd.v1.HaltCall
+	(*DumpCall)(nil),                 // 26: singularity.proxyd.v1.DumpCall
+	(*DumpReply)(nil),                // 27: singularity.proxyd.v1.DumpReply
+	(*HeartbeatCall)(nil),            // 28: singularity.proxyd.v1.HeartbeatCall
+	(*ResumeCall)(nil),               // 29: singularity.proxyd.v1.ResumeCall
+	(*ReleaseCall)(nil),              // 30: singularity.proxyd.v1.ReleaseCall
+	(*MakeCapsulesCall)(nil),         // 31: singularity.proxyd.v1.MakeCapsulesCall
+	(*NodeRestoredCall)(nil),         // 32: singularity.proxyd.v1.NodeRestoredCall
+	(*UnrestoredCall)(nil),           // 33: singularity.proxyd.v1.UnrestoredCall
+	(*UnrestoredReply)(nil),          // 34: singularity.proxyd.v1.UnrestoredReply
+	(*ReconnectDevicesCall)(nil),     // 35: singularity.proxyd.v1.ReconnectDevicesCall
+	(*ReconnectDevicesReply)(nil),    // 36: singularity.proxyd.v1.ReconnectDevicesReply
+	(*UnlockCall)(nil),               // 37: singularity.proxyd.v1.UnlockCall
+	(*UploadShareCall)(nil),          // 38: singularity.proxyd.v1.UploadShareCall
+	(*UploadShareReply)(nil),         // 39: singularity.proxyd.v1.UploadShareReply
+	(*ShareStatusCall)(nil),          // 40: singularity.proxyd.v1.ShareStatusCall
+	(*ShareStatusReply)(nil),         // 41: singularity.proxyd.v1.ShareStatusReply
+	(*DropShareCall)(nil),            // 42: singularity.proxyd.v1.DropShareCall
+	(*AsksRequeueCall)(nil),          // 43: singularity.proxyd.v1.AsksRequeueCall
+	(*ProgramRunsCall)(nil),          // 44: singularity.proxyd.v1.ProgramRunsCall
+	(*ProgramRunsReply)(nil),         // 45: singularity.proxyd.v1.ProgramRunsReply
+	(*Requester)(nil),                // 46: singularity.proxyd.v1.Requester
+	(*ViewCall)(nil),                 // 47: singularity.proxyd.v1.ViewCall
+	(*ViewReply)(nil),                // 48: singularity.proxyd.v1.ViewReply
+	(*CapsuleView)(nil),              // 49: singularity.proxyd.v1.CapsuleView
+	(*RequestCheckpointCall)(nil),    // 50: singularity.proxyd.v1.RequestCheckpointCall
+	(*AwaitDecisionCall)(nil),        // 51: singularity.proxyd.v1.AwaitDecisionCall
+	(*DoctorRequest)(nil),            // 52: singularity.proxyd.v1.DoctorRequest
+	(*DoctorReply)(nil),              // 53: singularity.proxyd.v1.DoctorReply
+	(*Finding)(nil),                  // 54: singularity.proxyd.v1.Finding
+	(*ShowRequest)(nil),              // 55: singularity.proxyd.v1.ShowRequest
+	(*Job)(nil),                      // 56: singularity.proxyd.v1.Job
+	(*Lending)(nil),                  // 57: singularity.proxyd.v1.Lending
+	(*Capsule)(nil),                  // 58: singularity.proxyd.v1.Capsule
+	(*Lease)(nil),                    // 59: singularity.proxyd.v1.Lease
+	(*Devices)(nil),                  // 60: singularity.proxyd.v1.Devices
+	(*Sharing)(nil),                  // 61: singularity.proxyd.v1.Sharing
+	(*Device)(nil),                   // 62: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),            // 63: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),                  // 64: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),               // 65: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),                // 66: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),                 // 67: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                    // 68: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),        // 69: singularity.proxyd.v1.CheckpointRequest
+	(*RunOnRequest)(nil),             // 70: singularity.proxyd.v1.RunOnRequest
+	(*RunOnReply)(nil),               // 71: singularity.proxyd.v1.RunOnReply
+	(*LendRequest)(nil),              // 72: singularity.proxyd.v1.LendRequest
+	(*LendReply)(nil),                // 73: singularity.proxyd.v1.LendReply
+	(*Progress)(nil),                 // 74: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),       // 75: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),         // 76: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),            // 77: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),             // 78: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),                // 79: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),                 // 80: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                   // 81: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),            // 82: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),              // 83: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),            // 84: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),              // 85: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),                  // 86: singularity.proxyd.v1.Problem
+	nil,                              // 87: singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	nil,                              // 88: singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	nil,                              // 89: singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	nil,                              // 90: singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	nil,                              // 91: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil),    // 92: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 93: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	88,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
-	7,   // 1: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
-	9,   // 2: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
-	19,  // 3: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
-	20,  // 4: singularity.proxyd.v1.CallRequest.drain:type_name -> singularity.proxyd.v1.DrainCall
-	21,  // 5: singularity.proxyd.v1.CallRequest.halt:type_name -> singularity.proxyd.v1.HaltCall
-	22,  // 6: singularity.proxyd.v1.CallRequest.dump:type_name -> singularity.proxyd.v1.DumpCall
-	24,  // 7: singularity.proxyd.v1.CallRequest.heartbeat:type_name -> singularity.proxyd.v1.HeartbeatCall
-	25,  // 8: singularity.proxyd.v1.CallRequest.resume:type_name -> singularity.proxyd.v1.ResumeCall
-	26,  // 9: singularity.proxyd.v1.CallRequest.release:type_name -> singularity.proxyd.v1.ReleaseCall
-	27,  // 10: singularity.proxyd.v1.CallRequest.make_capsules:type_name -> singularity.proxyd.v1.MakeCapsulesCall
-	28,  // 11: singularity.proxyd.v1.CallRequest.node_restored:type_name -> singularity.proxyd.v1.NodeRestoredCall
-	29,  // 12: singularity.proxyd.v1.CallRequest.unrestored:type_name -> singularity.proxyd.v1.UnrestoredCall
-	31,  // 13: singularity.proxyd.v1.CallRequest.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesCall
-	33,  // 14: singularity.proxyd.v1.CallRequest.unlock:type_name -> singularity.proxyd.v1.UnlockCall
-	34,  // 15: singularity.proxyd.v1.CallRequest.upload_share:type_name -> singularity.proxyd.v1.UploadShareCall
-	36,  // 16: singularity.proxyd.v1.CallRequest.share_status:type_name -> singularity.proxyd.v1.ShareStatusCall
-	38,  // 17: singularity.proxyd.v1.CallRequest.drop_share:type_name -> singularity.proxyd.v1.DropShareCall
-	39,  // 18: singularity.proxyd.v1.CallRequest.asks_requeue:type_name -> singularity.proxyd.v1.AsksRequeueCall
-	40,  // 19: singularity.proxyd.v1.CallRequest.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsCall
-	43,  // 20: singularity.proxyd.v1.CallRequest.view:type_name -> singularity.proxyd.v1.ViewCall
-	46,  // 21: singularity.proxyd.v1.CallRequest.request_checkpoint:type_name -> singularity.proxyd.v1.RequestCheckpointCall
-	47,  // 22: singularity.proxyd.v1.CallRequest.await_decision:type_name -> singularity.proxyd.v1.AwaitDecisionCall
-	8,   // 23: singularity.proxyd.v1.CallReply.prepare:type_name -> singularity.proxyd.v1.PrepareReply
-	10,  // 24: singularity.proxyd.v1.CallReply.exchange:type_name -> singularity.proxyd.v1.ExchangeReply
-	23,  // 25: singularity.proxyd.v1.CallReply.dump:type_name -> singularity.proxyd.v1.DumpReply
-	30,  // 26: singularity.proxyd.v1.CallReply.unrestored:type_name -> singularity.proxyd.v1.UnrestoredReply
-	32,  // 27: singularity.proxyd.v1.CallReply.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesReply
-	35,  // 28: singularity.proxyd.v1.CallReply.upload_share:type_name -> singularity.proxyd.v1.UploadShareReply
-	37,  // 29: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
-	41,  // 30: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
-	44,  // 31: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
-	63,  // 32: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	83,  // 33: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
-	84,  // 34: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
-	11,  // 35: singularity.proxyd.v1.ExchangeCall.orders:type_name -> singularity.proxyd.v1.CutOrders
-	15,  // 36: singularity.proxyd.v1.ExchangeReply.events:type_name -> singularity.proxyd.v1.CutEvents
-	89,  // 37: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
-	89,  // 38: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
-	12,  // 39: singularity.proxyd.v1.CutOrders.orders:type_name -> singularity.proxyd.v1.CutOrder
-	13,  // 40: singularity.proxyd.v1.CutOrder.raise:type_name -> singularity.proxyd.v1.CutTargets
-	13,  // 41: singularity.proxyd.v1.CutOrder.limit:type_name -> singularity.proxyd.v1.CutTargets
-	14,  // 42: singularity.proxyd.v1.CutTargets.targets:type_name -> singularity.proxyd.v1.CutCount
-	0,   // 43: singularity.proxyd.v1.CutCount.kind:type_name -> singularity.proxyd.v1.CutCount.Kind
-	16,  // 44: singularity.proxyd.v1.CutEvents.events:type_name -> singularity.proxyd.v1.CutEvent
-	14,  // 45: singularity.proxyd.v1.CutEvent.counts:type_name -> singularity.proxyd.v1.CutCount
-	18,  // 46: singularity.proxyd.v1.CutEvent.place:type_name -> singularity.proxyd.v1.CutPlace
-	17,  // 47: singularity.proxyd.v1.CutEvent.processes:type_name -> singularity.proxyd.v1.CutProcess
-	18,  // 48: singularity.proxyd.v1.CutEvent.places:type_name -> singularity.proxyd.v1.CutPlace
-	14,  // 49: singularity.proxyd.v1.CutPlace.counts:type_name -> singularity.proxyd.v1.CutCount
-	85,  // 50: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
-	86,  // 51: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
-	42,  // 52: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
-	42,  // 53: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
-	88,  // 54: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
-	45,  // 55: singularity.proxyd.v1.ViewReply.capsules:type_name -> singularity.proxyd.v1.CapsuleView
-	54,  // 56: singularity.proxyd.v1.CapsuleView.capsule:type_name -> singularity.proxyd.v1.Capsule
-	63,  // 57: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	63,  // 58: singularity.proxyd.v1.CapsuleView.outside:type_name -> singularity.proxyd.v1.Obstacle
-	1,   // 59: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
-	50,  // 60: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
-	2,   // 61: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	87,  // 62: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
-	54,  // 63: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	61,  // 64: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	63,  // 65: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	64,  // 66: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	63,  // 67: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
-	53,  // 68: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
-	60,  // 69: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	56,  // 70: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
-	55,  // 71: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
-	58,  // 72: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
-	59,  // 73: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
-	57,  // 74: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
-	89,  // 75: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
-	89,  // 76: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
-	88,  // 77: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	88,  // 78: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	88,  // 79: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	62,  // 80: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	89,  // 81: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	88,  // 82: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	88,  // 83: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	61,  // 84: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	74,  // 85: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	76,  // 86: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	61,  // 87: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	89,  // 88: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	77,  // 89: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	88,  // 90: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	63,  // 91: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	3,   // 92: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	5,   // 93: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
-	48,  // 94: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	51,  // 95: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	65,  // 96: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	66,  // 97: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
-	68,  // 98: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
-	71,  // 99: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	73,  // 100: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	75,  // 101: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	78,  // 102: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	80,  // 103: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	4,   // 104: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	6,   // 105: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
-	49,  // 106: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	52,  // 107: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	70,  // 108: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	67,  // 109: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
-	69,  // 110: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
-	72,  // 111: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	70,  // 112: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	70,  // 113: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	79,  // 114: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	81,  // 115: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	104, // [104:116] is the sub-list for method output_type
-	92,  // [92:104] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	92,  // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	6,   // 1: singularity.proxyd.v1.PingReply.health:type_name -> singularity.proxyd.v1.Health
+	0,   // 2: singularity.proxyd.v1.Health.shared:type_name -> singularity.proxyd.v1.Health.Shared
+	7,   // 3: singularity.proxyd.v1.Health.store:type_name -> singularity.proxyd.v1.Space
+	7,   // 4: singularity.proxyd.v1.Health.stage:type_name -> singularity.proxyd.v1.Space
+	8,   // 5: singularity.proxyd.v1.Health.jobs:type_name -> singularity.proxyd.v1.LedJob
+	11,  // 6: singularity.proxyd.v1.CallRequest.prepare:type_name -> singularity.proxyd.v1.PrepareCall
+	13,  // 7: singularity.proxyd.v1.CallRequest.exchange:type_name -> singularity.proxyd.v1.ExchangeCall
+	23,  // 8: singularity.proxyd.v1.CallRequest.freeze:type_name -> singularity.proxyd.v1.FreezeCall
+	24,  // 9: singularity.proxyd.v1.CallRequest.drain:type_name -> singularity.proxyd.v1.DrainCall
+	25,  // 10: singularity.proxyd.v1.CallRequest.halt:type_name -> singularity.proxyd.v1.HaltCall
+	26,  // 11: singularity.proxyd.v1.CallRequest.dump:type_name -> singularity.proxyd.v1.DumpCall
+	28,  // 12: singularity.proxyd.v1.CallRequest.heartbeat:type_name -> singularity.proxyd.v1.HeartbeatCall
+	29,  // 13: singularity.proxyd.v1.CallRequest.resume:type_name -> singularity.proxyd.v1.ResumeCall
+	30,  // 14: singularity.proxyd.v1.CallRequest.release:type_name -> singularity.proxyd.v1.ReleaseCall
+	31,  // 15: singularity.proxyd.v1.CallRequest.make_capsules:type_name -> singularity.proxyd.v1.MakeCapsulesCall
+	32,  // 16: singularity.proxyd.v1.CallRequest.node_restored:type_name -> singularity.proxyd.v1.NodeRestoredCall
+	33,  // 17: singularity.proxyd.v1.CallRequest.unrestored:type_name -> singularity.proxyd.v1.UnrestoredCall
+	35,  // 18: singularity.proxyd.v1.CallRequest.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesCall
+	37,  // 19: singularity.proxyd.v1.CallRequest.unlock:type_name -> singularity.proxyd.v1.UnlockCall
+	38,  // 20: singularity.proxyd.v1.CallRequest.upload_share:type_name -> singularity.proxyd.v1.UploadShareCall
+	40,  // 21: singularity.proxyd.v1.CallRequest.share_status:type_name -> singularity.proxyd.v1.ShareStatusCall
+	42,  // 22: singularity.proxyd.v1.CallRequest.drop_share:type_name -> singularity.proxyd.v1.DropShareCall
+	43,  // 23: singularity.proxyd.v1.CallRequest.asks_requeue:type_name -> singularity.proxyd.v1.AsksRequeueCall
+	44,  // 24: singularity.proxyd.v1.CallRequest.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsCall
+	47,  // 25: singularity.proxyd.v1.CallRequest.view:type_name -> singularity.proxyd.v1.ViewCall
+	50,  // 26: singularity.proxyd.v1.CallRequest.request_checkpoint:type_name -> singularity.proxyd.v1.RequestCheckpointCall
+	51,  // 27: singularity.proxyd.v1.CallRequest.await_decision:type_name -> singularity.proxyd.v1.AwaitDecisionCall
+	12,  // 28: singularity.proxyd.v1.CallReply.prepare:type_name -> singularity.proxyd.v1.PrepareReply
+	14,  // 29: singularity.proxyd.v1.CallReply.exchange:type_name -> singularity.proxyd.v1.ExchangeReply
+	27,  // 30: singularity.proxyd.v1.CallReply.dump:type_name -> singularity.proxyd.v1.DumpReply
+	34,  // 31: singularity.proxyd.v1.CallReply.unrestored:type_name -> singularity.proxyd.v1.UnrestoredReply
+	36,  // 32: singularity.proxyd.v1.CallReply.reconnect_devices:type_name -> singularity.proxyd.v1.ReconnectDevicesReply
+	39,  // 33: singularity.proxyd.v1.CallReply.upload_share:type_name -> singularity.proxyd.v1.UploadShareReply
+	41,  // 34: singularity.proxyd.v1.CallReply.share_status:type_name -> singularity.proxyd.v1.ShareStatusReply
+	45,  // 35: singularity.proxyd.v1.CallReply.program_runs:type_name -> singularity.proxyd.v1.ProgramRunsReply
+	48,  // 36: singularity.proxyd.v1.CallReply.view:type_name -> singularity.proxyd.v1.ViewReply
+	67,  // 37: singularity.proxyd.v1.PrepareReply.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	87,  // 38: singularity.proxyd.v1.PrepareReply.task_counts:type_name -> singularity.proxyd.v1.PrepareReply.TaskCountsEntry
+	88,  // 39: singularity.proxyd.v1.PrepareReply.tasks_here:type_name -> singularity.proxyd.v1.PrepareReply.TasksHereEntry
+	15,  // 40: singularity.proxyd.v1.ExchangeCall.orders:type_name -> singularity.proxyd.v1.CutOrders
+	19,  // 41: singularity.proxyd.v1.ExchangeReply.events:type_name -> singularity.proxyd.v1.CutEvents
+	93,  // 42: singularity.proxyd.v1.CutOrders.lease:type_name -> google.protobuf.Duration
+	93,  // 43: singularity.proxyd.v1.CutOrders.wait:type_name -> google.protobuf.Duration
+	16,  // 44: singularity.proxyd.v1.CutOrders.orders:type_name -> singularity.proxyd.v1.CutOrder
+	17,  // 45: singularity.proxyd.v1.CutOrder.raise:type_name -> singularity.proxyd.v1.CutTargets
+	17,  // 46: singularity.proxyd.v1.CutOrder.limit:type_name -> singularity.proxyd.v1.CutTargets
+	18,  // 47: singularity.proxyd.v1.CutTargets.targets:type_name -> singularity.proxyd.v1.CutCount
+	1,   // 48: singularity.proxyd.v1.CutCount.kind:type_name -> singularity.proxyd.v1.CutCount.Kind
+	20,  // 49: singularity.proxyd.v1.CutEvents.events:type_name -> singularity.proxyd.v1.CutEvent
+	18,  // 50: singularity.proxyd.v1.CutEvent.counts:type_name -> singularity.proxyd.v1.CutCount
+	22,  // 51: singularity.proxyd.v1.CutEvent.place:type_name -> singularity.proxyd.v1.CutPlace
+	21,  // 52: singularity.proxyd.v1.CutEvent.processes:type_name -> singularity.proxyd.v1.CutProcess
+	22,  // 53: singularity.proxyd.v1.CutEvent.places:type_name -> singularity.proxyd.v1.CutPlace
+	18,  // 54: singularity.proxyd.v1.CutPlace.counts:type_name -> singularity.proxyd.v1.CutCount
+	89,  // 55: singularity.proxyd.v1.ReconnectDevicesCall.peers:type_name -> singularity.proxyd.v1.ReconnectDevicesCall.PeersEntry
+	90,  // 56: singularity.proxyd.v1.ReconnectDevicesReply.addresses:type_name -> singularity.proxyd.v1.ReconnectDevicesReply.AddressesEntry
+	46,  // 57: singularity.proxyd.v1.AsksRequeueCall.requester:type_name -> singularity.proxyd.v1.Requester
+	46,  // 58: singularity.proxyd.v1.ProgramRunsCall.requester:type_name -> singularity.proxyd.v1.Requester
+	92,  // 59: singularity.proxyd.v1.Requester.at:type_name -> google.protobuf.Timestamp
+	49,  // 60: singularity.proxyd.v1.ViewReply.capsules:type_name -> singularity.proxyd.v1.CapsuleView
+	58,  // 61: singularity.proxyd.v1.CapsuleView.capsule:type_name -> singularity.proxyd.v1.Capsule
+	67,  // 62: singularity.proxyd.v1.CapsuleView.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	67,  // 63: singularity.proxyd.v1.CapsuleView.outside:type_name -> singularity.proxyd.v1.Obstacle
+	2,   // 64: singularity.proxyd.v1.RequestCheckpointCall.after:type_name -> singularity.proxyd.v1.RequestCheckpointCall.After
+	54,  // 65: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
+	3,   // 66: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
+	91,  // 67: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	58,  // 68: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
+	65,  // 69: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	67,  // 70: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	68,  // 71: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	67,  // 72: singularity.proxyd.v1.Job.outside:type_name -> singularity.proxyd.v1.Obstacle
+	57,  // 73: singularity.proxyd.v1.Job.lends:type_name -> singularity.proxyd.v1.Lending
+	64,  // 74: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	60,  // 75: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	59,  // 76: singularity.proxyd.v1.Capsule.leases:type_name -> singularity.proxyd.v1.Lease
+	62,  // 77: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	63,  // 78: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	61,  // 79: singularity.proxyd.v1.Devices.sharing:type_name -> singularity.proxyd.v1.Sharing
+	93,  // 80: singularity.proxyd.v1.Sharing.switch_time:type_name -> google.protobuf.Duration
+	93,  // 81: singularity.proxyd.v1.Sharing.swap_time:type_name -> google.protobuf.Duration
+	92,  // 82: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	92,  // 83: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	92,  // 84: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	66,  // 85: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	93,  // 86: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	92,  // 87: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	92,  // 88: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	65,  // 89: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	78,  // 90: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	80,  // 91: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	65,  // 92: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	93,  // 93: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	81,  // 94: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	92,  // 95: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	67,  // 96: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	4,   // 97: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	9,   // 98: singularity.proxyd.v1.Proxyd.Call:input_type -> singularity.proxyd.v1.CallRequest
+	52,  // 99: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	55,  // 100: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	69,  // 101: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	70,  // 102: singularity.proxyd.v1.Proxyd.RunOn:input_type -> singularity.proxyd.v1.RunOnRequest
+	72,  // 103: singularity.proxyd.v1.Proxyd.Lend:input_type -> singularity.proxyd.v1.LendRequest
+	75,  // 104: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	77,  // 105: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	79,  // 106: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	82,  // 107: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	84,  // 108: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	5,   // 109: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	10,  // 110: singularity.proxyd.v1.Proxyd.Call:output_type -> singularity.proxyd.v1.CallReply
+	53,  // 111: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	56,  // 112: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	74,  // 113: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	71,  // 114: singularity.proxyd.v1.Proxyd.RunOn:output_type -> singularity.proxyd.v1.RunOnReply
+	73,  // 115: singularity.proxyd.v1.Proxyd.Lend:output_type -> singularity.proxyd.v1.LendReply
+	76,  // 116: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	74,  // 117: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	74,  // 118: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	83,  // 119: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	85,  // 120: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	109, // [109:121] is the sub-list for method output_type
+	97,  // [97:109] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -6514,7 +6830,7 @@ func file_proxyd_proto_init() {
 	if File_proxyd_proto != nil {
 		return
 	}
-	file_proxyd_proto_msgTypes[2].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[5].OneofWrappers = []any{
 		(*CallRequest_Prepare)(nil),
 		(*CallRequest_Exchange)(nil),
 		(*CallRequest_Freeze)(nil),
@@ -6538,7 +6854,7 @@ func file_proxyd_proto_init() {
 		(*CallRequest_RequestCheckpoint)(nil),
 		(*CallRequest_AwaitDecision)(nil),
 	}
-	file_proxyd_proto_msgTypes[3].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[6].OneofWrappers = []any{
 		(*CallReply_Prepare)(nil),
 		(*CallReply_Exchange)(nil),
 		(*CallReply_Dump)(nil),
@@ -6549,19 +6865,19 @@ func file_proxyd_proto_init() {
 		(*CallReply_ProgramRuns)(nil),
 		(*CallReply_View)(nil),
 	}
-	file_proxyd_proto_msgTypes[67].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[70].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[72].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[75].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   85,
+			NumEnums:      4,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,7 +45,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type ProxydClient interface {
-	// Ping says who answers. For daemons.
+	// Ping says who answers, and how that node is. For daemons.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingReply, error)
 	// Call has this node do its part in a checkpoint, a restore or an upload that another node leads. For daemons.
 	Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*CallReply, error)
@@ -245,7 +245,7 @@ type Proxyd_ExportClient = grpc.ServerStreamingClient[ExportPiece]
 // All implementations must embed UnimplementedProxydServer
 // for forward compatibility.
 type ProxydServer interface {
-	// Ping says who answers. For daemons.
+	// Ping says who answers, and how that node is. For daemons.
 	Ping(context.Context, *PingRequest) (*PingReply, error)
 	// Call has this node do its part in a checkpoint, a restore or an upload that another node leads. For daemons.
 	Call(context.Context, *CallRequest) (*CallReply, error)

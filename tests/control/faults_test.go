@@ -227,3 +227,51 @@ func twoJournals(s *site) {
 	}
 	s.verb("heal", "ctl")
 }
+
+// proxydIs waits until the page says that a node's proxyd answers or is silent, with this problem.
+func (s *site) proxydIs(node, proxyd, problem string) {
+	s.Helper()
+	s.until("the page says "+proxyd+" of "+node, func() (bool, string) {
+		text := s.on("ctl", "root", "curl -sS http://127.0.0.1:6832/api/v1/nodes")
+		var said struct {
+			Nodes []struct{ Name, Proxyd, Problem, Version string }
+		}
+		if err := json.Unmarshal([]byte(text), &said); err != nil {
+			s.Fatalf("%v: %s", err, text)
+		}
+		for _, n := range said.Nodes {
+			if n.Name == node && n.Proxyd == proxyd && n.Problem == problem && n.Version != "" {
+				return true, ""
+			}
+		}
+		return false, text
+	})
+}
+
+// proxydStops: a proxyd is stopped, and another loses the shared folder: the page and singctl say so, and say when they
+// are back.
+func proxydStops(s *site) {
+	for _, n := range []string{"n1", "n2", "n3"} {
+		s.proxydIs(n, "answers", "")
+	}
+	s.on("n2", "root", "pkill -STOP -x proxyd") // one that ended would be started again by itself
+	defer s.on("n2", "root", "pkill -CONT -x proxyd")
+	s.on("n3", "root", "mount -t tmpfs -o mode=755 tmpfs /shared/singularity")
+	s.proxydIs("n2", "silent", "")
+	s.proxydIs("n3", "answers", "the shared folder is not there, or not mounted")
+	s.proxydIs("n1", "answers", "")
+	said := s.on("ctl", "alice", "singctl status")
+	for _, want := range []string{"2 of 3 nodes answer, 1 silent, 1 without the right shared folder", "node n2: proxyd does not answer since ", "node n3: the shared folder is not there"} {
+		if !strings.Contains(said, want) {
+			s.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	said = s.on("ctl", "alice", "singctl doctor --controller || true")
+	if want := "1 of 3 proxyds do not answer: n2; n3: the shared folder is not there, or not mounted"; !strings.Contains(said, want) {
+		s.Errorf("no %q in\n%s", want, said)
+	}
+	s.on("n3", "root", "umount /shared/singularity")
+	s.on("n2", "root", "pkill -CONT -x proxyd")
+	s.proxydIs("n2", "answers", "")
+	s.proxydIs("n3", "answers", "")
+}

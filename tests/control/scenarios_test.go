@@ -32,6 +32,7 @@ func TestControl(t *testing.T) {
 		{"defrag makes room", defragMakesRoom},
 		{"power cap", powerCap},
 		{"a node fails during a migration", nodeFails},
+		{"a proxyd is stopped, another loses its folder", proxydStops},
 		{"policies crash, hang and flood", policiesFail},
 		{"the site's own policy", sitePolicy},
 		{"two preemptd", twoControllers},

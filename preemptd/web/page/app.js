@@ -2,18 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The page, top to bottom: look at preemptd's state; when preemptd has seen the cluster again,
-// get the cluster and the timeline; show all.
+// get the cluster, the nodes' health and the timeline; show all.
 
 import { feed, get } from "./feed.js";
 import { allowActs, refreshJob, showJob, startJob } from "./job.js";
 import { showActions, showDecisions, showHead, showJobs, showLooked, showTiers, showUseful, showTiles, startLists, startSorting } from "./lists.js";
 import { showMap, startMap } from "./map.js";
+import { problems, showNodes } from "./nodes.js";
 import { ago, byId, clock, duration, now } from "./text.js";
 import { showTimeline, startTimeline } from "./timeline.js";
 import { startToken } from "./token.js";
 
 let state = null;
 let cluster = { nodes: [], jobs: [] };
+let nodes = []; // how their proxyds are
 let seen = ""; // which tick is shown
 let answered = 0; // when preemptd answered last
 let failing = null; // {until}: preemptd does not answer
@@ -30,7 +32,9 @@ async function look() {
   const tick = `${state.role} ${state.ticked} ${state.number}`;
   if (tick !== seen) {
     cluster = await get("api/v1/cluster");
-    showMap(cluster);
+    nodes = (await get("api/v1/nodes")).nodes;
+    showMap(cluster, problems(nodes));
+    showNodes(nodes, cluster, state.proxyds);
     showJobs(cluster);
     refreshJob(cluster);
     await timeline();
@@ -96,6 +100,7 @@ function start() {
   startJob(turn);
   startToken(allowActs);
   byId("find").addEventListener("input", () => showJobs(cluster));
+  byId("find-node").addEventListener("input", () => state && showNodes(nodes, cluster, state.proxyds));
   startSorting(() => showJobs(cluster));
   byId("rejected").addEventListener("change", () => state && showDecisions(state));
   byId("hours").addEventListener("change", () => timeline().catch(() => {})); // the next look says so

@@ -49,11 +49,12 @@ function tile(title, value, detail, short = false) {
 export function showTiles(state) {
   const t = state.totals;
   const below = state.tiers.reduce((n, tier) => n + tier.below, 0);
+  const sick = state.proxyds.silent + state.proxyds.unsound;
   byId("tiles").replaceChildren(
     tile("GPUs in use", t.used, `of ${t.gpus.toLocaleString("en")}`),
     tile("Jobs that run", t.running, ""),
     tile("Jobs that wait", t.waiting, t.held ? `and ${t.held.toLocaleString("en")} held` : ""),
-    tile("Nodes up", t.up, `of ${t.nodes.toLocaleString("en")}`),
+    tile("Nodes up", t.up, [`of ${t.nodes.toLocaleString("en")}`, sick ? `${count(sick, "proxyd")} with a problem` : ""].filter((s) => s).join(", "), sick > 0),
     tile("Actions", state.under_way.length, "under way"),
     tile("Below promise", below, count(below, "job").replace(/^\S+ /, ""), below > 0),
   );

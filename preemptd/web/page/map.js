@@ -15,6 +15,7 @@ const labelFrom = 15; // px of a cell from which nodes have their names
 
 let data = { nodes: [], jobs: [] };
 let holders = []; // by node: the job of each GPU
+let problems = new Map(); // of nodes' proxyds, by the node's name
 let layout = null;
 let at = -1; // the node under the cursor
 let chosen = 0; // the job that stands out; 0: none
@@ -78,7 +79,7 @@ function drawNode(c, colour, node, i) {
   const { x, y } = place(i);
   if (label) {
     c.globalAlpha = 1;
-    c.fillStyle = node.state === "up" ? colour.quiet : colour.broken;
+    c.fillStyle = node.state === "up" && !problems.has(node.name) ? colour.quiet : colour.broken;
     c.fillText(node.name, x, y + 12, w - pad);
   }
   const round = cell >= 9 ? 3 : 0;
@@ -119,6 +120,7 @@ function describe(i) {
   const said = [...jobs].map(([j, n]) => `${jobTitle(j)} (${j.user}, ${j.tier}, ${count(n, "GPU")}${j.action ? `, ${j.action} under way` : ""})`);
   if (free > 0) said.push(`${count(free, "GPU")} free`);
   if (node.bad?.length) said.push(`broken: GPU ${node.bad.join(", ")}`);
+  if (problems.has(node.name)) said.push(problems.get(node.name));
   const state = node.state === "up" ? "" : `, ${node.state}${node.reason ? `: ${node.reason}` : ""}`;
   return `${node.name}${node.kind ? ` (${node.kind})` : ""}${state} — ${said.join("; ") || "no GPUs"}`;
 }
@@ -168,9 +170,10 @@ function keys(event) {
   event.preventDefault();
 }
 
-// showMap draws what /api/v1/cluster said.
-export function showMap(cluster) {
+// showMap draws what /api/v1/cluster said, and marks nodes whose proxyd has a problem.
+export function showMap(cluster, found) {
   data = cluster;
+  problems = found;
   holders = data.nodes.map((n) => new Array(n.gpus).fill(null));
   for (const job of data.jobs) {
     for (const share of job.shares || []) for (const g of share.gpus) if (holders[share.node]) holders[share.node][g] = job;

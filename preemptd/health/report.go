@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// State is what is known of a node's proxyd.
+type State struct {
+	Node    string
+	Asked   time.Time      // the last time; zero: not yet
+	Answers bool           // that time
+	Since   time.Time      // since when that is so
+	Heard   time.Time      // the last answer; zero: none
+	Reply   *rpc.PingReply // the last answer, which does not change any more; nil: none
+	Err     error          // of the last question
+	Problem string         // what is wrong with the node although the proxyd answers; "": nothing that is known
+}
+
+// Counts sums up a report.
+type Counts struct {
+	Nodes    int
+	Answer   int
+	Silent   int // do not answer
+	Unsound  int // answer, and have a problem
+	Capsules int
+	// LeastFree is the least free space of the store that a node sees, and the file system's size; nil: none says.
+	LeastFree *rpc.Space
+	Versions  map[string]int // of those that answer
+}
+
+// Report is what is known of all nodes, in the order in which Slurm lists these.
+func (p *Poller) Report() []State {
+	p.mu.Lock()
+	all := make([]State, len(p.schedule.nodes))
+	for i, e := range p.schedule.nodes {
+		all[i] = e.State
+	}
+	p.mu.Unlock()
+	usual := usualFolder(all)
+	for i := range all {
+		if s := &all[i]; s.Answers {
+			s.Problem = FolderProblem(s.Reply.GetHealth())
+			if id := s.Reply.GetHealth().GetSharedId(); s.Problem == "" && id != "" && id != usual {
+				s.Problem = "the node works with another shared folder than most nodes"
+			}
+		}
+	}
+	return all
+}
+
+// usualFolder returns the shared folder that most nodes work with.
+func usualFolder(all []State) string {
+	count := map[string]int{}
+	usual := ""
+	for i := range all {
+		id := all[i].Reply.GetHealth().GetSharedId()
+		if id == "" {
+			continue
+		}
+		if count[id]++; count[id] > count[usual] {
+			usual = id
+		}
+	}
+	return usual
+}
+
+// FolderProblem says what is wrong with a node's shared folder; "": nothing, or the node does not say. The text names no
+// path: all users see it.
+func FolderProblem(h *rpc.Health) string {
+	switch h.GetShared() {
+	case rpc.Health_UNMARKED:
+		return "the shared folder is not there, or not mounted"
+	case rpc.Health_OTHER:
+		return "another folder is where the shared folder was"
+	case rpc.Health_SILENT:
+		return "the file system of the shared folder does not answer"
+	case rpc.Health_UNREADABLE:
+		return "the shared folder cannot be read"
+	case rpc.Health_RIGHT, rpc.Health_SHARED_UNSPECIFIED:
+	}
+	return ""
+}
+
+// CountStates sums up a report.
+func CountStates(all []State) Counts {
+	c := Counts{Nodes: len(all), Versions: map[string]int{}}
+	for i := range all {
+		s := &all[i]
+		if !s.Answers {
+			if !s.Asked.IsZero() {
+				c.Silent++
+			}
+			continue
+		}
+		c.Answer++
+		c.Versions[s.Reply.GetVersion()]++
+		if s.Problem != "" {
+			c.Unsound++
+		}
+		h := s.Reply.GetHealth()
+		c.Capsules += int(h.GetCapsules())
+		if space := h.GetStore(); space != nil && (c.LeastFree == nil || space.GetFree() < c.LeastFree.GetFree()) {
+			c.LeastFree = space
+		}
+	}
+	return c
+}
