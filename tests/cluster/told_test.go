@@ -63,7 +63,7 @@ func TestToldInLog(t *testing.T) {
 	}
 	eventually(t, 20*time.Second, func() (bool, string) {
 		said := c.ctl(t, "sacct --noheader --parsable2 --duplicates --allocations --jobs="+job+" --format=AdminComment")
-		return strings.Contains(said, "singularity: no checkpoint at ") && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
+		return strings.Contains(said, obstacle) && strings.Contains(said, "singularity: begins anew, for there is no checkpoint"), said
 	})
 }
 
