@@ -37,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -216,7 +216,13 @@ test-harm: deps build ## something killed at each step of each action; random op
 # What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
 # on a machine that does nothing else. Writes the table in docs/performance.md.
 bench: deps build ## what protection costs a job; writes docs/performance.md (15 min)
-	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -table docs/performance.md
+	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -run '^TestBench$$' -table docs/performance.md
+
+# What the tables of Singularity's paper have, measured here: 10 to 15 minutes on a machine that does nothing else. Writes the
+# tables in docs/paper.md, or with TABLES='table-3|figure-4' some of them.
+TABLES ?= .
+paper-tables: deps build ## the tables of Singularity's paper, measured here; writes docs/paper.md (15 min)
+	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -run '^TestPaper$$/^($(TABLES))' -name paper -table docs/paper.md
 
 # What it costs when ranks share a device; writes the table in docs/splicing.md.
 ROWS ?= .

@@ -7,6 +7,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
+	"io/fs"
+	"maps"
 	"sync"
 	"testing"
 
@@ -159,4 +162,44 @@ func asZstd(enc *zstd.Encoder, file []byte) []byte {
 	payload := enc.EncodeAll(must(s2.Decode(nil, file[16:])), nil)
 	head := append([]byte("SSC1\x01\x00\x00\x00"), file[8:12]...)
 	return append(binary.LittleEndian.AppendUint32(head, uint32(len(payload))), payload...)
+}
+
+// TestEachChunk: the chunks of a stream make up its data, and equal streams are made of the same chunks.
+func TestEachChunk(t *testing.T) {
+	s := openStore(t, storetest.NewMem(), store.Options{})
+	image := storetest.NewImage(6, 2000).Bytes()
+	other := bytes.Clone(image)
+	copy(other[5*4096:], "another page")
+	check(t, dump(t.Context(), s, ckpt(1, 0), image, image, other))
+	r, err := s.Open(t.Context(), ckpt(1, 0))
+	check(t, err)
+	defer r.Close()
+	var of [3]map[store.Hash]int
+	for rank := range of {
+		id := store.StreamID{Node: "n1", Rank: rank, Name: "pages-1.img"}
+		var sum int64
+		of[rank] = map[store.Hash]int{}
+		check(t, r.EachChunk(id, func(h store.Hash, bytes int) {
+			of[rank][h] = bytes
+			sum += int64(bytes)
+		}))
+		if want := r.Manifest().Stream(id).Data; sum != want {
+			t.Errorf("rank %d: its chunks have %d bytes, its data are %d", rank, sum, want)
+		}
+	}
+	if !maps.Equal(of[0], of[1]) {
+		t.Error("equal streams are made of different chunks")
+	}
+	own := 0
+	for h := range of[2] {
+		if of[0][h] == 0 {
+			own++
+		}
+	}
+	if own == 0 || own > 3 {
+		t.Errorf("a stream of which a page differs has %d chunks of its own", own)
+	}
+	if err := r.EachChunk(store.StreamID{Node: "n1", Name: "none"}, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a stream that is not there: %v", err)
+	}
 }

@@ -57,6 +57,26 @@ func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
 	return newStreamReader(r, info), nil
 }
 
+// EachChunk calls f with the chunks of which a stream is made, in order, and with the plain bytes of each. A chunk that
+// the stream has twice comes twice. Short streams, which are kept in the manifest, have none. The error for an unknown
+// stream wraps fs.ErrNotExist.
+func (r *Reader) EachChunk(id StreamID, f func(h Hash, bytes int)) error {
+	info := r.m.Stream(id)
+	if info == nil {
+		return fmt.Errorf("checkpoint %s: stream %s: %w", r.m.ID, id, errNoStream)
+	}
+	err := r.st.eachStreamSegment(r.ctx, info, func(g segment) error {
+		if g.kind == segmentChunk {
+			f(g.hash, g.data)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: stream %s: %w", r.m.ID, id, err)
+	}
+	return nil
+}
+
 // Close ends the Reader; streams that are still being read fail with ErrClosed. Close may be called
 // twice.
 func (r *Reader) Close() error {

@@ -12,16 +12,24 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+	"github.com/singularity-slurm/singularity-slurm/tests/page"
 )
 
+// root is the root of the repository, as the tests see it.
+const root = "../.."
+
 var (
-	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
-	name      = flag.String("name", "bench", "name of the cluster")
-	rounds    = flag.Int("rounds", 41, "turns of what takes a moment; of what takes a second, half as many")
-	sizes     = flag.String("sizes", "1024,8192", "sizes of captured programs in MiB; those that do not fit into this machine are left out")
-	tableFile = flag.String("table", "", "write the table into this file, relative to the root of the repository, between the lines that mark its place")
+	mcProgram   = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
+	name        = flag.String("name", "bench", "name of the cluster")
+	rounds      = flag.Int("rounds", 41, "turns of what takes a moment; of what takes a second, half as many")
+	sizes       = flag.String("sizes", "1024,8192", "sizes of captured programs in MiB; those that do not fit into this machine are left out")
+	paperRounds = flag.Int("paper-rounds", 3, "how often each thing of TestPaper is done")
+	tableFile   = flag.String("table", "", "write the table into this file, relative to the root of the repository, between the lines that mark its place")
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +42,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	soft.Main(m)
 }
 
 // TestBench takes all figures, or with -run 'TestBench/^start' some, and prints them as a
@@ -43,7 +51,7 @@ func TestMain(m *testing.M) {
 func TestBench(t *testing.T) {
 	got := table{began: time.Now(), loads: load()}
 	t.Log("raising the cluster")
-	c := raise(t)
+	c := raise(t, "--nodes", "2", "--singularity")
 	for _, part := range []struct {
 		name string
 		take func(*testing.T, *cluster) []figure
@@ -63,10 +71,10 @@ func TestBench(t *testing.T) {
 			}
 		})
 	}
-	page := got.String()
-	t.Log("\n" + page)
+	text := got.String()
+	t.Log("\n" + text)
 	if *tableFile != "" && !t.Failed() {
-		if err := insert(*tableFile, page); err != nil {
+		if err := page.Write(filepath.Join(root, *tableFile), "make bench", text); err != nil {
 			t.Error(err)
 		}
 	}

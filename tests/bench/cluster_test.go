@@ -20,20 +20,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cluster is a minicluster of two nodes with singularity-slurm.
+// cluster is a minicluster with singularity-slurm.
 type cluster struct{ name string }
 
 // alice is the user of the jobs.
 const alice = 1001
 
-// raise brings the cluster up for the whole run, with the agent in /shared/bench.
-func raise(t *testing.T) *cluster {
+// raise brings a cluster up for the whole test, with the agent in /shared/bench.
+func raise(t *testing.T, options ...string) *cluster {
 	t.Helper()
 	c := &cluster{*name}
 	down := func() { exec.Command(*mcProgram, "down", "--name", c.name).Run() }
 	down()
 	t.Cleanup(down)
-	c.minicluster(t, "up", "--nodes", "2", "--singularity")
+	c.minicluster(t, "up", options...)
 	if err := os.Mkdir(c.shared(), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func benchmark(t *testing.T, pkg, pattern, times string) map[string]map[string]f
 	t.Helper()
 	all := map[string]map[string]float64{}
 	cmd := exec.Command("go", "test", "-run", "^$", "-bench", pattern, "-benchtime", times, pkg)
-	cmd.Dir = "../.."
+	cmd.Dir = root
 	relay(t, cmd, func(line string) {
 		f := strings.Fields(line)
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {

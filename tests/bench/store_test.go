@@ -17,6 +17,7 @@ import (
 
 // checkpoint is one as singctl lists it.
 type checkpoint struct {
+	ID              string
 	Number          int
 	Logical, Stored int64
 	State           string

@@ -8,7 +8,6 @@ package bench
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -146,25 +145,4 @@ func memory(key string) (n int64) {
 		}
 	}
 	return n << 10
-}
-
-// Lines between which a file has the table.
-const (
-	markBegin = "<!-- make bench writes from here -->\n"
-	markEnd   = "<!-- to here -->\n"
-)
-
-// insert puts the table where a file of the repository has its place.
-func insert(file, page string) error {
-	path := filepath.Join("../..", file)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(b), markBegin)
-	_, after, end := strings.Cut(rest, markEnd)
-	if !ok || !end {
-		return fmt.Errorf("%s has no place for the table: %q and %q", file, markBegin, markEnd)
-	}
-	return os.WriteFile(path, []byte(before+markBegin+page+markEnd+after), 0o644)
 }

@@ -1,0 +1,75 @@
+//go:build bench
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/page"
+)
+
+// paperPart measures what a table or a figure of the paper has. docs/paper.md has a place for its text.
+type paperPart struct {
+	name    string
+	measure func(*testing.T) string
+}
+
+var paperParts = []paperPart{
+	{"table-3", measureProxyCost},
+	{"table-4", measureSizes},
+	{"table-5", measureLatencies},
+	{"figure-4", measureSlicing},
+}
+
+// TestPaper measures what the paper's tables have, or with -run 'TestPaper/^table-3' some of them. With -table, each goes
+// to its place in that file. No figure fails the test.
+func TestPaper(t *testing.T) {
+	for _, part := range paperParts {
+		t.Run(part.name, func(t *testing.T) {
+			began, before := time.Now(), load()
+			text := fmt.Sprintf("%s\n\nTook %s; load %s before, %s after.\n", strings.TrimSuffix(part.measure(t), "\n"),
+				time.Since(began).Round(time.Second), before, load())
+			t.Log("\n" + text)
+			if *tableFile == "" || t.Failed() {
+				return
+			}
+			if err := page.Write(filepath.Join(root, *tableFile), "make paper-tables TABLES="+part.name, text); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// spread is the median of values, and between which of them half of them are.
+func spread(values []float64, format string) string {
+	if len(values) == 1 {
+		return fmt.Sprintf(format+" (once)", values[0])
+	}
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(values), quantile(values, 0.25), quantile(values, 0.75))
+}
+
+// measureProxyCost is Table 3. The benchmark makes the calls of a training in the device server's own process, in turns
+// with the training itself.
+func measureProxyCost(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| workload | mini-batches a run | base | through the proxy | of pairs (half of them between) | processor time |\n| --- | --- | --- | --- | --- | --- |\n")
+	all := benchmark(t, "./proxyd/device/server", "Training", "1x")
+	for _, name := range []string{"mlp", "gpt"} {
+		m, ok := all["BenchmarkTraining/"+name]
+		if !ok {
+			t.Fatalf("BenchmarkTraining says nothing of %s", name)
+		}
+		change := func(ratio float64) string { return percent(100 * (ratio - 1)) }
+		fmt.Fprintf(&b, "| %s | %.0f | %s | %s | %s (%s to %s) | %s |\n", name, m["steps"],
+			milliseconds(m["direct-ms"]/1e3/m["steps"]), milliseconds(m["shipped-ms"]/1e3/m["steps"]),
+			change(m["shipped/direct"]), change(m["from"]), change(m["to"]), change(m["of-processors"]))
+	}
+	return b.String()
+}

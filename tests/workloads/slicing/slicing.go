@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package slicing measures what ranks of a workload cost that share software GPUs, for tests.
+package slicing
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+// The machine of the model: a V100 with ResNet-50. The mini-batch of ResNet-50 is the shortest of the paper's, so a switch costs the most.
+// Each workload stands for ResNet-50: its instructions for the time of a mini-batch, the memory of a rank for the whole device.
+const (
+	modelBatch  = 210 * time.Millisecond  // of a rank, alone
+	modelSwap   = 1333 * time.Millisecond // 16 GB by PCIe 3, in a single direction
+	modelSwitch = 1500 * time.Microsecond // whatever is moved
+	modelRead   = 18 * time.Millisecond   // 16 GB of the device's memory by the device, at 900 GB/s; to write them takes as long
+)
+
+// Case is a workload. Its ranks are to share devices.
+type Case struct {
+	Name  string // of the program of tests/workloads
+	Steps int    // that are measured
+	Args  []string
+}
+
+// String returns the workload's command line without the number of ranks and steps.
+func (c *Case) String() string { return strings.Join(append([]string{c.Name}, c.Args...), " ") }
+
+// Run is what a run printed, and what the devices of the machine counted, in all.
+type Run struct {
+	Lines []string
+	Took  time.Duration
+	server.SharingStatus
+}
+
+// Share runs a case with so many ranks, with more flags of "proxyd run" that say on which devices. A run of a single
+// step, which is mostly the program's beginning, is subtracted. The folder of w has the programs of tests/workloads.
+func (c *Case) Share(t testing.TB, w *soft.World, ranks int, flags ...string) Run {
+	t.Helper()
+	begin, all := c.Run(t, w, ranks, 1, flags...), c.Run(t, w, ranks, c.Steps+1, flags...)
+	all.Took -= begin.Took
+	all.Instructions -= begin.Instructions
+	all.Switches -= min(begin.Switches, all.Switches)
+	all.Interrupted -= min(begin.Interrupted, all.Interrupted)
+	all.SwappedOut -= min(begin.SwappedOut, all.SwappedOut)
+	all.SwappedIn -= min(begin.SwappedIn, all.SwappedIn)
+	all.Compared -= min(begin.Compared, all.Compared)
+	all.Taken -= min(begin.Taken, all.Taken)
+	return all
+}
+
+// Run runs some steps of a case.
+func (c *Case) Run(t testing.TB, w *soft.World, ranks, steps int, flags ...string) Run {
+	t.Helper()
+	status := filepath.Join(t.TempDir(), "status")
+	args := append([]string{"--ranks", fmt.Sprint(ranks), "--own-device", "--steps", fmt.Sprint(steps)}, c.Args...)
+	began := time.Now()
+	r := w.Run(t, soft.Program{Devices: ranks, On: append(flags, "--status", status), Path: filepath.Join(w.Dir, c.Name), Args: args, Limit: 4 * time.Minute})
+	took := time.Since(began)
+	if r.Exit != 0 {
+		t.Fatalf("%s %v %v: exit status %d\n%s%s", c.Name, args, flags, r.Exit, r.Stdout, r.Stderr)
+	}
+	text, err := os.ReadFile(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st server.Status
+	if err := json.Unmarshal(text, &st); err != nil {
+		t.Fatal(err)
+	}
+	out := Run{Lines: strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), Took: took}
+	for _, d := range st.Sharing {
+		out.Instructions += d.Instructions
+		out.Switches += d.Switches
+		out.Interrupted += d.Interrupted
+		out.SwappedOut += d.SwappedOut
+		out.SwappedIn += d.SwappedIn
+		out.Once += d.Once
+		out.Own += d.Own
+		out.Compared += d.Compared
+		out.Taken += d.Taken
+		out.Why = d.Why
+		out.Peak = max(out.Peak, d.Peak)
+	}
+	return out
+}
+
+// Overhead is the time that devices work for ranks that share them, by the model, over what they work for ranks with devices of their
+// own, in percent. Instructions are counted that devices have executed. No measured time is in the result.
+func (c *Case) Overhead(ranks int, alone, shared Run) float64 {
+	ideal := float64(ranks*c.Steps) * modelBatch.Seconds()
+	took := ideal * float64(shared.Instructions) / float64(alone.Instructions)
+	took += float64(shared.Switches) * modelSwitch.Seconds()
+	took += float64(shared.SwappedOut+shared.SwappedIn) / float64(alone.Peak) * modelSwap.Seconds()
+	took += float64(shared.Compared+2*shared.Taken) / float64(alone.Peak) * modelRead.Seconds()
+	return 100 * (took/ideal - 1)
+}
