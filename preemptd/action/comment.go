@@ -59,7 +59,7 @@ func clipText(text string, most int) string {
 
 func lookComment(text func(*actionRun) string) func(context.Context, *actionRun) verdict {
 	return func(_ context.Context, w *actionRun) verdict {
-		if w.job.State.Finished() || w.job.Comment == withOurComment(w.job.Comment, text(w)) {
+		if w.job.State.Finished() || w.commentSays(text) {
 			return verdict{outcome: done}
 		}
 		return verdict{outcome: todo}
@@ -79,6 +79,14 @@ func (w *actionRun) requestedBy() string {
 }
 
 func doingText(w *actionRun) string { return "under way: " + w.a.Kind + " " + w.requestedBy() }
+
+// releasedText is said from the release of the action's hold until the job has started.
+func releasedText(w *actionRun) string { return "released; " + doingText(w) }
+
+// commentSays reports whether our words in the job's comment are text.
+func (w *actionRun) commentSays(text func(*actionRun) string) bool {
+	return w.job.Comment == withOurComment(w.job.Comment, text(w))
+}
 
 func doneText(w *actionRun) string {
 	text := w.kind.past
@@ -118,7 +126,7 @@ func undoneText(w *actionRun) string {
 
 // What a comment says of the action that wrote it: under way, or ended with a hold.
 var (
-	commentUnderWay = regexp.MustCompile(`preemptd: under way: ([a-z]+) .*\(action ([0-9]{1,18})\)`)
+	commentUnderWay = regexp.MustCompile(`preemptd: (?:released; )?under way: ([a-z]+) .*\(action ([0-9]{1,18})\)`)
 	commentHeld     = regexp.MustCompile(`preemptd: ([a-z]+) .*\(action ([0-9]{1,18})\).*; held until singctl resume`)
 )
 

@@ -123,6 +123,109 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestReleaseForgotten: slurmctld is killed before it has saved a release, once or twice, and shows the job as it was before.
+// The hold is the action's, whatever reason Slurm gives for it, and ends with the action.
+func TestReleaseForgotten(t *testing.T) {
+	place := Args{Nodes: []string{"n3", "n4"}}
+	for _, c := range []struct {
+		name, kind string
+		args       Args
+		waits      bool
+		times      int
+	}{
+		{"a job that waited is moved", "migrate", place, true, 1},
+		{"a job that waited is placed", "place", place, true, 1},
+		{"a job that waited is resized", "resize", Args{NodeCount: 1}, true, 1},
+		{"a job that ran is moved", "migrate", place, false, 1},
+		{"twice, a job that waited", "migrate", place, true, 2},
+		{"twice, a job that ran", "migrate", place, false, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.waits)
+			j := w.journal(t)
+			var saved slurmrest.Job
+			forgotten := 0
+			r := w.runner(t, j, func(point string) error {
+				switch {
+				case point == "before release":
+					saved = w.job()
+					w.full = true // or the job would have started by then
+				case point == "after save going start" && forgotten < c.times:
+					forgotten++
+					w.srv.EditJob(w.id, func(j *slurmrest.Job) { *j = saved })
+				case point == "after save going start":
+					w.full = false
+				}
+				return nil
+			})
+			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			if err != nil || forgotten != c.times || a.State != journal.Done {
+				lines, _ := j.Lines(t.Context(), a.ID)
+				t.Fatalf("forgotten %d times: %v: %s: %s\n%+v", forgotten, err, a.State, a.Problem, lines)
+			}
+			if now := w.job(); now.Held || now.State.Base != slurmrest.Running {
+				t.Errorf("the job: %+v", now)
+			}
+		})
+	}
+}
+
+// TestHeldByPerson: a person holds the job between the steps of an action. The job stays held when the action has ended.
+func TestHeldByPerson(t *testing.T) {
+	place := Args{Nodes: []string{"n3", "n4"}}
+	requeuehold := func(j *slurmrest.Job) {
+		byUser(j)
+		j.State, j.Reason = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}, "job_requeued_in_held_state"
+		j.Restarts++
+	}
+	for _, c := range []struct {
+		name, kind string
+		args       Args
+		waits      bool
+		point      string // after which the person holds the job
+		do         func(*slurmrest.Job)
+	}{
+		{"a job that waits, before it is parked", "migrate", place, true, "after save going checkpoint", byUser},
+		{"a job that waits, when it is to be parked", "migrate", place, true, "after save going park", byUser},
+		{"a job that waits, before it is placed", "place", place, true, "after save going park", byUser},
+		{"a job that runs, before it is parked", "migrate", place, false, "after save going park", byUser},
+		{"requeued and held, before it is parked", "migrate", place, false, "after save going checkpoint", requeuehold},
+		{"requeued and held, when it is to be parked", "preempt", Args{}, false, "after save going park", requeuehold},
+		{"released and held again", "migrate", place, true, "after save going start", byUser},
+		{"released and held again, with another comment", "migrate", place, true, "after save going start", func(j *slurmrest.Job) {
+			byUser(j)
+			j.Comment = "urgent"
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.waits)
+			j := w.journal(t)
+			once := false
+			r := w.runner(t, j, func(point string) error {
+				if point == "before release" {
+					w.full = true // or the job would have started before the person holds it
+				}
+				if point == c.point && !once {
+					once = true
+					w.srv.EditJob(w.id, c.do)
+				}
+				return nil
+			})
+			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			if err != nil || !once || a.State != journal.Done && a.State != journal.Dropped {
+				lines, _ := j.Lines(t.Context(), a.ID)
+				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
+			}
+			if now := w.job(); !now.Held {
+				lines, _ := j.Lines(t.Context(), a.ID)
+				t.Errorf("the person's hold is gone: %+v\n%+v", now, lines)
+			}
+		})
+	}
+}
+
 // A job that does not start where it was sent goes on wherever there is room.
 func TestNoRoom(t *testing.T) {
 	w := newWorld(t, false)

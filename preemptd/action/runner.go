@@ -165,18 +165,21 @@ func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 type memo struct {
 	Restarts int64  `json:"restarts"`          // of the job at the action's check
 	Ran      bool   `json:"ran,omitempty"`     // the job ran then
-	WasHeld  bool   `json:"wasHeld,omitempty"` // the job was held then, by another user
+	WasHeld  bool   `json:"wasHeld,omitempty"` // the job was held before the action's own hold, by another user
 	From     string `json:"from,omitempty"`    // its nodes then
 
 	Checkpoint string `json:"checkpoint,omitempty"`
 	RanOn      bool   `json:"ranOn,omitempty"`      // proxyd was told that no requeue follows the checkpoint
 	Lent       bool   `json:"lent,omitempty"`       // the job has its size in place, by leases
 	Leases     string `json:"leases,omitempty"`     // for people
-	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
+	ParkSent   bool   `json:"parkSent,omitempty"`   // the action is about to requeue and hold, or hold, the job
+	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held: by us unless WasHeld
 	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
 
 	Touched  bool `json:"touched,omitempty"`  // from here on the job may differ from its first state
 	Released bool `json:"released,omitempty"` // no hold is ours any more
+	// ReleaseMarked: the job's comment said so after the release.
+	ReleaseMarked bool `json:"releaseMarked,omitempty"`
 
 	Found        jobrequest.Request `json:"found"`            // what the job asked for when it was parked
 	Asked        jobrequest.Request `json:"asked"`            // what its user asked for

@@ -6,10 +6,8 @@ package action
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
@@ -144,11 +142,19 @@ func lookPark(_ context.Context, w *actionRun) verdict {
 	case !isHeld(j):
 		return verdict{outcome: todo}
 	}
+	w.memo.WasHeld = w.memo.WasHeld || !w.memo.ParkSent // by a person, since the check
 	w.memo.Parked, w.memo.RestartsAt = true, j.Restarts
 	return verdict{outcome: done}
 }
 
+// doPark writes down first that the action is about to hold the job: a hold that is found without that is a person's.
 func doPark(ctx context.Context, w *actionRun) error {
+	if !w.memo.ParkSent {
+		w.memo.ParkSent = true
+		if err := w.saveStep(ctx, ""); err != nil {
+			return err
+		}
+	}
 	if !isRunning(&w.job) {
 		return doHold(ctx, w)
 	}
@@ -157,8 +163,8 @@ func doPark(ctx context.Context, w *actionRun) error {
 }
 
 func doHold(ctx context.Context, w *actionRun) error {
-	yes := true
-	return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &yes})
+	yes, said := true, withOurComment(w.job.Comment, doingText(w))
+	return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &yes, Comment: &said})
 }
 
 // stillAsWeLeftIt reports whether the job still waits as the action left it.
@@ -263,44 +269,6 @@ func lookKeep(_ context.Context, w *actionRun) verdict {
 	return verdict{outcome: todo}
 }
 
-// lookRelease is done when the job is released, by whatever user. A hold that was there before is
-// not ours to release, unless the request was a release.
-func lookRelease(_ context.Context, w *actionRun) verdict {
-	switch {
-	case w.job.State.Base == "":
-		return verdict{wait, "it is " + w.job.State.String()}
-	case !isHeld(&w.job):
-		w.memo.Released = true
-		if w.startIsDelayed() {
-			return verdict{outcome: todo}
-		}
-		return verdict{outcome: done}
-	case w.memo.WasHeld && !w.kind.frees:
-		w.memo.Released = true
-		return verdict{done, "it was held before, and stays so"}
-	}
-	return verdict{outcome: todo}
-}
-
-// startIsDelayed reports whether a job that we requeued, and another user released, is still within
-// the two minutes of delay that Slurm gives a requeued job.
-func (w *actionRun) startIsDelayed() bool {
-	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(clockSkew))
-}
-
-// doRelease lets the job start at once, without the two minutes that follow a requeue.
-func doRelease(ctx context.Context, w *actionRun) error {
-	if !isHeld(&w.job) {
-		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
-	}
-	no := false
-	err := w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}})
-	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
-		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no})
-	}
-	return err
-}
-
 func lookStart(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
@@ -323,14 +291,6 @@ func lookStart(_ context.Context, w *actionRun) verdict {
 
 // noNodesReason is why Slurm holds a job for which there are no nodes, however empty they are.
 const noNodesReason = "BadConstraints"
-
-// releaseForgotten reports whether the job is still held by our requeue, though we released the
-// job: slurmctld was killed before it saved the release, and maybe our edits before. Any other hold
-// has another reason.
-func (w *actionRun) releaseForgotten() bool {
-	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // the form in which releases write the reason
-	return isHeld(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.EditRepeated && strings.Contains(reason, "requeued in held state")
-}
 
 // runsElsewhere reports whether the job runs on nodes that the action did not name.
 func (w *actionRun) runsElsewhere() bool {

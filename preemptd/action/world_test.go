@@ -217,12 +217,12 @@ func (p points) SetOrigin(ctx context.Context, job int64, shape json.RawMessage)
 func (p points) Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error {
 	name := "edit"
 	switch {
-	case edit.Comment != nil:
-		name = "comment"
 	case edit.Hold != nil && *edit.Hold:
 		name = "hold"
 	case edit.Hold != nil:
 		name = "release"
+	case edit.Comment != nil:
+		name = "comment"
 	}
 	return p.around(name, func() error { return p.Slurm.Update(ctx, ref, edit) })
 }

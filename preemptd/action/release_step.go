@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// lookRelease is done when the job is released, by whatever user. A hold that was there before is
+// not ours to release, unless the request was a release.
+func lookRelease(_ context.Context, w *actionRun) verdict {
+	switch {
+	case w.job.State.Base == "":
+		return verdict{wait, "it is " + w.job.State.String()}
+	case !isHeld(&w.job):
+		w.memo.Released = true
+		w.memo.ReleaseMarked = w.commentSays(releasedText)
+		if w.startIsDelayed() {
+			return verdict{outcome: todo}
+		}
+		return verdict{outcome: done}
+	case w.memo.WasHeld && !w.kind.frees:
+		w.memo.Released = true
+		return verdict{done, "it was held before, and stays so"}
+	}
+	return verdict{outcome: todo}
+}
+
+// startIsDelayed reports whether a job that we requeued, and another user released, is still within
+// the two minutes of delay that Slurm gives a requeued job.
+func (w *actionRun) startIsDelayed() bool {
+	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(clockSkew))
+}
+
+// doRelease lets the job start at once, without the two minutes that follow a requeue. The comment changes in the same
+// request, which slurmctld remembers or forgets as a whole: releaseForgotten tells by the comment.
+func doRelease(ctx context.Context, w *actionRun) error {
+	if !isHeld(&w.job) {
+		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
+	}
+	no, said := false, withOurComment(w.job.Comment, releasedText(w))
+	err := w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}, Comment: &said})
+	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
+		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, Comment: &said})
+	}
+	return err
+}
+
+// releaseForgotten reports whether the job is held by our hold again, though we released the job: slurmctld was killed
+// before slurmctld saved the release, and maybe our edits before. The comment is then that of before the release, too; another
+// user's hold leaves the comment of the release. Where the release was another user's, the reason for a hold by a requeue tells,
+// once.
+func (w *actionRun) releaseForgotten() bool {
+	if !isHeld(&w.job) || !w.memo.Parked {
+		return false
+	}
+	if w.memo.ReleaseMarked && w.commentSays(doingText) {
+		return true
+	}
+	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // the form in which releases write the reason
+	return w.memo.Ran && !w.memo.EditRepeated && strings.Contains(reason, "requeued in held state")
+}
