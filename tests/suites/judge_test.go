@@ -106,6 +106,8 @@ func (r rules) judge(e ending, expected *string) outcome {
 		if o.why != "" {
 			o.verdict = wrong
 		}
+	case len(e.missed) > 0:
+		o.verdict, o.why = refused, strings.Join(e.missed, "; ")
 	default:
 		o.verdict = right
 	}
@@ -154,6 +156,7 @@ func TestJudge(t *testing.T) {
 		{"wrong words", words, ending{output: "a PASSED\n b FAILED\n"}, nil, outcome{verdict: wrong, by: byWords, why: "b FAILED"}},
 		{"refused", words, ending{output: "error 801\n", exit: 1, missed: []string{"cuTexture", "cuSurface"}}, nil, outcome{verdict: refused, by: byWords, why: "cuTexture; cuSurface"}},
 		{"right, though something is missed", words, ending{output: "PASSED", missed: []string{"cuTexture"}}, nil, outcome{verdict: right, by: byWords}},
+		{"no words, and something is missed", words, ending{output: "done\n", missed: []string{"cuTexture"}}, nil, outcome{verdict: refused, by: byExitCode, why: "cuTexture"}},
 		{"declines", words, ending{output: "needs 8 GPUs\n", exit: 2}, nil, outcome{verdict: refused, by: byWords, why: "needs 8 GPUs"}},
 		{"a fault", words, ending{exit: 1, faults: []string{"kernel k: bad address"}}, nil, outcome{verdict: wrong, by: byExitCode, why: "exit code 1; kernel k: bad address"}},
 		{"the server died", words, ending{output: "PASSED\n" + serverDied + " (signal)\n", missed: []string{"x"}}, nil, outcome{verdict: wrong, by: byExitCode, why: serverDied + " (signal)"}},

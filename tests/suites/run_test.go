@@ -130,7 +130,7 @@ func (r *runner) run(ctx context.Context, p program, folder string) (*ending, er
 		return nil, err
 	}
 	defer output.Close()
-	args := append([]string{"-c", fmt.Sprintf(`ulimit -d %d -c 0; exec "$@"`, dataLimit), "sh", r.proxyd, "run", "--soft", strconv.Itoa(p.devices),
+	args := append([]string{"-c", fmt.Sprintf(`ulimit -d %d; ulimit -c 0; exec "$@"`, dataLimit), "sh", r.proxyd, "run", "--soft", strconv.Itoa(p.devices),
 		"--memory", p.memory, "--status", status, "--"}, strings.Fields(p.fill(p.run, r.cuda))...)
 	c := exec.Command("sh", args...)
 	c.Dir, c.Stdout, c.Stderr = folder, output, output

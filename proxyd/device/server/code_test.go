@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
@@ -143,6 +144,10 @@ func TestRefusedKernel(t *testing.T) {
 	c.must("cuCtxSynchronize")
 	if n := p.ComplaintCount(); n != 1 {
 		t.Errorf("%d complaints", n)
+	}
+	const want = "a kernel cannot run: CUDA_ERROR_NOT_SUPPORTED: application ptx input, line 4: mbarrier.init.shared.b64 is not supported: "
+	if missed := p.server.Status().Missed; len(missed) != 1 || !strings.HasPrefix(missed[0], want) {
+		t.Errorf("what is not covered: %q", missed)
 	}
 }
 

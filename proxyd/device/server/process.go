@@ -83,7 +83,8 @@ type unsupportedCalls struct{ dispatch.Unsupported }
 func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int) *process {
 	c := driver.New(s.ctx, driver.Config{
 		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view,
-		OnFault: func(err error) { s.seen.noteFault(id, err) },
+		OnFault:  func(err error) { s.seen.noteFault(id, err) },
+		OnMissed: func(what string) { s.seen.noteMissed(plainText(what)) },
 	})
 	q := &process{Process: c, server: s, freed: make(chan struct{}), gone: make(chan struct{})}
 	q.deviceCalls, q.contextCalls, q.streamCalls = &deviceCalls{Process: c}, &contextCalls{Process: c}, &streamCalls{Process: c}

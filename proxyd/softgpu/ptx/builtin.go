@@ -6,6 +6,7 @@ package ptx
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/printf"
 )
@@ -50,6 +51,14 @@ var refusedFunctions = func() map[string]string {
 	}
 	return m
 }()
+
+// whyRefused says why a function is refused that PTX texts call without defining it, or "".
+func whyRefused(name string) string {
+	if strings.HasPrefix(name, "__cuda_syscall_cnp") { // of the library that nvcc links programs with
+		return refusedFunctions["cudaLaunchDevice"]
+	}
+	return refusedFunctions[name]
+}
 
 const maxString = 1 << 16 // bytes of a format or of an argument
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -88,6 +89,18 @@ func TestFaults(t *testing.T) {
 			if err := k.Launch(ctx, Config{Grid: Dim3{1, 1, 1}, Block: Dim3{64, 1, 1}}); !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		m := boot(t, header+`.entry k(.param .u64 p) { .reg .u64 a; ld.param.u64 a, [p]; bra L; L: trap; }`)
+		k, err := m.p.Kernel("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var issued atomic.Uint64
+		err = k.Launch(context.Background(), Config{Grid: Dim3{1, 1, 1}, Block: Dim3{1, 1, 1}, Params: make([]byte, 8), Issued: &issued})
+		if err == nil || issued.Load() == 0 {
+			t.Errorf("%v, and %d instructions of a kernel that ends in a trap", err, issued.Load())
 		}
 	})
 	t.Run("many paths", func(t *testing.T) {

@@ -231,6 +231,7 @@ func (r *launch) spreadBlocks(workers int) error {
 				return
 			}
 			if err := r.runBlock(b, i); err != nil {
+				b.addCount()
 				mu.Lock()
 				if i < lowest.Load() {
 					first = err

@@ -63,7 +63,7 @@ func lowerCall(l *lowerer) {
 		if f.Declared {
 			site.builtin = builtins[f.Name]
 			if site.builtin == nil {
-				if reason := refusedFunctions[f.Name]; reason != "" {
+				if reason := whyRefused(f.Name); reason != "" {
 					l.in = &syntax.Instruction{Line: l.in.Line, Op: f.Name}
 					l.refuseInstruction(reason)
 				}

@@ -51,6 +51,8 @@ type Config struct {
 	Devices []*Device // all of the job's
 	View    []int     // the devices that the process sees, by ordinal
 	OnFault func(error)
+	// OnMissed is called with what the program wanted and does not get, because it is not covered; nil: nothing notes that.
+	OnMissed func(what string)
 }
 
 // Process is what every area of calls needs of its process: its contexts, streams and events, its spaces on devices, and how
@@ -65,6 +67,7 @@ type Process struct {
 	Cancel   context.CancelFunc
 	Fault    atomic.Uint32 // the ring's
 	onFault  func(error)
+	onMissed func(what string)
 
 	Contexts  handles.Table[dispatch.Context, *Context]
 	streams   handles.Table[dispatch.Stream, *Stream]
@@ -101,7 +104,7 @@ type deviceState struct {
 // New makes a core, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Process {
 	p := &Process{
-		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, JobDevices: cfg.Devices, View: cfg.View,
+		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, onMissed: cfg.OnMissed, JobDevices: cfg.Devices, View: cfg.View,
 		devices: make([]deviceState, len(cfg.View)), said: map[string]bool{},
 	}
 	p.Output.to = cfg.Peer
@@ -122,6 +125,13 @@ func (p *Process) MarkEnded() bool {
 	was := p.ended
 	p.ended = true
 	return !was
+}
+
+// NoteMissed notes what the program wanted and does not get, because it is not covered.
+func (p *Process) NoteMissed(what string) {
+	if p.onMissed != nil {
+		p.onMissed(what)
+	}
 }
 
 // LogOnce tells whether something is to be logged: it was not logged yet, and fewer than most things were; 0: any

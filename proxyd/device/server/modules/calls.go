@@ -50,6 +50,9 @@ func (p *Calls) logNotRun(what string, err error) {
 	}
 	p.complaints[text] = true
 	p.Log.Warn(what, "error", err)
+	if backend.ResultOf(err) == backend.NotSupported {
+		p.NoteMissed(what + ": " + text)
+	}
 }
 
 // ComplaintCount is how many different reasons were logged.
