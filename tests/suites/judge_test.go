@@ -59,6 +59,9 @@ type ending struct {
 // serverDied is how proxyd says that it has lost the program's devices.
 const serverDied = "proxyd: the device server has died"
 
+// shimSays begins the lines that the shim writes on standard error, which are no words of the program.
+const shimSays = "singularity: "
+
 // judge returns what came out of a run. The expected output is that of the suite, if it ships any.
 func (r rules) judge(e ending, expected *string) outcome {
 	o := outcome{took: e.took, by: byExitCode}
@@ -67,7 +70,7 @@ func (r rules) judge(e ending, expected *string) outcome {
 			return ""
 		}
 		for l := range strings.Lines(e.output) {
-			if pattern.MatchString(l) {
+			if pattern.MatchString(l) && !strings.HasPrefix(l, shimSays) {
 				return strings.TrimSpace(l)
 			}
 		}
@@ -157,6 +160,8 @@ func TestJudge(t *testing.T) {
 		{"refused", words, ending{output: "error 801\n", exit: 1, missed: []string{"cuTexture", "cuSurface"}}, nil, outcome{verdict: refused, by: byWords, why: "cuTexture; cuSurface"}},
 		{"right, though something is missed", words, ending{output: "PASSED", missed: []string{"cuTexture"}}, nil, outcome{verdict: right, by: byWords}},
 		{"no words, and something is missed", words, ending{output: "done\n", missed: []string{"cuTexture"}}, nil, outcome{verdict: refused, by: byExitCode, why: "cuTexture"}},
+		{"the shim's words", words, ending{output: shimSays + "cuX needs 8 GPUs\nPASSED\n"}, nil, outcome{verdict: right, by: byWords}},
+		{"the shim's words alone", words, ending{output: shimSays + "cuX needs 8 GPUs\n", missed: []string{"cuX"}}, nil, outcome{verdict: refused, by: byExitCode, why: "cuX"}},
 		{"declines", words, ending{output: "needs 8 GPUs\n", exit: 2}, nil, outcome{verdict: refused, by: byWords, why: "needs 8 GPUs"}},
 		{"a fault", words, ending{exit: 1, faults: []string{"kernel k: bad address"}}, nil, outcome{verdict: wrong, by: byExitCode, why: "exit code 1; kernel k: bad address"}},
 		{"the server died", words, ending{output: "PASSED\n" + serverDied + " (signal)\n", missed: []string{"x"}}, nil, outcome{verdict: wrong, by: byExitCode, why: serverDied + " (signal)"}},

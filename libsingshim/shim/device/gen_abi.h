@@ -1870,6 +1870,10 @@ CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **da
 extern __typeof__(sing_cuPointerGetAttributes) cuPointerGetAttributes __attribute__((visibility("default")));
 CUresult sing_cuPointerSetAttribute(void *value, int attribute, CUdeviceptr ptr);
 extern __typeof__(sing_cuPointerSetAttribute) cuPointerSetAttribute __attribute__((visibility("default")));
+CUresult sing_cuProfilerStart(void);
+extern __typeof__(sing_cuProfilerStart) cuProfilerStart __attribute__((visibility("default")));
+CUresult sing_cuProfilerStop(void);
+extern __typeof__(sing_cuProfilerStop) cuProfilerStop __attribute__((visibility("default")));
 CUresult sing_cuStreamAddCallback(CUstream stream, void *function, void *user, unsigned int flags);
 extern __typeof__(sing_cuStreamAddCallback) cuStreamAddCallback __attribute__((visibility("default")));
 CUresult sing_cuStreamAddCallback_ptsz(CUstream stream, void *function, void *user, unsigned int flags);

@@ -261,155 +261,153 @@ MISS(cuParamSetf, 246);
 MISS(cuParamSeti, 247);
 MISS(cuParamSetv, 248);
 MISS(cuProfilerInitialize, 249);
-MISS(cuProfilerStart, 250);
-MISS(cuProfilerStop, 251);
-MISS(cuSignalExternalSemaphoresAsync, 252);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 253);
-MISS(cuStreamAttachMemAsync, 254);
-MISS(cuStreamAttachMemAsync_ptsz, 255);
-MISS(cuStreamBeginCaptureToCig, 256);
-MISS(cuStreamEndCaptureToCig, 257);
-MISS(cuStreamGetCtx_v2, 258);
-MISS(cuStreamGetCtx_v2_ptsz, 259);
-MISS(cuStreamGetDevResource, 260);
-MISS(cuStreamGetDevResource_ptsz, 261);
-MISS(cuStreamGetGreenCtx, 262);
-MISS(cuSurfObjectCreate, 263);
-MISS(cuSurfObjectDestroy, 264);
-MISS(cuSurfObjectGetResourceDesc, 265);
-MISS(cuSurfRefGetArray, 266);
-MISS(cuSurfRefSetArray, 267);
-MISS(cuTensorMapEncodeIm2col, 268);
-MISS(cuTensorMapEncodeIm2colWide, 269);
-MISS(cuTensorMapEncodeTiled, 270);
-MISS(cuTensorMapReplaceAddress, 271);
-MISS(cuTexObjectCreate, 272);
-MISS(cuTexObjectDestroy, 273);
-MISS(cuTexObjectGetResourceDesc, 274);
-MISS(cuTexObjectGetResourceViewDesc, 275);
-MISS(cuTexObjectGetTextureDesc, 276);
-MISS(cuTexRefCreate, 277);
-MISS(cuTexRefDestroy, 278);
-MISS(cuTexRefGetAddress, 279);
-MISS(cuTexRefGetAddressMode, 280);
-MISS(cuTexRefGetAddress_v2, 281);
-MISS(cuTexRefGetArray, 282);
-MISS(cuTexRefGetBorderColor, 283);
-MISS(cuTexRefGetFilterMode, 284);
-MISS(cuTexRefGetFlags, 285);
-MISS(cuTexRefGetFormat, 286);
-MISS(cuTexRefGetMaxAnisotropy, 287);
-MISS(cuTexRefGetMipmapFilterMode, 288);
-MISS(cuTexRefGetMipmapLevelBias, 289);
-MISS(cuTexRefGetMipmapLevelClamp, 290);
-MISS(cuTexRefGetMipmappedArray, 291);
-MISS(cuTexRefSetAddress, 292);
-MISS(cuTexRefSetAddress2D, 293);
-MISS(cuTexRefSetAddress2D_v2, 294);
-MISS(cuTexRefSetAddress2D_v3, 295);
-MISS(cuTexRefSetAddressMode, 296);
-MISS(cuTexRefSetAddress_v2, 297);
-MISS(cuTexRefSetArray, 298);
-MISS(cuTexRefSetBorderColor, 299);
-MISS(cuTexRefSetFilterMode, 300);
-MISS(cuTexRefSetFlags, 301);
-MISS(cuTexRefSetFormat, 302);
-MISS(cuTexRefSetMaxAnisotropy, 303);
-MISS(cuTexRefSetMipmapFilterMode, 304);
-MISS(cuTexRefSetMipmapLevelBias, 305);
-MISS(cuTexRefSetMipmapLevelClamp, 306);
-MISS(cuTexRefSetMipmappedArray, 307);
-MISS(cuUserObjectCreate, 308);
-MISS(cuUserObjectRelease, 309);
-MISS(cuUserObjectRetain, 310);
-MISS(cuVDPAUCtxCreate, 311);
-MISS(cuVDPAUCtxCreate_v2, 312);
-MISS(cuVDPAUGetDevice, 313);
-MISS(cuWaitExternalSemaphoresAsync, 314);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 315);
-MISS(ncclCommGetUniqueId, 316);
-MISS(ncclCommGrow, 317);
-MISS(ncclCommMemStats, 318);
-MISS(ncclCommQueryProperties, 319);
-MISS(ncclCommResume, 320);
-MISS(ncclCommRevoke, 321);
-MISS(ncclCommShrink, 322);
-MISS(ncclCommSuspend, 323);
-MISS(ncclCommWindowDeregister, 324);
-MISS(ncclCommWindowRegister, 325);
-MISS(ncclDevCommCreate, 326);
-MISS(ncclDevCommDestroy, 327);
-MISS(ncclGroupSimulateEnd, 328);
-MISS(ncclParamBind, 329);
-MISS(ncclParamDumpAll, 330);
-MISS(ncclParamGet, 331);
-MISS(ncclParamGetAllParameterKeys, 332);
-MISS(ncclParamGetI16, 333);
-MISS(ncclParamGetI32, 334);
-MISS(ncclParamGetI64, 335);
-MISS(ncclParamGetI8, 336);
-MISS(ncclParamGetParameter, 337);
-MISS(ncclParamGetStr, 338);
-MISS(ncclParamGetU16, 339);
-MISS(ncclParamGetU32, 340);
-MISS(ncclParamGetU64, 341);
-MISS(ncclParamGetU8, 342);
-MISS(ncclPutSignal, 343);
-MISS(ncclSignal, 344);
-MISS(ncclWaitSignal, 345);
-MISS(ncclWinGetUserPtr, 346);
-MISS(nvmlDeviceGetAttributes_v2, 347);
-MISS(nvmlDeviceGetComputeRunningProcesses, 348);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 349);
-MISS(nvmlDeviceGetFieldValues, 350);
-MISS(nvmlDeviceGetGpuFabricInfo, 351);
-MISS(nvmlDeviceGetGpuFabricInfoV, 352);
-MISS(nvmlDeviceGetHandleByUUIDV, 353);
-MISS(nvmlDeviceGetInforomVersion, 354);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 355);
-MISS(nvmlDeviceGetPciInfo, 356);
-MISS(nvmlDeviceGetPciInfo_v2, 357);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 358);
-MISS(nvmlDeviceResetGpuLockedClocks, 359);
-MISS(nvmlDeviceSetApplicationsClocks, 360);
-MISS(nvmlDeviceSetComputeMode, 361);
-MISS(nvmlDeviceSetEccMode, 362);
-MISS(nvmlDeviceSetGpuLockedClocks, 363);
-MISS(nvmlDeviceSetMigMode, 364);
-MISS(nvmlDeviceSetPersistenceMode, 365);
-MISS(nvmlDeviceSetPowerManagementLimit, 366);
-MISS(nvmlSystemGetProcessName, 367);
-MISS(pncclCommGetUniqueId, 368);
-MISS(pncclCommGrow, 369);
-MISS(pncclCommMemStats, 370);
-MISS(pncclCommQueryProperties, 371);
-MISS(pncclCommResume, 372);
-MISS(pncclCommRevoke, 373);
-MISS(pncclCommShrink, 374);
-MISS(pncclCommSuspend, 375);
-MISS(pncclCommWindowDeregister, 376);
-MISS(pncclCommWindowRegister, 377);
-MISS(pncclDevCommCreate, 378);
-MISS(pncclDevCommDestroy, 379);
-MISS(pncclGroupSimulateEnd, 380);
-MISS(pncclParamBind, 381);
-MISS(pncclParamDumpAll, 382);
-MISS(pncclParamGet, 383);
-MISS(pncclParamGetAllParameterKeys, 384);
-MISS(pncclParamGetI16, 385);
-MISS(pncclParamGetI32, 386);
-MISS(pncclParamGetI64, 387);
-MISS(pncclParamGetI8, 388);
-MISS(pncclParamGetParameter, 389);
-MISS(pncclParamGetStr, 390);
-MISS(pncclParamGetU16, 391);
-MISS(pncclParamGetU32, 392);
-MISS(pncclParamGetU64, 393);
-MISS(pncclParamGetU8, 394);
-MISS(pncclPutSignal, 395);
-MISS(pncclSignal, 396);
-MISS(pncclWaitSignal, 397);
-MISS(pncclWinGetUserPtr, 398);
+MISS(cuSignalExternalSemaphoresAsync, 250);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 251);
+MISS(cuStreamAttachMemAsync, 252);
+MISS(cuStreamAttachMemAsync_ptsz, 253);
+MISS(cuStreamBeginCaptureToCig, 254);
+MISS(cuStreamEndCaptureToCig, 255);
+MISS(cuStreamGetCtx_v2, 256);
+MISS(cuStreamGetCtx_v2_ptsz, 257);
+MISS(cuStreamGetDevResource, 258);
+MISS(cuStreamGetDevResource_ptsz, 259);
+MISS(cuStreamGetGreenCtx, 260);
+MISS(cuSurfObjectCreate, 261);
+MISS(cuSurfObjectDestroy, 262);
+MISS(cuSurfObjectGetResourceDesc, 263);
+MISS(cuSurfRefGetArray, 264);
+MISS(cuSurfRefSetArray, 265);
+MISS(cuTensorMapEncodeIm2col, 266);
+MISS(cuTensorMapEncodeIm2colWide, 267);
+MISS(cuTensorMapEncodeTiled, 268);
+MISS(cuTensorMapReplaceAddress, 269);
+MISS(cuTexObjectCreate, 270);
+MISS(cuTexObjectDestroy, 271);
+MISS(cuTexObjectGetResourceDesc, 272);
+MISS(cuTexObjectGetResourceViewDesc, 273);
+MISS(cuTexObjectGetTextureDesc, 274);
+MISS(cuTexRefCreate, 275);
+MISS(cuTexRefDestroy, 276);
+MISS(cuTexRefGetAddress, 277);
+MISS(cuTexRefGetAddressMode, 278);
+MISS(cuTexRefGetAddress_v2, 279);
+MISS(cuTexRefGetArray, 280);
+MISS(cuTexRefGetBorderColor, 281);
+MISS(cuTexRefGetFilterMode, 282);
+MISS(cuTexRefGetFlags, 283);
+MISS(cuTexRefGetFormat, 284);
+MISS(cuTexRefGetMaxAnisotropy, 285);
+MISS(cuTexRefGetMipmapFilterMode, 286);
+MISS(cuTexRefGetMipmapLevelBias, 287);
+MISS(cuTexRefGetMipmapLevelClamp, 288);
+MISS(cuTexRefGetMipmappedArray, 289);
+MISS(cuTexRefSetAddress, 290);
+MISS(cuTexRefSetAddress2D, 291);
+MISS(cuTexRefSetAddress2D_v2, 292);
+MISS(cuTexRefSetAddress2D_v3, 293);
+MISS(cuTexRefSetAddressMode, 294);
+MISS(cuTexRefSetAddress_v2, 295);
+MISS(cuTexRefSetArray, 296);
+MISS(cuTexRefSetBorderColor, 297);
+MISS(cuTexRefSetFilterMode, 298);
+MISS(cuTexRefSetFlags, 299);
+MISS(cuTexRefSetFormat, 300);
+MISS(cuTexRefSetMaxAnisotropy, 301);
+MISS(cuTexRefSetMipmapFilterMode, 302);
+MISS(cuTexRefSetMipmapLevelBias, 303);
+MISS(cuTexRefSetMipmapLevelClamp, 304);
+MISS(cuTexRefSetMipmappedArray, 305);
+MISS(cuUserObjectCreate, 306);
+MISS(cuUserObjectRelease, 307);
+MISS(cuUserObjectRetain, 308);
+MISS(cuVDPAUCtxCreate, 309);
+MISS(cuVDPAUCtxCreate_v2, 310);
+MISS(cuVDPAUGetDevice, 311);
+MISS(cuWaitExternalSemaphoresAsync, 312);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 313);
+MISS(ncclCommGetUniqueId, 314);
+MISS(ncclCommGrow, 315);
+MISS(ncclCommMemStats, 316);
+MISS(ncclCommQueryProperties, 317);
+MISS(ncclCommResume, 318);
+MISS(ncclCommRevoke, 319);
+MISS(ncclCommShrink, 320);
+MISS(ncclCommSuspend, 321);
+MISS(ncclCommWindowDeregister, 322);
+MISS(ncclCommWindowRegister, 323);
+MISS(ncclDevCommCreate, 324);
+MISS(ncclDevCommDestroy, 325);
+MISS(ncclGroupSimulateEnd, 326);
+MISS(ncclParamBind, 327);
+MISS(ncclParamDumpAll, 328);
+MISS(ncclParamGet, 329);
+MISS(ncclParamGetAllParameterKeys, 330);
+MISS(ncclParamGetI16, 331);
+MISS(ncclParamGetI32, 332);
+MISS(ncclParamGetI64, 333);
+MISS(ncclParamGetI8, 334);
+MISS(ncclParamGetParameter, 335);
+MISS(ncclParamGetStr, 336);
+MISS(ncclParamGetU16, 337);
+MISS(ncclParamGetU32, 338);
+MISS(ncclParamGetU64, 339);
+MISS(ncclParamGetU8, 340);
+MISS(ncclPutSignal, 341);
+MISS(ncclSignal, 342);
+MISS(ncclWaitSignal, 343);
+MISS(ncclWinGetUserPtr, 344);
+MISS(nvmlDeviceGetAttributes_v2, 345);
+MISS(nvmlDeviceGetComputeRunningProcesses, 346);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 347);
+MISS(nvmlDeviceGetFieldValues, 348);
+MISS(nvmlDeviceGetGpuFabricInfo, 349);
+MISS(nvmlDeviceGetGpuFabricInfoV, 350);
+MISS(nvmlDeviceGetHandleByUUIDV, 351);
+MISS(nvmlDeviceGetInforomVersion, 352);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 353);
+MISS(nvmlDeviceGetPciInfo, 354);
+MISS(nvmlDeviceGetPciInfo_v2, 355);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 356);
+MISS(nvmlDeviceResetGpuLockedClocks, 357);
+MISS(nvmlDeviceSetApplicationsClocks, 358);
+MISS(nvmlDeviceSetComputeMode, 359);
+MISS(nvmlDeviceSetEccMode, 360);
+MISS(nvmlDeviceSetGpuLockedClocks, 361);
+MISS(nvmlDeviceSetMigMode, 362);
+MISS(nvmlDeviceSetPersistenceMode, 363);
+MISS(nvmlDeviceSetPowerManagementLimit, 364);
+MISS(nvmlSystemGetProcessName, 365);
+MISS(pncclCommGetUniqueId, 366);
+MISS(pncclCommGrow, 367);
+MISS(pncclCommMemStats, 368);
+MISS(pncclCommQueryProperties, 369);
+MISS(pncclCommResume, 370);
+MISS(pncclCommRevoke, 371);
+MISS(pncclCommShrink, 372);
+MISS(pncclCommSuspend, 373);
+MISS(pncclCommWindowDeregister, 374);
+MISS(pncclCommWindowRegister, 375);
+MISS(pncclDevCommCreate, 376);
+MISS(pncclDevCommDestroy, 377);
+MISS(pncclGroupSimulateEnd, 378);
+MISS(pncclParamBind, 379);
+MISS(pncclParamDumpAll, 380);
+MISS(pncclParamGet, 381);
+MISS(pncclParamGetAllParameterKeys, 382);
+MISS(pncclParamGetI16, 383);
+MISS(pncclParamGetI32, 384);
+MISS(pncclParamGetI64, 385);
+MISS(pncclParamGetI8, 386);
+MISS(pncclParamGetParameter, 387);
+MISS(pncclParamGetStr, 388);
+MISS(pncclParamGetU16, 389);
+MISS(pncclParamGetU32, 390);
+MISS(pncclParamGetU64, 391);
+MISS(pncclParamGetU8, 392);
+MISS(pncclPutSignal, 393);
+MISS(pncclSignal, 394);
+MISS(pncclWaitSignal, 395);
+MISS(pncclWinGetUserPtr, 396);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -687,8 +685,6 @@ const char sing_misses_text[] =
 	"cuParamSetv" "\0"
 	"cuProfilerInitialize" "\0"
 	"a profiler would see the device server, not the program" "\0"
-	"cuProfilerStart" "\0"
-	"cuProfilerStop" "\0"
 	"cuSignalExternalSemaphoresAsync" "\0"
 	"cuSignalExternalSemaphoresAsync_ptsz" "\0"
 	"cuStreamAttachMemAsync" "\0"
@@ -1096,154 +1092,152 @@ const struct sing_miss sing_misses[] = {
 	{ 7271, 2283, 801 },
 	{ 7283, 2283, 801 },
 	{ 7295, 7316, 801 },
-	{ 7372, 7316, 801 },
-	{ 7388, 7316, 801 },
-	{ 7403, 1151, 801 },
-	{ 7435, 1151, 801 },
-	{ 7472, 4599, 801 },
-	{ 7495, 4599, 801 },
-	{ 7523, 7549, 801 },
-	{ 7601, 7549, 801 },
-	{ 7625, 1104, 801 },
-	{ 7643, 1104, 801 },
-	{ 7666, 944, 801 },
-	{ 7689, 944, 801 },
-	{ 7717, 944, 801 },
-	{ 7737, 16, 801 },
-	{ 7756, 16, 801 },
-	{ 7776, 16, 801 },
-	{ 7804, 16, 801 },
-	{ 7822, 16, 801 },
-	{ 7840, 1104, 801 },
-	{ 7864, 1104, 801 },
-	{ 7892, 1104, 801 },
-	{ 7915, 1104, 801 },
-	{ 7941, 16, 801 },
-	{ 7959, 16, 801 },
-	{ 7978, 16, 801 },
+	{ 7372, 1151, 801 },
+	{ 7404, 1151, 801 },
+	{ 7441, 4599, 801 },
+	{ 7464, 4599, 801 },
+	{ 7492, 7518, 801 },
+	{ 7570, 7518, 801 },
+	{ 7594, 1104, 801 },
+	{ 7612, 1104, 801 },
+	{ 7635, 944, 801 },
+	{ 7658, 944, 801 },
+	{ 7686, 944, 801 },
+	{ 7706, 16, 801 },
+	{ 7725, 16, 801 },
+	{ 7745, 16, 801 },
+	{ 7773, 16, 801 },
+	{ 7791, 16, 801 },
+	{ 7809, 1104, 801 },
+	{ 7833, 1104, 801 },
+	{ 7861, 1104, 801 },
+	{ 7884, 1104, 801 },
+	{ 7910, 16, 801 },
+	{ 7928, 16, 801 },
+	{ 7947, 16, 801 },
+	{ 7974, 16, 801 },
 	{ 8005, 16, 801 },
-	{ 8036, 16, 801 },
+	{ 8031, 16, 801 },
+	{ 8046, 16, 801 },
 	{ 8062, 16, 801 },
-	{ 8077, 16, 801 },
-	{ 8093, 16, 801 },
-	{ 8112, 16, 801 },
-	{ 8135, 16, 801 },
-	{ 8157, 16, 801 },
-	{ 8174, 16, 801 },
-	{ 8197, 16, 801 },
-	{ 8219, 16, 801 },
-	{ 8236, 16, 801 },
-	{ 8254, 16, 801 },
-	{ 8279, 16, 801 },
-	{ 8307, 16, 801 },
-	{ 8334, 16, 801 },
-	{ 8362, 16, 801 },
-	{ 8388, 16, 801 },
-	{ 8407, 16, 801 },
-	{ 8428, 16, 801 },
-	{ 8452, 16, 801 },
-	{ 8476, 16, 801 },
-	{ 8499, 16, 801 },
-	{ 8521, 16, 801 },
-	{ 8538, 16, 801 },
-	{ 8561, 16, 801 },
-	{ 8583, 16, 801 },
-	{ 8600, 16, 801 },
-	{ 8618, 16, 801 },
-	{ 8643, 16, 801 },
-	{ 8671, 16, 801 },
-	{ 8698, 16, 801 },
-	{ 8726, 16, 801 },
-	{ 8752, 3386, 801 },
-	{ 8771, 3386, 801 },
-	{ 8791, 3386, 801 },
-	{ 8810, 1737, 801 },
-	{ 8827, 1737, 801 },
-	{ 8847, 1737, 801 },
-	{ 8864, 1151, 801 },
-	{ 8894, 1151, 801 },
-	{ 8929, 1104, 5 },
-	{ 8949, 1104, 5 },
-	{ 8962, 1104, 5 },
-	{ 8979, 1104, 5 },
-	{ 9003, 9018, 5 },
-	{ 9065, 1104, 5 },
-	{ 9080, 1104, 5 },
-	{ 9095, 9018, 5 },
-	{ 9111, 9136, 5 },
-	{ 9214, 9136, 5 },
-	{ 9237, 9255, 5 },
-	{ 9312, 9255, 5 },
-	{ 9331, 1104, 5 },
-	{ 9352, 9366, 5 },
-	{ 9417, 9366, 5 },
-	{ 9434, 9366, 5 },
-	{ 9447, 9366, 5 },
-	{ 9476, 9366, 5 },
-	{ 9492, 9366, 5 },
-	{ 9508, 9366, 5 },
-	{ 9524, 9366, 5 },
-	{ 9539, 9366, 5 },
-	{ 9561, 9366, 5 },
-	{ 9577, 9366, 5 },
-	{ 9593, 9366, 5 },
-	{ 9609, 9366, 5 },
-	{ 9625, 9366, 5 },
-	{ 9640, 9654, 5 },
-	{ 9712, 9654, 5 },
-	{ 9723, 9654, 5 },
-	{ 9738, 9136, 5 },
-	{ 9756, 1104, 3 },
-	{ 9783, 1104, 3 },
-	{ 9820, 1104, 3 },
-	{ 9860, 1104, 3 },
-	{ 9885, 1104, 3 },
-	{ 9912, 1104, 3 },
-	{ 9940, 1104, 3 },
-	{ 9967, 1104, 3 },
-	{ 9995, 1104, 3 },
-	{ 10028, 1104, 3 },
-	{ 10049, 1104, 3 },
-	{ 10073, 1104, 3 },
-	{ 10117, 10148, 3 },
-	{ 10193, 10148, 3 },
-	{ 10225, 10148, 3 },
-	{ 10250, 10148, 3 },
-	{ 10271, 10148, 3 },
-	{ 10300, 10148, 3 },
-	{ 10321, 10148, 3 },
-	{ 10350, 10148, 3 },
-	{ 10384, 1104, 3 },
-	{ 10409, 1104, 5 },
-	{ 10430, 1104, 5 },
-	{ 10444, 1104, 5 },
-	{ 10462, 1104, 5 },
-	{ 10487, 9018, 5 },
-	{ 10503, 1104, 5 },
-	{ 10519, 1104, 5 },
-	{ 10535, 9018, 5 },
-	{ 10552, 9136, 5 },
-	{ 10578, 9136, 5 },
-	{ 10602, 9255, 5 },
-	{ 10621, 9255, 5 },
-	{ 10641, 1104, 5 },
-	{ 10663, 9366, 5 },
-	{ 10678, 9366, 5 },
-	{ 10696, 9366, 5 },
-	{ 10710, 9366, 5 },
-	{ 10740, 9366, 5 },
-	{ 10757, 9366, 5 },
-	{ 10774, 9366, 5 },
-	{ 10791, 9366, 5 },
-	{ 10807, 9366, 5 },
-	{ 10830, 9366, 5 },
-	{ 10847, 9366, 5 },
-	{ 10864, 9366, 5 },
-	{ 10881, 9366, 5 },
-	{ 10898, 9366, 5 },
-	{ 10914, 9654, 5 },
-	{ 10929, 9654, 5 },
-	{ 10941, 9654, 5 },
-	{ 10957, 9136, 5 },
+	{ 8081, 16, 801 },
+	{ 8104, 16, 801 },
+	{ 8126, 16, 801 },
+	{ 8143, 16, 801 },
+	{ 8166, 16, 801 },
+	{ 8188, 16, 801 },
+	{ 8205, 16, 801 },
+	{ 8223, 16, 801 },
+	{ 8248, 16, 801 },
+	{ 8276, 16, 801 },
+	{ 8303, 16, 801 },
+	{ 8331, 16, 801 },
+	{ 8357, 16, 801 },
+	{ 8376, 16, 801 },
+	{ 8397, 16, 801 },
+	{ 8421, 16, 801 },
+	{ 8445, 16, 801 },
+	{ 8468, 16, 801 },
+	{ 8490, 16, 801 },
+	{ 8507, 16, 801 },
+	{ 8530, 16, 801 },
+	{ 8552, 16, 801 },
+	{ 8569, 16, 801 },
+	{ 8587, 16, 801 },
+	{ 8612, 16, 801 },
+	{ 8640, 16, 801 },
+	{ 8667, 16, 801 },
+	{ 8695, 16, 801 },
+	{ 8721, 3386, 801 },
+	{ 8740, 3386, 801 },
+	{ 8760, 3386, 801 },
+	{ 8779, 1737, 801 },
+	{ 8796, 1737, 801 },
+	{ 8816, 1737, 801 },
+	{ 8833, 1151, 801 },
+	{ 8863, 1151, 801 },
+	{ 8898, 1104, 5 },
+	{ 8918, 1104, 5 },
+	{ 8931, 1104, 5 },
+	{ 8948, 1104, 5 },
+	{ 8972, 8987, 5 },
+	{ 9034, 1104, 5 },
+	{ 9049, 1104, 5 },
+	{ 9064, 8987, 5 },
+	{ 9080, 9105, 5 },
+	{ 9183, 9105, 5 },
+	{ 9206, 9224, 5 },
+	{ 9281, 9224, 5 },
+	{ 9300, 1104, 5 },
+	{ 9321, 9335, 5 },
+	{ 9386, 9335, 5 },
+	{ 9403, 9335, 5 },
+	{ 9416, 9335, 5 },
+	{ 9445, 9335, 5 },
+	{ 9461, 9335, 5 },
+	{ 9477, 9335, 5 },
+	{ 9493, 9335, 5 },
+	{ 9508, 9335, 5 },
+	{ 9530, 9335, 5 },
+	{ 9546, 9335, 5 },
+	{ 9562, 9335, 5 },
+	{ 9578, 9335, 5 },
+	{ 9594, 9335, 5 },
+	{ 9609, 9623, 5 },
+	{ 9681, 9623, 5 },
+	{ 9692, 9623, 5 },
+	{ 9707, 9105, 5 },
+	{ 9725, 1104, 3 },
+	{ 9752, 1104, 3 },
+	{ 9789, 1104, 3 },
+	{ 9829, 1104, 3 },
+	{ 9854, 1104, 3 },
+	{ 9881, 1104, 3 },
+	{ 9909, 1104, 3 },
+	{ 9936, 1104, 3 },
+	{ 9964, 1104, 3 },
+	{ 9997, 1104, 3 },
+	{ 10018, 1104, 3 },
+	{ 10042, 1104, 3 },
+	{ 10086, 10117, 3 },
+	{ 10162, 10117, 3 },
+	{ 10194, 10117, 3 },
+	{ 10219, 10117, 3 },
+	{ 10240, 10117, 3 },
+	{ 10269, 10117, 3 },
+	{ 10290, 10117, 3 },
+	{ 10319, 10117, 3 },
+	{ 10353, 1104, 3 },
+	{ 10378, 1104, 5 },
+	{ 10399, 1104, 5 },
+	{ 10413, 1104, 5 },
+	{ 10431, 1104, 5 },
+	{ 10456, 8987, 5 },
+	{ 10472, 1104, 5 },
+	{ 10488, 1104, 5 },
+	{ 10504, 8987, 5 },
+	{ 10521, 9105, 5 },
+	{ 10547, 9105, 5 },
+	{ 10571, 9224, 5 },
+	{ 10590, 9224, 5 },
+	{ 10610, 1104, 5 },
+	{ 10632, 9335, 5 },
+	{ 10647, 9335, 5 },
+	{ 10665, 9335, 5 },
+	{ 10679, 9335, 5 },
+	{ 10709, 9335, 5 },
+	{ 10726, 9335, 5 },
+	{ 10743, 9335, 5 },
+	{ 10760, 9335, 5 },
+	{ 10776, 9335, 5 },
+	{ 10799, 9335, 5 },
+	{ 10816, 9335, 5 },
+	{ 10833, 9335, 5 },
+	{ 10850, 9335, 5 },
+	{ 10867, 9335, 5 },
+	{ 10883, 9623, 5 },
+	{ 10898, 9623, 5 },
+	{ 10910, 9623, 5 },
+	{ 10926, 9105, 5 },
 };
-unsigned char sing_misses_said[399];
+unsigned char sing_misses_said[397];

@@ -868,8 +868,14 @@ static CUresult junk_call(struct junk *j, unsigned which)
 	case 286:
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
+	case 287:
+		j->name = "cuProfilerStart";
+		return (cuProfilerStart());
+	case 288:
+		j->name = "cuProfilerStop";
+		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 287 };
+enum { JUNK_CALLS = 289 };
