@@ -41,7 +41,7 @@ type rules struct {
 
 // parseDescription reads a description.
 func parseDescription(text string) (*description, error) {
-	d := &description{of: map[string]rules{}, common: rules{run: "./{name}", devices: 1, memory: "4G", limit: 2 * time.Minute}}
+	d := &description{of: map[string]rules{}, common: rules{run: "./{name}", devices: 1, memory: "4G", limit: time.Minute}}
 	program := ""
 	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)

@@ -31,7 +31,8 @@ const (
 	endGrace   = 20 * time.Second // between the request to end and a kill
 	dataLimit  = 8 << 20          // KiB of private memory of each process
 	maxOutput  = 4 << 20          // bytes of a program's output that are read
-	calm       = 3 * time.Second  // how long nothing runs in a program that hangs
+	calm       = 20 * time.Second // how long nothing runs in a program that hangs
+	busiest    = 10               // how many times its processor time a run may take
 )
 
 // try builds and runs a program.
@@ -154,28 +155,31 @@ func (r *runner) run(ctx context.Context, p program, folder string) (*ending, er
 	return e, e.readStatus(status)
 }
 
-// watch waits for the end of a program, and ends the program when its time is over.
+// watch waits for the end of a program, and ends the program when it has had its processor time, or when nothing of it
+// runs any more. Time that others have the processors does not count.
 func watch(ctx context.Context, pid int, limit time.Duration, done <-chan error, e *ending) {
-	late := time.NewTimer(limit - calm)
-	defer late.Stop()
-	select {
-	case <-done:
-		return
-	case <-ctx.Done():
-	case <-late.C:
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	start := time.Now()
+	moved, before := start, time.Duration(0)
+	for !e.late {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			e.late = true
+		case now := <-tick.C:
+			used := processorTime(pid)
+			if used-before >= now.Sub(moved)/50 {
+				moved, before = now, used
+			}
+			e.idle = now.Sub(moved) > calm
+			e.late = e.idle || used > limit || now.Sub(start) > busiest*limit
+		}
 	}
-	before := processorTime(pid)
-	select {
-	case <-done:
-		return
-	case <-time.After(calm):
-	}
-	e.late, e.idle = true, processorTime(pid)-before < calm/50
 	_ = syscall.Kill(pid, syscall.SIGTERM)
-	select {
-	case <-done:
+	if waitFor(done, endGrace) {
 		return
-	case <-time.After(endGrace):
 	}
 	// A program may take no notice of the signal. The device server has to.
 	for _, child := range descendants(pid) {
@@ -183,16 +187,24 @@ func watch(ctx context.Context, pid int, limit time.Duration, done <-chan error,
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}
-	select {
-	case <-done:
+	if waitFor(done, endGrace) {
 		return
-	case <-time.After(endGrace):
 	}
 	e.stuck = true
 	for _, child := range append(descendants(pid), pid) {
 		_ = syscall.Kill(child, syscall.SIGKILL)
 	}
 	<-done
+}
+
+// waitFor tells whether a program has ended within a time.
+func waitFor(done <-chan error, most time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	case <-time.After(most):
+		return false
+	}
 }
 
 // isProxyd tells whether a process is one of proxyd's own.

@@ -29,12 +29,13 @@ type suiteRows struct {
 const pageHead = "# Other people's CUDA programs\n\nWritten by `make test-suites`; do not edit. With `-run`, as in `-run TestSuites/debian-cuda-samples/reduction`, the test\n" +
 	"replaces the rows of the programs that it runs and leaves the rest.\n\n" +
 	"Each program is unmodified, compiled with nvcc so that it has PTX, and run on software GPUs by `proxyd run`, with a\n" +
-	"bound on time and memory. *Right* is what the program says of its results by comparing them with its own computation on\n" +
-	"the CPU (*its words*), or its output where the suite has the expected one, or else its exit code alone. *Refused by\n" +
+	"bound on time and memory. *Right* is what the program says of its results by comparing them with its own computation\n" +
+	"on the CPU (*its words*), or its output where the suite has the expected one, or else its exit code alone. *Refused by\n" +
 	"name*: the program needs what the software GPU lacks, and the last column has its name: of the call, as standard error\n" +
-	"has it, or in the program's own words. *Too slow*: kernels were still executed when the time was over. *Hang*: nothing\n" +
-	"was. *Wrong* is everything else, as are all programs whose device server dies. *Not built* needs a library that the\n" +
-	"machine lacks. The samples are those of Debian's package; the others were in a folder that `SUITES=` named\n" +
+	"has it, or in the program's own words. *Too slow*: it was not at its end when it had had its time of the processors\n" +
+	"(the key `limit` of the suite's description). *Hang*: nothing of it ran any more, or it could not be ended. *Wrong* is\n" +
+	"everything else, as are all programs whose device server dies. *Not built* needs a library that the machine lacks. The\n" +
+	"samples are those of Debian's package; the others were in a folder that `SUITES=` named\n" +
 	"([tests/suites](../tests/suites/doc.go) says what has to be there).\n"
 
 // String is the page's text.
