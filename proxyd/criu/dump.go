@@ -83,7 +83,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		s.pass = func(int) error {
 			err := s.waitForStreams()
 			if err == nil {
-				err = d.noteOpened(p.Init, noted)
+				err = d.noteProcesses(p.Init, noted)
 			}
 			return err
 		}
@@ -100,11 +100,11 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	}
 	i, err := d.describeImage(&s.log)
 	if err == nil && wasFrozen {
-		err = i.noteOpened(p.Init)
+		err = i.noteProcesses(p.Init)
 	} else if err == nil {
 		i.Opened = noted.Opened
 		for n, p := range noted.Processes {
-			i.Processes[n].Places = p.Places
+			i.Processes[n].Places, i.Processes[n].Slack = p.Places, p.Slack
 		}
 	}
 	if err == nil {
@@ -158,15 +158,15 @@ func (d *dumper) takeStream(w io.Writer, st *stream) (int64, error) {
 	return drainPipe(w, pipe)
 }
 
-// noteOpened notes in i what the processes of the dump have open.
-func (d *dumper) noteOpened(init int, i *Image) error {
+// noteProcesses notes in i what no image has of the processes of the dump.
+func (d *dumper) noteProcesses(init int, i *Image) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var err error
 	if i.Processes, err = readTree(bytes.NewReader(d.tree.Bytes())); err != nil {
 		return fmt.Errorf("image %s: %w", pstreeName, err)
 	}
-	return i.noteOpened(init)
+	return i.noteProcesses(init)
 }
 
 // describeImage says what was dumped. The program and its host are left to the caller.

@@ -28,6 +28,22 @@ def check():
     while fired[0] < before + 3: signal.pause()
     return 'ticks', signal.getitimer(signal.ITIMER_REAL)[1]`,
 
+	"timer slack": `
+import ctypes, os, threading
+libc = ctypes.CDLL(None); libc.prctl(29, 123456, 0, 0, 0); asked, told, said = threading.Semaphore(0), threading.Semaphore(0), []
+def work():
+    libc.prctl(29, 777, 0, 0, 0)
+    while True: asked.acquire(); said.append(libc.prctl(30, 0, 0, 0, 0)); told.release()
+threading.Thread(target=work, daemon=True).start()
+r, w = os.pipe(); r2, w2 = os.pipe()
+if os.fork() == 0:
+    libc.prctl(29, 50000, 0, 0, 0)
+    while os.read(r, 1): os.write(w2, b'%9d' % libc.prctl(30, 0, 0, 0, 0))
+    os._exit(0)
+def check():
+    asked.release(); told.acquire(); os.write(w, b'.')
+    return libc.prctl(30, 0, 0, 0, 0), said.pop(), int(os.read(r2, 9))`,
+
 	"sleep": `
 import threading, time
 begin = time.monotonic(); done = threading.Event()

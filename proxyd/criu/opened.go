@@ -194,8 +194,9 @@ func mappedRanges(maps string) ([]string, error) {
 	return all, nil
 }
 
-// noteOpened records in i what its processes have open. They stand still.
-func (i *Image) noteOpened(init int) error {
+// noteProcesses records in i what no image has of its processes: which files they have open, and the slack of
+// their timers. They stand still.
+func (i *Image) noteProcesses(init int) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err
@@ -208,6 +209,9 @@ func (i *Image) noteOpened(init int) error {
 		}
 		if i.Processes[n].Places, err = s.placesOf(m.host); err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
+		if i.Processes[n].Slack, err = slackOf(m.host); err != nil {
+			return fmt.Errorf("process %d (%s): timer slack: %w", p.PID, p.Name, err)
 		}
 	}
 	i.Opened = s.opened

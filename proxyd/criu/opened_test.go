@@ -200,7 +200,7 @@ for i in range(1000):
 	images := images(t)
 	img := dump(t, r.program, images)
 	begin := time.Now()
-	if err := img.noteOpened(c.pid()); err != nil {
+	if err := img.noteProcesses(c.pid()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))

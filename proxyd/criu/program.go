@@ -71,6 +71,8 @@ type Process struct {
 	Threads []int  `json:"threads,omitempty"`
 
 	Places *Places `json:"places,omitempty"` // nil: a zombie, or not noted
+	// Slack is the timer slack of threads, in nanoseconds, where that is not the default.
+	Slack map[int]uint64 `json:"slack,omitempty"`
 }
 
 // File is an image in a Sink.

@@ -139,7 +139,7 @@ func TestReadTree(t *testing.T) {
 	one := entry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
 	two := entry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})
 	got, err := readTree(bytes.NewReader(image(pstreeMagic, one, two)))
-	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305] <nil>} {303 302 302  [] <nil>}]" {
+	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305] <nil> map[]} {303 302 302  [] <nil> map[]}]" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for name, b := range map[string][]byte{

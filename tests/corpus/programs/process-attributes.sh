@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What: what a process is given by nice, ionice, prlimit, umask, taskset, prctl and its folder, looked at all along
-# Fails: CRIU does not restore PR_SET_TIMERSLACK
 # Needs: util-linux python3
 #SBATCH --job-name=process-attributes --ntasks=1 --output=log
 set -eu
