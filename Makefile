@@ -172,11 +172,11 @@ test-control: deps build ## the controller on a cluster, scenario by scenario (4
 # 109 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
 test-corpus: deps build ## 109 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
-	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md
+	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md $(if $(RUN),-run '$(RUN)')
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.
 test-devices: deps build ## jobs on software GPUs, killed at random moments; writes docs/devices.md (30 min)
-	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md
+	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md $(if $(RUN),-run '$(RUN)')
 
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
 test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (50 min)

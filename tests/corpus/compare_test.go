@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,69 @@ func sameLog(want, got []byte, back rewind) string {
 		}
 	}
 	return difference(want, got)
+}
+
+// ranAfterItsEnd tells whether a job was run again after it had ended as undisturbed: Slurm was told so a moment too late.
+// said are sacct's lines of all runs, and want the undisturbed outcomes, by the names of jobs or of an array's elements.
+func ranAfterItsEnd(said string, want map[string]string) bool {
+	last := map[string]string{}
+	for line := range strings.Lines(said) {
+		name, end, _ := strings.Cut(strings.TrimSpace(line), "|")
+		if before, again := last[name]; again && before == want[name] {
+			return true
+		}
+		last[name] = strings.Replace(end, "|", " ", 1)
+	}
+	return false
+}
+
+var (
+	jobOf     = regexp.MustCompile(` job=(\d+)(?: |$)`)
+	messageOf = regexp.MustCompile(` msg=(?:"([^"]*)"|(\S+))`)
+	statusOf  = regexp.MustCompile(` status=(\d+)(?: |$)`)
+)
+
+// beganAnew tells whether a job's batch script came to the end that it has undisturbed while Slurm requeued the job, so that
+// the next run began at the script's first line, as the rule is (docs/use.md, "Jobs that requeue themselves"). log are the
+// lines of all proxyd, by time. A script that was told to end and one that ended otherwise are not excused, nor is a next
+// run that resumed.
+func beganAnew(log []string, job, outcome string) bool {
+	var exit, signal int
+	if _, err := fmt.Sscanf(outcome[strings.LastIndexByte(outcome, ' ')+1:], "%d:%d", &exit, &signal); err != nil {
+		return false
+	}
+	want := strconv.Itoa(exit<<8 | signal)
+	var ended, told bool    // of a run: its script came to its end, Slurm's SIGTERM was handed on
+	var restored, anew bool // of the next one
+	for _, line := range log {
+		line = strings.TrimSpace(line)
+		if m := jobOf.FindStringSubmatch(line); m == nil || m[1] != job {
+			continue
+		}
+		m := messageOf.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		batch := strings.Contains(line+" ", " program=batch ")
+		switch message := m[1] + m[2]; {
+		case message == "SIGTERM from Slurm":
+			told = true
+		case message == "the batch script had ended":
+			told = false
+		case message == "program ended" && batch:
+			if anew {
+				return true
+			}
+			status := statusOf.FindStringSubmatch(line)
+			ended, restored = status != nil && status[1] == want, false
+		case message == "program restored" && batch:
+			restored, anew = true, false
+		case message == "program started" && batch: // restored ones have this line, too
+			anew = ended && !told && !restored
+			ended, told = false, false
+		}
+	}
+	return anew
 }
 
 // difference names the first line that differs, "" if none does.
@@ -208,6 +272,70 @@ func TestSameLog(t *testing.T) {
 	}
 	if d := sameLog([]byte(want), []byte("start\none\nTWO\nthree\n"), notToZero); d != `line 3: want "two", got "TWO"` {
 		t.Error(d)
+	}
+}
+
+func TestRanAfterItsEnd(t *testing.T) {
+	want := map[string]string{"5": "COMPLETED 0:0", "7_2": "FAILED 6:0"}
+	for name, c := range map[string]struct {
+		said string
+		want bool
+	}{
+		"once":                   {"5|COMPLETED|0:0\n", false},
+		"requeued while it ran":  {"5|REQUEUED|0:0\n5|COMPLETED|0:0\n", false},
+		"requeued after its end": {"5|COMPLETED|0:0\n5|COMPLETED|0:0\n", true},
+		"a third run":            {"5|PREEMPTED|0:0\n5|COMPLETED|0:0\n5|COMPLETED|0:0\n", true},
+		"failed, and again":      {"5|FAILED|1:0\n5|COMPLETED|0:0\n", false},
+		"an element of an array": {"7_1|COMPLETED|0:0\n7_2|FAILED|6:0\n7_2|FAILED|6:0\n", true},
+		"its own other outcome":  {"7_2|COMPLETED|0:0\n7_2|FAILED|6:0\n", false},
+		"elements one by one":    {"7_1|COMPLETED|0:0\n7_2|FAILED|6:0\n", false},
+		"an outcome not known":   {"9|COMPLETED|0:0\n9|COMPLETED|0:0\n", false},
+	} {
+		if got := ranAfterItsEnd(c.said, want); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestBeganAnew(t *testing.T) {
+	const (
+		started  = `time=2026-01-01T00:00:00.000Z level=INFO msg="program started" job=12 capsule=0 program=batch`
+		restored = `time=2026-01-01T00:00:00.000Z level=INFO msg="program restored" job=12 capsule=0 program=batch took=1s`
+		step     = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=5.0.0 status=0`
+		ended    = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=0`
+		failed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=256`
+		killed   = `time=2026-01-01T00:00:00.000Z level=INFO msg="program ended" job=12 capsule=0 program=batch status=9`
+		told     = `time=2026-01-01T00:00:00.000Z level=INFO msg="SIGTERM from Slurm" job=12 verdict=requeue error=<nil>`
+		hadEnded = `time=2026-01-01T00:00:00.000Z level=INFO msg="the batch script had ended" job=12`
+	)
+	for name, c := range map[string]struct {
+		log  []string
+		want bool
+	}{
+		"undisturbed":                  {[]string{started, step, ended}, false},
+		"captured":                     {[]string{started, told, restored, started, ended}, false},
+		"captured and killed":          {[]string{started, told, killed, started, restored, ended}, false},
+		"ended, and again":             {[]string{started, ended, started, ended}, true},
+		"and the second one runs":      {[]string{started, ended, started}, true},
+		"told when it had ended":       {[]string{started, ended, told, hadEnded, started, ended}, true},
+		"ended while it was told":      {[]string{started, told, ended, hadEnded, started, ended}, true},
+		"ended because it was told":    {[]string{started, told, ended, started, ended}, false},
+		"ended otherwise":              {[]string{started, failed, started, ended}, false},
+		"only a step ended":            {[]string{started, step, started, ended}, false},
+		"resumed after its end":        {[]string{started, ended, started, restored, ended}, false},
+		"resumed, in the other order":  {[]string{started, ended, restored, started, ended}, false},
+		"resumed, then ended and anew": {[]string{started, told, restored, started, ended, started, ended}, true},
+		"anew, then resumed":           {[]string{started, ended, started, told, killed, restored, started, ended}, true},
+	} {
+		if got := beganAnew(c.log, "12", "COMPLETED 0:0"); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if beganAnew(c.log, "1", "COMPLETED 0:0") || beganAnew(c.log, "12", "FAILED 6:0") || beganAnew(c.log, "12", "") {
+			t.Errorf("%s: of another job, or with another outcome", name)
+		}
+	}
+	if !beganAnew([]string{started, failed, started, failed}, "12", "FAILED 1:0") {
+		t.Error("a script that fails by itself")
 	}
 }
 

@@ -31,7 +31,7 @@ var (
 	option      = flag.String("option", "", `options of sbatch for every run but the first, as "--singularity"; without, nothing is killed`)
 	up          = flag.String("up", "", `more arguments for minicluster up, as "--singularity"`)
 	name        = flag.String("name", "corpus-test", "name of the cluster")
-	tableFile   = flag.String("table", "", "write docs/corpus.md, or another file relative to the root of the repository")
+	tableFile   = flag.String("table", "", "write what was tried into docs/corpus.md, or another file relative to the root of the repository")
 	keep        = flag.String("keep", "", "a folder for the results of runs that failed; the cluster stays up too")
 )
 
@@ -63,16 +63,14 @@ func TestCorpus(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var results []result
+	run := fmt.Sprintf("%s, %d", time.Now().Format(time.DateOnly), *seed)
 	// After all programs, and before the cluster goes.
 	t.Cleanup(func() {
-		slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.program.name, b.program.name) })
-		page := table(*programsDir, results, *seed, *option)
-		if *tableFile != "" {
-			if err := os.WriteFile(filepath.Join("../..", *tableFile), []byte(page), 0o644); err != nil {
-				t.Error(err)
-			}
+		var rows []row
+		for _, r := range results {
+			rows = append(rows, newRow(r, run))
 		}
-		t.Log("\n" + page)
+		t.Log("\n" + renderPage(*programsDir, rows, *option))
 	})
 	t.Run("restart is noticed", func(t *testing.T) {
 		t.Parallel()
@@ -89,6 +87,11 @@ func TestCorpus(t *testing.T) {
 			r := c.try(t.Context(), t, p, lane)
 			mu.Lock()
 			results = append(results, r)
+			if *tableFile != "" { // after each: a run may be ended early
+				if err := mergeResults(filepath.Join("../..", *tableFile), *programsDir, programs, []result{r}, run, *option); err != nil {
+					t.Error(err)
+				}
+			}
 			mu.Unlock()
 			for what, err := range failures(r) {
 				if p.fails != "" {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,7 +40,7 @@ type ending struct {
 	outcomes []string      // by element
 	nodes    int           // different nodes that the batch script was seen on
 	log      string        // Slurm's own account, for failures
-	hadEnded bool          // a script ended while the job was requeued, so it was run again from its beginning, as the rule is
+	hadEnded bool          // a script ended while its job was requeued, so it was run again from its beginning, as the rule is
 	silent   bool          // a checkpoint to fall back to was made before the log had its first line
 }
 
@@ -68,9 +69,8 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 	if err := r.submit(ctx, options); err != nil {
 		return ending{}, err
 	}
-	began := time.Now()
 	e, err := r.follow(ctx, blows, alone)
-	e.silent, e.hadEnded = r.silent, c.scriptHadEnded(lane, began)
+	e.silent, e.hadEnded = r.silent, r.beganAnew()
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
@@ -87,19 +87,19 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 	return e, errors.Join(err, r.endLeases(clear))
 }
 
-// scriptHadEnded tells whether a batch script on a lane's nodes has ended, since a time, while its job was being requeued.
-func (c *cluster) scriptHadEnded(lane int, since time.Time) bool {
-	nodes, _ := c.laneNodes(lane)
-	from := since.UTC().Format("time=2006-01-02T15:04:05.000Z")
+// beganAnew tells whether a job of the submission began anew because its script ended in the moment of a requeue.
+func (r *run) beganAnew() bool {
+	nodes, _ := r.c.laneNodes(r.lane)
+	var log []string
 	for _, node := range nodes {
-		log, err := os.ReadFile(c.Log(node, "proxyd"))
-		if err != nil {
-			continue
+		if text, err := os.ReadFile(r.c.Log(node, "proxyd")); err == nil {
+			log = slices.AppendSeq(log, strings.Lines(string(text)))
 		}
-		for line := range strings.Lines(string(log)) {
-			if line >= from && strings.Contains(line, `msg="the batch script had ended"`) {
-				return true
-			}
+	}
+	slices.Sort(log) // each line begins with its time
+	for _, j := range r.c.board.get(r.id) {
+		if beganAnew(log, j.id, r.want[j.id]) {
+			return true
 		}
 	}
 	return false
@@ -186,13 +186,12 @@ func (r *run) allHit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last := map[string]string{}
-	for line := range strings.Lines(said) {
-		id, state, _ := strings.Cut(strings.TrimSpace(line), "|")
-		if strings.HasPrefix(last[id], "COMPLETED|") {
-			return errMissed
-		}
-		last[id] = state
+	want := map[string]string{}
+	for _, j := range r.c.board.get(r.id) {
+		want[j.name()] = r.want[j.id]
+	}
+	if ranAfterItsEnd(said, want) {
+		return errMissed
 	}
 	return nil
 }

@@ -4,10 +4,18 @@
 package corpus
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // result is what became of one program.
@@ -32,70 +40,178 @@ func (r result) passed() bool {
 	return ok
 }
 
-// heads are the beginnings of the pages about the folders of programs. %s are the options.
+// heads are the beginnings of the pages about the folders of programs, in paragraphs. %s are the options.
 var heads = map[string]string{
-	"programs": "# The corpus\n\nWritten by `make test-corpus`; do not edit.\n\n" +
-		"Each program is an unmodified one from Debian, run by an ordinary user on the test cluster: once undisturbed without\n" +
-		"`--singularity`, then with the options `%s`: once undisturbed, then killed at random moments. Exit code, log and every\n" +
-		"file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n\n",
-	"devices": "# Jobs on software GPUs\n\nWritten by `make test-devices`; do not edit.\n\n" +
-		"Each program calls CUDA's driver and NCCL (tests/workloads) and is run by an ordinary user on the test cluster, whose GPUs are\n" +
-		"software: twice undisturbed, then killed at random moments, with the options `%s`. They print a hash of their parameters\n" +
-		"after each step. Exit code, log and every file have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n" +
-		"[cuda-suites.md](cuda-suites.md) is about other people's CUDA programs.\n\n",
+	"programs": "# The corpus\n\nWritten by `make test-corpus`; do not edit. With RUN, as in `make test-corpus RUN='TestCorpus/^(flock|fifo)$'`, it " +
+		"replaces the rows of the programs that it runs and leaves the rest: the last column has the day and the seed of each.\n\n" +
+		"Each program is an unmodified one from Debian, run by an ordinary user on the test cluster: once undisturbed without " +
+		"`--singularity`, then with the options `%s`: once undisturbed, then killed at random moments. Exit code, log and every " +
+		"file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run.",
+	"devices": "# Jobs on software GPUs\n\nWritten by `make test-devices`; do not edit. With RUN, as in `make test-devices RUN=TestCorpus/^grid`, it " +
+		"replaces the rows of the programs that it runs and leaves the rest: the last column has the day and the seed of each.\n\n" +
+		"Each program calls CUDA's driver and NCCL (tests/workloads) and is run by an ordinary user on the test cluster, whose GPUs are " +
+		"software: twice undisturbed, then killed at random moments, with the options `%s`. They print a hash of their parameters " +
+		"after each step. Exit code, log and every file have to be the same, byte for byte. Percentages are parts of the undisturbed run. " +
+		"[cuda-suites.md](cuda-suites.md) is about other people's CUDA programs.",
 }
 
-// table is the page about a run of the programs of a folder.
-func table(folder string, results []result, seed uint64, options string) string {
-	var b strings.Builder
-	passed, runs, good, blows := 0, 0, 0, 0
-	for _, r := range results {
-		if r.passed() {
+// row is what a page says of one program: of this run, or of an earlier one.
+type row struct {
+	name  string
+	cells []string // all of the table's
+	notes string   // what failed, as list items
+}
+
+// Columns of the table.
+const (
+	columnKills   = 4
+	columnVerdict = 5
+	columns       = 7
+
+	passes, failsAsKnown, failsAnew = "pass", "**fails**, as known", "**fails**"
+)
+
+// newRow is the row of a result of the run that is named so.
+func newRow(r result, run string) row {
+	var kills []string
+	for _, one := range r.rounds {
+		k := describe(one.blows)
+		if one.err != nil {
+			k = "**" + k + "**"
+		}
+		kills = append(kills, k)
+	}
+	verdict := failsAnew
+	switch {
+	case r.passed():
+		verdict = passes
+	case r.program.fails != "":
+		verdict = failsAsKnown
+	}
+	made := row{name: r.program.name, cells: []string{
+		r.program.name, cell(r.program.what), strconv.Itoa(r.program.nodes), fmt.Sprintf("%.0f s", r.alone.Seconds()), strings.Join(kills, "; "), verdict, run,
+	}}
+	for what, err := range failures(r) {
+		made.notes += wrapLines(fmt.Sprintf("* **%s**, %s: %s", r.program.name, what, cell(err.Error())), "  ")
+	}
+	if !r.passed() && r.program.fails != "" {
+		made.notes += wrapLines("  * Why: "+r.program.fails+".", "    ")
+	}
+	return made
+}
+
+// countRuns returns how many runs with kills a row is of, how many came out as undisturbed, and how many kills there were.
+func (r row) countRuns() (runs, good, blows int) {
+	if r.cells[columnKills] == "" {
+		return 0, 0, 0
+	}
+	for _, one := range strings.Split(r.cells[columnKills], "; ") {
+		runs++
+		blows += 1 + strings.Count(one, ", ")
+		if !strings.HasPrefix(one, "**") {
+			good++
+		}
+	}
+	return runs, good, blows
+}
+
+// renderPage returns the text of a folder's page with these rows.
+func renderPage(folder string, rows []row, options string) string {
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
+	passed, runs, good, blows, known := 0, 0, 0, 0, 0
+	for _, r := range rows {
+		ran, came, hit := r.countRuns()
+		runs, good, blows = runs+ran, good+came, blows+hit
+		switch r.cells[columnVerdict] {
+		case passes:
 			passed++
-		}
-		for _, one := range r.rounds {
-			runs++
-			blows += len(one.blows)
-			if one.err == nil {
-				good++
-			}
+		case failsAsKnown:
+			known += ran - came
 		}
 	}
-	fmt.Fprintf(&b, heads[folder], options)
-	fmt.Fprintf(&b, "**%d of %d programs pass**; %d of %d disturbed runs (%d kills) came out as undisturbed. Seed %d.\n\n",
-		passed, len(results), good, runs, blows, seed)
-	b.WriteString("| program | what it does | nodes | alone | kills, by run | result |\n| --- | --- | --- | --- | --- | --- |\n")
-	for _, r := range results {
-		var kills []string
-		for _, one := range r.rounds {
-			k := describe(one.blows)
-			if one.err != nil {
-				k = "**" + k + "**"
-			}
-			kills = append(kills, k)
-		}
-		verdict := "pass"
-		switch {
-		case r.passed():
-		case r.program.fails != "":
-			verdict = "**fails**, as known"
-		default:
-			verdict = "**fails**"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %.0f s | %s | %s |\n", r.program.name, cell(r.program.what), r.program.nodes, r.alone.Seconds(), strings.Join(kills, "; "), verdict)
+	var b strings.Builder
+	for paragraph := range strings.SplitSeq(fmt.Sprintf(heads[folder], options), "\n\n") {
+		b.WriteString(wrapLines(paragraph, "") + "\n")
 	}
-	if passed < len(results) {
-		b.WriteString("\n## What failed\n\n")
-		for _, r := range results {
-			for what, err := range failures(r) {
-				fmt.Fprintf(&b, "* **%s**, %s: %s\n", r.program.name, what, cell(err.Error()))
-			}
-			if !r.passed() && r.program.fails != "" {
-				fmt.Fprintf(&b, "  * Why: %s.\n", r.program.fails)
-			}
-		}
+	b.WriteString(wrapLines(fmt.Sprintf("**%d of %d programs pass**; %d of %d disturbed runs (%.1f %%; %d kills) came out as undisturbed. Of the others, %d are of programs that are known to fail.",
+		passed, len(rows), good, runs, 100*float64(good)/float64(max(runs, 1)), blows, known), ""))
+	b.WriteString("\n| program | what it does | nodes | alone | kills, by run | result | day, seed |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	notes := ""
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells, " | "))
+		notes += r.notes
+	}
+	if notes != "" {
+		b.WriteString("\n## What failed\n\n" + notes)
 	}
 	return b.String()
+}
+
+// noteOf is the first line of what failed of a program.
+var noteOf = regexp.MustCompile(`^\* \*\*([^*]+)\*\*, `)
+
+// readPage returns the rows of a page. What is not in this table's form, as the rows of older releases, is left out.
+func readPage(text string) map[string]row {
+	all := map[string]row{}
+	last := ""
+	for line := range strings.Lines(text) {
+		if m := noteOf.FindStringSubmatch(line); m != nil {
+			last = m[1]
+		}
+		if r, ok := all[last]; ok && last != "" {
+			r.notes += line
+			all[last] = r
+			continue
+		}
+		inner, ok := strings.CutPrefix(strings.TrimSuffix(line, " |\n"), "| ")
+		if !ok {
+			continue
+		}
+		cells := strings.Split(inner, " | ")
+		if len(cells) == columns && cells[0] != "program" && cells[0] != "---" {
+			all[cells[0]] = row{name: cells[0], cells: cells}
+		}
+	}
+	return all
+}
+
+// mergeResults puts results of a run into a folder's page, which need not be there yet. Rows of programs that are no more go.
+func mergeResults(path, folder string, programs []program, results []result, run, options string) error {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	earlier := readPage(string(text))
+	for _, r := range results {
+		earlier[r.program.name] = newRow(r, run)
+	}
+	var rows []row
+	for _, p := range programs {
+		if r, ok := earlier[p.name]; ok {
+			rows = append(rows, r)
+		}
+	}
+	return os.WriteFile(path, []byte(renderPage(folder, rows, options)), 0o644)
+}
+
+// wrapLines breaks a text into lines of at most 120 characters; all but the first begin with indent.
+func wrapLines(text, indent string) string {
+	var b strings.Builder
+	length := 0
+	for n, word := range strings.Split(text, " ") {
+		switch size := utf8.RuneCountInString(word); {
+		case n == 0:
+			length = size
+		case length+1+size > 120:
+			b.WriteString("\n" + indent)
+			length = len(indent) + size
+		default:
+			b.WriteString(" ")
+			length += 1 + size
+		}
+		b.WriteString(word)
+	}
+	return b.String() + "\n"
 }
 
 // failures yields what went wrong with a program, in the order it was tried.
@@ -122,21 +238,58 @@ func cell(s string) string {
 
 func TestTable(t *testing.T) {
 	hit := []blow{{kind: requeue, at: 0.5}}
-	got := table("programs", []result{
-		{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}},
-		{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno")}}},
-		{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other"), broken: nil},
-	}, 5, "--singularity")
-	for _, want := range []string{
-		"**1 of 3 programs pass**; 2 of 3 disturbed runs (4 kills) came out as undisturbed. Seed 5.",
-		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass |\n",
-		"| b | counts | 2 | 9 s | **requeue at 50 %** | **fails**, as known |\n",
-		"* **b**, run 1 (requeue at 50 %): log: line 3 no\n",
+	a := result{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}}
+	b := result{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno%s", strings.Repeat(" word", 30))}}}
+	c := result{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other")}
+	d := result{program: program{name: "d", what: "is no more", nodes: 1}}
+	path := filepath.Join(t.TempDir(), "page.md")
+	write := func(run string, programs []program, results ...result) string {
+		t.Helper()
+		if err := mergeResults(path, "programs", programs, results, run, "--singularity"); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	wants := func(what, got string, lines ...string) {
+		t.Helper()
+		for _, want := range lines {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q is not in\n%s", what, want, got)
+			}
+		}
+	}
+	whole := write("2026-01-01, 5", []program{a.program, b.program, c.program, d.program}, c, a, b, d)
+	wants("whole", whole,
+		"**2 of 4 programs pass**; 2 of 3 disturbed runs (66.7 %; 4 kills) came out as undisturbed. Of the others, 1 are of\nprograms that are known to fail.\n",
+		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass | 2026-01-01, 5 |\n",
+		"| b | counts | 2 | 9 s | **requeue at 50 %** | **fails**, as known | 2026-01-01, 5 |\n",
+		"* **b**, run 1 (requeue at 50 %): log: line 3 no word",
+		" word word\n  word word",
 		"  * Why: it counts wrongly.\n",
 		"* **c**, undisturbed: other\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
+	)
+	for line := range strings.Lines(whole) {
+		if !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 121 {
+			t.Errorf("a line of %d characters: %s", utf8.RuneCountInString(line), line)
 		}
+	}
+	programs := []program{a.program, b.program, c.program}
+	if got, want := write("unused", append(programs, d.program)), whole; got != want {
+		t.Errorf("nothing merged: got\n%s\nwant\n%s", got, want)
+	}
+	b.rounds[0].err = nil
+	part := write("2026-01-02, 6", programs, b)
+	wants("part", part,
+		"**2 of 3 programs pass**; 3 of 3 disturbed runs (100.0 %; 4 kills)",
+		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass | 2026-01-01, 5 |\n",
+		"| b | counts | 2 | 9 s | requeue at 50 % | pass | 2026-01-02, 6 |\n",
+		"* **c**, undisturbed: other\n",
+	)
+	if strings.Contains(part, "* **b**") || strings.Contains(part, "is no more") {
+		t.Errorf("what is not any more is still there:\n%s", part)
 	}
 }
