@@ -45,6 +45,7 @@ type attempt struct {
 
 	skipStage     bool           // write to the store, even if the stages have room
 	withoutBase   bool           // do not take over streams of the previous checkpoint
+	reconnected   bool           // repeated because a node did not answer
 	base          uint32         // number of the checkpoint of which streams are taken over; 0: none
 	stopHeartbeat func()         // stops the heartbeat goroutine; nil: none runs
 	staged        bool           // written to the stages of the nodes
@@ -142,6 +143,7 @@ func (a *attempt) run(ctx context.Context) {
 	err := a.takeCheckpoint(ctx)
 	j := a.j
 	for a.useFallback(err) || a.isTransient(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
+		a.reconnected = a.reconnected || errors.Is(err, ErrAway)
 		a.log.Info("repeat the checkpoint", "store", a.skipStage, "withoutBase", a.withoutBase, "error", err)
 		a.meta, a.parts, a.reservation, a.writer = records.Meta{}, nil, nil, nil
 		err = a.takeCheckpoint(ctx)
@@ -187,9 +189,16 @@ func (a *attempt) useFallback(err error) bool {
 
 // isTransient tells whether the same attempt may succeed soon. The tasks of a step that is being
 // started are complete within a moment. A restarting daemon answers again within the time that
-// Slurm leaves to a job that is being ended.
+// Slurm leaves to a job that is being ended. A node that had lost its power, and is back, resets the
+// connection that was open to its daemon: the first call over it fails, and the next one has another.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, steps.ErrTasksMissing) || errors.Is(err, ErrAway) && a.outcome.LeavesNodes())
+	switch {
+	case errors.Is(err, errScriptEnded):
+		return false
+	case errors.Is(err, steps.ErrTasksMissing):
+		return true
+	}
+	return errors.Is(err, ErrAway) && (a.outcome.LeavesNodes() || !a.reconnected)
 }
 
 // storageNote says, for the job's comment, where a staged checkpoint is.

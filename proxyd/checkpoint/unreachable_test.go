@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/decisions"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/steps"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -66,6 +68,31 @@ func TestCallNodeRetrying(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRepeatsAttempt: a node that had no power for a moment resets the connection to its daemon, which costs no
+// checkpoint; a node that stays away ends a checkpoint that no requeue waits for.
+func TestRepeatsAttempt(t *testing.T) {
+	away, other := fmt.Errorf("node n2: %w: connection reset by peer", ErrAway), errors.New("other")
+	for name, c := range map[string]struct {
+		after       decisions.Verdict
+		reconnected bool
+		err         error
+		want        bool
+	}{
+		"asked for":                     {decisions.ForwardSignal, false, away, true},
+		"asked for, the second time":    {decisions.ForwardSignal, true, away, false},
+		"for a requeue":                 {decisions.Requeued, true, away, true},
+		"the script has ended":          {decisions.Requeued, false, errors.Join(away, errScriptEnded), false},
+		"tasks of a step are missing":   {decisions.ForwardSignal, true, steps.ErrTasksMissing, true},
+		"what does not pass, asked for": {decisions.ForwardSignal, false, other, false},
+		"what does not pass":            {decisions.Requeued, false, other, false},
+	} {
+		a := &attempt{outcome: decisions.NewOutcome(decisions.Request{After: c.after}), reconnected: c.reconnected}
+		if got := a.isTransient(c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
