@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -20,7 +21,8 @@ import (
 )
 
 // A user may have a file of the user's open in a way that its permissions forbid by now: git writes
-// to files of mode 0444 that git has made. The owner could change the permissions, so this package
+// to files of mode 0444 that git has made, and writes by a mapping need no permission after it was
+// made. The owner could change the permissions, so this package
 // opens such a file, and gives criu the descriptor under a name that replaces the path in
 // files.img. The path is walked with the user's rights and without following any link, and only a
 // file that belongs to the user is opened.
@@ -44,9 +46,9 @@ func (h *handedFiles) criuOptions(first int) []string {
 
 // handFiles opens the user's files that criu, with the user's rights, cannot open. nameOf returns
 // the name of a file that has another name than in the image.
-func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEntry) string) (*handedFiles, error) {
+func (i *Image) handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEntry) string) (*handedFiles, error) {
 	h := &handedFiles{names: map[uint32]string{}}
-	wanted, err := forbiddenFiles(src)
+	wanted, err := i.forbiddenFiles(src)
 	if err != nil || len(wanted) == 0 {
 		return h, err
 	}
@@ -104,9 +106,9 @@ func (h *handedFiles) openFile(path int, f *regfile.RegFileEntry, as *rights) er
 	return nil
 }
 
-// forbiddenFiles returns the regular files of an image that were open in a way that their owner's
-// permissions forbid.
-func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
+// forbiddenFiles returns the regular files of an image that were open or mapped in a way that their
+// owner's permissions forbid.
+func (i *Image) forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	r, err := src.Open(filesName)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", filesName, err)
@@ -122,11 +124,7 @@ func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 		if f == nil || f.GetMode()&unix.S_IFMT != unix.S_IFREG || f.GetFlags()&unix.O_PATH != 0 {
 			return nil
 		}
-		needs := map[uint32]uint32{unix.O_RDONLY: unix.S_IRUSR, unix.O_WRONLY: unix.S_IWUSR}[f.GetFlags()&unix.O_ACCMODE]
-		if needs == 0 {
-			needs = unix.S_IRUSR | unix.S_IWUSR
-		}
-		if f.GetMode()&needs != needs {
+		if f.GetMode()&unix.S_IRUSR == 0 || f.GetMode()&unix.S_IWUSR == 0 {
 			all = append(all, f)
 		}
 		return nil
@@ -134,8 +132,55 @@ func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", filesName, err)
 	}
-	return all, nil
+	if len(all) == 0 {
+		return nil, nil
+	}
+	written, err := i.mappedToWrite(src)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(f *regfile.RegFileEntry) bool {
+		if written[f.GetId()] {
+			f.Flags = proto.Uint32(unix.O_RDWR)
+		}
+		needs := map[uint32]uint32{unix.O_RDONLY: unix.S_IRUSR, unix.O_WRONLY: unix.S_IWUSR}[f.GetFlags()&unix.O_ACCMODE]
+		if needs == 0 {
+			needs = unix.S_IRUSR | unix.S_IWUSR
+		}
+		return f.GetMode()&needs == needs
+	}), nil
 }
+
+// mappedToWrite returns the numbers, in files.img, of files that are mapped such that writes to the
+// memory go to the file. How such a file is to be open is noted with the mapping: the number stands
+// for the mapping alone, and its flags in files.img say nothing.
+func (i *Image) mappedToWrite(src Source) (map[uint32]bool, error) {
+	written := map[uint32]bool{}
+	for _, file := range i.Files {
+		if !isMaps(file.Name) {
+			continue
+		}
+		r, err := src.Open(file.Name)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", file.Name, err)
+		}
+		m, _, err := readMaps(r)
+		r.Close()
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", file.Name, err)
+		}
+		for _, v := range m.GetVmas() {
+			if v.GetStatus()&mappedShared != 0 && v.GetFdflags()&unix.O_ACCMODE == unix.O_RDWR {
+				written[uint32(v.GetShmid())] = true
+			}
+		}
+	}
+	return written, nil
+}
+
+// mappedShared is the status of a mapping that shares its memory with a file (criu/include/image.h,
+// VMA_FILE_SHARED).
+const mappedShared = 1 << 7
 
 // onThread calls f on a thread that has a user's rights to files, and no more.
 func (r *rights) onThread(f func()) error {

@@ -174,17 +174,19 @@ func TestForbidden(t *testing.T) {
 f = open('key', 'r+'); f.read(2); f.seek(2); os.chmod('key', 0o444)
 g = os.open('sub/key', os.O_WRONLY | os.O_APPEND); os.chmod('sub/key', 0)
 h = os.dup(g)
+mine('mapped'); k = open('mapped', 'r+b'); w = mmap.mmap(k.fileno(), 6); k.close(); os.chmod('mapped', 0o400)
 def tell():
     f.write('X'); f.flush(); os.write(g, b'1'); os.write(h, b'2')
     import fcntl
     os.fchmod(g, 0o600); s = open('sub/key').read(); os.fchmod(g, 0)
-    return f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0`, "tell()"))
+    w[0:1] = b'M'; w.flush()
+    return f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0, open('mapped').read()`, "tell()"))
 	r.expect("ready")
 	images := images(t)
 	img := dump(t, r.program, images)
 	c.end()
 	_, r = restore(t, img, images)
-	r.ask("?", `(3, 'miXe..\n', 'mine..\n12', True)`)
+	r.ask("?", `(3, 'miXe..\n', 'mine..\n12', True, 'Mine..\n')`)
 }
 
 // TestManyMappings: what the comparison costs.

@@ -30,18 +30,9 @@ const (
 // clearReserved returns an image of a process's mappings as it is to be restored, and the size of the
 // image before.
 func clearReserved(in io.Reader) (*bytes.Reader, int64, error) {
-	b, err := io.ReadAll(io.LimitReader(in, maxMaps+1))
+	m, b, err := readMaps(in)
 	if err != nil {
 		return nil, 0, err
-	}
-	const head = 12
-	if len(b) < head || len(b) > maxMaps || binary.LittleEndian.Uint32(b) != commonMagic || binary.LittleEndian.Uint32(b[4:]) != mmMagic ||
-		int64(binary.LittleEndian.Uint32(b[8:])) != int64(len(b)-head) {
-		return nil, 0, fmt.Errorf("%w: not one of mappings", errImage)
-	}
-	var m mm.MmEntry
-	if err := proto.Unmarshal(b[head:], &m); err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errImage, err)
 	}
 	const private = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	for _, v := range m.GetVmas() {
@@ -50,12 +41,30 @@ func clearReserved(in io.Reader) (*bytes.Reader, int64, error) {
 			v.Flags = &flags
 		}
 	}
-	body, err := proto.Marshal(&m)
+	body, err := proto.Marshal(m)
 	if err != nil {
 		return nil, 0, err
 	}
 	out := binary.LittleEndian.AppendUint32(b[:8:8], uint32(len(body)))
 	return bytes.NewReader(append(out, body...)), int64(len(b)), nil
+}
+
+// readMaps reads an image of a process's mappings, and returns its bytes as well.
+func readMaps(in io.Reader) (*mm.MmEntry, []byte, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxMaps+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	const head = 12
+	if len(b) < head || len(b) > maxMaps || binary.LittleEndian.Uint32(b) != commonMagic || binary.LittleEndian.Uint32(b[4:]) != mmMagic ||
+		int64(binary.LittleEndian.Uint32(b[8:])) != int64(len(b)-head) {
+		return nil, nil, fmt.Errorf("%w: not one of mappings", errImage)
+	}
+	var m mm.MmEntry
+	if err := proto.Unmarshal(b[head:], &m); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errImage, err)
+	}
+	return &m, b, nil
 }
 
 // isMaps says whether an image is of a process's mappings.

@@ -162,7 +162,7 @@ func (r *restorer) limitRights(ctx context.Context, c *command, groups []uint32)
 	if err := lendPipes(c.files, c.as); err != nil {
 		return nil, fmt.Errorf("standard streams: %w", err)
 	}
-	handed, err := handFiles(r.init, c.as, r.source, r.nameOf)
+	handed, err := r.image.handFiles(r.init, c.as, r.source, r.nameOf)
 	if err != nil {
 		return nil, err
 	}
