@@ -63,8 +63,10 @@ var corpusPackages = []string{
 	// what data is analysed with
 	"python3-scipy", "python3-pandas", "python3-sklearn", "python3-h5py", "octave",
 	// chemistry, biology, circuits, optimisation
-	"gromacs", "nwchem-openmpi", "hmmer", "ncbi-blast+", "bowtie2", "bwa", "bcftools", "mafft", "raxml", "ngspice",
-	"glpk-utils",
+	"gromacs", "lammps", "nwchem-openmpi", "hmmer", "ncbi-blast+", "bowtie2", "bwa", "bcftools", "mafft", "raxml",
+	"ngspice", "glpk-utils",
+	// notebooks, workflows, films
+	"jupyter-nbconvert", "python3-ipykernel", "snakemake", "ffmpeg",
 	// what talks to servers and terminals
 	"mosquitto", "mosquitto-clients", "wrk", "zsh", "expect", //nolint:misspell // the name of the broker
 	// tools

@@ -6,7 +6,6 @@
 # Needs: mpich libmpich-dev gcc
 #SBATCH --job-name=mpich-heat --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
-export UCX_TLS=tcp,self # no shared memory, no hunt for network cards
 echo "compiling"
 cat >heat.c <<'C'
 #include <mpi.h>
