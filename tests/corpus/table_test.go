@@ -71,6 +71,19 @@ const (
 	passes, failsAsKnown, failsAnew = "pass", "**fails**, as known", "**fails**"
 )
 
+// reasons are why runs of any program may come out otherwise, by what their errors say. They excuse nothing: a program
+// with such a run fails.
+var reasons = []struct {
+	says *regexp.Regexp
+	why  string
+}{
+	{regexp.MustCompile(`not all tasks have started`), "Slurm's SIGTERM came while a task of a step waited for its capsule, and ended the task; " +
+		"without it the step cannot be captured (docs/silent-gaps.md)"},
+	{regexp.MustCompile(`uses io_uring`), "it was captured in a moment in which it uses io_uring, which is refused and named (docs/silent-gaps.md)"},
+	{regexp.MustCompile(`srun: error: slurm_receive_msgs`), "srun started a step in the moment in which slurmd was restarted; that is srun's own error, " +
+		"which it has without `--singularity` as well"},
+}
+
 // newRow is the row of a result of the run that is named so.
 func newRow(r result, run string) row {
 	var kills []string
@@ -93,6 +106,11 @@ func newRow(r result, run string) row {
 	}}
 	for what, err := range failures(r) {
 		made.notes += wrapLines(fmt.Sprintf("* **%s**, %s: %s", r.program.name, what, cell(err.Error())), "  ")
+		for _, reason := range reasons {
+			if reason.says.MatchString(err.Error()) {
+				made.notes += wrapLines("  * Why: "+reason.why+".", "    ")
+			}
+		}
 	}
 	if !r.passed() && r.program.fails != "" {
 		made.notes += wrapLines("  * Why: "+r.program.fails+".", "    ")
@@ -240,7 +258,7 @@ func TestTable(t *testing.T) {
 	hit := []blow{{kind: requeue, at: 0.5}}
 	a := result{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}}
 	b := result{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno%s", strings.Repeat(" word", 30))}}}
-	c := result{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other")}
+	c := result{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other"), rounds: []round{{blows: hit, err: fmt.Errorf("c uses io_uring: switch")}}}
 	d := result{program: program{name: "d", what: "is no more", nodes: 1}}
 	path := filepath.Join(t.TempDir(), "page.md")
 	write := func(run string, programs []program, results ...result) string {
@@ -264,13 +282,13 @@ func TestTable(t *testing.T) {
 	}
 	whole := write("2026-01-01, 5", []program{a.program, b.program, c.program, d.program}, c, a, b, d)
 	wants("whole", whole,
-		"**2 of 4 programs pass**; 2 of 3 disturbed runs (66.7 %; 4 kills) came out as undisturbed. Of the others, 1 are of\nprograms that are known to fail.\n",
+		"**2 of 4 programs pass**; 2 of 4 disturbed runs (50.0 %; 5 kills) came out as undisturbed. Of the others, 1 are of\nprograms that are known to fail.\n",
 		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass | 2026-01-01, 5 |\n",
 		"| b | counts | 2 | 9 s | **requeue at 50 %** | **fails**, as known | 2026-01-01, 5 |\n",
 		"* **b**, run 1 (requeue at 50 %): log: line 3 no word",
 		" word word\n  word word",
 		"  * Why: it counts wrongly.\n",
-		"* **c**, undisturbed: other\n",
+		"* **c**, undisturbed: other\n* **c**, run 1 (requeue at 50 %): c uses io_uring: switch\n  * Why: it was captured in a moment",
 	)
 	for line := range strings.Lines(whole) {
 		if !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 121 {
@@ -284,7 +302,7 @@ func TestTable(t *testing.T) {
 	b.rounds[0].err = nil
 	part := write("2026-01-02, 6", programs, b)
 	wants("part", part,
-		"**2 of 3 programs pass**; 3 of 3 disturbed runs (100.0 %; 4 kills)",
+		"**2 of 3 programs pass**; 3 of 4 disturbed runs (75.0 %; 5 kills)",
 		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass | 2026-01-01, 5 |\n",
 		"| b | counts | 2 | 9 s | requeue at 50 % | pass | 2026-01-02, 6 |\n",
 		"* **c**, undisturbed: other\n",
