@@ -106,16 +106,13 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		if err := giveBack(input, stdio[0]); err != nil {
 			return fmt.Errorf("standard input: %w", err)
 		}
-		if err := img.setSlack(p.Init); err != nil {
-			return err
-		}
 		if c.as == nil && img.Program.UID != 0 {
 			if err := img.ownPipes(p.Init, stdio); err != nil {
 				return fmt.Errorf("pipes: %w", err)
 			}
 		}
-		if !frozen {
-			return nil
+		if err := img.setSlack(p.Init); err != nil || !frozen {
+			return err
 		}
 		return s.freezeAround(ctx, p.Init, group, script)
 	}
