@@ -125,7 +125,9 @@ func (j *job) learnRun(ctx context.Context, t nodesocket.Join) (plain string, er
 	case point != nil:
 		lost = j.c.findLostWork(s, point.ID.Number)
 		point.LostWork = lost
-	case !anew: // else the run is meant to begin anew
+	case anew: // as it is meant to
+		j.report.ReplaceCheckpointComment("begins anew: the run before had ended by itself")
+	default:
 		lost = j.c.findLostWork(s, 0)
 	}
 	j.beginRun(rec, s.Restarts, s.Nodes, point)

@@ -40,13 +40,17 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
 			return nil, false, err
 		}
-		rec.BeginAnew = false
+		rec.BeginAnew, rec.DeletedNumber = false, rec.LastNumber
 		return rec, true, j.c.records.Save(rec)
 	}
 	if rec != nil {
 		return rec, false, nil
 	}
-	if err := j.c.holdIfCheckpointsLost(ctx, s); err != nil {
+	past, err := findEndedJob(j.c.timeline, s)
+	if err == nil && past == nil {
+		err = j.c.holdIfCheckpointsLost(ctx, s)
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	options, err := records.ParseOptions(t.Options)
@@ -54,8 +58,13 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 		return nil, false, err
 	}
 	// Checkpoints of a failed job that had this number are kept until the number is used again.
-	if s.Restarts == 0 {
+	if s.Restarts == 0 || past != nil {
 		if err := j.c.ends().DeleteCheckpoints(ctx, j.id); err != nil {
+			return nil, false, err
+		}
+	}
+	if s.Restarts == 0 {
+		if err := j.c.timeline.ForgetJob(j.id); err != nil {
 			return nil, false, err
 		}
 	}
@@ -74,6 +83,9 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 	rec = &records.Record{
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
 		Options: options, Kit: kit, GPUs: gpus,
+	}
+	if past != nil {
+		rec.LastNumber, rec.DeletedNumber = past.LastNumber, past.LastNumber
 	}
 	return rec, true, j.c.records.Save(rec)
 }
@@ -101,7 +113,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 		err = j.holdWithoutCheckpoint(lost)
 	}
 	if err == nil && len(all) == 0 && !anew {
-		if err = j.c.lostCheckpoint(ctx, s); err == nil && j.c.Without == "hold" {
+		if err = j.c.lostCheckpoint(ctx, s, rec.DeletedNumber); err == nil && j.c.Without == "hold" {
 			err = errNoCheckpoint
 		}
 		if errors.Is(err, errCheckpointsLost) || errors.Is(err, errNoCheckpoint) {
@@ -201,9 +213,9 @@ var errCheckpointsLost = errors.New("the shared folder has no checkpoint of this
 	"were they deleted?); released, the job begins anew")
 
 // lostCheckpoint returns an error that wraps errCheckpointsLost if Slurm runs a job again and the job's comment names a
-// checkpoint; its caller has found none in the store. A run from the script's beginning would write over what the job has
-// done, so the job is to be held. The comment names no checkpoint afterwards: released, the job begins anew.
-func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job) error {
+// checkpoint above deleted; its caller has found none in the store. A run from the script's beginning would write over what
+// the job has done, so the job is to be held. The comment names no checkpoint afterwards: released, the job begins anew.
+func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job, deleted uint32) error {
 	if s.Restarts == 0 {
 		return nil
 	}
@@ -214,10 +226,23 @@ func (c *Conductor) lostCheckpoint(ctx context.Context, s *slurm.Job) error {
 	if err != nil {
 		return err
 	}
-	if n := reports.NamedCheckpoint(said); n > 0 {
+	if n := reports.NamedCheckpoint(said); n > int(deleted) {
 		return fmt.Errorf("checkpoint %d was made, and %w", n, errCheckpointsLost)
 	}
 	return nil
+}
+
+// findEndedJob returns what is kept of a job that has no record because its run ended by itself, if a person has had Slurm
+// run the job again; else nil. The checkpoints that the job's comment names were deleted with the job, or are to be.
+func findEndedJob(lines *records.Timeline, s *slurm.Job) (*records.Past, error) {
+	if s.Restarts == 0 {
+		return nil, nil
+	}
+	past, err := lines.ReadPast(s.ID)
+	if err != nil || past == nil || past.UID != s.UID || !past.NextBeginsAnew {
+		return nil, err
+	}
+	return past, nil
 }
 
 // holdIfCheckpointsLost holds a job that has no record in the shared folder, if lostCheckpoint finds that it should have
@@ -228,7 +253,7 @@ func (c *Conductor) holdIfCheckpointsLost(ctx context.Context, s *slurm.Job) err
 	if err != nil || len(all) > 0 {
 		return err
 	}
-	lost := c.lostCheckpoint(ctx, s)
+	lost := c.lostCheckpoint(ctx, s, 0)
 	if !errors.Is(lost, errCheckpointsLost) {
 		return lost
 	}

@@ -19,6 +19,9 @@ type Past struct {
 	Job    uint32  `json:"job"`
 	UID    uint32  `json:"uid"`
 	Events []Event `json:"events"`
+	// NextBeginsAnew is the record's BeginAnew: a person can have Slurm run the job again as long as Slurm knows the job.
+	NextBeginsAnew bool   `json:"nextBeginsAnew,omitempty"`
+	LastNumber     uint32 `json:"last,omitempty"` // highest number given to a checkpoint
 }
 
 // maxPastEvents bounds the file of a job that ran for months.
@@ -39,13 +42,15 @@ func (t *Timeline) KeepPast(rec *Record) error {
 		return err
 	}
 	if !worthKeeping(events) {
-		return removeIfThere(t.pastPath(rec.Job)) // of a job that had the number before
+		return t.ForgetJob(rec.Job)
 	}
 	if err := os.MkdirAll(t.pastFolder(), 0o700); err != nil {
 		return err
 	}
 	events = events[max(len(events)-maxPastEvents, 0):]
-	return WriteJSON(t.pastPath(rec.Job), Past{Job: rec.Job, UID: rec.UID, Events: events})
+	return WriteJSON(t.pastPath(rec.Job), Past{
+		Job: rec.Job, UID: rec.UID, Events: events, NextBeginsAnew: rec.BeginAnew, LastNumber: rec.LastNumber,
+	})
 }
 
 func worthKeeping(events []Event) bool {
@@ -75,6 +80,9 @@ func (t *Timeline) ReadPast(job uint32) (*Past, error) {
 	}
 	return past, nil
 }
+
+// ForgetJob removes what KeepPast kept of a job that had this number before.
+func (t *Timeline) ForgetJob(job uint32) error { return removeIfThere(t.pastPath(job)) }
 
 // ForgetPast removes what KeepPast kept before a time.
 func (t *Timeline) ForgetPast(before time.Time) error {

@@ -24,13 +24,14 @@ func TestPast(t *testing.T) {
 		{At: time.Unix(1, 0).UTC(), What: EventStarted, Where: "n1"}, {At: time.Unix(2, 0).UTC(), What: EventCheckpoint, Text: "1 (asked), in 1s"},
 	}
 	rec := newRecord(7)
+	rec.BeginAnew, rec.LastNumber = true, 1
 	err := errors.Join(folder.Save(rec), there.Write(7, want[1]), here.Write(7, want[0]),
 		here.KeepPast(rec), folder.Remove(7), here.Remove(7), here.KeepPast(rec))
 	if err != nil {
 		t.Fatal(err)
 	}
 	past, err := there.ReadPast(7)
-	if err != nil || past == nil || past.UID != 1001 || !reflect.DeepEqual(past.Events, want) {
+	if err != nil || past == nil || past.UID != 1001 || !past.NextBeginsAnew || past.LastNumber != 1 || !reflect.DeepEqual(past.Events, want) {
 		t.Fatalf("%+v, %v", past, err)
 	}
 	if all, err := folder.LoadAll(); err != nil || len(all) != 0 {

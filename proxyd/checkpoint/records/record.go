@@ -23,19 +23,22 @@ import (
 // Record is what all nodes know of a job, from its first start to its end: among other things the
 // nodes of the first run, and the addresses that its capsules keep on whatever nodes they are.
 type Record struct {
-	Job            uint32       `json:"job"`
-	Slurm          string       `json:"slurm"` // "812", or "812_3" for a task of an array
-	UID            uint32       `json:"uid"`
-	GID            uint32       `json:"gid"`
-	Submitted      string       `json:"submitted"` // time of submission: distinguishes jobs of the same number
-	Nodes          []string     `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
-	Addresses      []netip.Addr `json:"addresses"`
-	GPUs           []int        `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
-	Options        Options      `json:"options"`
-	Kit            string       `json:"kit"`               // hash of the kit that its programs use
-	LastNumber     uint32       `json:"last,omitempty"`    // highest number given to a checkpoint
-	BeginAnew      bool         `json:"restart,omitempty"` // the next run begins anew
-	UnrestoredRuns int          `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
+	Job        uint32       `json:"job"`
+	Slurm      string       `json:"slurm"` // "812", or "812_3" for a task of an array
+	UID        uint32       `json:"uid"`
+	GID        uint32       `json:"gid"`
+	Submitted  string       `json:"submitted"` // time of submission: distinguishes jobs of the same number
+	Nodes      []string     `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
+	Addresses  []netip.Addr `json:"addresses"`
+	GPUs       []int        `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
+	Options    Options      `json:"options"`
+	Kit        string       `json:"kit"`               // hash of the kit that its programs use
+	LastNumber uint32       `json:"last,omitempty"`    // highest number given to a checkpoint
+	BeginAnew  bool         `json:"restart,omitempty"` // the next run begins anew
+	// DeletedNumber is the highest number of the checkpoints that were deleted when a run began anew. The job's comment may
+	// still name one of them.
+	DeletedNumber  uint32 `json:"deleted,omitempty"`
+	UnrestoredRuns int    `json:"cut,omitempty"` // runs in a row that ended before their restore was complete
 	// LastUnrestoredRun is the newest of them: several nodes may count it.
 	LastUnrestoredRun int    `json:"cut_run,omitempty"`
 	RequeuedBy        string `json:"outlast,omitempty"` // node that owes the requeue after the time limit

@@ -55,6 +55,17 @@ func (j *Job) SetComment(text string) {
 	j.subject.Services().StartBackground(func(ctx context.Context) { j.SetCommentNow(context.WithoutCancel(ctx), text) })
 }
 
+// ReplaceCheckpointComment writes into the job's comment, in the background, if the comment names a checkpoint.
+func (j *Job) ReplaceCheckpointComment(text string) {
+	j.subject.Services().StartBackground(func(ctx context.Context) {
+		ctx = context.WithoutCancel(ctx)
+		comment, err := j.subject.Services().Comments.Slurm.Said(ctx, j.subject.SlurmName())
+		if err != nil || NamedCheckpoint(comment) > 0 {
+			j.SetCommentNow(ctx, text)
+		}
+	})
+}
+
 // SetCommentNow writes into the job's comment. An error is logged.
 func (j *Job) SetCommentNow(ctx context.Context, text string) {
 	text = j.trimJobPrefix(text)
