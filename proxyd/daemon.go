@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -47,6 +46,10 @@ type node struct {
 	log       *slog.Logger
 	cluster   *host.Slurm
 	shared    *shared.Folder
+	gate      *gate
+	sockets   func() // ends the answers to Slurm's side of the node
+	watch     shared.Watch
+	folder    *posix.Backend // of store
 	store     *store.Store
 	stage     *stage.Stage // nil: checkpoints go straight into store
 	overlay   *overlay.Overlay
@@ -66,12 +69,14 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 		{"folders", (*node).makeFolders},
 		{"criu", (*node).probeCRIU},
 		{"slurm", (*node).probeSlurm},
+		{"gate", (*node).serveNode},
+		{"metrics", (*node).serveMetrics},
 		{"mark", (*node).openShared},
 		{"store", (*node).openStore},
 		{"network", (*node).makeNetwork},
 		{"conductor", (*node).startConductor},
-		{"listen", (*node).serveSockets},
-		{"metrics", (*node).serveMetrics},
+		{"watch", (*node).watchShared},
+		{"listen", (*node).servePeers},
 	} {
 		undo, err := step.do(n, ctx)
 		if err != nil {
@@ -81,16 +86,19 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 			defer undo()
 		}
 	}
-	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		log.Warn("sd_notify", "error", err)
-	}
+	n.notify(daemon.SdNotifyReady + "\nSTATUS=")
 	log.Info("ready", "version", version, "node", cfg.NodeName, "cluster", n.cluster.Cluster)
 	<-ctx.Done()
 	log.Info("stopping; capsules go on")
-	if _, err := daemon.SdNotify(false, daemon.SdNotifyStopping); err != nil {
-		log.Warn("sd_notify", "error", err)
-	}
+	n.notify(daemon.SdNotifyStopping)
 	return nil
+}
+
+// notify tells systemd of the daemon's state.
+func (n *node) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		n.log.Warn("sd_notify", "error", err)
+	}
 }
 
 // makeFolders makes the folders of this node.
@@ -173,23 +181,12 @@ func (n *node) probeSlurm(ctx context.Context) (func(), error) {
 	}
 }
 
-// openShared opens the shared folder, in which nothing is made unless it is marked: the file
-// system may not be mounted. What is in the folder is executed and restored as root, so the
-// folder must be root's alone.
-func (n *node) openShared(context.Context) (func(), error) {
-	err := host.SharedIsRoots(n.cfg.Shared)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("shared: %w", err)
-	}
-	n.shared, err = shared.Open(n.cfg.Shared, n.cfg.LibDir)
-	return nil, err
-}
-
 func (n *node) openStore(ctx context.Context) (func(), error) {
-	be, err := posix.Create(filepath.Join(n.cfg.Shared, "store"))
+	be, err := posix.Open(n.shared.StorePath())
 	if err != nil {
 		return nil, err
 	}
+	n.folder = be
 	key, err := store.KeyFile(n.cfg.KeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w. Make one, once for the cluster, by `proxyd key %s`, and copy it to all nodes", err, n.cfg.KeyFile)
@@ -303,7 +300,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		KeepPast: n.cfg.KeepFor,
 		Devices:  *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
-	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.shared.Check})
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.checkShared})
 	if err != nil {
 		return nil, err
 	}
@@ -349,8 +346,9 @@ func realGPUs(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// serveSockets serves until ctx is done; its undo waits for the answers under way.
-func (n *node) serveSockets(ctx context.Context) (func(), error) {
+// servePeers answers people and other nodes, and opens the gate. Its undo waits for the answers under way, those to Slurm's side
+// of the node among them: the conductor is closed next.
+func (n *node) servePeers(context.Context) (func(), error) {
 	coder := munge.Programs{Socket: n.cfg.MungeSocket}
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators, Keep: n.cfg.Keep,
@@ -360,26 +358,24 @@ func (n *node) serveSockets(ctx context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID, CheckShared: n.shared.Check})
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture(), SharedID: n.shared.Mark().ID, CheckShared: n.checkShared})
 		},
 	}, coder)
-	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.conductor, n.conductor.SrunRequests(), n.log)
-	if err != nil {
-		return nil, err
-	}
 	tcp, err := net.Listen("tcp", n.cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
 		if err := grpc.Serve(tcp); err != nil {
 			n.log.Error("serve", "error", err)
 		}
-	})
-	all.Go(func() { sockets.Serve(ctx) })
+	}()
+	n.gate.open(n.conductor, n.conductor.SrunRequests())
 	return func() {
 		grpc.Stop()
-		all.Wait()
+		<-served
+		n.sockets()
 	}, nil
 }

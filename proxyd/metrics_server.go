@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -45,7 +46,7 @@ func (m *meter) Stored(ctx context.Context, id store.ID) {
 
 // countDevices asks the node's device servers what they have counted.
 func (m *meter) countDevices(ctx context.Context) {
-	if m.n.conductor == nil {
+	if m.n.gate == nil || !m.n.gate.isOpen() {
 		return
 	}
 	m.counting.Lock()
@@ -74,9 +75,6 @@ func (m *meter) countDevices(ctx context.Context) {
 // measureSpace looks at the file systems on which checkpoints lie. One that does not answer holds up no more than a
 // single look.
 func (m *meter) measureSpace(ctx context.Context) {
-	if m.n.shared == nil {
-		return
-	}
 	store, stage, err := m.findSpace(ctx)
 	m.Spaces(err == nil, store, stage)
 }
@@ -84,12 +82,12 @@ func (m *meter) measureSpace(ctx context.Context) {
 // findSpace returns the space of the store and of the stage; nil for what is not known. The error says what is wrong with
 // the shared folder.
 func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err error) {
-	err = m.sharedWatch.CheckNow(ctx, func() error {
+	err = m.n.ready(ctx, &m.sharedWatch, func() error {
 		m.storeSpace.Store(nil)
-		if err := m.n.shared.Check(); err != nil {
+		if err := m.n.checkShared(); err != nil {
 			return err
 		}
-		space, err := spaceOf(m.n.cfg.Shared)
+		space, err := spaceOf(m.n.shared.StorePath())
 		m.storeSpace.Store(space)
 		return err
 	})
@@ -103,6 +101,28 @@ func (m *meter) findSpace(ctx context.Context) (store, stage *metrics.Space, err
 		}
 	}
 	return store, stage, err
+}
+
+var errStarting = errors.New("proxyd is starting")
+
+// ready returns nil if tasks get their places: the daemon has started, and check, which looks at the shared folder, finds it.
+func (n *node) ready(ctx context.Context, watch *shared.Watch, check func() error) error {
+	switch {
+	case n.gate.isOpen():
+		return watch.CheckNow(ctx, check)
+	case n.gate.awayReason() != nil:
+		return n.gate.awayReason()
+	}
+	return errStarting
+}
+
+// serveReady answers monitors: 200, or 503 with the reason for which tasks that start have to wait.
+func (n *node) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := n.ready(r.Context(), &n.watch, n.checkShared); err != nil {
+		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
 }
 
 // spaceOf is the space of the file system of a folder.
@@ -134,6 +154,7 @@ func (n *node) serveMetrics(ctx context.Context) (func(), error) {
 		n.meter.measureSpace(r.Context())
 		metrics.ServeHTTP(w, r)
 	})
+	mux.HandleFunc("GET /readyz", n.serveReady)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan struct{})
 	go func() {

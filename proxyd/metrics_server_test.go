@@ -6,11 +6,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,12 +22,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
 // What the conductor tells is served where the configuration says, and nowhere by default.
 func TestMetrics(t *testing.T) {
 	var log bytes.Buffer
-	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil))}
+	n := &node{cfg: &config.Config{}, log: slog.New(slog.NewJSONHandler(&log, nil)), gate: newGate(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	if undo, err := n.serveMetrics(t.Context()); undo != nil || err != nil || log.Len() > 0 {
 		t.Fatalf("nobody asked for it: %v %s", err, &log)
@@ -56,6 +59,65 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestReady: monitors are told, by readyz and by proxyd_shared_up, of a daemon that waits for the shared folder at its start, and of a
+// store that goes away later; and that it is back, though its folder is a copy.
+func TestReady(t *testing.T) {
+	dir, lib := t.TempDir(), t.TempDir()
+	if _, _, err := shared.Init(dir, "mini"); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{cfg: &config.Config{Shared: dir, LibDir: lib}, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
+	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
+	expect := func(when string, code int, said, up string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		n.serveReady(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != code || !strings.Contains(w.Body.String(), said) {
+			t.Errorf("%s: readyz says %d %s; want %d %s", when, w.Code, w.Body, code, said)
+		}
+		n.meter.measureSpace(t.Context())
+		w = httptest.NewRecorder()
+		n.meter.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if !strings.Contains(w.Body.String(), "proxyd_shared_up "+up+"\n") {
+			t.Errorf("%s: proxyd_shared_up is not %s", when, up)
+		}
+	}
+	expect("at first", http.StatusServiceUnavailable, "not ready: proxyd is starting", "0")
+	n.gate.noteAway(shared.ErrUnmarked)
+	expect("while it waits", http.StatusServiceUnavailable, shared.ErrUnmarked.Error(), "0")
+	var err error
+	if n.shared, err = shared.Open(dir, lib); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.shared.OpenStore(); err != nil {
+		t.Fatal(err)
+	}
+	if n.folder, err = posix.Open(n.shared.StorePath()); err != nil {
+		t.Fatal(err)
+	}
+	defer n.folder.Close()
+	n.gate.open(placing{}, nil)
+	expect("started", http.StatusOK, "ready", "1")
+	mark, err := os.ReadFile(filepath.Join(dir, "store/cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(n.shared.StorePath()), os.Mkdir(n.shared.StorePath(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	expect("made anew", http.StatusServiceUnavailable, shared.ErrNoStore.Error(), "0")
+	if err := n.folder.Mkdir(t.Context(), "leases"); err == nil {
+		t.Error("the store works in a folder that is gone")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "store/cluster.json"), mark, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	expect("copied back", http.StatusOK, "ready", "1")
+	if err := n.folder.Mkdir(t.Context(), "leases"); err != nil {
+		t.Errorf("the store is back: %v", err)
+	}
+}
+
 // TestSpaceMetrics: the space of the store and of the stage is measured at each scrape; a shared folder that is not the
 // right one any more has none.
 func TestSpaceMetrics(t *testing.T) {
@@ -67,7 +129,11 @@ func TestSpaceMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler)}
+	if err := folder.OpenStore(); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}}, shared: folder, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
+	n.gate.open(placing{}, nil)
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
 	scrape := func() string {
 		n.meter.measureSpace(t.Context())

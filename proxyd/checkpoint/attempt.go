@@ -148,6 +148,7 @@ func (a *attempt) run(ctx context.Context) {
 		a.meta, a.parts, a.reservation, a.writer = records.Meta{}, nil, nil, nil
 		err = a.takeCheckpoint(ctx)
 	}
+	err = withSharedFolder(ctx, j.c, err)
 	a.captureErr = err
 	if err == nil {
 		j.c.Meter.Checkpoint(time.Since(began))

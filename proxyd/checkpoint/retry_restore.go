@@ -24,8 +24,8 @@ var errStepNotStarted = errors.New("cannot be started again: srun has failed")
 // errSharedAway is the reason for a restore that fails while a node does not see the shared folder.
 var errSharedAway = errors.New("the shared folder is away")
 
-// withSharedFolder adds to the error of a restore that the shared folder is away from this node, if that is so: the error
-// itself may only say that a file or the job's record is missing.
+// withSharedFolder adds to the error of a checkpoint or restore that the shared folder is away from this node, if that is so: the
+// error itself may only say that a file or the job's record is missing.
 func withSharedFolder(ctx context.Context, c *Conductor, err error) error {
 	if err == nil || c.CheckShared == nil {
 		return err

@@ -20,7 +20,7 @@ type spaces struct {
 }
 
 var (
-	sharedUp  = newDesc("shared_up", "1 if the shared folder is there, is the right one, and answers.")
+	sharedUp  = newDesc("shared_up", "1 if the shared folder and its store are there, are the right ones, and answer.")
 	storeSize = newDesc("store_size_bytes", "Size of the file system of the store.")
 	storeFree = newDesc("store_free_bytes", "What is free there.")
 	stageSize = newDesc("stage_size_bytes", "Size of the file system of this node's stage.")

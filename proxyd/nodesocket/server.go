@@ -201,6 +201,7 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		return
 	}
 	// A restore may take long; the end of the task ends the restore.
+	serving := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := c.SetReadDeadline(time.Time{}); err == nil {
@@ -210,6 +211,10 @@ func (s *Server) answerJoin(ctx context.Context, c *net.UnixConn, m message, who
 		}()
 	}
 	p, err := s.conductor.Join(ctx, j)
+	if err != nil && serving.Err() != nil { // This daemon ends. Without an answer the plugin asks the next one.
+		s.log.Info("task not placed any more", "job", j.Job, "step", j.Step, "task", j.Task, "error", err)
+		return
+	}
 	if err != nil {
 		s.log.Error("task refused", "job", j.Job, "step", j.Step, "task", j.Task, "error", err)
 		s.sendRefusal(c, err)

@@ -8,11 +8,14 @@
 // folder is marked once, by an administrator (`proxyd init`), and a daemon makes nothing in
 // a folder without the mark:
 //
-//	SHARED/cluster.json   the mark: a random ID, the cluster's name, when the folder was marked
-//	LIB/shared-id         the ID that this node worked with before
+//	SHARED/cluster.json         the mark: a random ID, the cluster's name, when the folder was marked
+//	LIB/shared-id               the ID that this node worked with before
+//	SHARED/store/cluster.json   the mark of the store, which may be a file system of its own; made with the store
+//	SHARED/store.json           the same: which store belongs to this folder
 //
 // A node that worked with one folder refuses another: the wrong file system may be mounted,
-// or an administrator may have marked the empty folder below the mount point.
+// or an administrator may have marked the empty folder below the mount point. The same holds
+// for the store.
 package shared
 
 import (
@@ -62,11 +65,7 @@ func Init(path, cluster string) (mark Mark, isNew bool, err error) {
 	if mark, err = readMark(path); err == nil || !errors.Is(err, ErrUnmarked) {
 		return mark, false, err
 	}
-	var id [16]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return Mark{}, false, err
-	}
-	mark = Mark{Version: version, ID: hex.EncodeToString(id[:]), Cluster: cluster, Made: time.Now().UTC().Truncate(time.Second)}
+	mark = newMark(cluster)
 	text, err := json.Marshal(mark)
 	if err != nil {
 		return Mark{}, false, err
@@ -83,8 +82,22 @@ func Init(path, cluster string) (mark Mark, isNew bool, err error) {
 
 // Folder is the shared folder of a daemon. It is safe for concurrent use.
 type Folder struct {
-	path string
-	mark Mark
+	path    string
+	mark    Mark
+	storeID string // of OpenStore; "": Check does not look at the store
+}
+
+// newMark returns a mark with a random ID.
+func newMark(cluster string) Mark {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return Mark{Version: version, ID: hex.EncodeToString(id[:]), Cluster: cluster, Made: time.Now().UTC().Truncate(time.Second)}
+}
+
+// Known tells whether this node has worked with a shared folder before. lib is the node's own folder.
+func Known(lib string) bool {
+	_, err := os.Stat(filepath.Join(lib, memoryName))
+	return err == nil
 }
 
 // Open opens the folder at path. lib is the node's own folder, in which the shared folder's
@@ -108,14 +121,14 @@ func Open(path, lib string) (*Folder, error) {
 			"Is the right file system mounted? If the change is meant: rm %s",
 			path, ErrOther, known, mark.ID, mark.Cluster, filepath.Join(lib, memoryName))
 	}
-	return &Folder{path, mark}, nil
+	return &Folder{path: path, mark: mark}, nil
 }
 
 // Mark returns the folder's mark as it was when the folder was opened.
 func (f *Folder) Mark() Mark { return f.mark }
 
-// Check tells whether the folder is still there, by its path: a file system can be unmounted,
-// or mounted over, while a daemon runs. It may hang as long as the file system does.
+// Check tells whether the folder and its store are still there, by their paths: a file system can
+// be unmounted, or mounted over, while a daemon runs. It may hang as long as the file system does.
 func (f *Folder) Check() error {
 	mark, err := readMark(f.path)
 	if err != nil {
@@ -124,38 +137,48 @@ func (f *Folder) Check() error {
 	if mark.ID != f.mark.ID {
 		return fmt.Errorf("shared folder %s: %w: it was %.8s, and is %.8s of cluster %q now", f.path, ErrOther, f.mark.ID, mark.ID, mark.Cluster)
 	}
-	return nil
+	if f.storeID == "" {
+		return nil
+	}
+	return checkStore(f.StorePath(), f.storeID)
 }
 
-// readMark reads the mark of a folder. The mark must be a regular file that root alone can
-// have written.
+// readMark reads the mark of a folder.
 func readMark(path string) (Mark, error) {
-	file := filepath.Join(path, markName)
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Mark{}, fmt.Errorf("shared folder %s: %w. Is its file system mounted? A new cluster's folder is marked once, by `proxyd init`", path, ErrUnmarked)
+	mark, err := readMarkFile(filepath.Join(path, markName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("shared folder %s: %w. Is its file system mounted? A new cluster's folder is marked once, by `proxyd init`", path, ErrUnmarked)
+	case err != nil:
+		err = fmt.Errorf("shared folder: %w", err)
 	}
+	return mark, err
+}
+
+// readMarkFile reads a mark, which must be a regular file that root alone can have written.
+func readMarkFile(file string) (Mark, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Mark{}, fmt.Errorf("shared folder: %w", err)
+		return Mark{}, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+		return Mark{}, fmt.Errorf("%s: %w", file, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
-		return Mark{}, fmt.Errorf("shared folder: %s: %w: owner %d, mode %04o", file, ErrForeign, st.Uid, st.Mode&0o7777)
+		return Mark{}, fmt.Errorf("%s: %w: owner %d, mode %04o", file, ErrForeign, st.Uid, st.Mode&0o7777)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxMark))
 	if err != nil {
-		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+		return Mark{}, fmt.Errorf("%s: %w", file, err)
 	}
 	var mark Mark
 	if err := json.Unmarshal(text, &mark); err != nil {
-		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+		return Mark{}, fmt.Errorf("%s: %w", file, err)
 	}
 	if _, err := hex.DecodeString(mark.ID); err != nil || len(mark.ID) != 32 || mark.Version != version {
-		return Mark{}, fmt.Errorf("shared folder: %s: version %d, ID %q: not made by this release", file, mark.Version, mark.ID)
+		return Mark{}, fmt.Errorf("%s: version %d, ID %q: not made by this release", file, mark.Version, mark.ID)
 	}
 	return mark, nil
 }

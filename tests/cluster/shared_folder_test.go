@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestSharedFolder: a shared folder that is not there, or is another one, never has a job begin anew over its own output.
+// TestSharedFolder: a shared folder or a store that is not there, or is another one, never has a job begin anew over its own output.
 // The folder is taken away on one node by an empty file system that is mounted over it, which is what a node without its
 // mount looks like.
 func TestSharedFolder(t *testing.T) {
@@ -72,12 +72,69 @@ func TestSharedFolder(t *testing.T) {
 		}
 		// Somebody marks the empty folder.
 		c.exec(t, "n2", "", "proxyd", "init").must(t)
-		c.logged(t, "n2", `it is another cluster's folder: .*shared-id`)
+		c.logged(t, "n2", `it is another cluster's folder: .*shared-id.*`)
 		ready := strings.Count(c.proxyd("n2"), "msg=ready")
 		uncover()
 		eventually(t, 60*time.Second, func() (bool, string) {
 			return strings.Count(c.proxyd("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
 		})
+	})
+
+	// The shared folder stays, and its store goes away: in its place is an empty folder, on all nodes.
+	replaceStore := func(t *testing.T) (back func()) {
+		t.Helper()
+		c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; mv store store.away; mkdir -m 700 store").must(t)
+		away := true
+		back = func() {
+			if away {
+				away = false
+				c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; rmdir store; mv store.away store").must(t)
+			}
+		}
+		t.Cleanup(back)
+		return back
+	}
+	waitsAndResumes := func(t *testing.T, job string, back func()) {
+		t.Helper()
+		eventually(t, 120*time.Second, func() (bool, string) {
+			said := c.show(t, job, "Comment")
+			return strings.Contains(said, "waits for the shared folder: store "+folder+"/store: it is not there"), "comment of the job: " + said
+		})
+		if log := c.log(job); strings.Count("\n"+log, "\n1\n") != 1 {
+			t.Errorf("the job has begun anew:\n%s", log)
+		}
+		if made := c.exec(t, "n2", "", "ls", "-A", folder+"/store").must(t); strings.TrimSpace(made) != "" {
+			t.Errorf("proxyd made in the store that is not the cluster's: %s", made)
+		}
+		back()
+		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+			t.Errorf("the store is back, and the job is %s", end)
+		}
+		if got := c.log(job); got != counted("n1") {
+			t.Errorf("the job's log differs from an undisturbed one:\n%s", got)
+		}
+	}
+
+	t.Run("the store is made anew while proxyd runs", func(t *testing.T) {
+		job := captured(t)
+		back := replaceStore(t)
+		c.logged(t, "n2", `shared folder or the store is away: .*`)
+		c.again(t, job, "n1")
+		waitsAndResumes(t, job, back)
+		c.logged(t, "n2", `shared folder and the store are back.*`)
+	})
+
+	t.Run("the store is another one when proxyd starts", func(t *testing.T) {
+		job := captured(t)
+		ready := strings.Count(c.proxyd("n2"), "msg=ready")
+		back := replaceStore(t)
+		c.exec(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").must(t)
+		c.logged(t, "n2", `waits for the shared folder, and tasks that start wait .*`)
+		c.again(t, job, "n1")
+		waitsAndResumes(t, job, back)
+		if strings.Count(c.proxyd("n2"), "msg=ready") != ready+1 {
+			t.Error("proxyd of n2 did not go on by itself")
+		}
 	})
 
 	t.Run("replaced by an empty one", func(t *testing.T) {

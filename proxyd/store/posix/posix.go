@@ -86,6 +86,31 @@ func (b *Backend) checkRoot() error {
 	return nil
 }
 
+// Follow has the backend use the folder that is at its path now, if that is another one than before: the store was moved away and
+// copied back, or is mounted anew. Calls in progress end where they began, or fail. Follow may be called concurrently with all
+// methods but Close.
+func (b *Backend) Follow() error {
+	var now, was unix.Stat_t
+	if err := unix.Lstat(b.path, &now); err != nil {
+		return fmt.Errorf("store %s: %w", b.path, err)
+	}
+	if err := unix.Fstat(b.root, &was); err != nil {
+		return fmt.Errorf("store %s: %w", b.path, err)
+	}
+	if now.Dev == was.Dev && now.Ino == was.Ino {
+		return nil
+	}
+	found, err := Open(b.path)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	if err := unix.Dup3(found.root, b.root, unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("store %s: %w", b.path, err)
+	}
+	return nil
+}
+
 // Close closes the folder. No method may be called during Close or after.
 func (b *Backend) Close() error { return unix.Close(b.root) }
 

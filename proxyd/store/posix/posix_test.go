@@ -36,6 +36,43 @@ func TestBackend(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Backend { return open(t, folder(t)) })
 }
 
+// TestFollow: a store that was moved away and copied back is used again, without a file of the folder that is gone.
+func TestFollow(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	b, err := posix.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Follow(); err != nil {
+		t.Errorf("nothing has changed: %v", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Follow(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is gone: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "leases"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Mkdir(t.Context(), "leases/1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before Follow: %v", err)
+	}
+	if err := b.Follow(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Mkdir(t.Context(), "leases/1"); err != nil {
+		t.Errorf("after Follow: %v", err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Follow(); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("a folder that users can read: %v", err)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	cases := []struct {
 		name string

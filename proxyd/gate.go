@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// errStopping is returned for what waited at the gate when the daemon was stopped.
+var errStopping = errors.New("proxyd is stopping")
+
+// gate stands between Slurm's side of the node and the conductor: what is asked before there is a conductor waits. A conductor
+// needs the shared folder and the store. Without a gate the tasks of a node from which these are away would find no proxyd, and
+// fail. All methods may be called concurrently.
+type gate struct {
+	opened  chan struct{} // closed by open
+	away    chan struct{} // closed by noteAway
+	stopped <-chan struct{}
+	// tell writes the reason for which a job waits into the job's comment.
+	tell func(job uint32, why error)
+
+	conductor nodesocket.Conductor
+	sruns     nodesocket.SrunRequests
+
+	mu  sync.Mutex
+	why error // of the last noteAway
+}
+
+func newGate(stopped <-chan struct{}, tell func(job uint32, why error)) *gate {
+	return &gate{opened: make(chan struct{}), away: make(chan struct{}), stopped: stopped, tell: tell}
+}
+
+// open passes on what waits, and all that comes later. It is called once.
+func (g *gate) open(c nodesocket.Conductor, sruns nodesocket.SrunRequests) {
+	g.conductor, g.sruns = c, sruns
+	close(g.opened)
+}
+
+// noteAway says why there is no conductor yet.
+func (g *gate) noteAway(why error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.why == nil {
+		close(g.away)
+	}
+	g.why = why
+}
+
+// awayReason returns what noteAway was last called with; nil before the first call.
+func (g *gate) awayReason() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.why
+}
+
+// isOpen tells whether there is a conductor. What was set before open may be used then.
+func (g *gate) isOpen() bool {
+	select {
+	case <-g.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// await returns nil when the gate is open.
+func (g *gate) await(ctx context.Context) error {
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-g.stopped:
+		return errStopping
+	}
+}
+
+// Join implements nodesocket.Conductor. The job's comment says what the task waits for.
+func (g *gate) Join(ctx context.Context, t nodesocket.Join) (nodesocket.Place, error) {
+	select {
+	case <-g.away:
+		if !g.isOpen() {
+			g.tell(t.Job, g.awayReason())
+		}
+	case <-g.opened:
+	case <-ctx.Done():
+	case <-g.stopped:
+	}
+	if err := g.await(ctx); err != nil {
+		return nodesocket.Place{}, err
+	}
+	return g.conductor.Join(ctx, t)
+}
+
+// End implements nodesocket.Conductor. An epilog does not wait for a folder that is away: the conductor removes what is left of
+// jobs that are over.
+func (g *gate) End(ctx context.Context, job uint32) error {
+	select {
+	case <-g.opened:
+	case <-g.away:
+		if !g.isOpen() {
+			return g.awayReason()
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-g.stopped:
+		return errStopping
+	}
+	return g.conductor.End(ctx, job)
+}
+
+// Admit implements nodesocket.SrunRequests, as all below.
+func (g *gate) Admit(who nodesocket.Peer) error {
+	if err := g.await(context.Background()); err != nil {
+		return err
+	}
+	return g.sruns.Admit(who)
+}
+
+func (g *gate) Srun(ctx context.Context, who nodesocket.Peer, key string, give func(to *os.File) error) {
+	if g.await(ctx) == nil {
+		g.sruns.Srun(ctx, who, key, give)
+	}
+}
+
+func (g *gate) TellFailure(ctx context.Context, dir string) bool {
+	return g.await(ctx) == nil && g.sruns.TellFailure(ctx, dir)
+}
+
+func (g *gate) TellMessage(ctx context.Context, dir string) bool {
+	return g.await(ctx) == nil && g.sruns.TellMessage(ctx, dir)
+}
+
+func (g *gate) Signal(ctx context.Context, who nodesocket.Peer, key string, sig syscall.Signal) error {
+	if err := g.await(ctx); err != nil {
+		return err
+	}
+	return g.sruns.Signal(ctx, who, key, sig)
+}
+
+func (g *gate) NoteRequeue(ctx context.Context, who nodesocket.Peer) error {
+	if err := g.await(ctx); err != nil {
+		return err
+	}
+	return g.sruns.NoteRequeue(ctx, who)
+}
+
+// serveNode answers the tasks, sruns and epilogs of this node through the gate, until ctx is done.
+func (n *node) serveNode(ctx context.Context) (func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	n.gate = newGate(ctx.Done(), func(job uint32, why error) { n.tellWaits(ctx, job, why) })
+	sockets, err := nodesocket.Listen(n.cfg.RunDir, version, n.gate, n.gate, n.log)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		sockets.Serve(ctx)
+	}()
+	n.sockets = func() { cancel(); <-served }
+	return n.sockets, nil
+}
+
+// tellWaits writes into a job's comment why the job waits at the gate.
+func (n *node) tellWaits(ctx context.Context, job uint32, why error) {
+	n.log.Error("a task waits for the shared folder", "job", job, "error", why)
+	comments := reports.Comments{Slurm: slurm.New(n.cfg.Scontrol)}
+	if err := comments.Write(ctx, strconv.FormatUint(uint64(job), 10), "waits for the shared folder: "+why.Error()); err != nil {
+		n.log.Info("comment", "job", job, "error", err)
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
+)
+
+// placing is a conductor that has a place for each task.
+type placing struct{ nodesocket.SrunRequests }
+
+func (placing) Join(context.Context, nodesocket.Join) (nodesocket.Place, error) {
+	return nodesocket.Place{Mode: nodesocket.Plain}, nil
+}
+
+func (placing) End(context.Context, uint32) error { return nil }
+
+// TestGate: a task that comes while the store is away waits, its job says for what, and it gets its place when the store is back.
+func TestGate(t *testing.T) {
+	told := make(chan uint32, 1)
+	g := newGate(t.Context().Done(), func(job uint32, why error) {
+		if !errors.Is(why, shared.ErrNoStore) {
+			t.Errorf("job %d waits for %v", job, why)
+		}
+		told <- job
+	})
+	placed := make(chan error, 1)
+	go func() {
+		p, err := g.Join(t.Context(), nodesocket.Join{Job: 7})
+		if err == nil && p.Mode != nodesocket.Plain {
+			err = errors.New("it has no place")
+		}
+		placed <- err
+	}()
+	g.noteAway(shared.ErrNoStore)
+	if job := <-told; job != 7 {
+		t.Errorf("the comment is of job %d", job)
+	}
+	if err := g.End(t.Context(), 8); !errors.Is(err, shared.ErrNoStore) {
+		t.Errorf("an epilog meanwhile: %v", err)
+	}
+	select {
+	case err := <-placed:
+		t.Fatalf("the task does not wait: %v", err)
+	default:
+	}
+	g.open(placing{}, nil)
+	if err := <-placed; err != nil {
+		t.Error(err)
+	}
+	if err := g.End(t.Context(), 8); err != nil {
+		t.Error(err)
+	}
+	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 9}); err != nil || len(told) != 0 {
+		t.Errorf("a task afterwards: %v, told %d", err, len(told))
+	}
+}
+
+// TestGateEnds: what waits ends with its task, or with the daemon.
+func TestGateEnds(t *testing.T) {
+	stopped := make(chan struct{})
+	g := newGate(stopped, func(uint32, error) {})
+	task, end := context.WithCancel(t.Context())
+	end()
+	if _, err := g.Join(task, nodesocket.Join{Job: 7}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the task has ended: %v", err)
+	}
+	close(stopped)
+	if _, err := g.Join(t.Context(), nodesocket.Join{Job: 7}); !errors.Is(err, errStopping) {
+		t.Errorf("the daemon has ended: %v", err)
+	}
+	if err := g.Admit(nodesocket.Peer{}); !errors.Is(err, errStopping) {
+		t.Errorf("the daemon has ended: %v", err)
+	}
+}
