@@ -200,7 +200,7 @@ func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
 	if n == 0 || n > math.MaxInt {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, driver.ErrRestore)
 	}
-	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE) // shared: only that can be mapped a second time
 	if err != nil {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, err)
 	}
