@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 type facts struct {
 	kernels   []kernelFacts
 	variables []variableFacts
+	unread    error // code that the driver may have chosen and that was not understood: it may have more variables
 }
 
 type kernelFacts struct {
@@ -142,12 +144,17 @@ const (
 
 // readCubin reads machine code's symbols and notes.
 func (f *facts) readCubin(b []byte) {
-	file, err := elf.NewFile(bytes.NewReader(b))
+	file, err := elf.NewFile(versionOne{bytes.NewReader(b)})
 	if err != nil {
-		return // the driver will say so
+		f.unread = err
+		return
 	}
 	symbols, err := file.Symbols()
+	if errors.Is(err, elf.ErrNoSymbols) {
+		return
+	}
 	if err != nil {
+		f.unread = err
 		return
 	}
 	for _, s := range symbols {
@@ -172,6 +179,22 @@ func (f *facts) readCubin(b []byte) {
 			f.addVariable(variableFacts{name: s.Name, constant: true})
 		}
 	}
+}
+
+// versionOne is an ELF file that says to be of version 1. Compilers since CUDA 12 put their own version into that field of cubins,
+// which debug/elf takes for an unknown format.
+type versionOne struct{ *bytes.Reader }
+
+// ReadAt implements io.ReaderAt.
+func (v versionOne) ReadAt(p []byte, at int64) (int, error) {
+	const field = 20
+	n, err := v.Reader.ReadAt(p, at)
+	for i, b := range []byte{1, 0, 0, 0} {
+		if to := field + int64(i) - at; to >= 0 && to < int64(n) {
+			p[to] = b
+		}
+	}
+	return n, err
 }
 
 func (k *kernelFacts) readNotes(data []byte) {

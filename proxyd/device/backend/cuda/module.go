@@ -113,6 +113,9 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 		return nil, log, fmt.Errorf("load: %w", c.noteFault(err))
 	}
 	m.facts.readImage(img[:len(img)-1])
+	if err := m.facts.unread; err != nil {
+		m.hidden = append(m.hidden, fmt.Sprintf("of code that was not understood: %v", err))
+	}
 	if err := m.findSymbols(cfg.Globals); err != nil {
 		return nil, log, fmt.Errorf("load: %w", errors.Join(err, m.unloadModule()))
 	}
