@@ -16,7 +16,7 @@ var driverCalls = []struct {
 	symbol   string
 	optional bool
 }{
-	{symbol: "cuInit"}, {symbol: "cuDriverGetVersion"},
+	{symbol: "cuInit"}, {symbol: "cuDriverGetVersion"}, {symbol: "cuGetExportTable", optional: true},
 	{symbol: "cuDeviceGetCount"}, {symbol: "cuDeviceGet"}, {symbol: "cuDeviceGetName"}, {symbol: "cuDeviceGetUuid_v2", optional: true},
 	{symbol: "cuDeviceGetUuid", optional: true}, {symbol: "cuDeviceTotalMem_v2"}, {symbol: "cuDeviceGetAttribute"}, {symbol: "cuDeviceCanAccessPeer"},
 	{symbol: "cuDevicePrimaryCtxRetain"}, {symbol: "cuDevicePrimaryCtxRelease_v2"},
@@ -33,11 +33,14 @@ var driverCalls = []struct {
 	{symbol: "cuMemsetD8Async"}, {symbol: "cuMemsetD16Async"}, {symbol: "cuMemsetD32Async"},
 	{symbol: "cuModuleLoadDataEx"}, {symbol: "cuModuleUnload"}, {symbol: "cuModuleGetFunction"}, {symbol: "cuModuleGetGlobal_v2"},
 	{symbol: "cuFuncGetAttribute"}, {symbol: "cuFuncSetAttribute"}, {symbol: "cuFuncGetParamInfo", optional: true},
-	{symbol: "cuLaunchKernel"}, {symbol: "cuLaunchCooperativeKernel", optional: true},
+	{symbol: "cuLaunchKernel"}, {symbol: "cuLaunchCooperativeKernel", optional: true}, {symbol: "cuLaunchKernelEx", optional: true},
+	{symbol: "cuOccupancyMaxActiveClusters", optional: true}, {symbol: "cuOccupancyMaxPotentialClusterSize", optional: true},
+	{symbol: "cuTensorMapEncodeTiled", optional: true}, {symbol: "cuTensorMapEncodeIm2col", optional: true},
+	{symbol: "cuTensorMapEncodeIm2colWide", optional: true}, {symbol: "cuTensorMapReplaceAddress", optional: true},
 	{symbol: "cuLinkCreate_v2", optional: true}, {symbol: "cuLinkAddData_v2", optional: true},
 	{symbol: "cuLinkComplete", optional: true}, {symbol: "cuLinkDestroy", optional: true},
 	{symbol: "cuGraphCreate", optional: true}, {symbol: "cuGraphDestroy", optional: true}, {symbol: "cuGraphAddKernelNode", optional: true},
-	{symbol: "cuGraphAddMemcpyNode", optional: true}, {symbol: "cuGraphAddMemsetNode", optional: true}, {symbol: "cuGraphAddEmptyNode", optional: true},
+	{symbol: "cuGraphKernelNodeSetAttribute", optional: true}, {symbol: "cuGraphAddMemcpyNode", optional: true}, {symbol: "cuGraphAddMemsetNode", optional: true}, {symbol: "cuGraphAddEmptyNode", optional: true},
 	{symbol: "cuGraphInstantiateWithFlags", optional: true}, {symbol: "cuGraphLaunch", optional: true}, {symbol: "cuGraphExecDestroy", optional: true},
 }
 

@@ -5,6 +5,7 @@
  * Launches, with a server that is written here. Exits with the line that is wrong, modulo 250, plus 1.
  */
 #include "context.h"
+#include "device.h"
 #include "function.h"
 #include "stream.h"
 #include "transport.h"
@@ -39,6 +40,15 @@ static sing_facts facts = {
 	.warp = 32,
 };
 static int asked, kernels, occupied, gone;
+
+/* Whether the device has clusters. */
+static int clusters;
+
+int sing_device_attribute(int dev, int attribute, int *value)
+{
+	*value = attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH && dev == sing_current->device && clusters;
+	return (CUDA_SUCCESS);
+}
 
 CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, sing_facts *f, unsigned int *offsets, unsigned int *sizes,
 				  unsigned int *n)
@@ -264,6 +274,10 @@ int main(void)
 	HOLDS(with(6, 1, 0, params) == CUDA_SUCCESS && sent.ex);
 	HOLDS(with(4, 1ull << 32 | 1, 1, params) == CUDA_SUCCESS);
 	HOLDS(with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	clusters = 1;
+	HOLDS(with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE); /* the grid has one block */
+	HOLDS(with(4, 1ull << 32 | 32, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	clusters = 0;
 	for (int i = 0; i < 2; ++i)
 		HOLDS(with(7, 1, 0, params) == CUDA_ERROR_NOT_SUPPORTED && missed == 1);
 	HOLDS(with(99, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);

@@ -31,7 +31,7 @@ static _Atomic(struct sing_context *) chunks[CHUNKS];
 
 static struct sing_context *place(uint64_t handle, bool make)
 {
-	const uint64_t n = handle & 0xffffffffff;
+	const uint64_t n = sing_context_number(handle);
 	_Atomic(struct sing_context *) *chunk;
 	struct sing_context *c, *none = NULL;
 

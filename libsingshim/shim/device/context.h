@@ -25,6 +25,12 @@ extern _Thread_local struct sing_context *sing_current __attribute__((tls_model(
 /* The context with that handle, or NULL if there never was such a context. */
 struct sing_context *sing_context_find(uint64_t handle);
 
+/* The number of a context among the process's contexts, from 1. Libraries use such numbers as places in lists. */
+static inline uint64_t sing_context_number(uint64_t handle)
+{
+	return handle & 0xffffffffff;
+}
+
 /* There is a new context. False: no memory for the entry. */
 bool sing_context_add(uint64_t handle, int device, bool primary);
 

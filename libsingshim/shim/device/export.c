@@ -15,6 +15,7 @@
  *	TOOLS_TLS		[2] the current context
  *	CONTEXT_STREAM		[4] a context's number, [39] a stream's, [51] the stream behind a handle: for cuBLAS
  *	TOOLS_MODULE		[7] tell each function of a module: for cuFFT
+ *	DEVICE_GROUPS		[4] how a device's multiprocessors are grouped, two lists, [13] free them: for cuBLASLt since 13
  *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget it, [2] find it: at almost each runtime call
  *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
  *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
@@ -291,7 +292,7 @@ static CUresult context_number(CUcontext ctx, uint64_t *id)
 	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
 
 	if (r == CUDA_SUCCESS)
-		*id = handle;
+		*id = sing_context_number(handle);
 	return r;
 }
 
@@ -335,8 +336,37 @@ static uint64_t each_function(CUcontext ctx, CUmodule module, void (*found)(void
 	return n;
 }
 
+/*
+ * A byte for each pair of multiprocessors of the first device, in two orders. Where the server does not know them, a program
+ * does without.
+ */
+static CUresult device_groups(unsigned char **groups, unsigned char **order)
+{
+	int n = 0;
+	CUresult r = sing_devices() > 0 ? sing_device_attribute(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &n) : CUDA_ERROR_NOT_INITIALIZED;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	n = (n + 1) / 2;
+	*groups = calloc((size_t)n + 1, 1);
+	*order = calloc((size_t)n + 1, 1);
+	r = *groups == NULL || *order == NULL ? CUDA_ERROR_OUT_OF_MEMORY : sing_send_processor_groups(0, *groups, *order, (unsigned int)n, 0);
+	if (r != CUDA_SUCCESS) {
+		free(*groups);
+		free(*order);
+		*groups = *order = NULL;
+	}
+	return r;
+}
+
+static void free_groups(unsigned char *groups, unsigned char *order)
+{
+	free(groups);
+	free(order);
+}
+
 static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
-static void *module_tools[64];
+static void *module_tools[64], *groups_of_device[17];
 
 /* What the code is of. */
 struct shared {
@@ -421,6 +451,11 @@ static void fill(void)
 	for (size_t i = 1; i < sizeof(module_tools) / sizeof(module_tools[0]); ++i)
 		module_tools[i] = (void *)not_supported;
 	module_tools[7] = (void *)each_function;
+	groups_of_device[0] = (void *)sizeof(groups_of_device);
+	for (size_t i = 1; i < sizeof(groups_of_device) / sizeof(groups_of_device[0]); ++i)
+		groups_of_device[i] = (void *)not_supported;
+	groups_of_device[4] = (void *)device_groups;
+	groups_of_device[13] = (void *)free_groups;
 	local_storage[0] = (void *)storage_put;
 	local_storage[1] = (void *)storage_delete;
 	local_storage[2] = (void *)storage_get;
@@ -448,6 +483,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, 5 },
 		{ { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2 }, 6 },
 		{ { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e }, 7 },
+		{ { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca }, 8 },
 	};
 
 	if (table == NULL || id == NULL)
@@ -457,7 +493,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
 		if (memcmp(known[i].id, id->bytes, 16) == 0) {
 			void **const tables[] = {
-				interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream, module_tools,
+				interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream, module_tools, groups_of_device,
 			};
 
 			*table = tables[known[i].which];

@@ -381,6 +381,50 @@ _Static_assert(offsetof(sing_facts, perMultiprocessor) == 64, "sing_facts.perMul
 _Static_assert(offsetof(sing_facts, warp) == 68, "sing_facts.warp");
 
 typedef struct {
+	unsigned long long word[16];
+} sing_tensor_map;
+_Static_assert(sizeof(sing_tensor_map) == 128, "sing_tensor_map");
+_Static_assert(offsetof(sing_tensor_map, word) == 0, "sing_tensor_map.word");
+
+typedef struct {
+	int how;
+	int type;
+	unsigned int rank;
+	unsigned int channels;
+	unsigned int pixels;
+	int interleave;
+	int mode;
+	int swizzle;
+	int promotion;
+	int fill;
+	CUdeviceptr address;
+	unsigned long long dim[5];
+	unsigned long long strides[5];
+	unsigned int box[5];
+	unsigned int steps[5];
+	int lower[5];
+	int upper[5];
+} sing_tensor_shape;
+_Static_assert(sizeof(sing_tensor_shape) == 208, "sing_tensor_shape");
+_Static_assert(offsetof(sing_tensor_shape, how) == 0, "sing_tensor_shape.how");
+_Static_assert(offsetof(sing_tensor_shape, type) == 4, "sing_tensor_shape.type");
+_Static_assert(offsetof(sing_tensor_shape, rank) == 8, "sing_tensor_shape.rank");
+_Static_assert(offsetof(sing_tensor_shape, channels) == 12, "sing_tensor_shape.channels");
+_Static_assert(offsetof(sing_tensor_shape, pixels) == 16, "sing_tensor_shape.pixels");
+_Static_assert(offsetof(sing_tensor_shape, interleave) == 20, "sing_tensor_shape.interleave");
+_Static_assert(offsetof(sing_tensor_shape, mode) == 24, "sing_tensor_shape.mode");
+_Static_assert(offsetof(sing_tensor_shape, swizzle) == 28, "sing_tensor_shape.swizzle");
+_Static_assert(offsetof(sing_tensor_shape, promotion) == 32, "sing_tensor_shape.promotion");
+_Static_assert(offsetof(sing_tensor_shape, fill) == 36, "sing_tensor_shape.fill");
+_Static_assert(offsetof(sing_tensor_shape, address) == 40, "sing_tensor_shape.address");
+_Static_assert(offsetof(sing_tensor_shape, dim) == 48, "sing_tensor_shape.dim");
+_Static_assert(offsetof(sing_tensor_shape, strides) == 88, "sing_tensor_shape.strides");
+_Static_assert(offsetof(sing_tensor_shape, box) == 128, "sing_tensor_shape.box");
+_Static_assert(offsetof(sing_tensor_shape, steps) == 148, "sing_tensor_shape.steps");
+_Static_assert(offsetof(sing_tensor_shape, lower) == 168, "sing_tensor_shape.lower");
+_Static_assert(offsetof(sing_tensor_shape, upper) == 188, "sing_tensor_shape.upper");
+
+typedef struct {
 	unsigned long long word[6];
 } CUstreamBatchMemOpParams;
 _Static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "CUstreamBatchMemOpParams");
@@ -1230,6 +1274,12 @@ enum {
 };
 
 enum {
+	singTensorTiled = 0,
+	singTensorIm2col = 1,
+	singTensorIm2colWide = 2,
+};
+
+enum {
 	NVML_CLOCK_GRAPHICS = 0,
 	NVML_CLOCK_SM = 1,
 	NVML_CLOCK_MEM = 2,
@@ -2010,6 +2060,14 @@ CUresult sing_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr at, unsigned 
 extern __typeof__(sing_cuStreamWriteValue64_v2) cuStreamWriteValue64_v2 __attribute__((visibility("default")));
 CUresult sing_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr at, unsigned long long value, unsigned int flags);
 extern __typeof__(sing_cuStreamWriteValue64_v2_ptsz) cuStreamWriteValue64_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *lower, void *upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int swizzle, int promotion, int fill);
+extern __typeof__(sing_cuTensorMapEncodeIm2col) cuTensorMapEncodeIm2col __attribute__((visibility("default")));
+CUresult sing_cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, int lower, int upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int mode, int swizzle, int promotion, int fill);
+extern __typeof__(sing_cuTensorMapEncodeIm2colWide) cuTensorMapEncodeIm2colWide __attribute__((visibility("default")));
+CUresult sing_cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *box, void *steps, int interleave, int swizzle, int promotion, int fill);
+extern __typeof__(sing_cuTensorMapEncodeTiled) cuTensorMapEncodeTiled __attribute__((visibility("default")));
+CUresult sing_cuTensorMapReplaceAddress(void *map, CUdeviceptr address);
+extern __typeof__(sing_cuTensorMapReplaceAddress) cuTensorMapReplaceAddress __attribute__((visibility("default")));
 CUresult sing_cuThreadExchangeStreamCaptureMode(int *mode);
 extern __typeof__(sing_cuThreadExchangeStreamCaptureMode) cuThreadExchangeStreamCaptureMode __attribute__((visibility("default")));
 ncclResult_t sing_ncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream);
@@ -2318,6 +2376,7 @@ extern __typeof__(sing_pncclSend) pncclSend __attribute__((visibility("default")
 /* The numbers of messages. */
 enum {
 	SING_OP_cuDriverGetVersion = 0x2f0e78c3,
+	SING_OP_processor_groups = 0x3c4635c8,
 	SING_OP_attach = 0x4295b444,
 	SING_OP_device_attributes = 0x52a20a95,
 	SING_OP_cuDeviceGet = 0x372ff85d,
@@ -2497,6 +2556,8 @@ enum {
 	SING_OP_cuOccupancyMaxActiveBlocksPerMultiprocessor = 0x639430f0,
 	SING_OP_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 0x45033adb,
 	SING_OP_cuOccupancyAvailableDynamicSMemPerBlock = 0x68def3fc,
+	SING_OP_largest_cluster = 0x503c05ce,
+	SING_OP_active_clusters = 0x2d126973,
 	SING_OP_cuGraphCreate = 0x69bc41cf,
 	SING_OP_cuGraphDestroy = 0x29d775e7,
 	SING_OP_cuGraphClone = 0x412e9a04,
@@ -2560,6 +2621,8 @@ enum {
 	SING_OP_graph_exec_child = 0x79520550,
 	SING_OP_cuGraphExecEventRecordNodeSetEvent = 0x1d5de4b,
 	SING_OP_cuGraphExecEventWaitNodeSetEvent = 0x5a4485e3,
+	SING_OP_tensor_map = 0x324dff3d,
+	SING_OP_tensor_map_at = 0x62a00c3,
 	SING_OP_ncclGetVersion = 0x42c3f75,
 	SING_OP_ncclGetUniqueId = 0x36e2e945,
 	SING_OP_comm_init = 0x128b28a8,
@@ -2652,6 +2715,7 @@ enum {
 
 /* Messages, for what is written by hand. per_thread is 0 or SING_PER_THREAD. */
 CUresult sing_send_cuDriverGetVersion(uint32_t per_thread, int *version);
+CUresult sing_send_processor_groups(uint32_t per_thread, unsigned char *groups, unsigned char *order, unsigned int n, CUdevice dev);
 CUresult sing_send_attach(uint32_t per_thread, unsigned int flags, int *devices, int *version);
 CUresult sing_send_device_attributes(uint32_t per_thread, CUdevice dev, unsigned int n, int *values);
 CUresult sing_send_cuDeviceGet(uint32_t per_thread, CUdevice *dev, int ordinal);
@@ -2831,6 +2895,8 @@ CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned 
 CUresult sing_send_cuOccupancyMaxActiveBlocksPerMultiprocessor(uint32_t per_thread, int *blocks, CUfunction function, int size, size_t shared);
 CUresult sing_send_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(uint32_t per_thread, int *blocks, CUfunction function, int size, size_t shared, unsigned int flags);
 CUresult sing_send_cuOccupancyAvailableDynamicSMemPerBlock(uint32_t per_thread, size_t *shared, CUfunction function, int blocks, int size);
+CUresult sing_send_largest_cluster(uint32_t per_thread, int *size, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const CUlaunchAttribute *attributes, unsigned int k);
+CUresult sing_send_active_clusters(uint32_t per_thread, int *n, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const CUlaunchAttribute *attributes, unsigned int k);
 CUresult sing_send_cuGraphCreate(uint32_t per_thread, CUgraph *graph, unsigned int flags);
 CUresult sing_send_cuGraphDestroy(uint32_t per_thread, CUgraph graph);
 CUresult sing_send_cuGraphClone(uint32_t per_thread, CUgraph *clone, CUgraph graph);
@@ -2894,6 +2960,8 @@ CUresult sing_send_graph_exec_host(uint32_t per_thread, CUgraphExec exec, CUgrap
 CUresult sing_send_graph_exec_child(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child);
 CUresult sing_send_cuGraphExecEventRecordNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
 CUresult sing_send_cuGraphExecEventWaitNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
+CUresult sing_send_tensor_map(uint32_t per_thread, sing_tensor_map *map, const sing_tensor_shape *shape);
+CUresult sing_send_tensor_map_at(uint32_t per_thread, sing_tensor_map *changed, const sing_tensor_map *map, CUdeviceptr address);
 ncclResult_t sing_send_ncclGetVersion(uint32_t per_thread, int *version);
 ncclResult_t sing_send_ncclGetUniqueId(uint32_t per_thread, ncclUniqueId *id);
 ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const int *names, const unsigned long long *values, unsigned int k);

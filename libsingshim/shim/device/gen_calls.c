@@ -34,6 +34,55 @@ CUresult sing_cuDriverGetVersion(int *version)
 }
 SING_PUBLIC(cuDriverGetVersion);
 
+CUresult sing_send_processor_groups(uint32_t per_thread, unsigned char *groups, unsigned char *order, unsigned int n, CUdevice dev)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 16, wide_;
+	int r_;
+
+	if (groups == NULL && (uint64_t)n != 0)
+		return 1;
+	if (order == NULL && (uint64_t)n != 0)
+		return 1;
+	if (groups != NULL) {
+		if (!sing_bytes((uint64_t)n, 1, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	if (order != NULL) {
+		if (!sing_bytes((uint64_t)n, 1, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (out_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = sing_put(p_, &n, 4);
+	p_ = sing_put(p_, &dev, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x3c4635c8u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_array(&q_, end_, groups, (uint64_t)n, 1)) && (sing_take_array(&q_, end_, order, (uint64_t)n, 1)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(out_, small_out_);
+	return r_;
+}
+
 CUresult sing_send_attach(uint32_t per_thread, unsigned int flags, int *devices, int *version)
 {
 	unsigned char in_[4], *p_ = in_;
@@ -5799,6 +5848,114 @@ CUresult sing_cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction
 }
 SING_PUBLIC(cuOccupancyAvailableDynamicSMemPerBlock);
 
+CUresult sing_send_largest_cluster(uint32_t per_thread, int *size, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const CUlaunchAttribute *attributes, unsigned int k)
+{
+	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	size_t n_ = 48, more_;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (size == NULL)
+		return 1;
+	if (attributes == NULL && (uint64_t)k != 0)
+		return 1;
+	if (attributes != NULL) {
+		if (!sing_bytes((uint64_t)k, 72, SING_LONGEST, &more_))
+			return 1;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	p_ = sing_put(p_, &function, 8);
+	p_ = sing_put(p_, &gridX, 4);
+	p_ = sing_put(p_, &gridY, 4);
+	p_ = sing_put(p_, &gridZ, 4);
+	p_ = sing_put(p_, &blockX, 4);
+	p_ = sing_put(p_, &blockY, 4);
+	p_ = sing_put(p_, &blockZ, 4);
+	p_ = sing_put(p_, &shared, 4);
+	const uint64_t attributes_ = attributes == NULL ? 0 : (uint64_t)k;
+	p_ = sing_put(p_, &attributes_, 8);
+	if (attributes != NULL)
+		p_ = sing_put(p_, attributes, attributes_ * 72);
+	p_ = sing_put(p_, &k, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x503c05ceu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, size, 4)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(in_, small_in_);
+	return r_;
+}
+
+CUresult sing_send_active_clusters(uint32_t per_thread, int *n, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const CUlaunchAttribute *attributes, unsigned int k)
+{
+	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	size_t n_ = 48, more_;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (n == NULL)
+		return 1;
+	if (attributes == NULL && (uint64_t)k != 0)
+		return 1;
+	if (attributes != NULL) {
+		if (!sing_bytes((uint64_t)k, 72, SING_LONGEST, &more_))
+			return 1;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	p_ = sing_put(p_, &function, 8);
+	p_ = sing_put(p_, &gridX, 4);
+	p_ = sing_put(p_, &gridY, 4);
+	p_ = sing_put(p_, &gridZ, 4);
+	p_ = sing_put(p_, &blockX, 4);
+	p_ = sing_put(p_, &blockY, 4);
+	p_ = sing_put(p_, &blockZ, 4);
+	p_ = sing_put(p_, &shared, 4);
+	const uint64_t attributes_ = attributes == NULL ? 0 : (uint64_t)k;
+	p_ = sing_put(p_, &attributes_, 8);
+	if (attributes != NULL)
+		p_ = sing_put(p_, attributes, attributes_ * 72);
+	p_ = sing_put(p_, &k, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x2d126973u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, n, 4)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(in_, small_in_);
+	return r_;
+}
+
 CUresult sing_send_cuGraphCreate(uint32_t per_thread, CUgraph *graph, unsigned int flags)
 {
 	unsigned char in_[12], *p_ = in_;
@@ -8188,6 +8345,61 @@ CUresult sing_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode nod
 	return sing_send_cuGraphExecEventWaitNodeSetEvent(0, exec, node, event);
 }
 SING_PUBLIC(cuGraphExecEventWaitNodeSetEvent);
+
+CUresult sing_send_tensor_map(uint32_t per_thread, sing_tensor_map *map, const sing_tensor_shape *shape)
+{
+	unsigned char in_[208], *p_ = in_;
+	const size_t n_ = 208;
+	unsigned char out_[128];
+	const size_t room_ = 128;
+	int r_;
+
+	if (map == NULL)
+		return 1;
+	if (shape == NULL)
+		return 1;
+	p_ = sing_put(p_, shape, 208);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x324dff3du | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, map, 128)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_tensor_map_at(uint32_t per_thread, sing_tensor_map *changed, const sing_tensor_map *map, CUdeviceptr address)
+{
+	unsigned char in_[136], *p_ = in_;
+	const size_t n_ = 136;
+	unsigned char out_[128];
+	const size_t room_ = 128;
+	int r_;
+
+	if (changed == NULL)
+		return 1;
+	if (map == NULL)
+		return 1;
+	p_ = sing_put(p_, map, 128);
+	p_ = sing_put(p_, &address, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x62a00c3u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, changed, 128)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
 
 ncclResult_t sing_send_ncclGetVersion(uint32_t per_thread, int *version)
 {

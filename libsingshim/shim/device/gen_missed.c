@@ -277,137 +277,133 @@ MISS(cuSurfObjectDestroy, 262);
 MISS(cuSurfObjectGetResourceDesc, 263);
 MISS(cuSurfRefGetArray, 264);
 MISS(cuSurfRefSetArray, 265);
-MISS(cuTensorMapEncodeIm2col, 266);
-MISS(cuTensorMapEncodeIm2colWide, 267);
-MISS(cuTensorMapEncodeTiled, 268);
-MISS(cuTensorMapReplaceAddress, 269);
-MISS(cuTexObjectCreate, 270);
-MISS(cuTexObjectDestroy, 271);
-MISS(cuTexObjectGetResourceDesc, 272);
-MISS(cuTexObjectGetResourceViewDesc, 273);
-MISS(cuTexObjectGetTextureDesc, 274);
-MISS(cuTexRefCreate, 275);
-MISS(cuTexRefDestroy, 276);
-MISS(cuTexRefGetAddress, 277);
-MISS(cuTexRefGetAddressMode, 278);
-MISS(cuTexRefGetAddress_v2, 279);
-MISS(cuTexRefGetArray, 280);
-MISS(cuTexRefGetBorderColor, 281);
-MISS(cuTexRefGetFilterMode, 282);
-MISS(cuTexRefGetFlags, 283);
-MISS(cuTexRefGetFormat, 284);
-MISS(cuTexRefGetMaxAnisotropy, 285);
-MISS(cuTexRefGetMipmapFilterMode, 286);
-MISS(cuTexRefGetMipmapLevelBias, 287);
-MISS(cuTexRefGetMipmapLevelClamp, 288);
-MISS(cuTexRefGetMipmappedArray, 289);
-MISS(cuTexRefSetAddress, 290);
-MISS(cuTexRefSetAddress2D, 291);
-MISS(cuTexRefSetAddress2D_v2, 292);
-MISS(cuTexRefSetAddress2D_v3, 293);
-MISS(cuTexRefSetAddressMode, 294);
-MISS(cuTexRefSetAddress_v2, 295);
-MISS(cuTexRefSetArray, 296);
-MISS(cuTexRefSetBorderColor, 297);
-MISS(cuTexRefSetFilterMode, 298);
-MISS(cuTexRefSetFlags, 299);
-MISS(cuTexRefSetFormat, 300);
-MISS(cuTexRefSetMaxAnisotropy, 301);
-MISS(cuTexRefSetMipmapFilterMode, 302);
-MISS(cuTexRefSetMipmapLevelBias, 303);
-MISS(cuTexRefSetMipmapLevelClamp, 304);
-MISS(cuTexRefSetMipmappedArray, 305);
-MISS(cuUserObjectCreate, 306);
-MISS(cuUserObjectRelease, 307);
-MISS(cuUserObjectRetain, 308);
-MISS(cuVDPAUCtxCreate, 309);
-MISS(cuVDPAUCtxCreate_v2, 310);
-MISS(cuVDPAUGetDevice, 311);
-MISS(cuWaitExternalSemaphoresAsync, 312);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 313);
-MISS(ncclCommGetUniqueId, 314);
-MISS(ncclCommGrow, 315);
-MISS(ncclCommMemStats, 316);
-MISS(ncclCommQueryProperties, 317);
-MISS(ncclCommResume, 318);
-MISS(ncclCommRevoke, 319);
-MISS(ncclCommShrink, 320);
-MISS(ncclCommSuspend, 321);
-MISS(ncclCommWindowDeregister, 322);
-MISS(ncclCommWindowRegister, 323);
-MISS(ncclDevCommCreate, 324);
-MISS(ncclDevCommDestroy, 325);
-MISS(ncclGroupSimulateEnd, 326);
-MISS(ncclParamBind, 327);
-MISS(ncclParamDumpAll, 328);
-MISS(ncclParamGet, 329);
-MISS(ncclParamGetAllParameterKeys, 330);
-MISS(ncclParamGetI16, 331);
-MISS(ncclParamGetI32, 332);
-MISS(ncclParamGetI64, 333);
-MISS(ncclParamGetI8, 334);
-MISS(ncclParamGetParameter, 335);
-MISS(ncclParamGetStr, 336);
-MISS(ncclParamGetU16, 337);
-MISS(ncclParamGetU32, 338);
-MISS(ncclParamGetU64, 339);
-MISS(ncclParamGetU8, 340);
-MISS(ncclPutSignal, 341);
-MISS(ncclSignal, 342);
-MISS(ncclWaitSignal, 343);
-MISS(ncclWinGetUserPtr, 344);
-MISS(nvmlDeviceGetAttributes_v2, 345);
-MISS(nvmlDeviceGetComputeRunningProcesses, 346);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 347);
-MISS(nvmlDeviceGetFieldValues, 348);
-MISS(nvmlDeviceGetGpuFabricInfo, 349);
-MISS(nvmlDeviceGetGpuFabricInfoV, 350);
-MISS(nvmlDeviceGetHandleByUUIDV, 351);
-MISS(nvmlDeviceGetInforomVersion, 352);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 353);
-MISS(nvmlDeviceGetPciInfo, 354);
-MISS(nvmlDeviceGetPciInfo_v2, 355);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 356);
-MISS(nvmlDeviceResetGpuLockedClocks, 357);
-MISS(nvmlDeviceSetApplicationsClocks, 358);
-MISS(nvmlDeviceSetComputeMode, 359);
-MISS(nvmlDeviceSetEccMode, 360);
-MISS(nvmlDeviceSetGpuLockedClocks, 361);
-MISS(nvmlDeviceSetMigMode, 362);
-MISS(nvmlDeviceSetPersistenceMode, 363);
-MISS(nvmlDeviceSetPowerManagementLimit, 364);
-MISS(nvmlSystemGetProcessName, 365);
-MISS(pncclCommGetUniqueId, 366);
-MISS(pncclCommGrow, 367);
-MISS(pncclCommMemStats, 368);
-MISS(pncclCommQueryProperties, 369);
-MISS(pncclCommResume, 370);
-MISS(pncclCommRevoke, 371);
-MISS(pncclCommShrink, 372);
-MISS(pncclCommSuspend, 373);
-MISS(pncclCommWindowDeregister, 374);
-MISS(pncclCommWindowRegister, 375);
-MISS(pncclDevCommCreate, 376);
-MISS(pncclDevCommDestroy, 377);
-MISS(pncclGroupSimulateEnd, 378);
-MISS(pncclParamBind, 379);
-MISS(pncclParamDumpAll, 380);
-MISS(pncclParamGet, 381);
-MISS(pncclParamGetAllParameterKeys, 382);
-MISS(pncclParamGetI16, 383);
-MISS(pncclParamGetI32, 384);
-MISS(pncclParamGetI64, 385);
-MISS(pncclParamGetI8, 386);
-MISS(pncclParamGetParameter, 387);
-MISS(pncclParamGetStr, 388);
-MISS(pncclParamGetU16, 389);
-MISS(pncclParamGetU32, 390);
-MISS(pncclParamGetU64, 391);
-MISS(pncclParamGetU8, 392);
-MISS(pncclPutSignal, 393);
-MISS(pncclSignal, 394);
-MISS(pncclWaitSignal, 395);
-MISS(pncclWinGetUserPtr, 396);
+MISS(cuTexObjectCreate, 266);
+MISS(cuTexObjectDestroy, 267);
+MISS(cuTexObjectGetResourceDesc, 268);
+MISS(cuTexObjectGetResourceViewDesc, 269);
+MISS(cuTexObjectGetTextureDesc, 270);
+MISS(cuTexRefCreate, 271);
+MISS(cuTexRefDestroy, 272);
+MISS(cuTexRefGetAddress, 273);
+MISS(cuTexRefGetAddressMode, 274);
+MISS(cuTexRefGetAddress_v2, 275);
+MISS(cuTexRefGetArray, 276);
+MISS(cuTexRefGetBorderColor, 277);
+MISS(cuTexRefGetFilterMode, 278);
+MISS(cuTexRefGetFlags, 279);
+MISS(cuTexRefGetFormat, 280);
+MISS(cuTexRefGetMaxAnisotropy, 281);
+MISS(cuTexRefGetMipmapFilterMode, 282);
+MISS(cuTexRefGetMipmapLevelBias, 283);
+MISS(cuTexRefGetMipmapLevelClamp, 284);
+MISS(cuTexRefGetMipmappedArray, 285);
+MISS(cuTexRefSetAddress, 286);
+MISS(cuTexRefSetAddress2D, 287);
+MISS(cuTexRefSetAddress2D_v2, 288);
+MISS(cuTexRefSetAddress2D_v3, 289);
+MISS(cuTexRefSetAddressMode, 290);
+MISS(cuTexRefSetAddress_v2, 291);
+MISS(cuTexRefSetArray, 292);
+MISS(cuTexRefSetBorderColor, 293);
+MISS(cuTexRefSetFilterMode, 294);
+MISS(cuTexRefSetFlags, 295);
+MISS(cuTexRefSetFormat, 296);
+MISS(cuTexRefSetMaxAnisotropy, 297);
+MISS(cuTexRefSetMipmapFilterMode, 298);
+MISS(cuTexRefSetMipmapLevelBias, 299);
+MISS(cuTexRefSetMipmapLevelClamp, 300);
+MISS(cuTexRefSetMipmappedArray, 301);
+MISS(cuUserObjectCreate, 302);
+MISS(cuUserObjectRelease, 303);
+MISS(cuUserObjectRetain, 304);
+MISS(cuVDPAUCtxCreate, 305);
+MISS(cuVDPAUCtxCreate_v2, 306);
+MISS(cuVDPAUGetDevice, 307);
+MISS(cuWaitExternalSemaphoresAsync, 308);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 309);
+MISS(ncclCommGetUniqueId, 310);
+MISS(ncclCommGrow, 311);
+MISS(ncclCommMemStats, 312);
+MISS(ncclCommQueryProperties, 313);
+MISS(ncclCommResume, 314);
+MISS(ncclCommRevoke, 315);
+MISS(ncclCommShrink, 316);
+MISS(ncclCommSuspend, 317);
+MISS(ncclCommWindowDeregister, 318);
+MISS(ncclCommWindowRegister, 319);
+MISS(ncclDevCommCreate, 320);
+MISS(ncclDevCommDestroy, 321);
+MISS(ncclGroupSimulateEnd, 322);
+MISS(ncclParamBind, 323);
+MISS(ncclParamDumpAll, 324);
+MISS(ncclParamGet, 325);
+MISS(ncclParamGetAllParameterKeys, 326);
+MISS(ncclParamGetI16, 327);
+MISS(ncclParamGetI32, 328);
+MISS(ncclParamGetI64, 329);
+MISS(ncclParamGetI8, 330);
+MISS(ncclParamGetParameter, 331);
+MISS(ncclParamGetStr, 332);
+MISS(ncclParamGetU16, 333);
+MISS(ncclParamGetU32, 334);
+MISS(ncclParamGetU64, 335);
+MISS(ncclParamGetU8, 336);
+MISS(ncclPutSignal, 337);
+MISS(ncclSignal, 338);
+MISS(ncclWaitSignal, 339);
+MISS(ncclWinGetUserPtr, 340);
+MISS(nvmlDeviceGetAttributes_v2, 341);
+MISS(nvmlDeviceGetComputeRunningProcesses, 342);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 343);
+MISS(nvmlDeviceGetFieldValues, 344);
+MISS(nvmlDeviceGetGpuFabricInfo, 345);
+MISS(nvmlDeviceGetGpuFabricInfoV, 346);
+MISS(nvmlDeviceGetHandleByUUIDV, 347);
+MISS(nvmlDeviceGetInforomVersion, 348);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 349);
+MISS(nvmlDeviceGetPciInfo, 350);
+MISS(nvmlDeviceGetPciInfo_v2, 351);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 352);
+MISS(nvmlDeviceResetGpuLockedClocks, 353);
+MISS(nvmlDeviceSetApplicationsClocks, 354);
+MISS(nvmlDeviceSetComputeMode, 355);
+MISS(nvmlDeviceSetEccMode, 356);
+MISS(nvmlDeviceSetGpuLockedClocks, 357);
+MISS(nvmlDeviceSetMigMode, 358);
+MISS(nvmlDeviceSetPersistenceMode, 359);
+MISS(nvmlDeviceSetPowerManagementLimit, 360);
+MISS(nvmlSystemGetProcessName, 361);
+MISS(pncclCommGetUniqueId, 362);
+MISS(pncclCommGrow, 363);
+MISS(pncclCommMemStats, 364);
+MISS(pncclCommQueryProperties, 365);
+MISS(pncclCommResume, 366);
+MISS(pncclCommRevoke, 367);
+MISS(pncclCommShrink, 368);
+MISS(pncclCommSuspend, 369);
+MISS(pncclCommWindowDeregister, 370);
+MISS(pncclCommWindowRegister, 371);
+MISS(pncclDevCommCreate, 372);
+MISS(pncclDevCommDestroy, 373);
+MISS(pncclGroupSimulateEnd, 374);
+MISS(pncclParamBind, 375);
+MISS(pncclParamDumpAll, 376);
+MISS(pncclParamGet, 377);
+MISS(pncclParamGetAllParameterKeys, 378);
+MISS(pncclParamGetI16, 379);
+MISS(pncclParamGetI32, 380);
+MISS(pncclParamGetI64, 381);
+MISS(pncclParamGetI8, 382);
+MISS(pncclParamGetParameter, 383);
+MISS(pncclParamGetStr, 384);
+MISS(pncclParamGetU16, 385);
+MISS(pncclParamGetU32, 386);
+MISS(pncclParamGetU64, 387);
+MISS(pncclParamGetU8, 388);
+MISS(pncclPutSignal, 389);
+MISS(pncclSignal, 390);
+MISS(pncclWaitSignal, 391);
+MISS(pncclWinGetUserPtr, 392);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -702,10 +698,6 @@ const char sing_misses_text[] =
 	"cuSurfObjectGetResourceDesc" "\0"
 	"cuSurfRefGetArray" "\0"
 	"cuSurfRefSetArray" "\0"
-	"cuTensorMapEncodeIm2col" "\0"
-	"cuTensorMapEncodeIm2colWide" "\0"
-	"cuTensorMapEncodeTiled" "\0"
-	"cuTensorMapReplaceAddress" "\0"
 	"cuTexObjectCreate" "\0"
 	"cuTexObjectDestroy" "\0"
 	"cuTexObjectGetResourceDesc" "\0"
@@ -1108,136 +1100,132 @@ const struct sing_miss sing_misses[] = {
 	{ 7745, 16, 801 },
 	{ 7773, 16, 801 },
 	{ 7791, 16, 801 },
-	{ 7809, 1104, 801 },
-	{ 7833, 1104, 801 },
-	{ 7861, 1104, 801 },
-	{ 7884, 1104, 801 },
-	{ 7910, 16, 801 },
-	{ 7928, 16, 801 },
-	{ 7947, 16, 801 },
-	{ 7974, 16, 801 },
-	{ 8005, 16, 801 },
-	{ 8031, 16, 801 },
-	{ 8046, 16, 801 },
-	{ 8062, 16, 801 },
-	{ 8081, 16, 801 },
+	{ 7809, 16, 801 },
+	{ 7827, 16, 801 },
+	{ 7846, 16, 801 },
+	{ 7873, 16, 801 },
+	{ 7904, 16, 801 },
+	{ 7930, 16, 801 },
+	{ 7945, 16, 801 },
+	{ 7961, 16, 801 },
+	{ 7980, 16, 801 },
+	{ 8003, 16, 801 },
+	{ 8025, 16, 801 },
+	{ 8042, 16, 801 },
+	{ 8065, 16, 801 },
+	{ 8087, 16, 801 },
 	{ 8104, 16, 801 },
-	{ 8126, 16, 801 },
-	{ 8143, 16, 801 },
-	{ 8166, 16, 801 },
-	{ 8188, 16, 801 },
-	{ 8205, 16, 801 },
-	{ 8223, 16, 801 },
-	{ 8248, 16, 801 },
-	{ 8276, 16, 801 },
-	{ 8303, 16, 801 },
-	{ 8331, 16, 801 },
-	{ 8357, 16, 801 },
-	{ 8376, 16, 801 },
-	{ 8397, 16, 801 },
-	{ 8421, 16, 801 },
-	{ 8445, 16, 801 },
+	{ 8122, 16, 801 },
+	{ 8147, 16, 801 },
+	{ 8175, 16, 801 },
+	{ 8202, 16, 801 },
+	{ 8230, 16, 801 },
+	{ 8256, 16, 801 },
+	{ 8275, 16, 801 },
+	{ 8296, 16, 801 },
+	{ 8320, 16, 801 },
+	{ 8344, 16, 801 },
+	{ 8367, 16, 801 },
+	{ 8389, 16, 801 },
+	{ 8406, 16, 801 },
+	{ 8429, 16, 801 },
+	{ 8451, 16, 801 },
 	{ 8468, 16, 801 },
-	{ 8490, 16, 801 },
-	{ 8507, 16, 801 },
-	{ 8530, 16, 801 },
-	{ 8552, 16, 801 },
-	{ 8569, 16, 801 },
-	{ 8587, 16, 801 },
-	{ 8612, 16, 801 },
-	{ 8640, 16, 801 },
-	{ 8667, 16, 801 },
-	{ 8695, 16, 801 },
-	{ 8721, 3386, 801 },
-	{ 8740, 3386, 801 },
-	{ 8760, 3386, 801 },
-	{ 8779, 1737, 801 },
-	{ 8796, 1737, 801 },
-	{ 8816, 1737, 801 },
-	{ 8833, 1151, 801 },
-	{ 8863, 1151, 801 },
-	{ 8898, 1104, 5 },
-	{ 8918, 1104, 5 },
-	{ 8931, 1104, 5 },
+	{ 8486, 16, 801 },
+	{ 8511, 16, 801 },
+	{ 8539, 16, 801 },
+	{ 8566, 16, 801 },
+	{ 8594, 16, 801 },
+	{ 8620, 3386, 801 },
+	{ 8639, 3386, 801 },
+	{ 8659, 3386, 801 },
+	{ 8678, 1737, 801 },
+	{ 8695, 1737, 801 },
+	{ 8715, 1737, 801 },
+	{ 8732, 1151, 801 },
+	{ 8762, 1151, 801 },
+	{ 8797, 1104, 5 },
+	{ 8817, 1104, 5 },
+	{ 8830, 1104, 5 },
+	{ 8847, 1104, 5 },
+	{ 8871, 8886, 5 },
+	{ 8933, 1104, 5 },
 	{ 8948, 1104, 5 },
-	{ 8972, 8987, 5 },
-	{ 9034, 1104, 5 },
-	{ 9049, 1104, 5 },
-	{ 9064, 8987, 5 },
-	{ 9080, 9105, 5 },
-	{ 9183, 9105, 5 },
-	{ 9206, 9224, 5 },
-	{ 9281, 9224, 5 },
-	{ 9300, 1104, 5 },
-	{ 9321, 9335, 5 },
-	{ 9386, 9335, 5 },
-	{ 9403, 9335, 5 },
-	{ 9416, 9335, 5 },
-	{ 9445, 9335, 5 },
-	{ 9461, 9335, 5 },
-	{ 9477, 9335, 5 },
-	{ 9493, 9335, 5 },
-	{ 9508, 9335, 5 },
-	{ 9530, 9335, 5 },
-	{ 9546, 9335, 5 },
-	{ 9562, 9335, 5 },
-	{ 9578, 9335, 5 },
-	{ 9594, 9335, 5 },
-	{ 9609, 9623, 5 },
-	{ 9681, 9623, 5 },
-	{ 9692, 9623, 5 },
-	{ 9707, 9105, 5 },
-	{ 9725, 1104, 3 },
-	{ 9752, 1104, 3 },
-	{ 9789, 1104, 3 },
-	{ 9829, 1104, 3 },
-	{ 9854, 1104, 3 },
-	{ 9881, 1104, 3 },
-	{ 9909, 1104, 3 },
-	{ 9936, 1104, 3 },
-	{ 9964, 1104, 3 },
-	{ 9997, 1104, 3 },
-	{ 10018, 1104, 3 },
-	{ 10042, 1104, 3 },
-	{ 10086, 10117, 3 },
-	{ 10162, 10117, 3 },
-	{ 10194, 10117, 3 },
-	{ 10219, 10117, 3 },
-	{ 10240, 10117, 3 },
-	{ 10269, 10117, 3 },
-	{ 10290, 10117, 3 },
-	{ 10319, 10117, 3 },
-	{ 10353, 1104, 3 },
-	{ 10378, 1104, 5 },
-	{ 10399, 1104, 5 },
-	{ 10413, 1104, 5 },
-	{ 10431, 1104, 5 },
-	{ 10456, 8987, 5 },
-	{ 10472, 1104, 5 },
-	{ 10488, 1104, 5 },
-	{ 10504, 8987, 5 },
-	{ 10521, 9105, 5 },
-	{ 10547, 9105, 5 },
-	{ 10571, 9224, 5 },
-	{ 10590, 9224, 5 },
-	{ 10610, 1104, 5 },
-	{ 10632, 9335, 5 },
-	{ 10647, 9335, 5 },
-	{ 10665, 9335, 5 },
-	{ 10679, 9335, 5 },
-	{ 10709, 9335, 5 },
-	{ 10726, 9335, 5 },
-	{ 10743, 9335, 5 },
-	{ 10760, 9335, 5 },
-	{ 10776, 9335, 5 },
-	{ 10799, 9335, 5 },
-	{ 10816, 9335, 5 },
-	{ 10833, 9335, 5 },
-	{ 10850, 9335, 5 },
-	{ 10867, 9335, 5 },
-	{ 10883, 9623, 5 },
-	{ 10898, 9623, 5 },
-	{ 10910, 9623, 5 },
-	{ 10926, 9105, 5 },
+	{ 8963, 8886, 5 },
+	{ 8979, 9004, 5 },
+	{ 9082, 9004, 5 },
+	{ 9105, 9123, 5 },
+	{ 9180, 9123, 5 },
+	{ 9199, 1104, 5 },
+	{ 9220, 9234, 5 },
+	{ 9285, 9234, 5 },
+	{ 9302, 9234, 5 },
+	{ 9315, 9234, 5 },
+	{ 9344, 9234, 5 },
+	{ 9360, 9234, 5 },
+	{ 9376, 9234, 5 },
+	{ 9392, 9234, 5 },
+	{ 9407, 9234, 5 },
+	{ 9429, 9234, 5 },
+	{ 9445, 9234, 5 },
+	{ 9461, 9234, 5 },
+	{ 9477, 9234, 5 },
+	{ 9493, 9234, 5 },
+	{ 9508, 9522, 5 },
+	{ 9580, 9522, 5 },
+	{ 9591, 9522, 5 },
+	{ 9606, 9004, 5 },
+	{ 9624, 1104, 3 },
+	{ 9651, 1104, 3 },
+	{ 9688, 1104, 3 },
+	{ 9728, 1104, 3 },
+	{ 9753, 1104, 3 },
+	{ 9780, 1104, 3 },
+	{ 9808, 1104, 3 },
+	{ 9835, 1104, 3 },
+	{ 9863, 1104, 3 },
+	{ 9896, 1104, 3 },
+	{ 9917, 1104, 3 },
+	{ 9941, 1104, 3 },
+	{ 9985, 10016, 3 },
+	{ 10061, 10016, 3 },
+	{ 10093, 10016, 3 },
+	{ 10118, 10016, 3 },
+	{ 10139, 10016, 3 },
+	{ 10168, 10016, 3 },
+	{ 10189, 10016, 3 },
+	{ 10218, 10016, 3 },
+	{ 10252, 1104, 3 },
+	{ 10277, 1104, 5 },
+	{ 10298, 1104, 5 },
+	{ 10312, 1104, 5 },
+	{ 10330, 1104, 5 },
+	{ 10355, 8886, 5 },
+	{ 10371, 1104, 5 },
+	{ 10387, 1104, 5 },
+	{ 10403, 8886, 5 },
+	{ 10420, 9004, 5 },
+	{ 10446, 9004, 5 },
+	{ 10470, 9123, 5 },
+	{ 10489, 9123, 5 },
+	{ 10509, 1104, 5 },
+	{ 10531, 9234, 5 },
+	{ 10546, 9234, 5 },
+	{ 10564, 9234, 5 },
+	{ 10578, 9234, 5 },
+	{ 10608, 9234, 5 },
+	{ 10625, 9234, 5 },
+	{ 10642, 9234, 5 },
+	{ 10659, 9234, 5 },
+	{ 10675, 9234, 5 },
+	{ 10698, 9234, 5 },
+	{ 10715, 9234, 5 },
+	{ 10732, 9234, 5 },
+	{ 10749, 9234, 5 },
+	{ 10766, 9234, 5 },
+	{ 10782, 9522, 5 },
+	{ 10797, 9522, 5 },
+	{ 10809, 9522, 5 },
+	{ 10825, 9004, 5 },
 };
-unsigned char sing_misses_said[397];
+unsigned char sing_misses_said[393];

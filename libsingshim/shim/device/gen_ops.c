@@ -5,7 +5,7 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 331;
+const unsigned sing_op_count = 336;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
@@ -22,6 +22,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x4cdebda, SING_DRIVER, 1 }, /* cuGraphKernelNodeCopyAttributes */
 	{ 0x4df76e8, SING_DRIVER, 0 }, /* graph_instantiate */
 	{ 0x5911ce9, SING_NVML, 1 }, /* nvmlDeviceGetPerformanceState */
+	{ 0x62a00c3, SING_DRIVER, 1 }, /* tensor_map_at */
 	{ 0x6b9a7d7, SING_DRIVER, 1 }, /* cuGraphAddEmptyNode */
 	{ 0x6ed975a, SING_DRIVER, 0 }, /* cuCtxGetSharedMemConfig */
 	{ 0x73443ee, SING_NVML, 1 }, /* nvmlDeviceGetPersistenceMode */
@@ -112,6 +113,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x2c2a5f1a, SING_DRIVER, 1 }, /* cuGraphNodeGetDependentNodes_v2 */
 	{ 0x2cfc48a3, SING_DRIVER, 0 }, /* cuLibraryGetGlobal */
 	{ 0x2d0ee460, SING_DRIVER, 0 }, /* cuMemGetAddressRange_v2 */
+	{ 0x2d126973, SING_DRIVER, 0 }, /* active_clusters */
 	{ 0x2d190193, SING_DRIVER, 0 }, /* cuCtxResetPersistingL2Cache */
 	{ 0x2da6927f, SING_DRIVER, 1 }, /* graph_set_host */
 	{ 0x2e1f3044, SING_DRIVER, 0 }, /* cuKernelGetAttribute */
@@ -130,6 +132,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x30ad0619, SING_DRIVER, 0 }, /* cuMemUnmap */
 	{ 0x31b91e08, SING_DRIVER, 1 }, /* graph_set_kernel */
 	{ 0x31fa0d02, SING_NVML, 1 }, /* nvmlDeviceGetNvLinkVersion */
+	{ 0x324dff3d, SING_DRIVER, 1 }, /* tensor_map */
 	{ 0x329658d4, SING_DRIVER, 1 }, /* cuDeviceGetProperties */
 	{ 0x32a15023, SING_DRIVER, 0 }, /* cuMemRetainAllocationHandle */
 	{ 0x32ec1b6e, SING_NVML, 1 }, /* nvmlDeviceGetMigMode */
@@ -157,6 +160,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x3a5e2592, SING_DRIVER, 1 }, /* cuGraphKernelNodeGetAttribute */
 	{ 0x3aac94f4, SING_DRIVER, 1 }, /* graph_get_kernel */
 	{ 0x3babed75, SING_NCCL, 0 }, /* ncclCommDestroy */
+	{ 0x3c4635c8, SING_DRIVER, 1 }, /* processor_groups */
 	{ 0x3caefa69, SING_DRIVER, 0 }, /* function_name */
 	{ 0x3cbe0d16, SING_NVML, 1 }, /* nvmlShutdown */
 	{ 0x3d0dc387, SING_DRIVER, 1 }, /* cuDeviceGetP2PAttribute */
@@ -221,6 +225,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x501458a6, SING_DRIVER, 1 }, /* kernel_name */
 	{ 0x50158e9f, SING_NVML, 1 }, /* nvmlSystemGetCudaDriverVersion_v2 */
 	{ 0x502b4797, SING_NVML, 1 }, /* nvmlDeviceGetTotalEnergyConsumption */
+	{ 0x503c05ce, SING_DRIVER, 0 }, /* largest_cluster */
 	{ 0x510d6c35, SING_DRIVER, 1 }, /* cuGraphAddMemFreeNode */
 	{ 0x5148ed00, SING_DRIVER, 0 }, /* cuMemSetAccess */
 	{ 0x51b67ae3, SING_DRIVER, 0 }, /* cuStreamQuery */

@@ -7,6 +7,7 @@
  */
 
 #include "context.h"
+#include "device.h"
 #include "function.h"
 #include "refusal.h"
 #include "stream.h"
@@ -103,10 +104,28 @@ CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsig
 }
 SING_PUBLIC(cuLaunchKernel_ptsz);
 
-/* Whether a cluster is a single block, which is what there is without clusters. */
-static CUresult check_cluster(const CUlaunchAttributeValue *v)
+/*
+ * Whether there are clusters of that size: none but single blocks on a device without clusters. Whether the kernel can
+ * have clusters of that many blocks, the driver says when the launch is carried out.
+ */
+static CUresult check_cluster(const struct launch *l, const CUlaunchAttributeValue *v)
 {
-	return sing_cluster_blocks(v) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	enum { MOST = 16 }; /* blocks of a cluster, on any device so far */
+	const uint64_t blocks = sing_cluster_blocks(v);
+	uint32_t of[3];
+	int has = 0;
+
+	if (blocks == 1)
+		return CUDA_SUCCESS;
+	if (sing_current == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (sing_device_attribute(sing_current->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, &has) != CUDA_SUCCESS || !has || blocks > MOST)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	memcpy(of, v->word, sizeof(of));
+	for (int i = 0; i < 3; ++i)
+		if (of[i] > 1 && l->shape.grid[i] % of[i] != 0)
+			return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	return CUDA_SUCCESS;
 }
 
 /* Look through the attributes. What is only a hint goes along. */
@@ -124,7 +143,7 @@ static CUresult check_attributes(struct launch *l)
 			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
 		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-			r = check_cluster(&a->value);
+			r = check_cluster(l, &a->value);
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
 		case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:

@@ -59,56 +59,38 @@ CUresult sing_cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction
 }
 SING_PUBLIC(cuOccupancyMaxPotentialBlockSize);
 
-/* How many blocks a cluster of the launch has: 1 if nothing is said of clusters. */
-static CUresult read_cluster(const struct sing_launch_config *c, uint64_t *blocks)
+/* A launch with clusters, as the server is asked for what fits. */
+static CUresult check_config(const void *out, const struct sing_launch_config *c)
 {
-	*blocks = 1;
-	if (c == NULL || (c->n > 0 && c->attributes == NULL))
-		return CUDA_ERROR_INVALID_VALUE;
-	for (unsigned int i = 0; i < c->n; ++i)
-		if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-			*blocks = sing_cluster_blocks(&c->attributes[i].value);
-	return CUDA_SUCCESS;
+	return out == NULL || c == NULL || (c->n > 0 && c->attributes == NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/*
- * Clusters are of a single block. Of larger clusters none can be active, and a program that asks first does
- * without them.
- */
 CUresult sing_cuOccupancyMaxActiveClusters(int *n, CUfunction function, void *config)
 {
 	const struct sing_launch_config *const c = config;
 	struct sing_function *f;
-	uint64_t cluster = 0, threads;
-	int blocks = 0;
-	CUresult r = n == NULL ? CUDA_ERROR_INVALID_VALUE : read_cluster(c, &cluster);
+	CUresult r = check_config(n, c);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = sing_function_know(function, &f);
-	if (r != CUDA_SUCCESS)
-		return r;
-	threads = (uint64_t)c->block[0] * c->block[1] * c->block[2];
-	if (threads == 0 || threads > f->facts.anyThreads)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = sing_send_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(0, &blocks, f->function, (int)threads, c->shared,
-									   CU_OCCUPANCY_DEFAULT);
 	if (r == CUDA_SUCCESS)
-		*n = cluster > 1 ? 0 : blocks * (int)f->facts.multiprocessors;
+		r = sing_function_know(function, &f);
+	if (r == CUDA_SUCCESS)
+		r = sing_send_active_clusters(0, n, f->function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
+					      c->shared, c->attributes, c->n);
 	return r;
 }
 SING_PUBLIC(cuOccupancyMaxActiveClusters);
 
 CUresult sing_cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, void *config)
 {
+	const struct sing_launch_config *const c = config;
 	struct sing_function *f;
-	uint64_t cluster;
-	CUresult r = size == NULL ? CUDA_ERROR_INVALID_VALUE : read_cluster(config, &cluster);
+	CUresult r = check_config(size, c);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_function_know(function, &f);
 	if (r == CUDA_SUCCESS)
-		*size = 1;
+		r = sing_send_largest_cluster(0, size, f->function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
+					      c->shared, c->attributes, c->n);
 	return r;
 }
 SING_PUBLIC(cuOccupancyMaxPotentialClusterSize);

@@ -94,7 +94,8 @@ type Launch struct {
 	Shared      uint32 // bytes of dynamic shared memory
 	Params      []byte // the block of parameters; the backend keeps the block
 	Cooperative bool
-	Done        Partial // what was done before; NotSupported by a backend that cannot pause kernels
+	Attributes  []LaunchAttribute // those that KeepAttribute keeps
+	Done        Partial           // what was done before; NotSupported by a backend that cannot pause kernels
 }
 
 // CheckLaunch refuses what the driver refuses at the call; a shim that has the function's attributes can do the same.
@@ -106,6 +107,7 @@ type Launch struct {
 //	more dynamic shared memory than is set     InvalidValue
 //	fewer bytes of parameters                  InvalidValue
 //	cooperative, and not all blocks fit        CooperativeLaunchTooBig
+//	clusters, on a device without them         InvalidClusterSize
 func CheckLaunch(info *Info, l *Launch) error {
 	at := &info.Attributes
 	over := func(v uint32, a Attribute) bool { return v == 0 || uint64(v) > uint64(at[a]) }
@@ -136,6 +138,8 @@ func CheckLaunch(info *Info, l *Launch) error {
 		return fmt.Errorf("launch %s: block %v is not the required %v: %w", name, l.Block, l.Function.Required(), InvalidValue)
 	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
 		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", name, l.Shared, facts[FuncMaxDynamicShared], InvalidValue)
+	case l.ClusterBlocks() > 1 && at[ClusterLaunch] == 0:
+		return fmt.Errorf("launch %s: clusters of %d blocks: %w", name, l.ClusterBlocks(), InvalidClusterSize)
 	case len(l.Params) < int(size):
 		return fmt.Errorf("launch %s: %d bytes of parameters, not %d: %w", name, len(l.Params), size, InvalidValue)
 	}

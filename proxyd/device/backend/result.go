@@ -44,6 +44,7 @@ const (
 	CooperativeLaunchTooBig  Result = 720
 	NotSupported             Result = 801
 	GraphExecUpdateFailure   Result = 910
+	InvalidClusterSize       Result = 912
 	Unknown                  Result = 999
 )
 
@@ -83,6 +84,7 @@ var resultNames = map[Result]struct {
 	CooperativeLaunchTooBig:  {"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", false},
 	NotSupported:             {"CUDA_ERROR_NOT_SUPPORTED", false},
 	GraphExecUpdateFailure:   {"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", false},
+	InvalidClusterSize:       {"CUDA_ERROR_INVALID_CLUSTER_SIZE", false},
 	Unknown:                  {"CUDA_ERROR_UNKNOWN", false},
 }
 

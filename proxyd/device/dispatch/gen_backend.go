@@ -17,6 +17,7 @@ type Backend interface {
 	ModuleCalls
 	LaunchCalls
 	GraphCalls
+	TextureCalls
 	NcclCalls
 	NvmlCalls
 }
@@ -25,6 +26,8 @@ type Backend interface {
 type DeviceCalls interface {
 	// cuDriverGetVersion: cached.
 	DriverGetVersion(c *Call) (version int32, r Result)
+	// processor_groups: sync.
+	ProcessorGroups(c *Call, n uint32, dev int32) (groups []uint8, order []uint8, r Result)
 	// attach: stateful.
 	Attach(c *Call, flags uint32) (devices int32, version int32, r Result)
 	// device_attributes: cached.
@@ -411,6 +414,10 @@ type LaunchCalls interface {
 	OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *Call, function Function, size int32, shared uint64, flags uint32) (blocks int32, r Result)
 	// cuOccupancyAvailableDynamicSMemPerBlock: sync.
 	OccupancyAvailableDynamicSMemPerBlock(c *Call, function Function, blocks int32, size int32) (shared uint64, r Result)
+	// largest_cluster: sync.
+	LargestCluster(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (size int32, r Result)
+	// active_clusters: sync.
+	ActiveClusters(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (n int32, r Result)
 }
 
 // GraphCalls is graphs.
@@ -541,6 +548,14 @@ type GraphCalls interface {
 	GraphExecEventRecordNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result)
 	// cuGraphExecEventWaitNodeSetEvent: stateful.
 	GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result)
+}
+
+// TextureCalls is arrays, textures, surfaces, tensor maps.
+type TextureCalls interface {
+	// tensor_map: sync.
+	TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result)
+	// tensor_map_at: sync.
+	TensorMapAt(c *Call, mapping Tensormap, address Devptr) (changed Tensormap, r Result)
 }
 
 // NcclCalls is nCCL.
@@ -734,6 +749,12 @@ var _ Backend = Unsupported{}
 
 // DriverGetVersion is not supported.
 func (Unsupported) DriverGetVersion(c *Call) (version int32, r Result) { r = 801; return }
+
+// ProcessorGroups is not supported.
+func (Unsupported) ProcessorGroups(c *Call, n uint32, dev int32) (groups []uint8, order []uint8, r Result) {
+	r = 801
+	return
+}
 
 // Attach is not supported.
 func (Unsupported) Attach(c *Call, flags uint32) (devices int32, version int32, r Result) {
@@ -1599,6 +1620,18 @@ func (Unsupported) OccupancyAvailableDynamicSMemPerBlock(c *Call, function Funct
 	return
 }
 
+// LargestCluster is not supported.
+func (Unsupported) LargestCluster(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (size int32, r Result) {
+	r = 801
+	return
+}
+
+// ActiveClusters is not supported.
+func (Unsupported) ActiveClusters(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (n int32, r Result) {
+	r = 801
+	return
+}
+
 // GraphCreate is not supported.
 func (Unsupported) GraphCreate(c *Call, graph Graph, flags uint32) (r Result) { r = 801; return }
 
@@ -1943,6 +1976,18 @@ func (Unsupported) GraphExecEventRecordNodeSetEvent(c *Call, exec Graphexec, nod
 
 // GraphExecEventWaitNodeSetEvent is not supported.
 func (Unsupported) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result) {
+	r = 801
+	return
+}
+
+// TensorMap is not supported.
+func (Unsupported) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result) {
+	r = 801
+	return
+}
+
+// TensorMapAt is not supported.
+func (Unsupported) TensorMapAt(c *Call, mapping Tensormap, address Devptr) (changed Tensormap, r Result) {
 	r = 801
 	return
 }

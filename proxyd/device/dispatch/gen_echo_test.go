@@ -16,6 +16,21 @@ func (x *echo) DriverGetVersion(c *Call) (version int32, r Result) {
 	return
 }
 
+func (x *echo) ProcessorGroups(c *Call, n uint32, dev int32) (groups []uint8, order []uint8, r Result) {
+	x.begin("processor_groups", c)
+	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
+	x.field("dev", encoded(func(e *encoder) { e.writeI32(dev) }))
+	r = x.result(false)
+	groups = invented(x, int64(n), 1, getU8)
+	order = invented(x, int64(n), 1, getU8)
+	if r == 0 {
+		x.array("groups", groups, len(groups), false && groups == nil)
+		x.array("order", order, len(order), false && order == nil)
+	}
+	x.end()
+	return
+}
+
 func (x *echo) Attach(c *Call, flags uint32) (devices int32, version int32, r Result) {
 	x.begin("attach", c)
 	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
@@ -2424,6 +2439,56 @@ func (x *echo) OccupancyAvailableDynamicSMemPerBlock(c *Call, function Function,
 	return
 }
 
+func (x *echo) LargestCluster(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (size int32, r Result) {
+	x.begin("largest_cluster", c)
+	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+	x.array("attributes", encoded(func(e *encoder) {
+		for _, v := range attributes {
+			e.putLaunchattr(v)
+		}
+	}), len(attributes), false && attributes == nil)
+	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	r = x.result(false)
+	size = int32(x.u64(4))
+	if r == 0 {
+		x.field("size", encoded(func(e *encoder) { e.writeI32(size) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) ActiveClusters(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, attributes []Launchattr, k uint32) (n int32, r Result) {
+	x.begin("active_clusters", c)
+	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
+	x.field("gridX", encoded(func(e *encoder) { e.writeU32(gridX) }))
+	x.field("gridY", encoded(func(e *encoder) { e.writeU32(gridY) }))
+	x.field("gridZ", encoded(func(e *encoder) { e.writeU32(gridZ) }))
+	x.field("blockX", encoded(func(e *encoder) { e.writeU32(blockX) }))
+	x.field("blockY", encoded(func(e *encoder) { e.writeU32(blockY) }))
+	x.field("blockZ", encoded(func(e *encoder) { e.writeU32(blockZ) }))
+	x.field("shared", encoded(func(e *encoder) { e.writeU32(shared) }))
+	x.array("attributes", encoded(func(e *encoder) {
+		for _, v := range attributes {
+			e.putLaunchattr(v)
+		}
+	}), len(attributes), false && attributes == nil)
+	x.field("k", encoded(func(e *encoder) { e.writeU32(k) }))
+	r = x.result(false)
+	n = int32(x.u64(4))
+	if r == 0 {
+		x.field("n", encoded(func(e *encoder) { e.writeI32(n) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) GraphCreate(c *Call, graph Graph, flags uint32) (r Result) {
 	x.begin("cuGraphCreate", c)
 	x.field("flags", encoded(func(e *encoder) { e.writeU32(flags) }))
@@ -3491,6 +3556,31 @@ func (x *echo) GraphExecEventWaitNodeSetEvent(c *Call, exec Graphexec, node Node
 	x.field("event", encoded(func(e *encoder) { e.writeU64(uint64(event)) }))
 	r = x.result(false)
 	if r == 0 {
+	}
+	x.end()
+	return
+}
+
+func (x *echo) TensorMap(c *Call, shape Tensorshape) (mapping Tensormap, r Result) {
+	x.begin("tensor_map", c)
+	x.field("shape", encoded(func(e *encoder) { e.putTensorshape(shape) }))
+	r = x.result(false)
+	mapping = getTensormap(x.bytes(128))
+	if r == 0 {
+		x.field("map", encoded(func(e *encoder) { e.putTensormap(mapping) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) TensorMapAt(c *Call, mapping Tensormap, address Devptr) (changed Tensormap, r Result) {
+	x.begin("tensor_map_at", c)
+	x.field("map", encoded(func(e *encoder) { e.putTensormap(mapping) }))
+	x.field("address", encoded(func(e *encoder) { e.writeU64(uint64(address)) }))
+	r = x.result(false)
+	changed = getTensormap(x.bytes(128))
+	if r == 0 {
+		x.field("changed", encoded(func(e *encoder) { e.putTensormap(changed) }))
 	}
 	x.end()
 	return

@@ -7,6 +7,7 @@ package dispatch
 
 var ops = map[uint32]Info{
 	0x2f0e78c3: {"cuDriverGetVersion", false, false, false, serveDriverGetVersion},
+	0x3c4635c8: {"processor_groups", false, false, false, serveProcessorGroups},
 	0x4295b444: {"attach", false, false, false, serveAttach},
 	0x52a20a95: {"device_attributes", false, false, false, serveDeviceAttributes},
 	0x372ff85d: {"cuDeviceGet", false, false, false, serveDeviceGet},
@@ -186,6 +187,8 @@ var ops = map[uint32]Info{
 	0x639430f0: {"cuOccupancyMaxActiveBlocksPerMultiprocessor", false, false, false, serveOccupancyMaxActiveBlocksPerMultiprocessor},
 	0x45033adb: {"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", false, false, false, serveOccupancyMaxActiveBlocksPerMultiprocessorWithFlags},
 	0x68def3fc: {"cuOccupancyAvailableDynamicSMemPerBlock", false, false, false, serveOccupancyAvailableDynamicSMemPerBlock},
+	0x503c05ce: {"largest_cluster", false, false, false, serveLargestCluster},
+	0x2d126973: {"active_clusters", false, false, false, serveActiveClusters},
 	0x69bc41cf: {"cuGraphCreate", false, false, false, serveGraphCreate},
 	0x29d775e7: {"cuGraphDestroy", false, false, false, serveGraphDestroy},
 	0x412e9a04: {"cuGraphClone", false, false, false, serveGraphClone},
@@ -249,6 +252,8 @@ var ops = map[uint32]Info{
 	0x79520550: {"graph_exec_child", false, false, false, serveGraphExecChild},
 	0x1d5de4b:  {"cuGraphExecEventRecordNodeSetEvent", false, false, false, serveGraphExecEventRecordNodeSetEvent},
 	0x5a4485e3: {"cuGraphExecEventWaitNodeSetEvent", false, false, false, serveGraphExecEventWaitNodeSetEvent},
+	0x324dff3d: {"tensor_map", false, false, false, serveTensorMap},
+	0x62a00c3:  {"tensor_map_at", false, false, false, serveTensorMapAt},
 	0x42c3f75:  {"ncclGetVersion", false, false, false, serveNcclGetVersion},
 	0x36e2e945: {"ncclGetUniqueId", false, false, false, serveNcclGetUniqueId},
 	0x128b28a8: {"comm_init", false, false, false, serveCommInit},
@@ -348,6 +353,26 @@ func serveDriverGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	e.writeI32(version)
+	return r
+}
+
+func serveProcessorGroups(b Backend, c *Call, d *decoder, e *encoder) Result {
+	n := d.readU32()
+	dev := d.readI32()
+	var total int64
+	d.checkRoom("groups", int64(n), 1, &total)
+	d.checkRoom("order", int64(n), 1, &total)
+	if !d.checkEnd() {
+		return 0
+	}
+	groups, order, r := b.ProcessorGroups(c, n, dev)
+	if !(r == 0) {
+		return r
+	}
+	e.writeCount("groups", len(groups), int64(n))
+	e.out = append(e.out, groups...)
+	e.writeCount("order", len(order), int64(n))
+	e.out = append(e.out, order...)
 	return r
 }
 
@@ -2630,6 +2655,52 @@ func serveOccupancyAvailableDynamicSMemPerBlock(b Backend, c *Call, d *decoder, 
 	return r
 }
 
+func serveLargestCluster(b Backend, c *Call, d *decoder, e *encoder) Result {
+	function := Function(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	attributes := readSlice(d, 72, false, getLaunchattr)
+	k := d.readU32()
+	d.checkCount("attributes", len(attributes), true, int64(k))
+	if !d.checkEnd() {
+		return 0
+	}
+	size, r := b.LargestCluster(c, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, attributes, k)
+	if !(r == 0) {
+		return r
+	}
+	e.writeI32(size)
+	return r
+}
+
+func serveActiveClusters(b Backend, c *Call, d *decoder, e *encoder) Result {
+	function := Function(d.readU64())
+	gridX := d.readU32()
+	gridY := d.readU32()
+	gridZ := d.readU32()
+	blockX := d.readU32()
+	blockY := d.readU32()
+	blockZ := d.readU32()
+	shared := d.readU32()
+	attributes := readSlice(d, 72, false, getLaunchattr)
+	k := d.readU32()
+	d.checkCount("attributes", len(attributes), true, int64(k))
+	if !d.checkEnd() {
+		return 0
+	}
+	n, r := b.ActiveClusters(c, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, attributes, k)
+	if !(r == 0) {
+		return r
+	}
+	e.writeI32(n)
+	return r
+}
+
 func serveGraphCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 	graph := Graph(d.readU64())
 	flags := d.readU32()
@@ -3628,6 +3699,39 @@ func serveGraphExecEventWaitNodeSetEvent(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	return b.GraphExecEventWaitNodeSetEvent(c, exec, node, event)
+}
+
+func serveTensorMap(b Backend, c *Call, d *decoder, e *encoder) Result {
+	var shape Tensorshape
+	if s := d.readBytes(208); s != nil {
+		shape = getTensorshape(s)
+	}
+	if !d.checkEnd() {
+		return 0
+	}
+	mapping, r := b.TensorMap(c, shape)
+	if !(r == 0) {
+		return r
+	}
+	e.putTensormap(mapping)
+	return r
+}
+
+func serveTensorMapAt(b Backend, c *Call, d *decoder, e *encoder) Result {
+	var mapping Tensormap
+	if s := d.readBytes(128); s != nil {
+		mapping = getTensormap(s)
+	}
+	address := Devptr(d.readU64())
+	if !d.checkEnd() {
+		return 0
+	}
+	changed, r := b.TensorMapAt(c, mapping, address)
+	if !(r == 0) {
+		return r
+	}
+	e.putTensormap(changed)
+	return r
 }
 
 func serveNcclGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {

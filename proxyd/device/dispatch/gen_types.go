@@ -846,6 +846,112 @@ func (e *encoder) putFacts(s Facts) {
 	e.writeU32(s.Warp)
 }
 
+// Tensormap is sing_tensor_map.
+type Tensormap struct {
+	Word [16]uint64
+}
+
+func getTensormap(b []byte) (s Tensormap) {
+	_ = b[127]
+	for i := range s.Word {
+		s.Word[i] = getU64(b[0+8*i:])
+	}
+	return s
+}
+
+func (e *encoder) putTensormap(s Tensormap) {
+	for _, v := range s.Word {
+		e.writeU64(v)
+	}
+}
+
+// Tensorshape is sing_tensor_shape.
+type Tensorshape struct {
+	How        int32
+	Type       int32
+	Rank       uint32
+	Channels   uint32
+	Pixels     uint32
+	Interleave int32
+	Mode       int32
+	Swizzle    int32
+	Promotion  int32
+	Fill       int32
+	Address    Devptr
+	Dim        [5]uint64
+	Strides    [5]uint64
+	Box        [5]uint32
+	Steps      [5]uint32
+	Lower      [5]int32
+	Upper      [5]int32
+}
+
+func getTensorshape(b []byte) (s Tensorshape) {
+	_ = b[207]
+	s.How = getI32(b[0:])
+	s.Type = getI32(b[4:])
+	s.Rank = getU32(b[8:])
+	s.Channels = getU32(b[12:])
+	s.Pixels = getU32(b[16:])
+	s.Interleave = getI32(b[20:])
+	s.Mode = getI32(b[24:])
+	s.Swizzle = getI32(b[28:])
+	s.Promotion = getI32(b[32:])
+	s.Fill = getI32(b[36:])
+	s.Address = Devptr(getU64(b[40:]))
+	for i := range s.Dim {
+		s.Dim[i] = getU64(b[48+8*i:])
+	}
+	for i := range s.Strides {
+		s.Strides[i] = getU64(b[88+8*i:])
+	}
+	for i := range s.Box {
+		s.Box[i] = getU32(b[128+4*i:])
+	}
+	for i := range s.Steps {
+		s.Steps[i] = getU32(b[148+4*i:])
+	}
+	for i := range s.Lower {
+		s.Lower[i] = getI32(b[168+4*i:])
+	}
+	for i := range s.Upper {
+		s.Upper[i] = getI32(b[188+4*i:])
+	}
+	return s
+}
+
+func (e *encoder) putTensorshape(s Tensorshape) {
+	e.writeI32(s.How)
+	e.writeI32(s.Type)
+	e.writeU32(s.Rank)
+	e.writeU32(s.Channels)
+	e.writeU32(s.Pixels)
+	e.writeI32(s.Interleave)
+	e.writeI32(s.Mode)
+	e.writeI32(s.Swizzle)
+	e.writeI32(s.Promotion)
+	e.writeI32(s.Fill)
+	e.writeU64(uint64(s.Address))
+	for _, v := range s.Dim {
+		e.writeU64(v)
+	}
+	for _, v := range s.Strides {
+		e.writeU64(v)
+	}
+	for _, v := range s.Box {
+		e.writeU32(v)
+	}
+	for _, v := range s.Steps {
+		e.writeU32(v)
+	}
+	for _, v := range s.Lower {
+		e.writeI32(v)
+	}
+	for _, v := range s.Upper {
+		e.writeI32(v)
+	}
+}
+
 // Memop is CUstreamBatchMemOpParams.
 type Memop struct {
 	Word [6]uint64
@@ -1738,6 +1844,13 @@ const (
 	NcclConfigNvlsCTAs           = 9
 	NcclConfigChannelsPerNetPeer = 10
 	NcclConfigNvlinkCentricSched = 11
+)
+
+// C has singTensor in front of these.
+const (
+	TensorHowTiled      = 0
+	TensorHowIm2col     = 1
+	TensorHowIm2colWide = 2
 )
 
 // C has NVML_CLOCK_ in front of these.

@@ -26,6 +26,15 @@ var rules = map[uint32]Rule{
 			{Name: "version", Size: 4, Out: true},
 		},
 	},
+	0x3c4635c8: {
+		Symbol: "processor_groups",
+		Args: []Arg{
+			{Name: "groups", Size: 1, Out: true, Array: true},
+			{Name: "order", Size: 1, Out: true, Array: true},
+			{Name: "n", Size: 4, In: true},
+			{Name: "dev", Size: 4, In: true},
+		},
+	},
 	0x4295b444: {
 		Symbol:   "attach",
 		Stateful: true,
@@ -1686,6 +1695,40 @@ var rules = map[uint32]Rule{
 			{Name: "size", Size: 4, In: true},
 		},
 	},
+	0x503c05ce: {
+		Symbol:  "largest_cluster",
+		Context: true,
+		Args: []Arg{
+			{Name: "size", Size: 4, Out: true},
+			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
+			{Name: "gridX", Size: 4, In: true},
+			{Name: "gridY", Size: 4, In: true},
+			{Name: "gridZ", Size: 4, In: true},
+			{Name: "blockX", Size: 4, In: true},
+			{Name: "blockY", Size: 4, In: true},
+			{Name: "blockZ", Size: 4, In: true},
+			{Name: "shared", Size: 4, In: true},
+			{Name: "attributes", Size: 72, In: true, Array: true},
+			{Name: "k", Size: 4, In: true},
+		},
+	},
+	0x2d126973: {
+		Symbol:  "active_clusters",
+		Context: true,
+		Args: []Arg{
+			{Name: "n", Size: 4, Out: true},
+			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
+			{Name: "gridX", Size: 4, In: true},
+			{Name: "gridY", Size: 4, In: true},
+			{Name: "gridZ", Size: 4, In: true},
+			{Name: "blockX", Size: 4, In: true},
+			{Name: "blockY", Size: 4, In: true},
+			{Name: "blockZ", Size: 4, In: true},
+			{Name: "shared", Size: 4, In: true},
+			{Name: "attributes", Size: 72, In: true, Array: true},
+			{Name: "k", Size: 4, In: true},
+		},
+	},
 	0x69bc41cf: {
 		Symbol:   "cuGraphCreate",
 		Stateful: true,
@@ -2315,6 +2358,21 @@ var rules = map[uint32]Rule{
 			{Name: "exec", Size: 8, In: true, Verb: Change, Class: "graphexec"},
 			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
 			{Name: "event", Size: 8, In: true, Verb: Use, Class: "event"},
+		},
+	},
+	0x324dff3d: {
+		Symbol: "tensor_map",
+		Args: []Arg{
+			{Name: "map", Size: 128, Out: true},
+			{Name: "shape", Size: 208, In: true, Within: []Field{{40, "devptr"}}},
+		},
+	},
+	0x62a00c3: {
+		Symbol: "tensor_map_at",
+		Args: []Arg{
+			{Name: "changed", Size: 128, Out: true},
+			{Name: "map", Size: 128, In: true},
+			{Name: "address", Size: 8, In: true, Verb: Use, Class: "devptr"},
 		},
 	},
 	0x42c3f75: {

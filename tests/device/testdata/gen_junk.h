@@ -869,13 +869,25 @@ static CUresult junk_call(struct junk *j, unsigned which)
 		j->name = "cuGraphExecNodeSetParams";
 		return (cuGraphExecNodeSetParams((CUgraphExec)junk_handle(j), (CUgraphNode)junk_handle(j), junk_zeros(j)));
 	case 287:
+		j->name = "cuTensorMapEncodeTiled";
+		return (cuTensorMapEncodeTiled(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
+	case 288:
+		j->name = "cuTensorMapEncodeIm2col";
+		return (cuTensorMapEncodeIm2col(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), junk_zeros(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
+	case 289:
+		j->name = "cuTensorMapEncodeIm2colWide";
+		return (cuTensorMapEncodeIm2colWide(junk_zeros(j), (int)junk_small(j), (unsigned int)junk_small(j), (CUdeviceptr)junk_handle(j), junk_zeros(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (unsigned int)junk_small(j), (unsigned int)junk_small(j), junk_zeros(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j), (int)junk_small(j)));
+	case 290:
+		j->name = "cuTensorMapReplaceAddress";
+		return (cuTensorMapReplaceAddress(junk_zeros(j), (CUdeviceptr)junk_handle(j)));
+	case 291:
 		j->name = "cuProfilerStart";
 		return (cuProfilerStart());
-	case 288:
+	case 292:
 		j->name = "cuProfilerStop";
 		return (cuProfilerStop());
 	}
 	return (CUDA_SUCCESS);
 }
 
-enum { JUNK_CALLS = 289 };
+enum { JUNK_CALLS = 293 };

@@ -218,6 +218,34 @@ __attribute__((unused)) static void fill_facts(sing_facts *s)
 	fill(&s->warp, sizeof(s->warp));
 }
 
+__attribute__((unused)) static void fill_tensormap(sing_tensor_map *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->word, sizeof(s->word));
+}
+
+__attribute__((unused)) static void fill_tensorshape(sing_tensor_shape *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->how, sizeof(s->how));
+	fill(&s->type, sizeof(s->type));
+	fill(&s->rank, sizeof(s->rank));
+	fill(&s->channels, sizeof(s->channels));
+	fill(&s->pixels, sizeof(s->pixels));
+	fill(&s->interleave, sizeof(s->interleave));
+	fill(&s->mode, sizeof(s->mode));
+	fill(&s->swizzle, sizeof(s->swizzle));
+	fill(&s->promotion, sizeof(s->promotion));
+	fill(&s->fill, sizeof(s->fill));
+	fill(&s->address, sizeof(s->address));
+	fill(&s->dim, sizeof(s->dim));
+	fill(&s->strides, sizeof(s->strides));
+	fill(&s->box, sizeof(s->box));
+	fill(&s->steps, sizeof(s->steps));
+	fill(&s->lower, sizeof(s->lower));
+	fill(&s->upper, sizeof(s->upper));
+}
+
 __attribute__((unused)) static void fill_memop(CUstreamBatchMemOpParams *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -314,6 +342,30 @@ static void try_cuDriverGetVersion(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("version", &version, 4);
+	}
+	say_end();
+}
+
+static void try_sing_send_processor_groups(void)
+{
+	static unsigned char groups[MOST];
+	memset(groups, 0, sizeof(groups));
+	static unsigned char order[MOST];
+	memset(order, 0, sizeof(order));
+	unsigned int n = 0;
+	n = number() % 6;
+	CUdevice dev = 0;
+	fill(&dev, sizeof(dev));
+	int r_;
+
+	say_begin("processor_groups", false);
+	say_field("n", &n, 4);
+	say_field("dev", &dev, 4);
+	r_ = sing_send_processor_groups(0, groups, order, n, dev);
+	say_result(r_);
+	if (r_ == 0) {
+		say_array("groups", groups, (uint64_t)n, 1);
+		say_array("order", order, (uint64_t)n, 1);
 	}
 	say_end();
 }
@@ -5240,6 +5292,96 @@ static void try_cuOccupancyAvailableDynamicSMemPerBlock(void)
 	say_end();
 }
 
+static void try_sing_send_largest_cluster(void)
+{
+	int size = 0;
+	CUfunction function = 0;
+	fill(&function, sizeof(function));
+	unsigned int gridX = 0;
+	fill(&gridX, sizeof(gridX));
+	unsigned int gridY = 0;
+	fill(&gridY, sizeof(gridY));
+	unsigned int gridZ = 0;
+	fill(&gridZ, sizeof(gridZ));
+	unsigned int blockX = 0;
+	fill(&blockX, sizeof(blockX));
+	unsigned int blockY = 0;
+	fill(&blockY, sizeof(blockY));
+	unsigned int blockZ = 0;
+	fill(&blockZ, sizeof(blockZ));
+	unsigned int shared = 0;
+	fill(&shared, sizeof(shared));
+	static CUlaunchAttribute attributes[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_launchattr(&attributes[i_]);
+	unsigned int k = 0;
+	k = number() % 6;
+	int r_;
+
+	say_begin("largest_cluster", false);
+	say_field("function", &function, 8);
+	say_field("gridX", &gridX, 4);
+	say_field("gridY", &gridY, 4);
+	say_field("gridZ", &gridZ, 4);
+	say_field("blockX", &blockX, 4);
+	say_field("blockY", &blockY, 4);
+	say_field("blockZ", &blockZ, 4);
+	say_field("shared", &shared, 4);
+	say_array("attributes", attributes, (uint64_t)k, 72);
+	say_field("k", &k, 4);
+	r_ = sing_send_largest_cluster(0, &size, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, attributes, k);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("size", &size, 4);
+	}
+	say_end();
+}
+
+static void try_sing_send_active_clusters(void)
+{
+	int n = 0;
+	CUfunction function = 0;
+	fill(&function, sizeof(function));
+	unsigned int gridX = 0;
+	fill(&gridX, sizeof(gridX));
+	unsigned int gridY = 0;
+	fill(&gridY, sizeof(gridY));
+	unsigned int gridZ = 0;
+	fill(&gridZ, sizeof(gridZ));
+	unsigned int blockX = 0;
+	fill(&blockX, sizeof(blockX));
+	unsigned int blockY = 0;
+	fill(&blockY, sizeof(blockY));
+	unsigned int blockZ = 0;
+	fill(&blockZ, sizeof(blockZ));
+	unsigned int shared = 0;
+	fill(&shared, sizeof(shared));
+	static CUlaunchAttribute attributes[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_launchattr(&attributes[i_]);
+	unsigned int k = 0;
+	k = number() % 6;
+	int r_;
+
+	say_begin("active_clusters", false);
+	say_field("function", &function, 8);
+	say_field("gridX", &gridX, 4);
+	say_field("gridY", &gridY, 4);
+	say_field("gridZ", &gridZ, 4);
+	say_field("blockX", &blockX, 4);
+	say_field("blockY", &blockY, 4);
+	say_field("blockZ", &blockZ, 4);
+	say_field("shared", &shared, 4);
+	say_array("attributes", attributes, (uint64_t)k, 72);
+	say_field("k", &k, 4);
+	r_ = sing_send_active_clusters(0, &n, function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, attributes, k);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("n", &n, 4);
+	}
+	say_end();
+}
+
 static void try_cuGraphCreate(void)
 {
 	CUgraph graph = 0;
@@ -6824,6 +6966,45 @@ static void try_cuGraphExecEventWaitNodeSetEvent(void)
 	r_ = cuGraphExecEventWaitNodeSetEvent(exec, node, event);
 	say_result(r_);
 	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_sing_send_tensor_map(void)
+{
+	sing_tensor_map map;
+	memset(&map, 0, sizeof(map));
+	sing_tensor_shape shape;
+	fill_tensorshape(&shape);
+	int r_;
+
+	say_begin("tensor_map", false);
+	say_field("shape", &shape, 208);
+	r_ = sing_send_tensor_map(0, &map, &shape);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("map", &map, 128);
+	}
+	say_end();
+}
+
+static void try_sing_send_tensor_map_at(void)
+{
+	sing_tensor_map changed;
+	memset(&changed, 0, sizeof(changed));
+	sing_tensor_map map;
+	fill_tensormap(&map);
+	CUdeviceptr address = 0;
+	fill(&address, sizeof(address));
+	int r_;
+
+	say_begin("tensor_map_at", false);
+	say_field("map", &map, 128);
+	say_field("address", &address, 8);
+	r_ = sing_send_tensor_map_at(0, &changed, &map, address);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("changed", &changed, 128);
 	}
 	say_end();
 }
@@ -8558,6 +8739,7 @@ static void try_nvmlDeviceGetMaxMigDeviceCount(void)
 void roundtrip(void)
 {
 	try_cuDriverGetVersion();
+	try_sing_send_processor_groups();
 	try_sing_send_attach();
 	try_sing_send_device_attributes();
 	try_cuDeviceGet();
@@ -8786,6 +8968,8 @@ void roundtrip(void)
 	try_cuOccupancyMaxActiveBlocksPerMultiprocessor();
 	try_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags();
 	try_cuOccupancyAvailableDynamicSMemPerBlock();
+	try_sing_send_largest_cluster();
+	try_sing_send_active_clusters();
 	try_cuGraphCreate();
 	try_cuGraphDestroy();
 	try_cuGraphClone();
@@ -8850,6 +9034,8 @@ void roundtrip(void)
 	try_sing_send_graph_exec_child();
 	try_cuGraphExecEventRecordNodeSetEvent();
 	try_cuGraphExecEventWaitNodeSetEvent();
+	try_sing_send_tensor_map();
+	try_sing_send_tensor_map_at();
 	try_ncclGetVersion();
 	try_ncclGetUniqueId();
 	try_sing_send_comm_init();

@@ -42,6 +42,12 @@ int sing_device_attribute(int dev, int attribute, int *value)
 	return CUDA_ERROR_UNKNOWN;
 }
 
+CUresult sing_send_processor_groups(uint32_t per_thread, unsigned char *groups, unsigned char *order, unsigned int n, CUdevice dev)
+{
+	(void)per_thread, (void)groups, (void)order, (void)n, (void)dev;
+	return CUDA_ERROR_UNKNOWN;
+}
+
 CUresult sing_cuDriverGetVersion(int *version)
 {
 	(void)version;

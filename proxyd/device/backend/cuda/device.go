@@ -80,6 +80,24 @@ func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
 // Info implements backend.Device.
 func (d *device) Info() *backend.Info { return &d.info }
 
+// MakeTensorMap implements backend.TensorMapper.
+func (d *device) MakeTensorMap(s *backend.TensorShape) (backend.TensorMap, error) {
+	return d.backend.drv.MakeTensorMap(s)
+}
+
+// MoveTensorMap implements backend.TensorMapper.
+func (d *device) MoveTensorMap(m backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
+	return d.backend.drv.MoveTensorMap(m, to)
+}
+
+// ProcessorGroups implements backend.ProcessorGrouper.
+func (d *device) ProcessorGroups() (groups, order []byte, err error) {
+	if err := d.serviceContext(); err != nil {
+		return nil, nil, err
+	}
+	return d.backend.drv.ProcessorGroups(d.ctx, (int(d.info.Attributes[backend.Multiprocessors])+1)/2)
+}
+
 // serviceContext makes the server's own context on the device, at the first use of the device, because a context costs
 // memory.
 func (d *device) serviceContext() error {

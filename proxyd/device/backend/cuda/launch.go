@@ -107,6 +107,9 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	return c.noteFault(c.whileAlive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
 }
 
+// maxLaunchAttributes is how many attributes a launch may have: there are fewer that a launch keeps.
+const maxLaunchAttributes = 16
+
 // checkLaunch checks a launch.
 func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 	f, ok := l.Function.(*function)
@@ -119,6 +122,9 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 	if f.refused != nil {
 		return nil, f.refused
 	}
+	if len(l.Attributes) > maxLaunchAttributes {
+		return nil, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
+	}
 	if l.Done != (backend.Partial{}) {
 		return nil, fmt.Errorf("launch the rest of a kernel: %w", backend.NotSupported)
 	}
@@ -126,8 +132,39 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 		return nil, err
 	}
 	return &driver.Launch{
-		Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Params: bytes.Clone(l.Params), Offsets: f.offsets,
+		Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes,
+		Params: bytes.Clone(l.Params), Offsets: f.offsets,
 	}, nil
+}
+
+// ActiveClusters implements backend.ClusterFunction.
+func (f *function) ActiveClusters(l *backend.Launch) (int, error) {
+	return f.askClusters(l, func(c *cudaContext, d *driver.Launch) (int, error) {
+		return c.space.device.backend.drv.ActiveClusters(c.ctx, d)
+	})
+}
+
+// LargestCluster implements backend.ClusterFunction.
+func (f *function) LargestCluster(l *backend.Launch) (int, error) {
+	return f.askClusters(l, func(c *cudaContext, d *driver.Launch) (int, error) {
+		return c.space.device.backend.drv.LargestCluster(c.ctx, d)
+	})
+}
+
+func (f *function) askClusters(l *backend.Launch, ask func(*cudaContext, *driver.Launch) (int, error)) (n int, err error) {
+	if err := f.module.checkLoaded(); err != nil {
+		return 0, err
+	}
+	if len(l.Attributes) > maxLaunchAttributes {
+		return 0, fmt.Errorf("%d attributes of a launch: %w", len(l.Attributes), backend.InvalidValue)
+	}
+	c := f.module.context
+	d := &driver.Launch{Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes}
+	err = c.whileAlive(func() error {
+		n, err = ask(c, d)
+		return err
+	})
+	return n, c.noteFault(err)
 }
 
 // Launch implements backend.Stream.

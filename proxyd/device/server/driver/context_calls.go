@@ -106,10 +106,19 @@ func (p *ContextCalls) CtxSetFlags(c *dispatch.Call, flags uint32) dispatch.Resu
 	return 0
 }
 
+// Limits of contexts that are in turns with graphics.
+const (
+	limitGraphics         = 8
+	limitGraphicsFallback = 9
+)
+
 func (p *ContextCalls) CtxGetLimit(c *dispatch.Call, limit int32) (uint64, dispatch.Result) {
 	x, r := p.Current(c)
 	if r != 0 {
 		return 0, r
+	}
+	if limit == limitGraphics || limit == limitGraphicsFallback {
+		return 0, 0 // no context shares its device's turns with graphics
 	}
 	v, err := x.Backend.Limit(backend.Limit(limit))
 	return v, p.Result(err)

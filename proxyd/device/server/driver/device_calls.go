@@ -298,3 +298,19 @@ func (p *DeviceCalls) DevicePrimaryCtxGetState(_ *dispatch.Call, dev int32) (fla
 	}
 	return d.flags, active, 0
 }
+
+// ProcessorGroups is how the multiprocessors of a device are grouped: n pairs of them, in two orders.
+func (p *DeviceCalls) ProcessorGroups(_ *dispatch.Call, n uint32, dev int32) (groups, order []uint8, r dispatch.Result) {
+	if _, r := p.Info(dev); r != 0 {
+		return nil, nil, r
+	}
+	d, ok := p.deviceAt(dev).Place().Device.(backend.ProcessorGrouper)
+	if !ok {
+		return nil, nil, dispatch.ResultNotSupported
+	}
+	groups, order, err := d.ProcessorGroups()
+	if err == nil && (uint64(n) != uint64(len(groups)) || len(groups) != len(order)) {
+		return nil, nil, dispatch.ResultInvalidValue
+	}
+	return groups, order, p.Result(err)
+}

@@ -109,16 +109,12 @@ func (p *NodeCalls) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Nod
 		return r
 	case !known:
 		return dispatch.ResultInvalidValue
-	case id == attributeCluster && (value.Word[0]|value.Word[0]>>32)&^1 != 0:
-		return dispatch.ResultNotSupported
 	}
 	if n.attributes == nil {
 		n.attributes = map[int32]dispatch.Launchvalue{}
 	}
 	n.attributes[id] = value
-	if id == attributeCooperative {
-		does.Launch.Cooperative = uint32(value.Word[0]) != 0
-	}
+	driver.SetLaunchAttribute(&does.Launch, id, value)
 	return p.Result(n.in.data.Set(n.id, does))
 }
 
@@ -134,6 +130,6 @@ func (p *NodeCalls) GraphKernelNodeCopyAttributes(_ *dispatch.Call, dst, src dis
 		return r
 	}
 	to.attributes = maps.Clone(from.attributes)
-	does.Launch.Cooperative = like.Launch.Cooperative
+	does.Launch.Cooperative, does.Launch.Attributes = like.Launch.Cooperative, like.Launch.Attributes
 	return p.Result(to.in.data.Set(to.id, does))
 }

@@ -6,6 +6,7 @@ package modules
 import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // LaunchCalls implements dispatch.LaunchCalls, with the functions of its process's modules.
@@ -43,9 +44,8 @@ func (p *LaunchCalls) Launch(c *dispatch.Call, h dispatch.Function, gridX, gridY
 	return p.LaunchEx(c, h, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n, nil, 0)
 }
 
-// LaunchEx launches with attributes. The shim has refused impossible attributes; of the rest, all but one are hints.
+// LaunchEx launches with attributes. The shim has refused impossible attributes; what Launch does not keep are hints.
 func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, _ uint32, attributes []dispatch.Launchattr, _ uint32) dispatch.Result {
-	const cooperative = 2
 	st, r := p.Stream(c, stream)
 	if r != 0 {
 		return r
@@ -59,9 +59,7 @@ func (p *LaunchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gri
 		Shared: shared, Params: params, Done: backend.Partial(c.First),
 	}
 	for _, a := range attributes {
-		if a.Id == cooperative {
-			l.Cooperative = uint32(a.Value.Word[0]) != 0
-		}
+		driver.SetLaunchAttribute(&l, a.Id, a.Value)
 	}
 	return p.Result(st.Backend.Launch(l))
 }

@@ -6,6 +6,7 @@ package modules
 import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // fit is what a function's blocks need, beside their dynamic shared memory.
@@ -75,4 +76,53 @@ func (p *LaunchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h 
 		}
 	}
 	return low, 0
+}
+
+// clusterLaunch is a launch that may have clusters, as the program describes it to ask what fits.
+func (p *LaunchCalls) clusterLaunch(c *dispatch.Call, h dispatch.Function, grid, block backend.Dim, shared uint32, attributes []dispatch.Launchattr) (*backend.Launch, dispatch.Result) {
+	f, r := p.findFunction(c, h)
+	if r != 0 {
+		return nil, r
+	}
+	l := &backend.Launch{Function: f.b, Grid: grid, Block: block, Shared: shared}
+	for _, a := range attributes {
+		driver.SetLaunchAttribute(l, a.Id, a.Value)
+	}
+	return l, 0
+}
+
+// ActiveClusters is how many clusters of a launch the device can run at once. Without clusters, each block is one.
+func (p *LaunchCalls) ActiveClusters(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, attributes []dispatch.Launchattr, _ uint32) (int32, dispatch.Result) {
+	l, r := p.clusterLaunch(c, h, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, attributes)
+	if r != 0 {
+		return 0, r
+	}
+	if f, ok := l.Function.(backend.ClusterFunction); ok {
+		n, err := f.ActiveClusters(l)
+		return int32(n), p.Result(err)
+	}
+	f, r := p.fitOf(c, h)
+	threads := l.Block.Count()
+	switch {
+	case r != 0:
+		return 0, r
+	case threads == 0 || threads > uint64(f.info.Attributes[backend.MaxThreadsPerBlock]):
+		return 0, dispatch.ResultInvalidValue
+	case l.ClusterBlocks() > 1:
+		return 0, 0
+	}
+	return f.blocksPerMultiprocessor(uint32(threads), uint64(shared)) * f.info.Attributes[backend.Multiprocessors], 0
+}
+
+// LargestCluster is how many blocks a cluster of such a launch may have.
+func (p *LaunchCalls) LargestCluster(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, attributes []dispatch.Launchattr, _ uint32) (int32, dispatch.Result) {
+	l, r := p.clusterLaunch(c, h, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, attributes)
+	if r != 0 {
+		return 0, r
+	}
+	if f, ok := l.Function.(backend.ClusterFunction); ok {
+		n, err := f.LargestCluster(l)
+		return int32(n), p.Result(err)
+	}
+	return 1, 0
 }

@@ -20,14 +20,13 @@ import (
 // logSize is how much the just-in-time compiler may say.
 const logSize = 64 << 10
 
-// compiler is what the just-in-time compiler is told, in C's memory: the linker writes there later.
-type compiler struct{ c C.struct_sing_jit }
+// compiler is what the just-in-time compiler is told, in C's memory: the linker reads and writes there later.
+type compiler struct{ c *C.struct_sing_jit }
 
 func newCompiler(cfg backend.LoadConfig) *compiler {
-	j := &compiler{C.struct_sing_jit{
-		max_registers: C.uint(cfg.MaxRegisters), ninfo: logSize, nerrors: logSize,
-		info: (*C.char)(C.calloc(1, logSize)), errors: (*C.char)(C.calloc(1, logSize)),
-	}}
+	j := &compiler{(*C.struct_sing_jit)(C.calloc(1, C.sizeof_struct_sing_jit))}
+	j.c.max_registers, j.c.ninfo, j.c.nerrors = C.uint(cfg.MaxRegisters), logSize, logSize
+	j.c.info, j.c.errors = (*C.char)(C.calloc(1, logSize)), (*C.char)(C.calloc(1, logSize))
 	if cfg.Verbose {
 		j.c.verbose = 1
 	}
@@ -36,6 +35,7 @@ func newCompiler(cfg backend.LoadConfig) *compiler {
 
 // takeLog is the compiler's output. The compiler is of no use any more.
 func (j *compiler) takeLog() backend.Log {
+	defer C.free(unsafe.Pointer(j.c))
 	defer C.free(unsafe.Pointer(j.c.info))
 	defer C.free(unsafe.Pointer(j.c.errors))
 	return backend.Log{Info: C.GoString(j.c.info), Error: C.GoString(j.c.errors)}
@@ -45,7 +45,7 @@ func (j *compiler) takeLog() backend.Log {
 func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig) (Module, backend.Log, error) {
 	j := newCompiler(cfg)
 	var m Module
-	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), &j.c)
+	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), j.c)
 	return m, j.takeLog(), checkResult("cuModuleLoadDataEx", r)
 }
 
@@ -98,6 +98,7 @@ type Launch struct {
 	Grid, Block backend.Dim
 	Shared      uint32
 	Cooperative bool
+	Attributes  []backend.LaunchAttribute
 	Params      []byte
 	Offsets     []uint32
 }
@@ -111,6 +112,17 @@ func (l *Launch) cStruct(pin *runtime.Pinner) C.struct_sing_launch {
 	}
 	if l.Cooperative {
 		p.cooperative = 1
+	}
+	if n := len(l.Attributes); n > 0 {
+		list := make([]C.struct_sing_attribute, n)
+		for i, a := range l.Attributes {
+			list[i].id = C.int(a.ID)
+			for w, v := range a.Value {
+				list[i].value.word[w] = C.ulonglong(v)
+			}
+		}
+		pin.Pin(&list[0])
+		p.attributes, p.k = &list[0], C.uint(n)
 	}
 	if len(l.Offsets) > 0 {
 		pin.Pin(&l.Params[0])
@@ -129,10 +141,33 @@ func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
 	defer pin.Unpin()
 	p := l.cStruct(&pin)
 	call := "cuLaunchKernel"
-	if l.Cooperative {
+	switch {
+	case len(l.Attributes) > 0:
+		call = "cuLaunchKernelEx"
+	case l.Cooperative:
 		call = "cuLaunchCooperativeKernel"
 	}
 	return checkResult(call, C.sing_launch(d.table, c.p, &p, s.p))
+}
+
+// ActiveClusters is how many clusters of a launch run at once.
+func (d *Driver) ActiveClusters(c Context, l *Launch) (int, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	p := l.cStruct(&pin)
+	var n C.int
+	r := C.sing_active_clusters(d.table, c.p, &n, &p)
+	return int(n), checkResult("cuOccupancyMaxActiveClusters", r)
+}
+
+// LargestCluster is how many blocks a cluster of such a launch may have.
+func (d *Driver) LargestCluster(c Context, l *Launch) (int, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	p := l.cStruct(&pin)
+	var n C.int
+	r := C.sing_largest_cluster(d.table, c.p, &n, &p)
+	return int(n), checkResult("cuOccupancyMaxPotentialClusterSize", r)
 }
 
 // Part is an image for Link.
@@ -156,7 +191,7 @@ func (d *Driver) Link(c Context, parts []Part, cfg backend.LoadConfig) (image []
 	j := newCompiler(cfg)
 	defer func() { log = j.takeLog() }()
 	var state C.CUlinkState
-	if err := checkResult("cuLinkCreate_v2", C.sing_link_create(d.table, c.p, &state, &j.c)); err != nil {
+	if err := checkResult("cuLinkCreate_v2", C.sing_link_create(d.table, c.p, &state, j.c)); err != nil {
 		return nil, log, err
 	}
 	defer C.sing_cuLinkDestroy(d.table, c.p, state)

@@ -82,16 +82,85 @@ static void spread(const struct sing_launch *l, void **params)
 		params[i] = (void *)(l->params + l->offsets[i]);
 }
 
+/* CUlaunchConfig, as the driver has it. */
+struct launch_config {
+	unsigned int grid[3], block[3], shared;
+	CUstream stream;
+	struct sing_attribute *attributes;
+	unsigned int k;
+};
+_Static_assert(sizeof(struct launch_config) == 56, "launch config");
+_Static_assert(offsetof(struct launch_config, stream) == 32, "launch config");
+
+enum { ATTRIBUTE_COOPERATIVE = 2 };
+
+/* The launch as the driver takes launches with attributes; to has room for one more than the launch has. */
+static struct launch_config config(const struct sing_launch *l, CUstream stream, struct sing_attribute *to)
+{
+	struct launch_config c = { .shared = l->shared, .stream = stream, .attributes = to, .k = l->k };
+
+	memcpy(c.grid, l->grid, sizeof(c.grid));
+	memcpy(c.block, l->block, sizeof(c.block));
+	if (l->k)
+		memcpy(to, l->attributes, l->k * sizeof(*to));
+	if (l->cooperative)
+		to[c.k++] = (struct sing_attribute){ .id = ATTRIBUTE_COOPERATIVE, .value = { { 1 } } };
+	return (c);
+}
+
+CUresult sing_active_clusters(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l)
+{
+	struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
+	struct launch_config c = config(l, NULL, attributes);
+
+	return (sing_cuOccupancyMaxActiveClusters(d, in, n, l->function, &c));
+}
+
+CUresult sing_largest_cluster(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l)
+{
+	struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
+	struct launch_config c = config(l, NULL, attributes);
+
+	return (sing_cuOccupancyMaxPotentialClusterSize(d, in, n, l->function, &c));
+}
+
 CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream)
 {
 	void *params[l->n + 1];
 
 	spread(l, params);
+	if (l->k) {
+		struct sing_attribute attributes[SING_MAX_ATTRIBUTES + 1];
+		struct launch_config c = config(l, stream, attributes);
+
+		return (sing_cuLaunchKernelEx(d, in, &c, l->function, params, NULL));
+	}
 	if (l->cooperative)
 		return (sing_cuLaunchCooperativeKernel(d, in, l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
 						       l->block[2], l->shared, stream, params));
 	return (sing_cuLaunchKernel(d, in, l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
 				    l->shared, stream, params, NULL));
+}
+
+CUresult sing_groups(const struct sing_driver *d, CUcontext in, unsigned char *groups, unsigned char *order, size_t n)
+{
+	static const CUuuid id = { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca } };
+	enum { LISTS = 4, FREE = 13, INVALID_VALUE = 1, NOT_SUPPORTED = 801 };
+	void **table = NULL;
+	unsigned char *g = NULL, *o = NULL;
+	CUresult r = sing_cuGetExportTable(d, in, (void **)&table, &id);
+
+	if (r == INVALID_VALUE || (!r && (!table || (uintptr_t)table[0] <= FREE * sizeof(void *))))
+		return (NOT_SUPPORTED);
+	if (r)
+		return (r);
+	r = ((CUresult(*)(unsigned char **, unsigned char **))table[LISTS])(&g, &o);
+	if (r)
+		return (r);
+	memcpy(groups, g, n);
+	memcpy(order, o, n);
+	((void (*)(unsigned char *, unsigned char *))table[FREE])(g, o);
+	return (0);
 }
 
 /* CUDA_KERNEL_NODE_PARAMS, the first version: every driver with graphs has it. */
@@ -107,46 +176,46 @@ CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode
 {
 	void *params[l->n + 1];
 	struct kernel_node p = { .function = l->function, .shared = l->shared, .params = params };
+	CUresult r;
 
 	spread(l, params);
 	memcpy(p.grid, l->grid, sizeof(p.grid));
 	memcpy(p.block, l->block, sizeof(p.block));
-	return (sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p));
+	r = sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p);
+	for (unsigned int i = 0; i < l->k && !r; ++i)
+		r = sing_cuGraphKernelNodeSetAttribute(d, in, *node, l->attributes[i].id, &l->attributes[i].value);
+	return (r);
 }
 
-enum { JIT_MAX_REGISTERS = 0, JIT_INFO = 3, JIT_INFO_SIZE = 4, JIT_ERROR = 5, JIT_ERROR_SIZE = 6, JIT_VERBOSE = 12, JIT_OPTIONS = 6 };
+enum { JIT_MAX_REGISTERS = 0, JIT_INFO = 3, JIT_INFO_SIZE = 4, JIT_ERROR = 5, JIT_ERROR_SIZE = 6, JIT_VERBOSE = 12 };
 
-static unsigned int jit(const struct sing_jit *j, int names[JIT_OPTIONS], void *values[JIT_OPTIONS])
+static unsigned int jit(struct sing_jit *j)
 {
 	unsigned int n = 0;
 
-	names[n] = JIT_INFO, values[n++] = j->info;
-	names[n] = JIT_INFO_SIZE, values[n++] = (void *)j->ninfo;
-	names[n] = JIT_ERROR, values[n++] = j->errors;
-	names[n] = JIT_ERROR_SIZE, values[n++] = (void *)j->nerrors;
+	j->names[n] = JIT_INFO, j->values[n++] = j->info;
+	j->names[n] = JIT_INFO_SIZE, j->values[n++] = (void *)j->ninfo;
+	j->names[n] = JIT_ERROR, j->values[n++] = j->errors;
+	j->names[n] = JIT_ERROR_SIZE, j->values[n++] = (void *)j->nerrors;
 	if (j->max_registers)
-		names[n] = JIT_MAX_REGISTERS, values[n++] = (void *)(uintptr_t)j->max_registers;
+		j->names[n] = JIT_MAX_REGISTERS, j->values[n++] = (void *)(uintptr_t)j->max_registers;
 	if (j->verbose)
-		names[n] = JIT_VERBOSE, values[n++] = (void *)(uintptr_t)1;
+		j->names[n] = JIT_VERBOSE, j->values[n++] = (void *)(uintptr_t)1;
 	return (n);
 }
 
-CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, const struct sing_jit *j)
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j)
 {
-	int names[JIT_OPTIONS];
-	void *values[JIT_OPTIONS];
-	unsigned int n = jit(j, names, values);
+	const unsigned int n = jit(j);
 
-	return (sing_cuModuleLoadDataEx(d, in, module, (void *)image, n, names, values));
+	return (sing_cuModuleLoadDataEx(d, in, module, (void *)image, n, j->names, j->values));
 }
 
-CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, const struct sing_jit *j)
+CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, struct sing_jit *j)
 {
-	int names[JIT_OPTIONS];
-	void *values[JIT_OPTIONS];
-	unsigned int n = jit(j, names, values);
+	const unsigned int n = jit(j);
 
-	return (sing_cuLinkCreate_v2(d, in, n, names, values, state));
+	return (sing_cuLinkCreate_v2(d, in, n, j->names, j->values, state));
 }
 
 CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma)

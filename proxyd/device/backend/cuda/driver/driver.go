@@ -168,6 +168,13 @@ func (d *Driver) NewContext(dev Device) (Context, error) {
 	return c, checkResult("cuCtxCreate_v2", r)
 }
 
+// ProcessorGroups is how the multiprocessors of a context's device are grouped, n pairs of them, in two orders.
+func (d *Driver) ProcessorGroups(c Context, n int) (groups, order []byte, err error) {
+	groups, order = make([]byte, n+1), make([]byte, n+1)
+	r := C.sing_groups(d.table, c.p, (*C.uchar)(&groups[0]), (*C.uchar)(&order[0]), C.size_t(n))
+	return groups[:n], order[:n], checkResult("how multiprocessors are grouped", r)
+}
+
 // DestroyContext ends a context and all its contents.
 func (d *Driver) DestroyContext(c Context) error {
 	r := C.sing_cuCtxDestroy_v2(d.table, nil, c.p)

@@ -11,15 +11,27 @@
 int sing_open(struct sing_driver *d, void **library, const char *path, char *why, size_t room);
 void sing_close(void *library);
 
+/* As the driver has an attribute of a launch: CUlaunchAttribute. */
+struct sing_attribute {
+	int id, pad;
+	CUlaunchAttributeValue value;
+};
+_Static_assert(sizeof(struct sing_attribute) == 72, "attribute");
+
 /* A kernel's launch: params lie at offsets in block. */
 struct sing_launch {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared;
 	int cooperative;
+	const struct sing_attribute *attributes;
+	unsigned int k; /* of attributes */
 	const unsigned char *params;
 	const unsigned int *offsets;
 	size_t n;
 };
+
+/* Of a single launch. */
+enum { SING_MAX_ATTRIBUTES = 16 };
 
 /* More parameters than 4096 bytes can hold are none. */
 enum { SING_MAX_PARAMS = 4096 };
@@ -27,16 +39,31 @@ enum { SING_MAX_PARAMS = 4096 };
 CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream);
 CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l);
 
-/* What the just-in-time compiler is told, and where it writes. */
+/* How many clusters of a launch run at once, and how large the largest can be. */
+CUresult sing_active_clusters(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l);
+CUresult sing_largest_cluster(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l);
+
+/*
+ * How a device's multiprocessors are grouped: a byte for each pair of them, in two orders. The driver's call has no public name;
+ * a driver without it answers NOT_SUPPORTED.
+ */
+CUresult sing_groups(const struct sing_driver *d, CUcontext in, unsigned char *groups, unsigned char *order, size_t n);
+
+/*
+ * What the just-in-time compiler is told, and where it writes. The linker reads names and values until the link is
+ * destroyed, so that all of this is in C's memory.
+ */
 struct sing_jit {
 	unsigned int max_registers; /* 0: any */
 	int verbose;
 	char *info, *errors;
 	size_t ninfo, nerrors;
+	int names[6];
+	void *values[6];
 };
 
-CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, const struct sing_jit *j);
-CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, const struct sing_jit *j);
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j);
+CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, struct sing_jit *j);
 
 CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
 

@@ -137,9 +137,16 @@ _Static_assert(offsetof(CUmemAllocationProp, gpuDirectRDMACapable) == 25, "CUmem
 _Static_assert(offsetof(CUmemAllocationProp, usage) == 26, "CUmemAllocationProp.usage");
 _Static_assert(offsetof(CUmemAllocationProp, reserved) == 28, "CUmemAllocationProp.reserved");
 
+typedef struct {
+	unsigned long long word[8];
+} CUlaunchAttributeValue;
+_Static_assert(sizeof(CUlaunchAttributeValue) == 64, "CUlaunchAttributeValue");
+_Static_assert(offsetof(CUlaunchAttributeValue, word) == 0, "CUlaunchAttributeValue.word");
+
 struct sing_driver {
 	CUresult (*cuInit)(unsigned int flags);
 	CUresult (*cuDriverGetVersion)(int *version);
+	CUresult (*cuGetExportTable)(void **table, const CUuuid *id);
 	CUresult (*cuDeviceGetCount)(int *count);
 	CUresult (*cuDeviceGet)(CUdevice *dev, int ordinal);
 	CUresult (*cuDeviceGetName)(char *name, int len, CUdevice dev);
@@ -198,6 +205,13 @@ struct sing_driver {
 	CUresult (*cuFuncGetParamInfo)(CUfunction function, size_t index, size_t *offset, size_t *n);
 	CUresult (*cuLaunchKernel)(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params, void *extra);
 	CUresult (*cuLaunchCooperativeKernel)(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params);
+	CUresult (*cuLaunchKernelEx)(void *config, CUfunction function, void *params, void *extra);
+	CUresult (*cuOccupancyMaxActiveClusters)(int *n, CUfunction function, void *config);
+	CUresult (*cuOccupancyMaxPotentialClusterSize)(int *size, CUfunction function, void *config);
+	CUresult (*cuTensorMapEncodeTiled)(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *box, void *steps, int interleave, int swizzle, int promotion, int fill);
+	CUresult (*cuTensorMapEncodeIm2col)(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *lower, void *upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int swizzle, int promotion, int fill);
+	CUresult (*cuTensorMapEncodeIm2colWide)(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, int lower, int upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int mode, int swizzle, int promotion, int fill);
+	CUresult (*cuTensorMapReplaceAddress)(void *map, CUdeviceptr address);
 	CUresult (*cuLinkCreate_v2)(unsigned int n, void *options, void *values, CUlinkState *state);
 	CUresult (*cuLinkAddData_v2)(CUlinkState state, int type, void *data, size_t n, const char *name, unsigned int k, void *options, void *values);
 	CUresult (*cuLinkComplete)(CUlinkState state, void **image, size_t *n);
@@ -205,6 +219,7 @@ struct sing_driver {
 	CUresult (*cuGraphCreate)(CUgraph *graph, unsigned int flags);
 	CUresult (*cuGraphDestroy)(CUgraph graph);
 	CUresult (*cuGraphAddKernelNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+	CUresult (*cuGraphKernelNodeSetAttribute)(CUgraphNode node, int id, const CUlaunchAttributeValue *value);
 	CUresult (*cuGraphAddMemcpyNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx);
 	CUresult (*cuGraphAddMemsetNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
 	CUresult (*cuGraphAddEmptyNode)(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n);
@@ -217,6 +232,7 @@ struct sing_driver {
 #define SING_DRIVER_CALLS(X) \
 	X(cuInit, 0) \
 	X(cuDriverGetVersion, 0) \
+	X(cuGetExportTable, 1) \
 	X(cuDeviceGetCount, 0) \
 	X(cuDeviceGet, 0) \
 	X(cuDeviceGetName, 0) \
@@ -275,6 +291,13 @@ struct sing_driver {
 	X(cuFuncGetParamInfo, 1) \
 	X(cuLaunchKernel, 0) \
 	X(cuLaunchCooperativeKernel, 1) \
+	X(cuLaunchKernelEx, 1) \
+	X(cuOccupancyMaxActiveClusters, 1) \
+	X(cuOccupancyMaxPotentialClusterSize, 1) \
+	X(cuTensorMapEncodeTiled, 1) \
+	X(cuTensorMapEncodeIm2col, 1) \
+	X(cuTensorMapEncodeIm2colWide, 1) \
+	X(cuTensorMapReplaceAddress, 1) \
 	X(cuLinkCreate_v2, 1) \
 	X(cuLinkAddData_v2, 1) \
 	X(cuLinkComplete, 1) \
@@ -282,6 +305,7 @@ struct sing_driver {
 	X(cuGraphCreate, 1) \
 	X(cuGraphDestroy, 1) \
 	X(cuGraphAddKernelNode, 1) \
+	X(cuGraphKernelNodeSetAttribute, 1) \
 	X(cuGraphAddMemcpyNode, 1) \
 	X(cuGraphAddMemsetNode, 1) \
 	X(cuGraphAddEmptyNode, 1) \
@@ -305,6 +329,12 @@ static inline CUresult sing_cuDriverGetVersion(const struct sing_driver *d, CUco
 {
 	CUresult r = d->cuDriverGetVersion ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuDriverGetVersion(version));
+}
+
+static inline CUresult sing_cuGetExportTable(const struct sing_driver *d, CUcontext in, void **table, const CUuuid *id)
+{
+	CUresult r = d->cuGetExportTable ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuGetExportTable(table, id));
 }
 
 static inline CUresult sing_cuDeviceGetCount(const struct sing_driver *d, CUcontext in, int *count)
@@ -655,6 +685,48 @@ static inline CUresult sing_cuLaunchCooperativeKernel(const struct sing_driver *
 	return (r ? r : d->cuLaunchCooperativeKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params));
 }
 
+static inline CUresult sing_cuLaunchKernelEx(const struct sing_driver *d, CUcontext in, void *config, CUfunction function, void *params, void *extra)
+{
+	CUresult r = d->cuLaunchKernelEx ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuLaunchKernelEx(config, function, params, extra));
+}
+
+static inline CUresult sing_cuOccupancyMaxActiveClusters(const struct sing_driver *d, CUcontext in, int *n, CUfunction function, void *config)
+{
+	CUresult r = d->cuOccupancyMaxActiveClusters ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuOccupancyMaxActiveClusters(n, function, config));
+}
+
+static inline CUresult sing_cuOccupancyMaxPotentialClusterSize(const struct sing_driver *d, CUcontext in, int *size, CUfunction function, void *config)
+{
+	CUresult r = d->cuOccupancyMaxPotentialClusterSize ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuOccupancyMaxPotentialClusterSize(size, function, config));
+}
+
+static inline CUresult sing_cuTensorMapEncodeTiled(const struct sing_driver *d, CUcontext in, void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *box, void *steps, int interleave, int swizzle, int promotion, int fill)
+{
+	CUresult r = d->cuTensorMapEncodeTiled ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuTensorMapEncodeTiled(map, type, rank, address, dim, strides, box, steps, interleave, swizzle, promotion, fill));
+}
+
+static inline CUresult sing_cuTensorMapEncodeIm2col(const struct sing_driver *d, CUcontext in, void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *lower, void *upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int swizzle, int promotion, int fill)
+{
+	CUresult r = d->cuTensorMapEncodeIm2col ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuTensorMapEncodeIm2col(map, type, rank, address, dim, strides, lower, upper, channels, pixels, steps, interleave, swizzle, promotion, fill));
+}
+
+static inline CUresult sing_cuTensorMapEncodeIm2colWide(const struct sing_driver *d, CUcontext in, void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, int lower, int upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int mode, int swizzle, int promotion, int fill)
+{
+	CUresult r = d->cuTensorMapEncodeIm2colWide ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuTensorMapEncodeIm2colWide(map, type, rank, address, dim, strides, lower, upper, channels, pixels, steps, interleave, mode, swizzle, promotion, fill));
+}
+
+static inline CUresult sing_cuTensorMapReplaceAddress(const struct sing_driver *d, CUcontext in, void *map, CUdeviceptr address)
+{
+	CUresult r = d->cuTensorMapReplaceAddress ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuTensorMapReplaceAddress(map, address));
+}
+
 static inline CUresult sing_cuLinkCreate_v2(const struct sing_driver *d, CUcontext in, unsigned int n, void *options, void *values, CUlinkState *state)
 {
 	CUresult r = d->cuLinkCreate_v2 ? sing_enter(d, in) : SING_ABSENT;
@@ -695,6 +767,12 @@ static inline CUresult sing_cuGraphAddKernelNode(const struct sing_driver *d, CU
 {
 	CUresult r = d->cuGraphAddKernelNode ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuGraphAddKernelNode(node, graph, deps, n, params));
+}
+
+static inline CUresult sing_cuGraphKernelNodeSetAttribute(const struct sing_driver *d, CUcontext in, CUgraphNode node, int id, const CUlaunchAttributeValue *value)
+{
+	CUresult r = d->cuGraphKernelNodeSetAttribute ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuGraphKernelNodeSetAttribute(node, id, value));
 }
 
 static inline CUresult sing_cuGraphAddMemcpyNode(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx)
