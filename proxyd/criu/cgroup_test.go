@@ -201,7 +201,7 @@ func TestHostileSource(t *testing.T) {
 		}), nil}
 	}
 	seen := map[string]bool{}
-	for _, name := range []string{"inventory.img", "pstree.img", "files.img", "pages-1.img", "pages-2.img", fmt.Sprintf("core-%d.img", img.Program.PID), fmt.Sprintf("mm-%d.img", img.Program.PID+1), "pipes-data.img"} {
+	for _, name := range []string{"inventory.img", "pstree.img", "files.img", "pages-1.img", "pages-2.img", fmt.Sprintf("core-%d.img", img.Program.PID), fmt.Sprintf("mm-%d.img", img.Processes[1].PID), "pipes-data.img"} {
 		if _, ok := img.findFile(name); !ok {
 			t.Errorf("no image %s among %v", name, img.Files)
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -146,16 +147,15 @@ func (d *dumper) carryStream(st *stream) error {
 	return nil
 }
 
-func (d *dumper) takeStream(w io.Writer, st *stream) (int64, error) {
-	pipe, err := st.waitForPipe()
-	if err != nil {
-		return 0, err
-	}
-	defer st.session.dropFile(pipe)
+func (d *dumper) takeStream(w io.Writer, st *stream) (n int64, err error) {
 	if st.name == pstreeName {
 		w = io.MultiWriter(w, &d.tree) // there is only one image of this name
 	}
-	return drainPipe(w, pipe)
+	err = st.usePipe(func(pipe *os.File) (err error) {
+		n, err = drainPipe(w, pipe)
+		return err
+	})
+	return n, err
 }
 
 // noteProcesses notes in i what no image has of the processes of the dump.

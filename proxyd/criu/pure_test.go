@@ -135,6 +135,34 @@ func (m memory) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
+// TestStreamFailure: why a stream has failed is known before criu can see that the pipe is closed, and fail because of that.
+func TestStreamFailure(t *testing.T) {
+	for range 200 {
+		s := &session{broken: make(chan struct{}), pipes: map[*os.File]bool{}, wake: -1}
+		s.carry = func(st *stream) error {
+			return st.usePipe(func(*os.File) error { return errSource })
+		}
+		near, far, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.FcntlInt(far.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		far.Close()
+		s.beginStream("mm-303.img").pipe <- fd
+		if _, err := io.ReadAll(near); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.firstFailure(); !errors.Is(err, errSource) {
+			t.Fatalf("when the pipe is closed, the failure is %v", err)
+		}
+		s.streams.Wait()
+		near.Close()
+	}
+}
+
 func TestReadTree(t *testing.T) {
 	one := entry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
 	two := entry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})

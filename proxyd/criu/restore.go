@@ -198,31 +198,30 @@ func (r *restorer) carryStream(st *stream) error {
 	if err := st.session.replyToCriu(reply); err != nil || !exists {
 		return err
 	}
-	pipe, err := st.waitForPipe()
-	if err != nil {
-		return err
-	}
-	defer st.session.dropFile(pipe)
-	var n int64
-	if change := r.changeOf(st.name); change != nil {
-		var other io.Reader
-		if other, n, err = change(in); err != nil {
-			return err
+	return st.usePipe(func(pipe *os.File) error {
+		n, err := r.fillPipe(pipe, in, st.name)
+		switch {
+		case errors.Is(err, unix.EPIPE):
+			return nil // criu has all that it wanted of the image
+		case err == nil && was && n != f.Size:
+			return fmt.Errorf("%d bytes of %d", n, f.Size)
 		}
-		_, err = fillPipe(pipe, other, st.name)
-	} else {
-		n, err = fillPipe(pipe, in, st.name)
-	}
-	if errors.Is(err, unix.EPIPE) {
-		return nil // criu has all that it wanted of the image
-	}
-	if err != nil {
 		return err
+	})
+}
+
+// fillPipe moves an image into its pipe, as criu is to see it. The result is the size of the image in the source.
+func (r *restorer) fillPipe(pipe *os.File, in io.Reader, name string) (int64, error) {
+	change := r.changeOf(name)
+	if change == nil {
+		return fillPipe(pipe, in, name)
 	}
-	if was && n != f.Size {
-		return fmt.Errorf("%d bytes of %d", n, f.Size)
+	other, size, err := change(in)
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	_, err = fillPipe(pipe, other, name)
+	return size, err
 }
 
 // nameOf returns the name by which criu is to open a file, if that is not the image's.

@@ -201,12 +201,11 @@ func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
 
 // keepThreadState takes the image of a thread's state in.
 func (d *dumper) keepThreadState(st *stream) error {
-	pipe, err := st.waitForPipe()
-	if err != nil {
+	var b []byte
+	err := st.usePipe(func(pipe *os.File) (err error) {
+		b, err = io.ReadAll(io.LimitReader(pipe, maxEntry))
 		return err
-	}
-	defer st.session.dropFile(pipe)
-	b, err := io.ReadAll(io.LimitReader(pipe, maxEntry))
+	})
 	if err != nil {
 		return err
 	}

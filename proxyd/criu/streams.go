@@ -38,7 +38,7 @@ func (s *session) beginStream(name string) *stream {
 	st := &stream{name: name, session: s, pipe: make(chan int, 1)}
 	s.streams.Go(func() {
 		if err := s.carry(st); err != nil {
-			s.breakOff(fmt.Errorf("image %s: %w", name, err))
+			st.breakOff(err)
 		}
 		select { // a descriptor that came too late
 		case fd, ok := <-st.pipe:
@@ -51,7 +51,26 @@ func (s *session) beginStream(name string) *stream {
 	return st
 }
 
-// waitForPipe waits for the pipe. The caller gives the file back to session.dropFile.
+// breakOff breaks the session off because this stream has failed.
+func (st *stream) breakOff(err error) {
+	st.session.breakOff(fmt.Errorf("image %s: %w", st.name, err))
+}
+
+// usePipe waits for the pipe, calls use with the pipe, and closes the pipe. Why use has failed is noted before the pipe is
+// closed: criu fails because of a closed pipe, and criu's exit status would be taken for the reason.
+func (st *stream) usePipe(use func(pipe *os.File) error) error {
+	pipe, err := st.waitForPipe()
+	if err != nil {
+		return err
+	}
+	defer st.session.dropFile(pipe)
+	if err = use(pipe); err != nil {
+		st.breakOff(err)
+	}
+	return err
+}
+
+// waitForPipe waits for the pipe. Only usePipe calls it, and gives the file back to session.dropFile.
 func (st *stream) waitForPipe() (*os.File, error) {
 	select {
 	case fd, ok := <-st.pipe:
