@@ -27,8 +27,11 @@ func (n *node) describeHealth(ctx context.Context, load checkpoint.Load) *rpc.He
 	defer cancel()
 	store, stage, err := n.meter.findSpace(ctx)
 	h := &rpc.Health{
-		Shared: sharedState(err), SharedId: n.shared.Mark().ID, Store: spaceMessage(store), Stage: spaceMessage(stage),
+		Shared: sharedState(err), Store: spaceMessage(store), Stage: spaceMessage(stage),
 		Devices: n.cfg.Devices.Kind, Capsules: uint32(load.Capsules), //nolint:gosec // a list in memory
+	}
+	if n.gate.isOpen() { // else the daemon may still look for the shared folder
+		h.SharedId = n.shared.Mark().ID
 	}
 	for _, j := range load.Led {
 		h.Jobs = append(h.Jobs, &rpc.LedJob{Job: j.ID, Run: int32(j.Run), Obstacle: j.Obstacle}) //nolint:gosec // Slurm's restart count
@@ -36,15 +39,21 @@ func (n *node) describeHealth(ctx context.Context, load checkpoint.Load) *rpc.He
 	return h
 }
 
-// sharedState says in a word what is wrong with the shared folder.
+// sharedState says in a word what is wrong with the shared folder or its store.
 func sharedState(err error) rpc.Health_Shared {
 	switch {
 	case err == nil:
 		return rpc.Health_RIGHT
+	case errors.Is(err, errStarting):
+		return rpc.Health_SHARED_UNSPECIFIED
 	case errors.Is(err, shared.ErrUnmarked):
 		return rpc.Health_UNMARKED
 	case errors.Is(err, shared.ErrOther):
 		return rpc.Health_OTHER
+	case errors.Is(err, shared.ErrNoStore):
+		return rpc.Health_NO_STORE
+	case errors.Is(err, shared.ErrOtherStore):
+		return rpc.Health_OTHER_STORE
 	case errors.Is(err, shared.ErrSilent), errors.Is(err, context.DeadlineExceeded):
 		return rpc.Health_SILENT
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,11 +20,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 )
 
-// TestHealth: a node says in which state it finds the shared folder, and which space there is.
+// TestHealth: a node says in which state it finds the shared folder and its store, and which space there is.
 func TestHealth(t *testing.T) {
 	dir, lib := filepath.Join(t.TempDir(), "shared"), t.TempDir()
+	storePath := filepath.Join(dir, "store")
 	initFolder := func() {
 		t.Helper()
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -33,32 +36,57 @@ func TestHealth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	initFolder()
-	folder, err := shared.Open(dir, lib)
-	if err != nil {
-		t.Fatal(err)
+	do := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}, Devices: config.Devices{Kind: "soft"}}, shared: folder, log: slog.New(slog.DiscardHandler)}
+	initFolder()
+	n := &node{cfg: &config.Config{Shared: dir, Staging: config.Staging{Folder: lib}, Devices: config.Devices{Kind: "soft"}}, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
 	n.meter = &meter{Metrics: metrics.New("1.2.3", reports.Events(), checkpoint.Phases()), n: n}
+	id := "" // that the node works with
 	check := func(want rpc.Health_Shared) {
 		t.Helper()
 		h := n.describeHealth(t.Context(), checkpoint.Load{Capsules: 3, Led: []checkpoint.LedJob{{ID: 7, Run: 1, Obstacle: "a terminal"}}})
 		right := want == rpc.Health_RIGHT
-		if h.GetShared() != want || h.GetSharedId() != folder.Mark().ID || (h.GetStore().GetFree() > 0) != right || h.GetStage().GetSize() == 0 ||
+		if h.GetShared() != want || h.GetSharedId() != id || (h.GetStore().GetFree() > 0) != right || h.GetStage().GetSize() == 0 ||
 			h.GetDevices() != "soft" || h.GetCapsules() != 3 || len(h.GetJobs()) != 1 || h.GetJobs()[0].GetObstacle() != "a terminal" || h.GetJobs()[0].GetRun() != 1 {
 			t.Errorf("want %v: %v", want, h)
 		}
 	}
+	check(rpc.Health_SHARED_UNSPECIFIED) // it starts
+	n.gate.noteAway(shared.ErrUnmarked)
+	check(rpc.Health_UNMARKED) // it waits
+	n.gate.noteAway(shared.ErrOtherStore)
+	check(rpc.Health_OTHER_STORE)
+
+	folder, err := shared.Open(dir, lib)
+	do(err)
+	do(folder.OpenStore())
+	backend, err := posix.Open(folder.StorePath())
+	do(err)
+	defer backend.Close()
+	n.shared, n.folder, id = folder, backend, folder.Mark().ID
+	n.gate.open(placing{}, nil)
 	check(rpc.Health_RIGHT)
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+
+	mark, err := os.ReadFile(filepath.Join(storePath, "cluster.json"))
+	do(err, os.Rename(storePath, storePath+".away"))
+	check(rpc.Health_NO_STORE)
+	do(os.Mkdir(storePath, 0o700))
+	check(rpc.Health_NO_STORE) // the folder below its mount point
+	_, _, err = shared.Init(storePath, "mini")
+	do(err)
+	check(rpc.Health_OTHER_STORE)
+	do(os.WriteFile(filepath.Join(storePath, "cluster.json"), mark, 0o644)) // a copy of it
+	check(rpc.Health_RIGHT)
+
+	do(os.Rename(dir, dir+".away"))
 	check(rpc.Health_UNMARKED)
 	initFolder()
 	check(rpc.Health_OTHER)
-	if err := os.WriteFile(filepath.Join(dir, "cluster.json"), []byte("nonsense"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	do(os.WriteFile(filepath.Join(dir, "cluster.json"), []byte("nonsense"), 0o644))
 	check(rpc.Health_UNREADABLE)
 }
 
@@ -73,7 +101,8 @@ func TestHealthSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{cfg: &config.Config{Shared: dir}, shared: folder, log: slog.New(slog.DiscardHandler)}
+		n := &node{cfg: &config.Config{Shared: dir}, shared: folder, log: slog.New(slog.DiscardHandler), gate: newGate(t.Context().Done(), nil)}
+		n.gate.open(placing{}, nil)
 		n.meter = &meter{n: n}
 		hangs := make(chan struct{})
 		go func() {

@@ -198,29 +198,31 @@ func TestBackOff(t *testing.T) {
 
 // TestReport: what is wrong with nodes that answer. An older release does not say, and nothing is wrong with that node.
 func TestReport(t *testing.T) {
-	f := newFake(8)
+	f := newFake(11)
 	for i, h := range []*rpc.Health{
 		nil, // an older release
 		{Shared: rpc.Health_UNMARKED, SharedId: "a"}, {Shared: rpc.Health_OTHER, SharedId: "a"}, {Shared: rpc.Health_SILENT, SharedId: "a"},
 		{Shared: rpc.Health_UNREADABLE, SharedId: "a"}, {Shared: rpc.Health_RIGHT, SharedId: "b", Store: &rpc.Space{Size: 100, Free: 7}, Capsules: 3},
+		{Shared: rpc.Health_NO_STORE, SharedId: "a"}, {Shared: rpc.Health_OTHER_STORE, SharedId: "a"}, {Shared: 99}, // the last is of a newer release
 	} {
 		f.replies[f.nodes[i].Name] = &rpc.PingReply{Version: "1.0", Health: h}
 	}
-	f.stopped["n8"] = true
+	f.stopped["n11"] = true
 	want := []string{
 		"", "the shared folder is not there, or not mounted", "another folder is where the shared folder was", "the file system of the shared folder does not answer",
-		"the shared folder cannot be read", "the node works with another shared folder than most nodes", "", "",
+		"the shared folder cannot be read", "the node works with another shared folder than most nodes",
+		"the store is not there, or not mounted", "another store is where the store was", "something is wrong with the shared folder", "", "",
 	}
 	f.poll(t, func(p *Poller) {
 		time.Sleep(10 * time.Second)
 		all := p.Report()
 		for i, s := range all {
-			if s.Problem != want[i] || s.Answers != (i != 7) {
+			if s.Problem != want[i] || s.Answers != (i != 10) {
 				t.Errorf("%+v, want %q", s, want[i])
 			}
 		}
 		c := CountStates(all)
-		if c.Nodes != 8 || c.Answer != 7 || c.Silent != 1 || c.Unsound != 5 || c.Capsules != 4 || c.LeastFree.GetFree() != 7 || c.Versions["1.0"] != 6 || c.Versions["1.2.3"] != 1 {
+		if c.Nodes != 11 || c.Answer != 10 || c.Silent != 1 || c.Unsound != 8 || c.Capsules != 4 || c.LeastFree.GetFree() != 7 || c.Versions["1.0"] != 9 || c.Versions["1.2.3"] != 1 {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -69,7 +69,7 @@ func usualFolder(all []State) string {
 	return usual
 }
 
-// FolderProblem says what is wrong with a node's shared folder; "": nothing, or the node does not say. The text names no
+// FolderProblem says what is wrong with a node's shared folder or store; "": nothing, or the node does not say. The text names no
 // path: all users see it.
 func FolderProblem(h *rpc.Health) string {
 	switch h.GetShared() {
@@ -81,9 +81,14 @@ func FolderProblem(h *rpc.Health) string {
 		return "the file system of the shared folder does not answer"
 	case rpc.Health_UNREADABLE:
 		return "the shared folder cannot be read"
+	case rpc.Health_NO_STORE:
+		return "the store is not there, or not mounted"
+	case rpc.Health_OTHER_STORE:
+		return "another store is where the store was"
 	case rpc.Health_RIGHT, rpc.Health_SHARED_UNSPECIFIED:
+		return ""
 	}
-	return ""
+	return "something is wrong with the shared folder" // the node's release is newer than this
 }
 
 // CountStates sums up a report.

@@ -40,6 +40,8 @@ const (
 	Health_OTHER              Health_Shared = 3 // it is another folder than this node worked with
 	Health_SILENT             Health_Shared = 4 // its file system does not answer
 	Health_UNREADABLE         Health_Shared = 5 // anything else is wrong with it
+	Health_NO_STORE           Health_Shared = 6 // its store is not there, or has no mark: the store's file system may not be mounted
+	Health_OTHER_STORE        Health_Shared = 7 // another store is where its store was
 )
 
 // Enum value maps for Health_Shared.
@@ -51,6 +53,8 @@ var (
 		3: "OTHER",
 		4: "SILENT",
 		5: "UNREADABLE",
+		6: "NO_STORE",
+		7: "OTHER_STORE",
 	}
 	Health_Shared_value = map[string]int32{
 		"SHARED_UNSPECIFIED": 0,
@@ -59,6 +63,8 @@ var (
 		"OTHER":              3,
 		"SILENT":             4,
 		"UNREADABLE":         5,
+		"NO_STORE":           6,
+		"OTHER_STORE":        7,
 	}
 )
 
@@ -6094,7 +6100,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x124\n" +
 	"\astarted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x125\n" +
-	"\x06health\x18\x04 \x01(\v2\x1d.singularity.proxyd.v1.HealthR\x06health\"\x96\x03\n" +
+	"\x06health\x18\x04 \x01(\v2\x1d.singularity.proxyd.v1.HealthR\x06health\"\xb5\x03\n" +
 	"\x06Health\x12<\n" +
 	"\x06shared\x18\x01 \x01(\x0e2$.singularity.proxyd.v1.Health.SharedR\x06shared\x12\x1b\n" +
 	"\tshared_id\x18\x02 \x01(\tR\bsharedId\x122\n" +
@@ -6102,7 +6108,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05stage\x18\x04 \x01(\v2\x1c.singularity.proxyd.v1.SpaceR\x05stage\x12\x18\n" +
 	"\adevices\x18\x05 \x01(\tR\adevices\x12\x1a\n" +
 	"\bcapsules\x18\x06 \x01(\rR\bcapsules\x121\n" +
-	"\x04jobs\x18\a \x03(\v2\x1d.singularity.proxyd.v1.LedJobR\x04jobs\"`\n" +
+	"\x04jobs\x18\a \x03(\v2\x1d.singularity.proxyd.v1.LedJobR\x04jobs\"\x7f\n" +
 	"\x06Shared\x12\x16\n" +
 	"\x12SHARED_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05RIGHT\x10\x01\x12\f\n" +
@@ -6111,7 +6117,9 @@ const file_proxyd_proto_rawDesc = "" +
 	"\n" +
 	"\x06SILENT\x10\x04\x12\x0e\n" +
 	"\n" +
-	"UNREADABLE\x10\x05\"/\n" +
+	"UNREADABLE\x10\x05\x12\f\n" +
+	"\bNO_STORE\x10\x06\x12\x0f\n" +
+	"\vOTHER_STORE\x10\a\"/\n" +
 	"\x05Space\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x12\n" +
 	"\x04free\x18\x02 \x01(\x04R\x04free\"H\n" +
