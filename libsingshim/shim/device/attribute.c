@@ -5,6 +5,8 @@
 
 #include "function.h"
 
+#include "attach.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +23,108 @@ CUresult sing_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 }
 SING_PUBLIC(cuFuncSetAttribute);
 
+/*
+ * What is known of the attributes of a kernel on a device: vendors' libraries ask for some, and set them to what they are, before
+ * each launch. What is known stays true until the program sets something else, or unloads a library.
+ */
+struct kernel_values {
+	struct kernel_values *next;
+	uint64_t kernel;
+	int dev;
+	unsigned int known; /* a bit for each */
+	int values[CU_FUNC_ATTRIBUTE_MAX];
+};
+
+enum { KERNELS = 1024 };
+static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kernel_values *kernels[KERNELS];
+
+/* The caller holds kernel_lock. NULL if there is no memory. */
+static struct kernel_values *values_of(CUkernel kernel, int dev)
+{
+	const uint64_t handle = (uintptr_t)kernel;
+	struct kernel_values **const at = &kernels[(handle ^ (unsigned int)dev) % KERNELS], *v;
+
+	for (v = *at; v != NULL; v = v->next)
+		if (v->kernel == handle && v->dev == dev)
+			return v;
+	v = calloc(1, sizeof(*v));
+	if (v != NULL) {
+		v->next = *at;
+		v->kernel = handle;
+		v->dev = dev;
+		*at = v;
+	}
+	return v;
+}
+
+static bool find_value(int attribute, CUkernel kernel, int dev, int *value)
+{
+	const struct kernel_values *v;
+	bool known;
+
+	if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+		return false;
+	pthread_mutex_lock(&kernel_lock);
+	v = values_of(kernel, dev);
+	known = v != NULL && v->known & 1u << attribute;
+	if (known)
+		*value = v->values[attribute];
+	pthread_mutex_unlock(&kernel_lock);
+	return known;
+}
+
+static void keep_value(int attribute, CUkernel kernel, int dev, int value)
+{
+	struct kernel_values *v;
+
+	if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+		return;
+	pthread_mutex_lock(&kernel_lock);
+	v = values_of(kernel, dev);
+	if (v != NULL) {
+		v->values[attribute] = value;
+		v->known |= 1u << attribute;
+	}
+	pthread_mutex_unlock(&kernel_lock);
+}
+
+void sing_kernels_doubt(void)
+{
+	pthread_mutex_lock(&kernel_lock);
+	for (int i = 0; i < KERNELS; ++i)
+		for (struct kernel_values *v = kernels[i]; v != NULL; v = v->next)
+			v->known = 0;
+	pthread_mutex_unlock(&kernel_lock);
+}
+
+CUresult sing_cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice dev)
+{
+	CUresult r;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (value == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (find_value(attribute, kernel, dev, value))
+		return CUDA_SUCCESS;
+	r = sing_send_cuKernelGetAttribute(0, value, attribute, kernel, dev);
+	if (r == CUDA_SUCCESS)
+		keep_value(attribute, kernel, dev, *value);
+	return r;
+}
+SING_PUBLIC(cuKernelGetAttribute);
+
 CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice dev)
 {
-	const CUresult r = sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
+	CUresult r;
+	int now;
 
+	if (sing_is_initialized() && find_value(attribute, kernel, dev, &now) && now == value)
+		return CUDA_SUCCESS;
+	r = sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
+	if (r == CUDA_SUCCESS)
+		keep_value(attribute, kernel, dev, value);
 	/*
 	 * The attribute holds for the functions of this kernel in all contexts of that device: they are asked
 	 * for again.

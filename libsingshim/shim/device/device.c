@@ -27,7 +27,12 @@ static _Atomic(struct attributes *) attributes[SING_DEVICES];
 static struct primary {
 	CUcontext context;
 	unsigned long retained, owed;
+	_Atomic uint64_t state; /* STATE_KNOWN, flags, and whether the context is active; 0: to be asked for */
 } primaries[SING_DEVICES];
+
+/* Programs ask for the state of a primary context before each of their calls. */
+#define STATE_KNOWN ((uint64_t)1 << 63)
+#define STATE_ACTIVE ((uint64_t)1 << 32)
 
 CUresult sing_cuInit(unsigned int flags)
 {
@@ -169,6 +174,7 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 		r = begin(p, dev);
 	if (r == CUDA_SUCCESS) {
 		++p->retained;
+		atomic_store_explicit(&p->state, 0, memory_order_relaxed);
 		*ctx = p->context;
 	}
 	pthread_mutex_unlock(&lock);
@@ -180,6 +186,7 @@ SING_PUBLIC(cuDevicePrimaryCtxRetain);
 static CUcontext ended(struct primary *p)
 {
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
+	atomic_store(&p->state, 0);
 	p->retained = 0;
 	return p->context;
 }
@@ -213,6 +220,52 @@ CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxRelease_v2);
+
+CUresult sing_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+	CUresult r;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	r = sing_send_cuDevicePrimaryCtxSetFlags_v2(0, dev, flags);
+	atomic_store(&primaries[dev].state, 0);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+SING_PUBLIC(cuDevicePrimaryCtxSetFlags_v2);
+
+CUresult sing_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+	CUresult r = CUDA_SUCCESS;
+	struct primary *p;
+	uint64_t state;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (flags == NULL || active == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	p = &primaries[dev];
+	state = atomic_load_explicit(&p->state, memory_order_relaxed);
+	if (state == 0) {
+		pthread_mutex_lock(&lock); /* what changes the state holds the lock too */
+		r = sing_send_cuDevicePrimaryCtxGetState(0, dev, flags, active);
+		if (r == CUDA_SUCCESS)
+			state = STATE_KNOWN | (*active ? STATE_ACTIVE : 0) | *flags;
+		atomic_store_explicit(&p->state, state, memory_order_relaxed);
+		pthread_mutex_unlock(&lock);
+	}
+	if (r == CUDA_SUCCESS) {
+		*flags = (unsigned int)state;
+		*active = (state & STATE_ACTIVE) != 0;
+	}
+	return r;
+}
+SING_PUBLIC(cuDevicePrimaryCtxGetState);
 
 CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {

@@ -74,6 +74,9 @@ CUresult sing_function_params(const struct sing_function *f, void **params, void
 /* A launch of the function may ask for so much dynamic shared memory from now on. */
 void sing_function_shares(CUfunction function, uint32_t bytes);
 
+/* Libraries may be gone: what is known of kernels' attributes is asked for again. */
+void sing_kernels_doubt(void);
+
 /* Modules or libraries may be gone: what is known of functions is asked for again. */
 void sing_functions_doubt(void);
 

@@ -996,12 +996,6 @@ CUresult sing_send_cuDevicePrimaryCtxSetFlags_v2(uint32_t per_thread, CUdevice d
 	return r_;
 }
 
-CUresult sing_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
-{
-	return sing_send_cuDevicePrimaryCtxSetFlags_v2(0, dev, flags);
-}
-SING_PUBLIC(cuDevicePrimaryCtxSetFlags_v2);
-
 CUresult sing_send_cuDevicePrimaryCtxGetState(uint32_t per_thread, CUdevice dev, unsigned int *flags, int *active)
 {
 	unsigned char in_[4], *p_ = in_;
@@ -1028,12 +1022,6 @@ CUresult sing_send_cuDevicePrimaryCtxGetState(uint32_t per_thread, CUdevice dev,
 	}
 	return r_;
 }
-
-CUresult sing_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
-{
-	return sing_send_cuDevicePrimaryCtxGetState(0, dev, flags, active);
-}
-SING_PUBLIC(cuDevicePrimaryCtxGetState);
 
 CUresult sing_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev)
 {
@@ -4900,12 +4888,6 @@ CUresult sing_send_cuKernelGetAttribute(uint32_t per_thread, int *value, int att
 	}
 	return r_;
 }
-
-CUresult sing_cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice dev)
-{
-	return sing_send_cuKernelGetAttribute(0, value, attribute, kernel, dev);
-}
-SING_PUBLIC(cuKernelGetAttribute);
 
 CUresult sing_send_cuKernelSetAttribute(uint32_t per_thread, int attribute, int value, CUkernel kernel, CUdevice dev)
 {

@@ -91,6 +91,7 @@ CUresult sing_cuLibraryUnload(CUlibrary library)
 	const CUresult r = sing_send_cuLibraryUnload(0, library);
 
 	sing_functions_doubt();
+	sing_kernels_doubt();
 	return r;
 }
 SING_PUBLIC(cuLibraryUnload);
