@@ -130,6 +130,9 @@ type PCI struct{ Domain, Bus, Device uint32 }
 type SpaceConfig struct {
 	Base   Addr   // of all addresses, a multiple of 1 TiB; 0: DefaultBase
 	Memory uint64 // bytes that the rank may allocate, however the device is shared; 0: the device's
+	// Owner is a number that the space has among those of its server, and has again when it is restored: what a driver places by
+	// itself for the space is then in the same place.
+	Owner uint64
 	// State, of a space with the same Base and Memory, is what the space begins with: all its memory at its addresses, with
 	// content to be written by WriteBlock. Until such a space is mapped for the first time, Instantiate, and Update and Set of
 	// what Instantiate returned, take nodes that name memory which is not there: the memory may have been freed since

@@ -80,9 +80,9 @@ type DeviceCalls interface {
 	DevicePrimaryCtxReleaseV2(c *Call, dev int32) (r Result)
 	// cuDevicePrimaryCtxReset_v2: aware.
 	DevicePrimaryCtxResetV2(c *Call, dev int32) (r Result)
-	// cuDevicePrimaryCtxSetFlags_v2: stateful.
+	// cuDevicePrimaryCtxSetFlags_v2: aware.
 	DevicePrimaryCtxSetFlagsV2(c *Call, dev int32, flags uint32) (r Result)
-	// cuDevicePrimaryCtxGetState: sync.
+	// cuDevicePrimaryCtxGetState: aware.
 	DevicePrimaryCtxGetState(c *Call, dev int32) (flags uint32, active int32, r Result)
 }
 
@@ -358,7 +358,7 @@ type ModuleCalls interface {
 	KernelGetFunction(c *Call, kernel Kernel) (function Function, r Result)
 	// cuKernelGetLibrary: sync.
 	KernelGetLibrary(c *Call, kernel Kernel) (library Library, r Result)
-	// cuKernelGetAttribute: sync.
+	// cuKernelGetAttribute: aware.
 	KernelGetAttribute(c *Call, attribute int32, kernel Kernel, dev int32) (value int32, r Result)
 	// cuKernelSetAttribute: aware.
 	KernelSetAttribute(c *Call, attribute int32, value int32, kernel Kernel, dev int32) (r Result)

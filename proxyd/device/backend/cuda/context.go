@@ -44,7 +44,7 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 	b := s.device.backend
 	c := &cudaContext{space: s, id: id, streams: map[*stream]bool{}, modules: map[*module]bool{}}
 	var err error
-	if c.ctx, err = b.drv.NewContext(s.device.dev); err != nil {
+	if c.ctx, err = b.drv.NewContext(s.device.dev, s.cfg.Owner); err != nil {
 		return nil, err
 	}
 	c.marks.drv, c.marks.ctx = b.drv, c.ctx
@@ -53,10 +53,32 @@ func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
 			c.legacy, err = c.newStream(backend.StreamConfig{})
 		}
 	}
+	if err == nil {
+		err = c.loadFirst()
+	}
 	if err != nil {
 		return nil, errors.Join(err, b.drv.DestroyContext(c.ctx))
 	}
 	return c, nil
+}
+
+// firstModule has the driver reserve the addresses of a context's code and variables when the context is made, and not when the
+// program's first module is loaded: what else the program has done before does not change where its variables are.
+const firstModule = `
+.version 6.0
+.target sm_30
+.address_size 64
+.visible .global .align 4 .u32 sing_first = 1;
+.visible .entry sing_first_kernel()
+{
+	ret;
+}
+`
+
+// loadFirst loads firstModule, which goes with the context.
+func (c *cudaContext) loadFirst() error {
+	_, _, err := c.space.device.backend.drv.Load(c.ctx, append([]byte(firstModule), 0), backend.LoadConfig{}, c.space.cfg.Owner)
+	return err
 }
 
 // ID implements backend.Context.

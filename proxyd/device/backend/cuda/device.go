@@ -110,7 +110,7 @@ func (d *device) serviceContext() error {
 		return nil
 	}
 	drv := d.backend.drv
-	ctx, err := drv.NewContext(d.dev)
+	ctx, err := drv.NewContext(d.dev, 0)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	err = c.whileAlive(func() error {
 		var more backend.Log
 		var err error
-		m.m, more, err = c.space.device.backend.drv.Load(c.ctx, img, cfg)
+		m.m, more, err = c.space.device.backend.drv.Load(c.ctx, img, cfg, c.space.cfg.Owner)
 		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
 		return err
 	})

@@ -29,6 +29,9 @@ type Space struct {
 	reached map[*Space]bool
 }
 
+// maxOwned is how many spaces of a process have owners' numbers of their own.
+const maxOwned = 16
+
 // newSpace makes a space that takes part in the turns on its device. If the process is being restored, the space does
 // so when that is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
@@ -45,7 +48,7 @@ func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	defer d.mu.RUnlock()
 	s.turns.Store(d.at.TimeSlices)
 	b, err := d.at.NewSpace(backend.SpaceConfig{
-		Base: base, Memory: d.Info().Memory, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().tellRunner() },
+		Base: base, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().tellRunner() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)

@@ -41,11 +41,11 @@ func (j *compiler) takeLog() backend.Log {
 	return backend.Log{Info: C.GoString(j.c.info), Error: C.GoString(j.c.errors)}
 }
 
-// Load loads an image, which the driver reads beyond its end if incomplete.
-func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig) (Module, backend.Log, error) {
+// Load loads an image, which the driver reads beyond its end if incomplete, into a context of that owner.
+func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig, owner uint64) (Module, backend.Log, error) {
 	j := newCompiler(cfg)
 	var m Module
-	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), j.c)
+	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), j.c, C.uint64_t(owner))
 	return m, j.takeLog(), checkResult("cuModuleLoadDataEx", r)
 }
 

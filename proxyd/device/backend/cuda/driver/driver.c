@@ -38,6 +38,7 @@ int sing_open(struct sing_driver *d, void **library, const char *path, char *why
 		}
 		memcpy((char *)d + calls[i].at, &found, sizeof(found));
 	}
+	sing_reserve_for((void *)d->cuInit);
 	*library = lib;
 	return (0);
 }
@@ -204,11 +205,25 @@ static unsigned int jit(struct sing_jit *j)
 	return (n);
 }
 
-CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j)
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j, uint64_t owner)
 {
 	const unsigned int n = jit(j);
+	CUresult r;
 
-	return (sing_cuModuleLoadDataEx(d, in, module, (void *)image, n, j->names, j->values));
+	sing_reserve_owner(owner);
+	r = sing_cuModuleLoadDataEx(d, in, module, (void *)image, n, j->names, j->values);
+	sing_reserve_owner(0);
+	return (r);
+}
+
+CUresult sing_new_context(const struct sing_driver *d, CUcontext *context, CUdevice dev, uint64_t owner)
+{
+	CUresult r;
+
+	sing_reserve_owner(owner);
+	r = sing_cuCtxCreate_v2(d, NULL, context, 0, dev);
+	sing_reserve_owner(0);
+	return (r);
 }
 
 CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, struct sing_jit *j)

@@ -160,10 +160,10 @@ func (d *Driver) CanAccessPeer(dev, peer Device) (bool, error) {
 	return yes != 0, checkResult("cuDeviceCanAccessPeer", r)
 }
 
-// NewContext makes a context.
-func (d *Driver) NewContext(dev Device) (Context, error) {
+// NewContext makes a context, for whose owner the driver's addresses are reserved: see reserve.c.
+func (d *Driver) NewContext(dev Device, owner uint64) (Context, error) {
 	var c Context
-	r := C.sing_cuCtxCreate_v2(d.table, nil, &c.p, 0, C.CUdevice(dev))
+	r := C.sing_new_context(d.table, &c.p, C.CUdevice(dev), C.uint64_t(owner))
 	C.sing_forget_contexts() // c is current now
 	return c, checkResult("cuCtxCreate_v2", r)
 }

@@ -62,10 +62,17 @@ struct sing_jit {
 	void *values[6];
 };
 
-CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j);
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, struct sing_jit *j, uint64_t owner);
+CUresult sing_new_context(const struct sing_driver *d, CUcontext *context, CUdevice dev, uint64_t owner);
 CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, struct sing_jit *j);
 
 CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
+
+/* The library with this function is the driver: see reserve.c. */
+void sing_reserve_for(void *symbol);
+
+/* Until the next call, what the driver reserves in this thread is for that owner. 0: for nobody in particular. */
+void sing_reserve_owner(uint64_t owner);
 
 /* A context is gone: threads that had it have none. */
 void sing_forget_contexts(void);
