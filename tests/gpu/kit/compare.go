@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,20 +30,28 @@ func compareWorkloads(ctx context.Context, k *kit) {
 		for _, p := range []task{
 			k.workloadTask("mlp", "--steps", n), k.workloadTask("gpt", "--steps", n), k.workloadTask("streams", "--steps", n), k.workloadTask("solver", "--steps", "1"),
 		} {
-			k.compareRuns(ctx, p, k.runNatively(ctx, p))
+			if k.isChosen(p.name) {
+				k.compareRuns(ctx, p, k.runNatively(ctx, p))
+			}
 		}
 		serve := k.workloadTask("serve")
 		serve.stdin = requests
-		k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
+		if k.isChosen(serve.name) {
+			k.compareRuns(ctx, serve, k.runNatively(ctx, serve))
+		}
 		// Ranks that share the node's GPUs; the software GPU says what is right, for NCCL wants a GPU for each rank.
 		for _, ranks := range []int{2, 4} {
 			p := k.workloadTask("mlp", "--steps", "6", "--ranks", fmt.Sprint(ranks))
 			p.name, p.devices = fmt.Sprintf("mlp of %d ranks", ranks), ranks
-			k.compareRuns(ctx, p, k.runReference(ctx, p))
+			if k.isChosen(p.name) {
+				k.compareRuns(ctx, p, k.runReference(ctx, p))
+			}
 		}
 		grid := k.workloadTask("grid", "--steps", "4", "--ranks", "4")
 		grid.devices = 4
-		k.compareRuns(ctx, grid, k.runReference(ctx, grid))
+		if k.isChosen(grid.name) {
+			k.compareRuns(ctx, grid, k.runReference(ctx, grid))
+		}
 	}
 }
 
@@ -100,7 +109,8 @@ func compareCalls(ctx context.Context, k *kit) {
 		return
 	}
 	sources, _ := filepath.Glob(k.filePath("calls", "*.c")) // the pattern is right
-	if len(sources) == 0 {
+	sources = slices.DeleteFunc(sources, func(s string) bool { return !k.isChosen(filepath.Base(s)) })
+	if len(sources) == 0 && k.match == "" {
 		k.addRow(row{Name: "programs of calls", Outcome: wrong, Why: "the archive has none"})
 		return
 	}

@@ -65,7 +65,7 @@ var steps = []step{
 
 // options are the command line.
 type options struct {
-	out, only, driver, python string
+	out, only, match, driver, python string
 	steps                     int
 	limit                     time.Duration
 	soft                      bool
@@ -93,6 +93,7 @@ func parseOptions(args []string, errs io.Writer) (*options, error) {
 	f.SetOutput(errs)
 	f.StringVar(&o.out, "out", "", "write table.txt, result.json and logs to this `FOLDER` (default: gpu-kit-out in the working folder)")
 	f.StringVar(&o.only, "only", "", "run these `STEPS` only, as suite,probe")
+	f.StringVar(&o.match, "match", "", "of the steps workloads, pytorch, replace and calls, run the rows that have this `TEXT` in their names only")
 	f.StringVar(&o.driver, "driver", "", "take libcuda.so.1 and its like from this `FOLDER`")
 	f.StringVar(&o.python, "python", "python3", "the Python that may have PyTorch: a `PROGRAM`")
 	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
@@ -210,6 +211,9 @@ func (k *kit) addRow(r row) {
 	r.Step = k.step
 	k.report.addRow(r)
 }
+
+// isChosen tells whether --match has a row of that name run.
+func (k *kit) isChosen(name string) bool { return strings.Contains(name, k.match) }
 
 // needGPU says that a step cannot run where there is no GPU, and returns false.
 func (k *kit) needGPU(name string) bool {

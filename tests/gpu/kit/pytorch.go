@@ -54,6 +54,9 @@ func comparePyTorch(ctx context.Context, k *kit) {
 		return
 	}
 	for _, t := range trainings {
+		if !k.isChosen(t.name) {
+			continue
+		}
 		if ctx.Err() != nil {
 			k.addRow(row{Name: t.name, Outcome: cannot, Why: "the time of this step is over"})
 			continue

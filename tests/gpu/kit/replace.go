@@ -56,6 +56,9 @@ func (k *kit) moveTask(ctx context.Context, t task, criu bool) {
 	if criu {
 		name = t.name + ", killed and restored by CRIU"
 	}
+	if !k.isChosen(name) {
+		return
+	}
 	t.name += " undisturbed"
 	want := k.runProxied(ctx, t)
 	if want.wasCutShort(0) {
