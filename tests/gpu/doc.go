@@ -5,6 +5,7 @@
 // and run with nothing but coreutils beside. docs/gpu.md says what the kit does.
 //
 //	kit        the program that runs the steps
+//	calltrace  writes a program's calls to the driver, in C
 //	probe      answers questions about a driver, in C
 //	programs   trainings by PyTorch
 //	pack run   make the archive, and start the kit

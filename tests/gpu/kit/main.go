@@ -66,9 +66,9 @@ var steps = []step{
 // options are the command line.
 type options struct {
 	out, only, match, driver, python string
-	steps                     int
-	limit                     time.Duration
-	soft                      bool
+	steps                            int
+	limit                            time.Duration
+	soft                             bool
 }
 
 // kit is a run: where the files are, and what was found so far.

@@ -82,12 +82,12 @@ func (d *device) Info() *backend.Info { return &d.info }
 
 // MakeTensorMap implements backend.TensorMapper.
 func (d *device) MakeTensorMap(s *backend.TensorShape) (backend.TensorMap, error) {
-	return d.backend.drv.MakeTensorMap(s)
+	return driver.TensorMaps{Driver: d.backend.drv}.Make(s)
 }
 
 // MoveTensorMap implements backend.TensorMapper.
 func (d *device) MoveTensorMap(m backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
-	return d.backend.drv.MoveTensorMap(m, to)
+	return driver.TensorMaps{Driver: d.backend.drv}.Move(m, to)
 }
 
 // ProcessorGroups implements backend.ProcessorGrouper.

@@ -76,19 +76,10 @@
 //
 // Communicators are split and made again by server, each with an id of its own: ncclCommSplit is not called.
 //
-// # Not seen on hardware
+// # Seen on hardware
 //
-// All of it. This package was written from the table of calls and the driver's public description, and run against
-// fakecuda, which does what its author thought that a driver does. To be looked at first on a device (docs/gpu.md
-// has a kit that does, and runs the suite there):
-//
-//   - that reservations come where they are asked for, and memory mapped twice (window and view) behaves;
-//   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another context;
-//   - what ending a context does to kernels that run, and whether other contexts outlive a fault;
-//   - that cuModuleGetGlobal finds variables that are not visible, and the driver places them alike in each process;
-//   - attributes in which the suite and the software GPU agree (FuncPTXVersion, the default of dynamic shared memory);
-//   - how long a switch of spaces takes, and a launch through the queue;
-//   - that NCCL takes memory of cuMemCreate in the window, while contexts of cuCtxCreate are in use beside the primary context; that several
-//     communicators of a process, issued from different threads, make progress; what ncclCommAbort does to kernels that wait;
-//   - that cuMemCreate says OUT_OF_MEMORY where expected, so that memory is swapped, and how long a swap takes.
+// On one H100 with driver 580 (docs/gpu.md): reservations come where they are asked for; memory is mapped twice (window
+// and view); contexts of cuCtxCreate see memory of cuMemMap; NCCL takes such memory. A fault ends the process's use of the
+// device: no context outlives one. Ending a context waits for its kernels. The driver's own reservations depend on their
+// order (driver/reserve.c). Not seen: two GPUs, and what ncclCommAbort does to kernels that wait.
 package cuda

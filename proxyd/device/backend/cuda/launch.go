@@ -139,19 +139,15 @@ func (c *cudaContext) checkLaunch(l backend.Launch) (*driver.Launch, error) {
 
 // ActiveClusters implements backend.ClusterFunction.
 func (f *function) ActiveClusters(l *backend.Launch) (int, error) {
-	return f.askClusters(l, func(c *cudaContext, d *driver.Launch) (int, error) {
-		return c.space.device.backend.drv.ActiveClusters(c.ctx, d)
-	})
+	return f.askClusters(l, driver.Clusters.Active)
 }
 
 // LargestCluster implements backend.ClusterFunction.
 func (f *function) LargestCluster(l *backend.Launch) (int, error) {
-	return f.askClusters(l, func(c *cudaContext, d *driver.Launch) (int, error) {
-		return c.space.device.backend.drv.LargestCluster(c.ctx, d)
-	})
+	return f.askClusters(l, driver.Clusters.Largest)
 }
 
-func (f *function) askClusters(l *backend.Launch, ask func(*cudaContext, *driver.Launch) (int, error)) (n int, err error) {
+func (f *function) askClusters(l *backend.Launch, ask func(driver.Clusters, driver.Context, *driver.Launch) (int, error)) (n int, err error) {
 	if err := f.module.checkLoaded(); err != nil {
 		return 0, err
 	}
@@ -161,7 +157,7 @@ func (f *function) askClusters(l *backend.Launch, ask func(*cudaContext, *driver
 	c := f.module.context
 	d := &driver.Launch{Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Attributes: l.Attributes}
 	err = c.whileAlive(func() error {
-		n, err = ask(c, d)
+		n, err = ask(driver.Clusters{Driver: c.space.device.backend.drv}, c.ctx, d)
 		return err
 	})
 	return n, c.noteFault(err)

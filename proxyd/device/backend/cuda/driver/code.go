@@ -150,8 +150,11 @@ func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
 	return checkResult(call, C.sing_launch(d.table, c.p, &p, s.p))
 }
 
-// ActiveClusters is how many clusters of a launch run at once.
-func (d *Driver) ActiveClusters(c Context, l *Launch) (int, error) {
+// Clusters says what fits on a device of launches with clusters.
+type Clusters struct{ *Driver }
+
+// Active is how many clusters of a launch run at once.
+func (d Clusters) Active(c Context, l *Launch) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	p := l.cStruct(&pin)
@@ -160,8 +163,8 @@ func (d *Driver) ActiveClusters(c Context, l *Launch) (int, error) {
 	return int(n), checkResult("cuOccupancyMaxActiveClusters", r)
 }
 
-// LargestCluster is how many blocks a cluster of such a launch may have.
-func (d *Driver) LargestCluster(c Context, l *Launch) (int, error) {
+// Largest is how many blocks a cluster of such a launch may have.
+func (d Clusters) Largest(c Context, l *Launch) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	p := l.cStruct(&pin)

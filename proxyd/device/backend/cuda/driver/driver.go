@@ -160,7 +160,7 @@ func (d *Driver) CanAccessPeer(dev, peer Device) (bool, error) {
 	return yes != 0, checkResult("cuDeviceCanAccessPeer", r)
 }
 
-// NewContext makes a context, for whose owner the driver's addresses are reserved: see reserve.c.
+// NewContext makes a context. The driver reserves addresses for its owner: see reserve.c.
 func (d *Driver) NewContext(dev Device, owner uint64) (Context, error) {
 	var c Context
 	r := C.sing_new_context(d.table, &c.p, C.CUdevice(dev), C.uint64_t(owner))

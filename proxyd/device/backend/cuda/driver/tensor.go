@@ -30,8 +30,11 @@ func newTensorMap() tensorMap {
 
 func (m tensorMap) free() { C.free(m.room) }
 
-// MakeTensorMap makes a tensor map. No context is needed.
-func (d *Driver) MakeTensorMap(s *backend.TensorShape) (backend.TensorMap, error) {
+// TensorMaps makes tensor maps. No context is needed.
+type TensorMaps struct{ *Driver }
+
+// Make makes a tensor map.
+func (d TensorMaps) Make(s *backend.TensorShape) (backend.TensorMap, error) {
 	m := newTensorMap()
 	defer m.free()
 	shape := *s // the driver reads the lists from C's memory or from this copy, and keeps nothing
@@ -54,8 +57,8 @@ func (d *Driver) MakeTensorMap(s *backend.TensorShape) (backend.TensorMap, error
 	return backend.TensorMap{}, fmt.Errorf("tensor map of kind %d: %w", s.Kind, backend.InvalidValue)
 }
 
-// MoveTensorMap is a map like another, of a tensor elsewhere.
-func (d *Driver) MoveTensorMap(of backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
+// Move is a map like another, of a tensor elsewhere.
+func (d TensorMaps) Move(of backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
 	m := newTensorMap()
 	defer m.free()
 	*m.at = of
