@@ -126,7 +126,7 @@ func declareArgument(w *text, c *api.Call, a api.Arg) {
 	switch {
 	case t.Word == "string":
 		w.line("\tchar %s[64];", a.Name)
-		w.line("\tletters(%s, number() %% 60);", a.Name)
+		w.line("\tletters(%s, pick_length(60));", a.Name)
 		if a.Opt {
 			w.line("\tconst bool %s_ = often();", a.Name)
 		}
@@ -159,11 +159,11 @@ func declareArgument(w *text, c *api.Call, a api.Arg) {
 		if is, word := countsElements(c, a); is {
 			switch {
 			case word == "bytes" && a.Dir == api.In:
-				w.line("\t%s = number() %% MOST;", a.Name)
+				w.line("\t%s = pick_length(MOST);", a.Name)
 			case word == "text":
-				w.line("\t%s = 1 + number() %% 40;", a.Name)
+				w.line("\t%s = 1 + pick_length(40);", a.Name)
 			default:
-				w.line("\t%s = number() %% 6;", a.Name)
+				w.line("\t%s = pick_length(6);", a.Name)
 			}
 		} else if a.Dir != api.Out {
 			w.line("\tfill(&%s, sizeof(%s));", a.Name, a.Name)
@@ -213,7 +213,7 @@ func sayIn(w *text, a api.Arg, mark string) {
 	case a.Type.Word == "string":
 		there := a.Name
 		if a.Opt {
-			there = fmt.Sprintf("%s_ ? %s : NULL", a.Name, a.Name)
+			there = fmt.Sprintf("%s_ && *%s != 0 ? %s : NULL", a.Name, a.Name, a.Name) // an empty string arrives as none
 		}
 		w.line("\tsay_array(%q, %s, strlen(%s), 1);", a.Name, there, a.Name)
 	case a.Count.IsArray():

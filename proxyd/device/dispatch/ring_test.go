@@ -73,6 +73,12 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	return listener, path
 }
 
+// countsWork tells whether the ring counts a message: what is counted begins with the array of its counts, and a message whose
+// array is empty counts nothing.
+func countsWork(info Info, args []byte) bool {
+	return info.Counted && (&decoder{rest: args}).readU64() != 0
+}
+
 // TestOverTheRing is TestRoundTrip over the real transport, the ring.
 func TestOverTheRing(t *testing.T) {
 	listener, path := listen(t)
@@ -87,7 +93,7 @@ func TestOverTheRing(t *testing.T) {
 			}
 			out, r, err := Serve(x, Call{Thread: l.Thread}, l.Op, l.Args, nil)
 			info, _ := Look(l.Op)
-			if err != nil || info.Posted != l.Posted || info.Counted != l.Counted || l.Context != 77 {
+			if err != nil || info.Posted != l.Posted || countsWork(info, l.Args) != l.Counted || l.Context != 77 {
 				t.Errorf("%s: %v, posted %v, counted %v, context %d", info.Symbol, err, l.Posted, l.Counted, l.Context)
 			}
 			if !l.Posted {

@@ -353,7 +353,7 @@ static void try_sing_send_processor_groups(void)
 	static unsigned char order[MOST];
 	memset(order, 0, sizeof(order));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUdevice dev = 0;
 	fill(&dev, sizeof(dev));
 	int r_;
@@ -394,7 +394,7 @@ static void try_sing_send_device_attributes(void)
 	CUdevice dev = 0;
 	fill(&dev, sizeof(dev));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	static int values[MOST];
 	memset(values, 0, sizeof(values));
 	int r_;
@@ -446,7 +446,7 @@ static void try_cuDeviceGetName(void)
 	static char name[MOST];
 	memset(name, 0, sizeof(name));
 	int len = 0;
-	len = 1 + number() % 40;
+	len = 1 + pick_length(40);
 	CUdevice dev = 0;
 	fill(&dev, sizeof(dev));
 	int r_;
@@ -556,7 +556,7 @@ static void try_cuDeviceGetByPCIBusId(void)
 {
 	CUdevice dev = 0;
 	char id[64];
-	letters(id, number() % 60);
+	letters(id, pick_length(60));
 	int r_;
 
 	say_begin("cuDeviceGetByPCIBusId", false);
@@ -574,7 +574,7 @@ static void try_cuDeviceGetPCIBusId(void)
 	static char id[MOST];
 	memset(id, 0, sizeof(id));
 	int len = 0;
-	len = 1 + number() % 40;
+	len = 1 + pick_length(40);
 	CUdevice dev = 0;
 	fill(&dev, sizeof(dev));
 	int r_;
@@ -660,7 +660,7 @@ static void try_cuDeviceGetHostAtomicCapabilities(void)
 	static int operations[MOST];
 	fill(operations, sizeof(operations));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	CUdevice dev = 0;
 	fill(&dev, sizeof(dev));
 	int r_;
@@ -684,7 +684,7 @@ static void try_cuDeviceGetP2PAtomicCapabilities(void)
 	static int operations[MOST];
 	fill(operations, sizeof(operations));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	CUdevice src = 0;
 	fill(&src, sizeof(src));
 	CUdevice dst = 0;
@@ -1576,7 +1576,7 @@ static void try_cuMemSetAccess(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_access(&desc[i_]);
 	size_t count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	int r_;
 
 	say_begin("cuMemSetAccess", false);
@@ -1765,7 +1765,7 @@ static void try_cuMemPoolSetAccess(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_access(&map[i_]);
 	size_t count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	int r_;
 
 	say_begin("cuMemPoolSetAccess", false);
@@ -2030,7 +2030,7 @@ static void try_sing_send_copy_in(void)
 	static unsigned char src[MOST];
 	fill(src, sizeof(src));
 	size_t n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	int r_;
@@ -2054,7 +2054,7 @@ static void try_sing_send_copy_out(void)
 	CUdeviceptr src = 0;
 	fill(&src, sizeof(src));
 	size_t n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	int r_;
@@ -3881,7 +3881,7 @@ static void try_cuStreamBatchMemOp(void)
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	static CUstreamBatchMemOpParams ops[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_memop(&ops[i_]);
@@ -3906,7 +3906,7 @@ static void try_cuStreamBatchMemOp_ptsz(void)
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	static CUstreamBatchMemOpParams ops[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_memop(&ops[i_]);
@@ -3934,7 +3934,7 @@ static void try_cuStreamBatchMemOp_v2(void)
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	static CUstreamBatchMemOpParams ops[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_memop(&ops[i_]);
@@ -3959,7 +3959,7 @@ static void try_cuStreamBatchMemOp_v2_ptsz(void)
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	unsigned int count = 0;
-	count = number() % 6;
+	count = pick_length(6);
 	static CUstreamBatchMemOpParams ops[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_memop(&ops[i_]);
@@ -4041,22 +4041,22 @@ static void try_sing_send_captured(void)
 	static CUgraphNode deps[MOST];
 	fill(deps, sizeof(deps));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	static sing_nccl_count counts[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_ncclcount(&counts[i_]);
 	unsigned int c = 0;
-	c = number() % 6;
+	c = pick_length(6);
 	unsigned int op = 0;
 	fill(&op, sizeof(op));
 	static unsigned char args[MOST];
 	fill(args, sizeof(args));
 	size_t k = 0;
-	k = number() % MOST;
+	k = pick_length(MOST);
 	static unsigned char answer[MOST];
 	memset(answer, 0, sizeof(answer));
 	size_t m = 0;
-	m = number() % 6;
+	m = pick_length(6);
 	const size_t m_was_ = m;
 	(void)m_was_;
 	int r_;
@@ -4288,21 +4288,21 @@ static void try_sing_send_module_load(void)
 	static unsigned char image[MOST];
 	fill(image, sizeof(image));
 	size_t n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	static int names[MOST];
 	fill(names, sizeof(names));
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	static char info[MOST];
 	memset(info, 0, sizeof(info));
 	unsigned int ninfo = 0;
-	ninfo = 1 + number() % 40;
+	ninfo = 1 + pick_length(40);
 	static char errors[MOST];
 	memset(errors, 0, sizeof(errors));
 	unsigned int nerrors = 0;
-	nerrors = 1 + number() % 40;
+	nerrors = 1 + pick_length(40);
 	float milliseconds = 0;
 	int r_;
 
@@ -4346,7 +4346,7 @@ static void try_cuModuleGetFunction(void)
 	CUmodule module = 0;
 	fill(&module, sizeof(module));
 	char name[64];
-	letters(name, number() % 60);
+	letters(name, pick_length(60));
 	int r_;
 
 	say_begin("cuModuleGetFunction", false);
@@ -4382,7 +4382,7 @@ static void try_cuModuleEnumerateFunctions(void)
 	static CUfunction functions[MOST];
 	memset(functions, 0, sizeof(functions));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUmodule module = 0;
 	fill(&module, sizeof(module));
 	int r_;
@@ -4407,7 +4407,7 @@ static void try_cuModuleGetGlobal_v2(void)
 	CUmodule module = 0;
 	fill(&module, sizeof(module));
 	char name[64];
-	letters(name, number() % 60);
+	letters(name, pick_length(60));
 	int r_;
 
 	say_begin("cuModuleGetGlobal_v2", false);
@@ -4432,27 +4432,27 @@ static void try_sing_send_library_load(void)
 	static unsigned char image[MOST];
 	fill(image, sizeof(image));
 	size_t n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	static int names[MOST];
 	fill(names, sizeof(names));
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	static int libraryNames[MOST];
 	fill(libraryNames, sizeof(libraryNames));
 	static unsigned long long libraryValues[MOST];
 	fill(libraryValues, sizeof(libraryValues));
 	unsigned int j = 0;
-	j = number() % 6;
+	j = pick_length(6);
 	static char info[MOST];
 	memset(info, 0, sizeof(info));
 	unsigned int ninfo = 0;
-	ninfo = 1 + number() % 40;
+	ninfo = 1 + pick_length(40);
 	static char errors[MOST];
 	memset(errors, 0, sizeof(errors));
 	unsigned int nerrors = 0;
-	nerrors = 1 + number() % 40;
+	nerrors = 1 + pick_length(40);
 	float milliseconds = 0;
 	int r_;
 
@@ -4499,7 +4499,7 @@ static void try_cuLibraryGetKernel(void)
 	CUlibrary library = 0;
 	fill(&library, sizeof(library));
 	char name[64];
-	letters(name, number() % 60);
+	letters(name, pick_length(60));
 	int r_;
 
 	say_begin("cuLibraryGetKernel", false);
@@ -4535,7 +4535,7 @@ static void try_cuLibraryEnumerateKernels(void)
 	static CUkernel kernels[MOST];
 	memset(kernels, 0, sizeof(kernels));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUlibrary library = 0;
 	fill(&library, sizeof(library));
 	int r_;
@@ -4577,7 +4577,7 @@ static void try_cuLibraryGetGlobal(void)
 	CUlibrary library = 0;
 	fill(&library, sizeof(library));
 	char name[64];
-	letters(name, number() % 60);
+	letters(name, pick_length(60));
 	int r_;
 
 	say_begin("cuLibraryGetGlobal", false);
@@ -4703,7 +4703,7 @@ static void try_sing_send_kernel_name(void)
 	static char name[MOST];
 	memset(name, 0, sizeof(name));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	CUkernel kernel = 0;
 	fill(&kernel, sizeof(kernel));
 	int r_;
@@ -4784,7 +4784,7 @@ static void try_sing_send_link_create(void)
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("link_create", false);
@@ -4808,24 +4808,24 @@ static void try_sing_send_link_add(void)
 	static unsigned char data[MOST];
 	fill(data, sizeof(data));
 	size_t n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	char name[64];
-	letters(name, number() % 60);
+	letters(name, pick_length(60));
 	const bool name_ = often();
 	static int names[MOST];
 	fill(names, sizeof(names));
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	static char info[MOST];
 	memset(info, 0, sizeof(info));
 	unsigned int ninfo = 0;
-	ninfo = 1 + number() % 40;
+	ninfo = 1 + pick_length(40);
 	static char errors[MOST];
 	memset(errors, 0, sizeof(errors));
 	unsigned int nerrors = 0;
-	nerrors = 1 + number() % 40;
+	nerrors = 1 + pick_length(40);
 	int r_;
 
 	say_begin("link_add", false);
@@ -4833,7 +4833,7 @@ static void try_sing_send_link_add(void)
 	say_field("type", &type, 4);
 	say_array("data", data, (uint64_t)n, 1);
 	say_field("n", &n, 8);
-	say_array("name", name_ ? name : NULL, strlen(name), 1);
+	say_array("name", name_ && *name != 0 ? name : NULL, strlen(name), 1);
 	say_array("names", names, (uint64_t)k, 4);
 	say_array("values", values, (uint64_t)k, 8);
 	say_field("k", &k, 4);
@@ -4855,17 +4855,17 @@ static void try_sing_send_link_complete(void)
 	static unsigned char image[MOST];
 	memset(image, 0, sizeof(image));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	static char info[MOST];
 	memset(info, 0, sizeof(info));
 	unsigned int ninfo = 0;
-	ninfo = 1 + number() % 40;
+	ninfo = 1 + pick_length(40);
 	static char errors[MOST];
 	memset(errors, 0, sizeof(errors));
 	unsigned int nerrors = 0;
-	nerrors = 1 + number() % 40;
+	nerrors = 1 + pick_length(40);
 	float milliseconds = 0;
 	int r_;
 
@@ -4985,7 +4985,7 @@ static void try_sing_send_function_name(void)
 	static char name[MOST];
 	memset(name, 0, sizeof(name));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	CUfunction function = 0;
 	fill(&function, sizeof(function));
 	int r_;
@@ -5086,7 +5086,7 @@ static void try_sing_send_function_facts(void)
 	static unsigned int sizes[MOST];
 	memset(sizes, 0, sizeof(sizes));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const unsigned int n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -5128,7 +5128,7 @@ static void try_sing_send_launch(void)
 	static unsigned char params[MOST];
 	fill(params, sizeof(params));
 	unsigned int n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	int r_;
 
 	say_begin("launch", false);
@@ -5173,12 +5173,12 @@ static void try_sing_send_launch_ex(void)
 	static unsigned char params[MOST];
 	fill(params, sizeof(params));
 	unsigned int n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	static CUlaunchAttribute attributes[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_launchattr(&attributes[i_]);
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("launch_ex", false);
@@ -5297,7 +5297,7 @@ static void try_sing_send_largest_cluster(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_launchattr(&attributes[i_]);
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("largest_cluster", false);
@@ -5342,7 +5342,7 @@ static void try_sing_send_active_clusters(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_launchattr(&attributes[i_]);
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("active_clusters", false);
@@ -5442,7 +5442,7 @@ static void try_sing_send_graph_dot(void)
 	static unsigned char dot[MOST];
 	memset(dot, 0, sizeof(dot));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -5469,7 +5469,7 @@ static void try_cuGraphAddEmptyNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	int r_;
 
 	say_begin("cuGraphAddEmptyNode", false);
@@ -5492,7 +5492,7 @@ static void try_sing_send_graph_add_kernel(void)
 	static CUgraphNode deps[MOST];
 	fill(deps, sizeof(deps));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUfunction function = 0;
 	fill(&function, sizeof(function));
 	CUkernel kernel = 0;
@@ -5516,7 +5516,7 @@ static void try_sing_send_graph_add_kernel(void)
 	static unsigned char params[MOST];
 	fill(params, sizeof(params));
 	unsigned int k = 0;
-	k = number() % MOST;
+	k = pick_length(MOST);
 	int r_;
 
 	say_begin("graph_add_kernel", false);
@@ -5570,7 +5570,7 @@ static void try_sing_send_graph_set_kernel(void)
 	static unsigned char params[MOST];
 	fill(params, sizeof(params));
 	unsigned int k = 0;
-	k = number() % MOST;
+	k = pick_length(MOST);
 	int r_;
 
 	say_begin("graph_set_kernel", false);
@@ -5611,7 +5611,7 @@ static void try_sing_send_graph_get_kernel(void)
 	static unsigned char params[MOST];
 	memset(params, 0, sizeof(params));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	const unsigned int k_was_ = k;
 	(void)k_was_;
 	int r_;
@@ -5707,7 +5707,7 @@ static void try_cuGraphAddMemcpyNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUDA_MEMCPY3D copy;
 	fill_memcpy3d(&copy);
 	CUcontext ctx = 0;
@@ -5773,7 +5773,7 @@ static void try_cuGraphAddMemsetNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUDA_MEMSET_NODE_PARAMS params;
 	fill_memset(&params);
 	CUcontext ctx = 0;
@@ -5838,7 +5838,7 @@ static void try_sing_send_graph_add_host(void)
 	static CUgraphNode deps[MOST];
 	fill(deps, sizeof(deps));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	unsigned long long ticket = 0;
 	fill(&ticket, sizeof(ticket));
 	int r_;
@@ -5900,7 +5900,7 @@ static void try_cuGraphAddChildGraphNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUgraph child = 0;
 	fill(&child, sizeof(child));
 	int r_;
@@ -5944,7 +5944,7 @@ static void try_cuGraphAddEventRecordNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUevent event = 0;
 	fill(&event, sizeof(event));
 	int r_;
@@ -6006,7 +6006,7 @@ static void try_cuGraphAddEventWaitNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUevent event = 0;
 	fill(&event, sizeof(event));
 	int r_;
@@ -6067,14 +6067,14 @@ static void try_sing_send_graph_add_alloc(void)
 	static CUgraphNode deps[MOST];
 	fill(deps, sizeof(deps));
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUmemPoolProps props;
 	fill_poolprops(&props);
 	static CUmemAccessDesc map[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_access(&map[i_]);
 	size_t k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	size_t size = 0;
 	fill(&size, sizeof(size));
 	CUdeviceptr ptr = 0;
@@ -6106,7 +6106,7 @@ static void try_sing_send_graph_get_alloc(void)
 	static CUmemAccessDesc map[MOST];
 	memset(map, 0, sizeof(map));
 	size_t k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	const size_t k_was_ = k;
 	(void)k_was_;
 	size_t size = 0;
@@ -6137,7 +6137,7 @@ static void try_cuGraphAddMemFreeNode(void)
 	fill(deps, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUdeviceptr ptr = 0;
 	fill(&ptr, sizeof(ptr));
 	int r_;
@@ -6197,7 +6197,7 @@ static void try_cuGraphGetNodes(void)
 	memset(nodes, 0, sizeof(nodes));
 	const bool nodes_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6224,7 +6224,7 @@ static void try_cuGraphGetRootNodes(void)
 	memset(nodes, 0, sizeof(nodes));
 	const bool nodes_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6254,7 +6254,7 @@ static void try_cuGraphGetEdges(void)
 	memset(to, 0, sizeof(to));
 	const bool to_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6290,7 +6290,7 @@ static void try_cuGraphGetEdges_v2(void)
 	memset(edges, 0, sizeof(edges));
 	const bool edges_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6323,7 +6323,7 @@ static void try_cuGraphNodeGetDependencies(void)
 	memset(deps, 0, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6353,7 +6353,7 @@ static void try_cuGraphNodeGetDependencies_v2(void)
 	memset(edges, 0, sizeof(edges));
 	const bool edges_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6383,7 +6383,7 @@ static void try_cuGraphNodeGetDependentNodes(void)
 	memset(deps, 0, sizeof(deps));
 	const bool deps_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6413,7 +6413,7 @@ static void try_cuGraphNodeGetDependentNodes_v2(void)
 	memset(edges, 0, sizeof(edges));
 	const bool edges_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const size_t n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6446,7 +6446,7 @@ static void try_cuGraphAddDependencies(void)
 	fill(to, sizeof(to));
 	const bool to_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	int r_;
 
 	say_begin("cuGraphAddDependencies", false);
@@ -6476,7 +6476,7 @@ static void try_cuGraphAddDependencies_v2(void)
 		fill_edge(&edges[i_]);
 	const bool edges_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	int r_;
 
 	say_begin("cuGraphAddDependencies_v2", false);
@@ -6503,7 +6503,7 @@ static void try_cuGraphRemoveDependencies(void)
 	fill(to, sizeof(to));
 	const bool to_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	int r_;
 
 	say_begin("cuGraphRemoveDependencies", false);
@@ -6533,7 +6533,7 @@ static void try_cuGraphRemoveDependencies_v2(void)
 		fill_edge(&edges[i_]);
 	const bool edges_ = often();
 	size_t n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	int r_;
 
 	say_begin("cuGraphRemoveDependencies_v2", false);
@@ -6574,7 +6574,7 @@ static void try_sing_send_graph_instantiate(void)
 	static char log[MOST];
 	memset(log, 0, sizeof(log));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("graph_instantiate", false);
@@ -6598,7 +6598,7 @@ static void try_sing_send_graph_counts(void)
 	static sing_nccl_count counts[MOST];
 	memset(counts, 0, sizeof(counts));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const unsigned int n_was_ = n;
 	(void)n_was_;
 	int r_;
@@ -6795,7 +6795,7 @@ static void try_sing_send_graph_exec_kernel(void)
 	static unsigned char params[MOST];
 	fill(params, sizeof(params));
 	unsigned int k = 0;
-	k = number() % MOST;
+	k = pick_length(MOST);
 	int r_;
 
 	say_begin("graph_exec_kernel", false);
@@ -7031,13 +7031,13 @@ static void try_sing_send_comm_init(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_uniqueid(&ids[i_]);
 	int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	static int names[MOST];
 	fill(names, sizeof(names));
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("comm_init", false);
@@ -7070,7 +7070,7 @@ static void try_sing_send_comm_split(void)
 	static unsigned long long values[MOST];
 	fill(values, sizeof(values));
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	int r_;
 
 	say_begin("comm_split", false);
@@ -7121,7 +7121,7 @@ static void try_sing_send_comm_error(void)
 	static char text[MOST];
 	memset(text, 0, sizeof(text));
 	unsigned int room = 0;
-	room = 1 + number() % 40;
+	room = 1 + pick_length(40);
 	int r_;
 
 	say_begin("comm_error", false);
@@ -7186,12 +7186,12 @@ static void try_sing_send_nccl_group(void)
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_ncclcount(&counts[i_]);
 	unsigned int k = 0;
-	k = number() % 6;
+	k = pick_length(6);
 	static sing_nccl_op ops[MOST];
 	for (int i_ = 0; i_ < 8; ++i_)
 		fill_ncclop(&ops[i_]);
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	int r_;
@@ -7215,7 +7215,7 @@ static void try_sing_send_redop_create(void)
 	static unsigned char scalar[MOST];
 	fill(scalar, sizeof(scalar));
 	unsigned int n = 0;
-	n = number() % MOST;
+	n = pick_length(MOST);
 	CUdeviceptr at = 0;
 	fill(&at, sizeof(at));
 	int type = 0;
@@ -7356,7 +7356,7 @@ static void try_nvmlSystemGetDriverVersion(void)
 	static char version[MOST];
 	memset(version, 0, sizeof(version));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlSystemGetDriverVersion", false);
@@ -7374,7 +7374,7 @@ static void try_nvmlSystemGetNVMLVersion(void)
 	static char version[MOST];
 	memset(version, 0, sizeof(version));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlSystemGetNVMLVersion", false);
@@ -7480,7 +7480,7 @@ static void try_nvmlDeviceGetHandleByIndex_v2(void)
 static void try_nvmlDeviceGetHandleByPciBusId(void)
 {
 	char id[64];
-	letters(id, number() % 60);
+	letters(id, pick_length(60));
 	nvmlDevice_t dev = 0;
 	int r_;
 
@@ -7497,7 +7497,7 @@ static void try_nvmlDeviceGetHandleByPciBusId(void)
 static void try_nvmlDeviceGetHandleByPciBusId_v2(void)
 {
 	char id[64];
-	letters(id, number() % 60);
+	letters(id, pick_length(60));
 	nvmlDevice_t dev = 0;
 	int r_;
 
@@ -7514,7 +7514,7 @@ static void try_nvmlDeviceGetHandleByPciBusId_v2(void)
 static void try_nvmlDeviceGetHandleByUUID(void)
 {
 	char id[64];
-	letters(id, number() % 60);
+	letters(id, pick_length(60));
 	nvmlDevice_t dev = 0;
 	int r_;
 
@@ -7531,7 +7531,7 @@ static void try_nvmlDeviceGetHandleByUUID(void)
 static void try_nvmlDeviceGetHandleBySerial(void)
 {
 	char serial[64];
-	letters(serial, number() % 60);
+	letters(serial, pick_length(60));
 	nvmlDevice_t dev = 0;
 	int r_;
 
@@ -7586,7 +7586,7 @@ static void try_nvmlDeviceGetName(void)
 	static char name[MOST];
 	memset(name, 0, sizeof(name));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlDeviceGetName", false);
@@ -7607,7 +7607,7 @@ static void try_nvmlDeviceGetUUID(void)
 	static char id[MOST];
 	memset(id, 0, sizeof(id));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlDeviceGetUUID", false);
@@ -7628,7 +7628,7 @@ static void try_nvmlDeviceGetSerial(void)
 	static char serial[MOST];
 	memset(serial, 0, sizeof(serial));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlDeviceGetSerial", false);
@@ -7649,7 +7649,7 @@ static void try_nvmlDeviceGetVbiosVersion(void)
 	static char version[MOST];
 	memset(version, 0, sizeof(version));
 	unsigned int n = 0;
-	n = 1 + number() % 40;
+	n = 1 + pick_length(40);
 	int r_;
 
 	say_begin("nvmlDeviceGetVbiosVersion", false);
@@ -8433,7 +8433,7 @@ static void try_nvmlDeviceGetCpuAffinity(void)
 	nvmlDevice_t dev = 0;
 	fill(&dev, sizeof(dev));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	static unsigned long long set[MOST];
 	memset(set, 0, sizeof(set));
 	int r_;
@@ -8601,7 +8601,7 @@ static void try_nvmlDeviceGetComputeRunningProcesses_v3(void)
 	nvmlDevice_t dev = 0;
 	fill(&dev, sizeof(dev));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const unsigned int n_was_ = n;
 	(void)n_was_;
 	static nvmlProcessInfo_t list[MOST];
@@ -8628,7 +8628,7 @@ static void try_nvmlDeviceGetGraphicsRunningProcesses_v3(void)
 	nvmlDevice_t dev = 0;
 	fill(&dev, sizeof(dev));
 	unsigned int n = 0;
-	n = number() % 6;
+	n = pick_length(6);
 	const unsigned int n_was_ = n;
 	(void)n_was_;
 	static nvmlProcessInfo_t list[MOST];

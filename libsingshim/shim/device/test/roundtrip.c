@@ -19,6 +19,9 @@
 
 static uint64_t state;
 
+/* The first round: each array and string is there and empty. */
+static bool empty;
+
 uint64_t number(void)
 {
 	/* xorshift: any full period will do. */
@@ -43,7 +46,12 @@ void letters(char *to, size_t n)
 
 bool often(void)
 {
-	return (number() >> 32) % 4 != 0;
+	return (number() >> 32) % 4 != 0 || empty;
+}
+
+unsigned int pick_length(unsigned int limit)
+{
+	return empty ? 0 : (unsigned int)((number() >> 32) % limit);
 }
 
 static uint64_t hash(const unsigned char *p, size_t n)
@@ -182,8 +190,12 @@ int main(int argc, char **argv)
 
 	if (strcmp(what, "calls") == 0 && argc == 4) {
 		state = strtoull(argv[2], NULL, 10) | 1;
-		for (long n = strtol(argv[3], NULL, 10); n > 0; --n)
+		const long rounds = strtol(argv[3], NULL, 10);
+
+		for (long n = rounds; n > 0; --n) {
+			empty = n == rounds;
 			roundtrip();
+		}
 		return 0;
 	}
 	if (strcmp(what, "find") == 0)

@@ -15,7 +15,8 @@ enum { MOST = 2048 };
 uint64_t number(void);
 void fill(void *to, size_t n);
 void letters(char *to, size_t n); /* and a NUL */
-bool often(void);                 /* three times in four */
+bool often(void);                 /* three times in four; always in the first round */
+unsigned int pick_length(unsigned int limit); /* below the limit; 0 in the first round, so that each call is also made with nothing */
 
 /* A line: the call, what goes there, the result, what comes back. */
 void say_begin(const char *symbol, bool per_thread);
