@@ -79,7 +79,7 @@ func serve(dir string) error {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
 	}
-	s, err := nodesocket.Listen(run, "of the tests", n, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	s, err := nodesocket.Listen(run, "of the tests", n, n, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err
 	}
