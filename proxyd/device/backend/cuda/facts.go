@@ -8,6 +8,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,17 +41,36 @@ type variableFacts struct {
 func (f *facts) readImage(data []byte) {
 	entries, err := image.Entries(data)
 	if err != nil {
-		return // the driver will say so
+		f.unread = err // the driver may know more formats
+		return
 	}
+	known := len(entries) == 0
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind == image.PTX {
-			if text, err := e.Text(); err == nil {
-				f.readPTX(text)
+		switch e.Kind {
+		case image.PTX:
+			text, err := e.Text()
+			f.noteUnread(err)
+			f.readPTX(text)
+		case image.ELF:
+			b, err := e.Bytes()
+			if f.noteUnread(err); err == nil {
+				f.noteUnread(f.readCubin(b))
 			}
-		} else if b, err := e.Bytes(); err == nil {
-			f.readCubin(b)
+		default:
+			continue // of a form that is beside one of the others, for another use
 		}
+		known = true
+	}
+	if !known {
+		f.unread = fmt.Errorf("code of kind %d", entries[0].Kind)
+	}
+}
+
+// noteUnread notes that a part of the image was not understood, and why.
+func (f *facts) noteUnread(err error) {
+	if err != nil {
+		f.unread = err
 	}
 }
 
@@ -143,19 +163,17 @@ const (
 )
 
 // readCubin reads machine code's symbols and notes.
-func (f *facts) readCubin(b []byte) {
+func (f *facts) readCubin(b []byte) error {
 	file, err := elf.NewFile(versionOne{bytes.NewReader(b)})
 	if err != nil {
-		f.unread = err
-		return
+		return err
 	}
 	symbols, err := file.Symbols()
 	if errors.Is(err, elf.ErrNoSymbols) {
-		return
+		return nil
 	}
 	if err != nil {
-		f.unread = err
-		return
+		return err
 	}
 	for _, s := range symbols {
 		if int(s.Section) <= 0 || int(s.Section) >= len(file.Sections) {
@@ -179,6 +197,7 @@ func (f *facts) readCubin(b []byte) {
 			f.addVariable(variableFacts{name: s.Name, constant: true})
 		}
 	}
+	return nil
 }
 
 // versionOne is an ELF file that says to be of version 1. Compilers since CUDA 12 put their own version into that field of cubins,

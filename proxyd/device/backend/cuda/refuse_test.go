@@ -6,6 +6,8 @@
 package cuda
 
 import (
+	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"reflect"
 	"strings"
@@ -145,5 +147,105 @@ func TestFactsOfCubin(t *testing.T) {
 	}
 	for i := range notes {
 		(&kernelFacts{}).readNotes(notes[:i]) // whatever a program gives us
+	}
+}
+
+// cubin is machine code with one kernel and one variable, as compilers since CUDA 12 write it: their version is in e_version.
+func cubin() []byte {
+	names := []byte("\x00.symtab\x00.strtab\x00.nv.info.k\x00.nv.global\x00.text.k\x00k\x00v\x00")
+	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte("\x00"+name+"\x00")) + 1) }
+	le := binary.LittleEndian
+	var notes []byte
+	notes = append(notes, 4, 0x17, 12, 0)
+	for _, v := range []uint32{0, 8 << 16, 4 << 18} { // index 0, offset 8, 4 bytes
+		notes = le.AppendUint32(notes, v)
+	}
+	const machine, objects = 190, 64
+	symbols := make([]elf.Sym64, 3)
+	symbols[1] = elf.Sym64{Name: at("k"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_FUNC), Shndx: 5}
+	symbols[2] = elf.Sym64{Name: at("v"), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_OBJECT), Shndx: 4, Size: 4}
+	table, _ := binary.Append(nil, le, symbols)
+	parts := [][]byte{nil, table, names, notes, make([]byte, 4), make([]byte, 16)}
+	sections := []elf.Section64{
+		{},
+		{Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Link: 2, Info: 1, Entsize: 24},
+		{Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB)},
+		{Name: at(".nv.info.k"), Type: 0x70000000},
+		{Name: at(".nv.global"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_WRITE)},
+		{Name: at(".text.k"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR)},
+	}
+	head := elf.Header64{
+		Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33, 7}, Type: uint16(elf.ET_EXEC), Machine: machine, Version: 123,
+		Flags: 0x5a055a, Ehsize: 64, Phentsize: 56, Shentsize: objects, Shnum: uint16(len(sections)), Shstrndx: 2,
+	}
+	body := []byte{}
+	for i := range sections {
+		sections[i].Off, sections[i].Size = uint64(64+len(body)), uint64(len(parts[i]))
+		body = append(body, parts[i]...)
+	}
+	head.Shoff = uint64(64 + len(body))
+	out, _ := binary.Append(nil, le, head)
+	out, _ = binary.Append(append(out, body...), le, sections)
+	return out
+}
+
+// TestNewerCubin: the version of a newer compiler does not hide what is in its code.
+func TestNewerCubin(t *testing.T) {
+	f := &facts{}
+	f.readImage(cubin())
+	want := facts{
+		kernels:   []kernelFacts{{name: "k", params: []backend.Param{{Offset: 8, Size: 4}}}},
+		variables: []variableFacts{{name: "v"}},
+	}
+	if !reflect.DeepEqual(*f, want) {
+		t.Errorf("%+v\nwant %+v", *f, want)
+	}
+}
+
+// TestNotUnderstood: code that the driver takes and that is not understood may have variables, so nothing is saved. Why is said to
+// who loads the code, and to who saves.
+func TestNotUnderstood(t *testing.T) {
+	broken := cubin()
+	broken[len(broken)-5*64+40] = 99 // where the names of the symbols are
+	packed := backendtest.Fatbin(backendtest.Kernels, 80)
+	binary.LittleEndian.PutUint64(packed[16+40:], 0x11|1<<13) // says to be packed by LZ4, and is not
+	strange := backendtest.Fatbin(backendtest.Kernels, 80)
+	strange[16] = 64 // kind
+	for _, tc := range []struct {
+		name string
+		code []byte
+		want string // in the reason; "" if all is understood
+	}{
+		{"right", backendtest.Fatbin(backendtest.Kernels, 80), ""},
+		{"symbols without names", broken, "string table"},
+		{"not unpacked", packed, "no .version"},
+		{"neither PTX nor machine code", strange, "kind 64"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := open(t, fake(t))
+			defer b.Close()
+			s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.NewContext(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, log, err := c.Load(tc.code, backend.LoadConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { return true })
+			switch {
+			case tc.want == "" && err != nil:
+				t.Error(err)
+			case tc.want != "" && (backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "not understood") || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("saved: %v", err)
+			case tc.want != "" && !strings.Contains(log.Info, "not understood"):
+				t.Errorf("loaded: %q", log.Info)
+			}
+			_ = s.Close()
+		})
 	}
 }

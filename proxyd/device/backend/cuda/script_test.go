@@ -56,6 +56,86 @@ func (p *play) launch(name string, grid uint32, cooperative bool) (backend.Launc
 	return backend.Launch{Function: f, Grid: dim(grid), Block: dim(32), Params: params, Cooperative: cooperative}, nil
 }
 
+// clusterOf is the attribute of a launch in clusters of so many blocks.
+func clusterOf(blocks uint64) []backend.LaunchAttribute {
+	return []backend.LaunchAttribute{{ID: backend.AttributeClusterDimension, Value: [8]uint64{1<<32 | blocks, 1}}}
+}
+
+// runClusters runs a graph of a kernel in clusters, and a kernel without.
+func (p *play) runClusters(cooperative bool) error {
+	var err error
+	g := &backend.Graph{}
+	var before []backend.NodeID
+	for _, attributes := range [][]backend.LaunchAttribute{clusterOf(2), nil} {
+		l, err := p.launch("add", 2, cooperative)
+		if err != nil {
+			return err
+		}
+		l.Attributes = attributes
+		n, err := g.Add(backend.KernelNode{Launch: l}, before...)
+		if err != nil {
+			return err
+		}
+		before = []backend.NodeID{n}
+	}
+	if p.exec, err = p.cu.Instantiate(g); err != nil {
+		return err
+	}
+	return p.stream.Graph(p.exec)
+}
+
+// sumOfLists is how the fake driver adds up what a tensor map is made of.
+func sumOfLists[T uint32 | int32 | uint64](at uint64, list ...T) uint64 {
+	for _, v := range list {
+		n := uint64(v)
+		if any(v) != any(n) {
+			n = uint64(uint32(v))
+		}
+		at = at*31 + n
+	}
+	return at
+}
+
+// makeTensorMaps makes a map of each kind, and compares all of it with what the fake driver makes of these arguments.
+func makeTensorMaps(d backend.TensorMapper) error {
+	s := backend.TensorShape{
+		Type: 6, Interleave: 1, Mode: 2, Swizzle: 3, Promotion: 4, Fill: 5, Rank: 4, Channels: 7, Pixels: 8, Address: 0x123450,
+		Dim: [5]uint64{11, 12, 13, 14}, Strides: [5]uint64{1 << 33, 22, 23}, Box: [5]uint32{31, 32, 33, 34}, Steps: [5]uint32{41, 42, 43, 44},
+		Lower: [5]int32{-1, -2}, Upper: [5]int32{3, -4},
+	}
+	lists := sumOfLists(sumOfLists(0, s.Dim[:4]...), s.Strides[:3]...)
+	for _, want := range []struct {
+		kind           backend.TensorKind
+		numbers, lists uint64
+	}{
+		{backend.TensorTiled, sumOfLists[int32](0, 6, 4, 1, 3, 4, 5), sumOfLists(sumOfLists(lists, s.Box[:4]...), s.Steps[:4]...)},
+		{backend.TensorIm2col, sumOfLists[int32](0, 6, 4, 7, 8, 1, 3, 4, 5), sumOfLists(sumOfLists(sumOfLists(lists, s.Lower[:2]...), s.Upper[:2]...), s.Steps[:4]...)},
+		{backend.TensorIm2colWide, sumOfLists[int32](0, 6, 4, -1, 3, 7, 8, 1, 2, 3, 4, 5), sumOfLists(lists, s.Steps[:4]...)},
+	} {
+		s.Kind = want.kind
+		m, err := d.MakeTensorMap(&s)
+		if err != nil {
+			return err
+		}
+		all := backend.TensorMap{uint64(want.kind) + 1, uint64(s.Address), want.numbers, want.lists}
+		if m != all {
+			return fmt.Errorf("tensor map of kind %d: %x, want %x", want.kind, m, all)
+		}
+		m, err = d.MoveTensorMap(m, 0x777770)
+		if err != nil {
+			return err
+		}
+		if all[1] = 0x777770; m != all {
+			return fmt.Errorf("moved tensor map of kind %d: %x, want %x", want.kind, m, all)
+		}
+	}
+	s.Kind = 3
+	if _, err := d.MakeTensorMap(&s); backend.ResultOf(err) != backend.InvalidValue {
+		return fmt.Errorf("tensor map of an unknown kind: %w", err)
+	}
+	return nil
+}
+
 func (p *play) graph() (*backend.Graph, error) {
 	l, err := p.launch("add", 1, false)
 	if err != nil {
@@ -86,6 +166,13 @@ var script = []act{
 		return err
 	}},
 	{"map", func(p *play) error { return p.space.Map() }},
+	{"groups of processors", func(p *play) error {
+		groups, order, err := p.b.Devices()[0].(backend.ProcessorGrouper).ProcessorGroups()
+		if err == nil && (len(groups) != 54 || groups[53] != 5 || len(order) != 54 || order[53] != 0 || order[0] != 53) {
+			err = fmt.Errorf("groups %v, order %v", groups, order)
+		}
+		return err
+	}},
 	{"context", func(p *play) (err error) { p.cu, err = p.space.NewContext(0); return err }},
 	{"limit", func(p *play) error { return p.cu.SetLimit(backend.LimitStackSize, 2048) }},
 	{"stream", func(p *play) (err error) {
@@ -146,6 +233,13 @@ var script = []act{
 		_, _, err := p.cu.Link([][]byte{[]byte(backendtest.Needs), []byte(backendtest.Defines)}, backend.LoadConfig{})
 		return err
 	}},
+	{"link what lacks something", func(p *play) error {
+		_, log, err := p.cu.Link([][]byte{[]byte(backendtest.Needs)}, backend.LoadConfig{MaxRegisters: 16, Verbose: true})
+		if backend.ResultOf(err) == backend.InvalidPTX && log.Error == "undefined variable answer\n" {
+			return nil
+		}
+		return fmt.Errorf("%w, log %q", err, log.Error)
+	}},
 	{"set an attribute", func(p *play) error {
 		f, err := p.module.Function("add")
 		if err != nil {
@@ -167,6 +261,42 @@ var script = []act{
 		}
 		return p.stream.Launch(l)
 	}},
+	{"launch in clusters", func(p *play) error {
+		l, err := p.launch("add", 2, false)
+		if err != nil {
+			return err
+		}
+		l.Attributes = clusterOf(2)
+		return p.stream.Launch(l)
+	}},
+	{"launch in clusters, together", func(p *play) error {
+		l, err := p.launch("add", 2, true)
+		if err != nil {
+			return err
+		}
+		l.Attributes = append(clusterOf(2), backend.LaunchAttribute{ID: backend.AttributeStreamSerial, Value: [8]uint64{1}})
+		return p.stream.Launch(l)
+	}},
+	{"ask for clusters", func(p *play) error {
+		l, err := p.launch("add", 2, false)
+		if err != nil {
+			return err
+		}
+		l.Attributes = clusterOf(2)
+		f := l.Function.(backend.ClusterFunction)
+		if n, err := f.ActiveClusters(&l); err != nil || n != 66 {
+			return fmt.Errorf("%d clusters: %w", n, err)
+		}
+		if n, err := f.LargestCluster(&l); err != nil || n != 8 {
+			return fmt.Errorf("a cluster of %d: %w", n, err)
+		}
+		return nil
+	}},
+	{"tensor map", func(p *play) error { return makeTensorMaps(p.b.Devices()[0].(backend.TensorMapper)) }},
+	{"graph of clusters", func(p *play) error { return p.runClusters(false) }},
+	{"end the graph of clusters", func(p *play) error { return p.exec.Destroy() }},
+	{"graph of clusters, together", func(p *play) error { return p.runClusters(true) }},
+	{"end the graph of clusters, together", func(p *play) error { return p.exec.Destroy() }},
 	{"graph", func(p *play) error {
 		g, err := p.graph()
 		if err == nil {

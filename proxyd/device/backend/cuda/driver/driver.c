@@ -177,14 +177,19 @@ CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode
 {
 	void *params[l->n + 1];
 	struct kernel_node p = { .function = l->function, .shared = l->shared, .params = params };
-	CUresult r;
 
 	spread(l, params);
 	memcpy(p.grid, l->grid, sizeof(p.grid));
 	memcpy(p.block, l->block, sizeof(p.block));
-	r = sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p);
+	return (sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p));
+}
+
+CUresult sing_kernel_node_attributes(const struct sing_driver *d, CUcontext in, CUgraphNode node, const struct sing_launch *l)
+{
+	CUresult r = 0;
+
 	for (unsigned int i = 0; i < l->k && !r; ++i)
-		r = sing_cuGraphKernelNodeSetAttribute(d, in, *node, l->attributes[i].id, &l->attributes[i].value);
+		r = sing_cuGraphKernelNodeSetAttribute(d, in, node, l->attributes[i].id, &l->attributes[i].value);
 	return (r);
 }
 

@@ -172,7 +172,7 @@ func (d *Driver) NewContext(dev Device, owner uint64) (Context, error) {
 func (d *Driver) ProcessorGroups(c Context, n int) (groups, order []byte, err error) {
 	groups, order = make([]byte, n+1), make([]byte, n+1)
 	r := C.sing_groups(d.table, c.p, (*C.uchar)(&groups[0]), (*C.uchar)(&order[0]), C.size_t(n))
-	return groups[:n], order[:n], checkResult("how multiprocessors are grouped", r)
+	return groups[:n], order[:n], checkResult("cuGetExportTable", r)
 }
 
 // DestroyContext ends a context and all its contents.

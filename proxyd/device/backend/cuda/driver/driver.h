@@ -39,6 +39,9 @@ enum { SING_MAX_PARAMS = 4096 };
 CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream);
 CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l);
 
+/* Gives a kernel node the launch's attributes. A cooperative launch is no node. */
+CUresult sing_kernel_node_attributes(const struct sing_driver *d, CUcontext in, CUgraphNode node, const struct sing_launch *l);
+
 /* How many clusters of a launch run at once, and how large the largest can be. */
 CUresult sing_active_clusters(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l);
 CUresult sing_largest_cluster(const struct sing_driver *d, CUcontext in, int *n, const struct sing_launch *l);

@@ -56,7 +56,10 @@ func (d *Driver) addNode(c Context, g C.CUgraph, out *C.CUgraphNode, n Node, dep
 		var pin runtime.Pinner
 		defer pin.Unpin()
 		p := n.Launch.cStruct(&pin)
-		return checkResult("cuGraphAddKernelNode", C.sing_kernel_node(d.table, c.p, out, g, first, k, &p))
+		if err := checkResult("cuGraphAddKernelNode", C.sing_kernel_node(d.table, c.p, out, g, first, k, &p)); err != nil {
+			return err
+		}
+		return checkResult("cuGraphKernelNodeSetAttribute", C.sing_kernel_node_attributes(d.table, c.p, *out, &p))
 	case n.Box != nil:
 		p := n.Box.cStruct()
 		return checkResult("cuGraphAddMemcpyNode", C.sing_cuGraphAddMemcpyNode(d.table, c.p, out, g, first, k, &p, c.p))

@@ -114,7 +114,7 @@ func (l *Library) Halted() bool { return C.number(l.findSymbol("fake_halted"), 0
 func (l *Library) Resume() { C.resume(l.findSymbol("fake_resume")) }
 
 // kinds are what fake_live counts.
-var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators"}
+var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators", "lists"}
 
 // Live says what has no end yet.
 func (l *Library) Live() string {

@@ -112,7 +112,7 @@ CUcontext current_context(void)
 /* Calls that have nothing to do with a context: which one the thread has is chance. */
 static bool of_process(const char *call)
 {
-	return (!strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) || !strncmp(call, "cuDevice", 8) ||
+	return (!strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) || !strncmp(call, "cuDevice", 8) || !strncmp(call, "cuTensor", 8) ||
 		(!strncmp(call, "cuMem", 5) && strchr("ACGMRSU", call[5])));
 }
 
@@ -205,7 +205,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535, [7] = 65535, [8] = 49152, [9] = 65536,
 		[10] = 32, [11] = 2147483647, [12] = 65536, [13] = 1410000, [16] = 108, [19] = 1, [31] = 1, [39] = 2048, [40] = 3,
 		[41] = 1, [75] = 8, [78] = 1, [81] = 167936, [82] = 65536, [91] = 1, [95] = 1, [97] = 166912, [99] = 1, [102] = 1,
-		[106] = 32, [111] = 1024, [115] = 1,
+		[106] = 32, [111] = 1024, [115] = 1, [120] = 1,
 	};
 
 	CALL(NULL);

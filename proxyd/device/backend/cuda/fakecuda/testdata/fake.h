@@ -110,7 +110,7 @@ void *fake_count(void *p, int kind, int n);
 bool fake_enter(const char *call, CUresult *r, const char *form, ...);
 int fake_number(int kind);
 size_t memory_of_device(void);
-enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, COMMS, KINDS };
+enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, COMMS, LISTED, KINDS };
 
 /* Logs a call, and leaves with the error that it was told to. */
 #define CALL(form, ...) \
@@ -148,7 +148,22 @@ int (*kernel_named(const char *name))(struct op *, CUcontext);
 void complain(char *log, size_t n, const char *form, const char *name);
 void take_name(char *out, size_t n, const char *p);
 
+/* launch.c */
+struct launch_attribute {
+	int id, pad;
+	uint64_t value[8];
+};
+
+/* The public layout, as a program has it. */
+struct launch_config {
+	unsigned int grid[3], block[3], shared;
+	CUstream stream;
+	struct launch_attribute *attributes;
+	unsigned int n;
+};
+
 /* module.c */
+CUresult launch(CUfunction f, const unsigned int *grid, const unsigned int *block, CUstream stream, void *params);
 void end_module(CUmodule m);
 int run_launch(struct op *o, CUcontext c);
 int run_copy(struct op *o, CUcontext c);

@@ -78,6 +78,12 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 	return (OK);
 }
 
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, int id, const CUlaunchAttributeValue *value)
+{
+	CALL(" %s %d=%llx:%llx", node->op.function->name, id, (unsigned long long)value->word[0], (unsigned long long)value->word[1]);
+	return (OK);
+}
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
 	(void)deps;

@@ -21,22 +21,21 @@ void take_name(char *out, size_t n, const char *p)
 	out[k] = 0;
 }
 
-/* The linker: texts one behind the other, without what others define. */
+/* The linker: texts one behind the other, without what others define. Like the driver's, it reads its options only when it is done. */
 struct CUlinkState_s {
-	char text[65536], *log;
-	size_t room;
+	char text[65536];
+	unsigned int n;
+	const int *options;
+	void **values;
 };
 
 CUresult cuLinkCreate_v2(unsigned int n, void *options, void *values, CUlinkState *state)
 {
 	CALL(" %u options", n);
 	*state = calloc(1, sizeof(**state));
-	for (unsigned int i = 0; i < n; ++i) {
-		if (((int *)options)[i] == 5)
-			(*state)->log = ((void **)values)[i];
-		if (((int *)options)[i] == 6)
-			(*state)->room = ((size_t *)values)[i];
-	}
+	(*state)->n = n;
+	(*state)->options = options;
+	(*state)->values = values;
 	return (OK);
 }
 
@@ -52,14 +51,21 @@ CUresult cuLinkAddData_v2(CUlinkState s, int type, void *data, size_t n, const c
 
 CUresult cuLinkComplete(CUlinkState s, void **image, size_t *n)
 {
-	char name[48], want[80], *p, *q, *again;
+	char name[48], want[80], *p, *q, *again, *log = NULL;
+	size_t room = 0;
 
 	CALL("");
+	for (unsigned int i = 0; i < s->n; ++i) {
+		if (s->options[i] == 5)
+			log = s->values[i];
+		if (s->options[i] == 6)
+			room = (size_t)s->values[i];
+	}
 	for (p = s->text; (p = strstr(p, ".extern .global")); ++p) {
 		take_name(name, sizeof(name), strchr(strstr(strstr(p, ".align") + 6, " .") + 2, ' ') + 1);
 		snprintf(want, sizeof(want), ".u32 %s = ", name);
 		if (!strstr(s->text, want)) {
-			complain(s->log, s->room, "undefined variable %s\n", name);
+			complain(log, room, "undefined variable %s\n", name);
 			return (INVALID_PTX);
 		}
 		for (q = p; *q != ';'; ++q)
@@ -69,7 +75,7 @@ CUresult cuLinkComplete(CUlinkState s, void **image, size_t *n)
 	p = strstr(s->text, ".visible .global");
 	again = p ? strstr(p + 1, strchr(p, '=') - 8 > p ? ".visible .global .align 4 .u32 answer" : "-") : NULL;
 	if (again) {
-		complain(s->log, s->room, "%s is defined twice\n", "answer");
+		complain(log, room, "%s is defined twice\n", "answer");
 		return (INVALID_PTX);
 	}
 	*image = s->text;

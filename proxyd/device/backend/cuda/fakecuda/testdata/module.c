@@ -106,6 +106,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void 
 	CUmodule m;
 	CUresult r;
 	uint32_t magic, arch;
+	bool machine;
 
 	CALL(" %u options", n);
 	CONTEXT(c);
@@ -116,8 +117,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void 
 			room = ((size_t *)values)[i];
 	}
 	memcpy(&magic, image, 4);
-	if (magic == 0x464C457F)
-		return (NO_BINARY);
+	machine = magic == 0x464C457F;
+	if (machine && ((unsigned char *)image)[18] != 190) /* e_machine of CUDA's code */
+		return (INVALID_IMAGE);
 	if (magic == 0xBA55ED50) {
 		memcpy(&arch, (char *)image + 16 + 28, 4);
 		if (arch > 80)
@@ -129,7 +131,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void 
 	m->ctx = c;
 	m->bytes = aligned_alloc(512, 4096);
 	memset(m->bytes, 0, 4096);
-	r = take_text(m, image, log, room);
+	r = machine ? OK : take_text(m, image, log, room); /* what is in machine code, nobody can tell here */
 	if (r) {
 		end_module(m);
 		return (r);
@@ -197,7 +199,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction f)
 		*value = 16;
 		break;
 	case 5:
-		*value = 70;
+		*value = 80;
 		break;
 	case 6:
 		*value = 80;
@@ -249,7 +251,7 @@ static void take_params(struct op *o, CUfunction f, void **params)
 		memcpy(o->params + f->offsets[i], params[i], f->sizes[i]);
 }
 
-static CUresult launch(CUfunction f, const unsigned int *grid, const unsigned int *block, CUstream stream, void *params)
+CUresult launch(CUfunction f, const unsigned int *grid, const unsigned int *block, CUstream stream, void *params)
 {
 	struct op *o;
 
@@ -262,18 +264,4 @@ static CUresult launch(CUfunction f, const unsigned int *grid, const unsigned in
 	take_params(o, f, params);
 	push(stream, o);
 	return (OK);
-}
-
-CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-			unsigned int shared, CUstream stream, void *params, void *extra)
-{
-	CALL(" %s, grid %u %u %u, block %u %u %u, shared %u, in stream %d%s", f->name, gx, gy, gz, bx, by, bz, shared, stream->id, extra ? ", extra" : "");
-	return (launch(f, (unsigned int[]){ gx, gy, gz }, (unsigned int[]){ bx, by, bz }, stream, params));
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-				   unsigned int bz, unsigned int shared, CUstream stream, void *params)
-{
-	CALL(" %s, grid %u %u %u, block %u %u %u, shared %u, in stream %d", f->name, gx, gy, gz, bx, by, bz, shared, stream->id);
-	return (launch(f, (unsigned int[]){ gx, gy, gz }, (unsigned int[]){ bx, by, bz }, stream, params));
 }
