@@ -59,7 +59,7 @@ type facts struct {
 	registers  uint32
 	maxThreads uint32      // 0: any
 	reqThreads backend.Dim // exactly, or zero
-	ptx        int32       // version of the ISA, 10*major + minor
+	ptx        int32       // the number of .target
 }
 
 // launch is what a kernel is launched with.

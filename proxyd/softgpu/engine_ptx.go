@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -132,10 +133,17 @@ type ptxKernel struct {
 	limit uint32 // of registers, as the program asked; 0: none
 }
 
+// targetVersion is the number in a target: 80 of "sm_80".
+func targetVersion(target string) int32 {
+	_, number, _ := strings.Cut(target, "_")
+	n, _ := strconv.ParseInt(strings.TrimRight(number, "abcdefghijklmnopqrstuvwxyz"), 10, 32) // of a target that the parser took
+	return int32(n)
+}
+
 func (k ptxKernel) kernelFacts() facts {
 	f := facts{
 		shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
-		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
+		reqThreads: backend.Dim(k.ReqThreads), ptx: targetVersion(k.Target),
 	}
 	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as needed
 		if bound != 0 {

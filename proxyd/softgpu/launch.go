@@ -96,8 +96,8 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 		f.dynamic = v
 	case a == backend.FuncSharedCarveout && v >= -1 && v <= 100:
 		f.carve = v
-	case a == backend.FuncNonPortableCluster && (v == 0 || v == 1):
-		f.larger = v
+	case a == backend.FuncNonPortableCluster:
+		f.larger = min(max(v, -v), 1)
 	default:
 		return fmt.Errorf("set attribute %d of a function to %d: %w", a, v, backend.InvalidValue)
 	}

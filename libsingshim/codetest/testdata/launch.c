@@ -38,6 +38,7 @@ static sing_facts facts = {
 	.multiprocessors = 10,
 	.perMultiprocessor = 2048,
 	.warp = 32,
+	.byRegisters = 768,
 };
 static int asked, kernels, occupied, gone;
 
@@ -195,7 +196,9 @@ int main(void)
 		{ { 1, 1, 1, 1024, 1024, 64, 0 }, CUDA_ERROR_INVALID_VALUE },
 		{ { 1, 1, 1, 33, 32, 1, 0 }, CUDA_ERROR_INVALID_VALUE },
 		{ { 1, 1, 1, 32, 32, 1, 0 }, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES },
-		{ { 1, 1, 1, 513, 1, 1, 0 }, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES },
+		{ { 1, 1, 1, 513, 1, 1, 0 }, CUDA_ERROR_INVALID_VALUE },
+		{ { 1, 1, 1, 768, 1, 1, 0 }, CUDA_ERROR_INVALID_VALUE },
+		{ { 1, 1, 1, 769, 1, 1, 0 }, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES },
 		{ { 1, 1, 1, 1, 1, 1, 49153 }, CUDA_ERROR_INVALID_VALUE },
 		{ { 1, 1, 1, 1, 1, 1, 0xffffffff }, CUDA_ERROR_INVALID_VALUE },
 	};

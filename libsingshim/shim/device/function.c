@@ -239,8 +239,8 @@ CUresult sing_function_check(struct sing_function *f, const struct sing_shape *s
 	threads = (uint64_t)s->block[0] * s->block[1];
 	if (threads > k->anyThreads || (threads *= s->block[2]) > k->anyThreads)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (threads > k->threads)
-		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+	if (threads > k->threads) /* by what the kernel says of itself, or because its registers do not suffice */
+		return threads > k->byRegisters ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
 	if (s->shared > atomic_load_explicit(&f->shared, memory_order_relaxed))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (k->required[0] != 0 && memcmp(k->required, s->block, sizeof(s->block)) != 0)

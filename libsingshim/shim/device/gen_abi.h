@@ -366,8 +366,10 @@ typedef struct {
 	unsigned int multiprocessors;
 	unsigned int perMultiprocessor;
 	unsigned int warp;
+	unsigned int byRegisters;
+	unsigned int pad;
 } sing_facts;
-_Static_assert(sizeof(sing_facts) == 72, "sing_facts");
+_Static_assert(sizeof(sing_facts) == 80, "sing_facts");
 _Static_assert(offsetof(sing_facts, context) == 0, "sing_facts.context");
 _Static_assert(offsetof(sing_facts, bytes) == 8, "sing_facts.bytes");
 _Static_assert(offsetof(sing_facts, threads) == 12, "sing_facts.threads");
@@ -379,6 +381,8 @@ _Static_assert(offsetof(sing_facts, grid) == 48, "sing_facts.grid");
 _Static_assert(offsetof(sing_facts, multiprocessors) == 60, "sing_facts.multiprocessors");
 _Static_assert(offsetof(sing_facts, perMultiprocessor) == 64, "sing_facts.perMultiprocessor");
 _Static_assert(offsetof(sing_facts, warp) == 68, "sing_facts.warp");
+_Static_assert(offsetof(sing_facts, byRegisters) == 72, "sing_facts.byRegisters");
+_Static_assert(offsetof(sing_facts, pad) == 76, "sing_facts.pad");
 
 typedef struct {
 	unsigned long long word[16];

@@ -5580,7 +5580,7 @@ CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, sing
 	unsigned char in_[12], *p_ = in_;
 	const size_t n_ = 12;
 	unsigned char small_out_[SING_SMALL], *out_ = NULL;
-	size_t room_ = 92, wide_;
+	size_t room_ = 100, wide_;
 	int r_;
 
 	if (facts == NULL)
@@ -5620,7 +5620,7 @@ CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, sing
 	if (r_ == 0) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
-		if (!((sing_take_array(&q_, end_, offsets, (uint64_t)*n, 4)) && (sing_take_array(&q_, end_, sizes, (uint64_t)*n, 4)) && (sing_take(&q_, end_, facts, 72)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
+		if (!((sing_take_array(&q_, end_, offsets, (uint64_t)*n, 4)) && (sing_take_array(&q_, end_, sizes, (uint64_t)*n, 4)) && (sing_take(&q_, end_, facts, 80)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
 			r_ = 999;
 	}
 done_:

@@ -102,7 +102,7 @@ type Launch struct {
 //
 //	a dimension is 0 or beyond the device's    InvalidValue
 //	more threads than any block has            InvalidValue
-//	more threads than this kernel may have     LaunchOutOfResources
+//	more threads than this kernel may have     InvalidValue; LaunchOutOfResources if they have too many registers
 //	another block than the kernel requires     InvalidValue
 //	more dynamic shared memory than is set     InvalidValue
 //	fewer bytes of parameters                  InvalidValue
@@ -133,7 +133,11 @@ func CheckLaunch(info *Info, l *Launch) error {
 	}
 	switch {
 	case l.Block.Count() > uint64(facts[FuncMaxThreads]):
-		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", name, l.Block.Count(), facts[FuncMaxThreads], LaunchOutOfResources)
+		r := InvalidValue
+		if l.Block.Count() > uint64(RegisterThreads(info, uint32(max(facts[FuncRegisters], 0)))) {
+			r = LaunchOutOfResources
+		}
+		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", name, l.Block.Count(), facts[FuncMaxThreads], r)
 	case l.Function.Required() != (Dim{}) && l.Function.Required() != l.Block:
 		return fmt.Errorf("launch %s: block %v is not the required %v: %w", name, l.Block, l.Function.Required(), InvalidValue)
 	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
@@ -161,6 +165,21 @@ type Resources struct {
 	Shared    uint32 // static and dynamic
 }
 
+// RegisterThreads is how many threads of a block have room for so many registers of each, in whole warps.
+func RegisterThreads(info *Info, registers uint32) uint32 {
+	at := &info.Attributes
+	most := uint32(at[MaxThreadsPerBlock])
+	if registers == 0 {
+		return most
+	}
+	warp := uint64(at[WarpSize])
+	each := (uint64(registers)*warp + warpRegisters - 1) / warpRegisters * warpRegisters
+	return uint32(min(uint64(at[MaxRegistersPerBlock])/each*warp, uint64(most)))
+}
+
+// warpRegisters: a warp has a multiple of so many registers.
+const warpRegisters = 256
+
 // Occupancy is the number of such blocks that a multiprocessor holds at once: a pure function of the device's attributes.
 func Occupancy(info *Info, r Resources) int {
 	at := &info.Attributes
@@ -168,13 +187,12 @@ func Occupancy(info *Info, r Resources) int {
 		return 0
 	}
 	const unit = 128        // of shared memory
-	const warpUnit = 256    // of registers of a warp
 	const warpsTogether = 4 // warps get registers four at a time: a warp for each quarter of the multiprocessor
 	warp := uint64(at[WarpSize])
 	warps := (uint64(r.Threads) + warp - 1) / warp
 	blocks := min(uint64(at[MaxBlocksPerMultiprocessor]), uint64(at[MaxThreadsPerMultiprocessor])/warp/warps)
 	if r.Registers > 0 {
-		each := (uint64(r.Registers)*warp + warpUnit - 1) / warpUnit * warpUnit
+		each := (uint64(r.Registers)*warp + warpRegisters - 1) / warpRegisters * warpRegisters
 		fit := uint64(at[MaxRegistersPerMultiprocessor]) / each / warpsTogether * warpsTogether
 		if each*((warps+warpsTogether-1)/warpsTogether*warpsTogether) > uint64(at[MaxRegistersPerBlock]) {
 			return 0

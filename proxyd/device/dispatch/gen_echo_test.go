@@ -2328,7 +2328,7 @@ func (x *echo) FunctionFacts(c *Call, function Function, n uint32) (facts Facts,
 	x.field("function", encoded(func(e *encoder) { e.writeU64(uint64(function)) }))
 	x.field("n", encoded(func(e *encoder) { e.writeU32(n) }))
 	r = x.result(false)
-	facts = getFacts(x.bytes(72))
+	facts = getFacts(x.bytes(80))
 	offsets = invented(x, int64(n), 4, getU32)
 	sizes = invented(x, int64(n), 4, getU32)
 	nOut = uint32(x.u64(4))

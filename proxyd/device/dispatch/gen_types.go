@@ -802,10 +802,12 @@ type Facts struct {
 	Multiprocessors   uint32
 	PerMultiprocessor uint32
 	Warp              uint32
+	ByRegisters       uint32
+	Pad               uint32
 }
 
 func getFacts(b []byte) (s Facts) {
-	_ = b[71]
+	_ = b[79]
 	s.Context = Context(getU64(b[0:]))
 	s.Bytes = getU32(b[8:])
 	s.Threads = getU32(b[12:])
@@ -823,6 +825,8 @@ func getFacts(b []byte) (s Facts) {
 	s.Multiprocessors = getU32(b[60:])
 	s.PerMultiprocessor = getU32(b[64:])
 	s.Warp = getU32(b[68:])
+	s.ByRegisters = getU32(b[72:])
+	s.Pad = getU32(b[76:])
 	return s
 }
 
@@ -844,6 +848,8 @@ func (e *encoder) putFacts(s Facts) {
 	e.writeU32(s.Multiprocessors)
 	e.writeU32(s.PerMultiprocessor)
 	e.writeU32(s.Warp)
+	e.writeU32(s.ByRegisters)
+	e.writeU32(s.Pad)
 }
 
 // Tensormap is sing_tensor_map.

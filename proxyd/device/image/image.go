@@ -78,6 +78,10 @@ func Entries(data []byte) ([]Entry, error) {
 	case magicFatbin:
 		return readEntries(data)
 	case magicELF:
+		const machine, cuda = 18, 190 // e_machine
+		if len(data) < 64 || binary.LittleEndian.Uint16(data[machine:]) != cuda {
+			return nil, fmt.Errorf("%w: an ELF file without code of a GPU", ErrInvalid)
+		}
 		return []Entry{{Kind: ELF, payload: data, size: uint64(len(data))}}, nil
 	}
 	if text := trimAtNUL(data); isText(text) {

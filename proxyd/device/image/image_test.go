@@ -108,6 +108,7 @@ func elf() []byte {
 	b := make([]byte, 64+2*64+100)
 	copy(b, "\x7fELF\x02\x01\x01")
 	le := binary.LittleEndian
+	le.PutUint16(b[18:], 190)
 	le.PutUint64(b[40:], 64)
 	le.PutUint16(b[58:], 64)
 	le.PutUint16(b[60:], 2)

@@ -1622,7 +1622,7 @@ var rules = map[uint32]Rule{
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
-			{Name: "facts", Size: 72, Out: true},
+			{Name: "facts", Size: 80, Out: true},
 			{Name: "offsets", Size: 4, Out: true, Array: true},
 			{Name: "sizes", Size: 4, Out: true, Array: true},
 			{Name: "n", Size: 4, In: true, Out: true},

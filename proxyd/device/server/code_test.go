@@ -185,6 +185,7 @@ func TestFacts(t *testing.T) {
 			tt.want.Context = ctxA
 			tt.want.AnyThreads, tt.want.Block, tt.want.Grid = 1024, [3]uint32{1024, 1024, 64}, [3]uint32{math.MaxInt32, 65535, 65535}
 			tt.want.Multiprocessors, tt.want.PerMultiprocessor, tt.want.Warp = 108, 2048, 32
+			tt.want.ByRegisters = 1024
 			if got != tt.want || n != tt.n {
 				t.Errorf("%+v and %d parameters\nwant %+v and %d", got, n, tt.want, tt.n)
 			}
@@ -281,7 +282,7 @@ func TestCodeNames(t *testing.T) {
 		image string
 		want  int32
 	}{
-		{"", invalidImage}, {"x", invalidImage}, {"\x7fELF", 209}, {"\x50\xed\x55\xba", invalidImage},
+		{"", invalidImage}, {"x", invalidImage}, {"\x7fELF", invalidImage}, {"\x7fELF" + strings.Repeat("\x00", 14) + "\xbe" + strings.Repeat("\x00", 100), 209}, {"\x50\xed\x55\xba", invalidImage},
 		{"\xb1\x43\x62\x46 a wrapper has no place in a message", invalidImage},
 		{".version 7.0\n.target sm_70\n.address_size 64\n.entry", invalidPTX},
 		{".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 x[99999999999];", 0},
@@ -352,7 +353,7 @@ func TestLinker(t *testing.T) {
 		data string
 		want int32
 	}{
-		{ptx, "", invalidImage}, {ptx, "no code", invalidImage}, {0, "\x7fELF", 209}, {5, kernels, notSupported}, {-1, kernels, invalidValue},
+		{ptx, "", invalidImage}, {ptx, "no code", invalidImage}, {0, "\x7fELF", invalidImage}, {5, kernels, notSupported}, {-1, kernels, invalidValue},
 		{ptx, kernels, ok},
 	} {
 		if r, _ := add(tt.kind, tt.data); r != tt.want {

@@ -45,7 +45,7 @@ int main(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 0, 1, params));
 	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 2048, 1, 1, params));
 	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 1, 65, params));
-	WANT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, launch(f, 1, 1, 1, 65, 1, 1, params));
+	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 65, 1, 1, params));
 	WANT(CUDA_ERROR_INVALID_VALUE, launch(f, 1, 1, 1, 1, 1, 1, NULL));
 	WANT(CUDA_ERROR_INVALID_VALUE, launch(exact, 1, 1, 1, 32, 1, 1, NULL));
 	OK(launch(exact, 1, 1, 1, 8, 4, 1, NULL));

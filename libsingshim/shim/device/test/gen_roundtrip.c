@@ -216,6 +216,8 @@ __attribute__((unused)) static void fill_facts(sing_facts *s)
 	fill(&s->multiprocessors, sizeof(s->multiprocessors));
 	fill(&s->perMultiprocessor, sizeof(s->perMultiprocessor));
 	fill(&s->warp, sizeof(s->warp));
+	fill(&s->byRegisters, sizeof(s->byRegisters));
+	fill(&s->pad, sizeof(s->pad));
 }
 
 __attribute__((unused)) static void fill_tensormap(sing_tensor_map *s)
@@ -5097,7 +5099,7 @@ static void try_sing_send_function_facts(void)
 	r_ = sing_send_function_facts(0, function, &facts, offsets, sizes, &n);
 	say_result(r_);
 	if (r_ == 0) {
-		say_field("facts", &facts, 72);
+		say_field("facts", &facts, 80);
 		say_array("offsets", offsets, (uint64_t)n_was_, 4);
 		say_array("sizes", sizes, (uint64_t)n_was_, 4);
 		say_field("n", &n, 4);

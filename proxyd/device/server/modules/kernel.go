@@ -111,7 +111,7 @@ func (p *Calls) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h d
 	case a == backend.FuncMaxDynamicShared && value >= 0 &&
 		value <= info.Attributes[backend.MaxSharedPerBlockOptin]-facts.attributes[backend.FuncSharedSize]:
 	case a == backend.FuncSharedCarveout && value >= -1 && value <= 100:
-	case a == backend.FuncNonPortableCluster && (value == 0 || value == 1):
+	case a == backend.FuncNonPortableCluster:
 	default:
 		return dispatch.ResultInvalidValue
 	}

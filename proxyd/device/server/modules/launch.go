@@ -78,6 +78,10 @@ func (p *LaunchCalls) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uin
 	if err != nil {
 		return facts, nil, nil, 0, p.Result(err)
 	}
+	registers, err := f.b.Attribute(backend.FuncRegisters)
+	if err != nil {
+		return facts, nil, nil, 0, p.Result(err)
+	}
 	x := f.module.context
 	at := &x.Space.Device.Info().Attributes
 	facts = dispatch.Facts{
@@ -86,7 +90,7 @@ func (p *LaunchCalls) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uin
 		Block:           [3]uint32{uint32(at[backend.MaxBlockX]), uint32(at[backend.MaxBlockY]), uint32(at[backend.MaxBlockZ])},
 		Grid:            [3]uint32{uint32(at[backend.MaxGridX]), uint32(at[backend.MaxGridY]), uint32(at[backend.MaxGridZ])},
 		Multiprocessors: uint32(at[backend.Multiprocessors]), PerMultiprocessor: uint32(at[backend.MaxThreadsPerMultiprocessor]),
-		Warp: uint32(at[backend.WarpSize]),
+		Warp: uint32(at[backend.WarpSize]), ByRegisters: backend.RegisterThreads(x.Space.Device.Info(), uint32(max(registers, 0))),
 	}
 	if q := f.b.Required(); q != (backend.Dim{}) {
 		facts.Required = [3]uint32{q.X, q.Y, q.Z}
