@@ -58,6 +58,31 @@ esac`)
 	}
 }
 
+// TestSuiteFaults: each case with a fault has a process of its own, behind all other cases.
+func TestSuiteFaults(t *testing.T) {
+	k := fakeKit(t, `
+says() { echo "=== RUN   TestDevice/$1
+    --- $2: TestDevice/$1 (0.00s)"; }
+case "$*" in
+*-first*-test.run*a_fault_*)
+	case "$*" in
+	*-test.skip*a_fault_one*a_fault_two*) ;;
+	*-test.skip*a_fault_one*) says a_fault_two FAIL; exit 1 ;;
+	*) says a_fault_one PASS ;;
+	esac ;;
+*test.skip*a_fault_*) says first PASS; says last PASS ;;
+*) exit 2 ;;
+esac`)
+	runSuite(t.Context(), k)
+	got := k.outcomes()
+	if got["a fault two"] != wrong || got["suite of backends"] != right || len(got) != 2 {
+		t.Errorf("%v %+v", got, k.report.Rows)
+	}
+	if last := k.report.Rows[len(k.report.Rows)-1]; !strings.HasPrefix(last.Why, "3 of 4 cases passed") {
+		t.Error(last.Why)
+	}
+}
+
 // TestTimeRanOut: a case that a run's time limit ends is blamed only if that case itself has taken long.
 func TestTimeRanOut(t *testing.T) {
 	const text = "panic: test timed out after 1m20s\n\trunning tests:\n\t\tTestDevice (1m20s)\n\t\tTestDevice/%s (%t)\n"

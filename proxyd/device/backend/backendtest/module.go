@@ -321,60 +321,71 @@ func testKernelHeap(r *rig) {
 	}
 }
 
-func testFaults(r *rig) {
-	for _, tc := range []struct {
-		name, kernel string
-		params       func(a backend.Addr) []byte
-		want         backend.Result
-	}{
-		{"null", "poke", func(backend.Addr) []byte { return joinArgs([]backend.Addr{0}, 1) }, backend.IllegalAddress},
-		{"nowhere", "poke", func(backend.Addr) []byte { return joinArgs([]backend.Addr{1 << 46}, 1) }, backend.IllegalAddress},
-		{"beyond the end", "poke", func(a backend.Addr) []byte { return joinArgs([]backend.Addr{a + granule}, 1) }, backend.IllegalAddress},
-		{"crooked", "poke", func(a backend.Addr) []byte { return joinArgs([]backend.Addr{a + 1}, 1) }, backend.MisalignedAddress},
-		{"trap", "stop", func(backend.Addr) []byte { return nil }, backend.LaunchFailed},
-		{"assert", "claim", func(backend.Addr) []byte { return nil }, backend.Assert},
-	} {
-		cu := must(r.space.NewContext(0))(r)
-		m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
-		r.mustSucceed(err)
-		f := must(m.Function(tc.kernel))(r)
-		s := must(cu.NewStream(backend.StreamConfig{}))(r)
-		e := must(cu.NewEvent(backend.EventConfig{}))(r)
-		a := must(cu.Alloc(64))(r)
-		x := must(cu.Instantiate(&backend.Graph{}))(r)
-		if free, _ := r.space.Info(); free == 0 {
-			r.Fatal("no memory is left")
-		}
-		r.mustSucceed(s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}))
-		late := false
-		_ = s.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 64}) // dropped, or refused if the fault was faster
-		_ = s.Record(e)
-		_ = s.Host(func() { late = true })
-		r.wantError(tc.name, s.Synchronize(r.ctx), tc.want)
-		r.wantError(tc.name+": the context", cu.Err(), tc.want)
-		_, errAlloc := cu.Alloc(4)
-		_, errStream := cu.NewStream(backend.StreamConfig{})
-		_, errEvent := cu.NewEvent(backend.EventConfig{})
-		_, _, errLoad := cu.Load([]byte(Kernels), backend.LoadConfig{})
-		_, errFunction := m.Function("add")
-		_, errLimit := cu.Limit(backend.LimitStackSize)
-		_, errAsync := s.AllocAsync(backend.DefaultPool, 4)
-		_, errAttribute := f.Attribute(backend.FuncMaxThreads)
-		_, errInstantiate := cu.Instantiate(&backend.Graph{})
-		for what, err := range map[string]error{
-			"alloc": errAlloc, "stream": errStream, "event": errEvent, "load": errLoad, "function": errFunction, "limit": errLimit,
-			"alloc async": errAsync, "attribute": errAttribute, "instantiate": errInstantiate, "graph": s.Graph(x), "free": cu.Free(a),
-			"fill": s.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), "query": s.Query(), "event query": e.Query(), "record": s.Record(e),
-			"synchronize": cu.Synchronize(r.ctx), "legacy": cu.Legacy().Synchronize(r.ctx), "event synchronize": e.Synchronize(r.ctx),
-			"launch": s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}),
-		} {
-			r.wantError(tc.name+": "+what, err, tc.want)
-		}
-		// The first fault stays, other contexts go on, and what the kernel had no hand in is whole.
-		r.mustSucceed(r.cu.Err())
-		r.wantBytes(tc.name+": memory", a, make([]byte, 64))
-		r.mustSucceed(r.space.Drain(r.ctx))
-		r.mustSucceed(cu.Destroy())
-		_ = late
+func noParams(backend.Addr) []byte { return nil }
+
+// faultAt has a kernel write to an address, and faultBehind so far behind the beginning of its memory.
+func faultAt(at backend.Addr) func(backend.Addr) []byte {
+	return func(backend.Addr) []byte { return joinArgs([]backend.Addr{at}, 1) }
+}
+
+func faultBehind(distance backend.Addr) func(backend.Addr) []byte {
+	return func(a backend.Addr) []byte { return joinArgs([]backend.Addr{a + distance}, 1) }
+}
+
+// testFault: a fault of a kernel stays with its context.
+func testFault(r *rig, kernel string, params func(a backend.Addr) []byte, want backend.Result) {
+	cu := must(r.space.NewContext(0))(r)
+	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
+	r.mustSucceed(err)
+	f := must(m.Function(kernel))(r)
+	s := must(cu.NewStream(backend.StreamConfig{}))(r)
+	e := must(cu.NewEvent(backend.EventConfig{}))(r)
+	a := must(cu.Alloc(64))(r)
+	x := must(cu.Instantiate(&backend.Graph{}))(r)
+	if free, _ := r.space.Info(); free == 0 {
+		r.Fatal("no memory is left")
 	}
+	r.mustSucceed(s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: params(a)}))
+	late := false
+	_ = s.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 64}) // dropped, or refused if the fault was faster
+	_ = s.Record(e)
+	_ = s.Host(func() { late = true })
+	r.wantError("the stream", s.Synchronize(r.ctx), want)
+	r.wantError("the context", cu.Err(), want)
+	_, errAlloc := cu.Alloc(4)
+	_, errStream := cu.NewStream(backend.StreamConfig{})
+	_, errEvent := cu.NewEvent(backend.EventConfig{})
+	_, _, errLoad := cu.Load([]byte(Kernels), backend.LoadConfig{})
+	_, errFunction := m.Function("add")
+	_, errLimit := cu.Limit(backend.LimitStackSize)
+	_, errAsync := s.AllocAsync(backend.DefaultPool, 4)
+	_, errAttribute := f.Attribute(backend.FuncMaxThreads)
+	_, errInstantiate := cu.Instantiate(&backend.Graph{})
+	for what, err := range map[string]error{
+		"alloc": errAlloc, "stream": errStream, "event": errEvent, "load": errLoad, "function": errFunction, "limit": errLimit,
+		"alloc async": errAsync, "attribute": errAttribute, "instantiate": errInstantiate, "graph": s.Graph(x), "free": cu.Free(a),
+		"fill": s.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), "query": s.Query(), "event query": e.Query(), "record": s.Record(e),
+		"synchronize": cu.Synchronize(r.ctx), "legacy": cu.Legacy().Synchronize(r.ctx), "event synchronize": e.Synchronize(r.ctx),
+		"launch": s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: params(a)}),
+	} {
+		r.wantError(what, err, want)
+	}
+	r.mustSucceed(r.space.Drain(r.ctx))
+	_ = cu.Destroy() // a driver may repeat the fault
+	_ = late         // dropped or not
+}
+
+// testFaultAlone: other contexts go on, and what the kernel had no hand in is whole.
+func testFaultAlone(r *rig) {
+	cu := must(r.space.NewContext(0))(r)
+	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
+	r.mustSucceed(err)
+	s := must(cu.NewStream(backend.StreamConfig{}))(r)
+	a := must(cu.Alloc(64))(r)
+	r.mustSucceed(s.Launch(backend.Launch{Function: must(m.Function("poke"))(r), Grid: one, Block: one, Params: joinArgs([]backend.Addr{a + 1}, 1)}))
+	r.wantError("the fault", s.Synchronize(r.ctx), backend.MisalignedAddress)
+	r.mustSucceed(r.cu.Err())
+	r.wantBytes("memory", a, make([]byte, 64))
+	r.mustSucceed(r.space.Drain(r.ctx))
+	r.mustSucceed(cu.Destroy())
 }

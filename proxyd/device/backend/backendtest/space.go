@@ -255,12 +255,12 @@ func testClosedSpace(r *rig) {
 	r.wantError("context", err, backend.ContextIsDestroyed)
 	_, err = r.space.NewMemory(backend.Granule)
 	r.wantError("memory", err, backend.ContextIsDestroyed)
-	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
-	r.mustSucceed(other.Map())
+}
 
-	// An exchange keeps the bytes until its end, and kernels are cut short.
-	cu := must(other.NewContext(0))(r)
-	b := must(cu.Alloc(1 << 20))(r)
+// testClosedExchange: an exchange keeps the bytes of a closed space until the exchange ends.
+func testClosedExchange(r *rig) {
+	cu := r.cu
+	b := r.allocBytes(1 << 20)
 	held := make(chan []byte)
 	var done func(error)
 	r.mustSucceed(cu.Legacy().Exchange([]backend.Buffer{{Addr: b, Size: 1 << 20}}, func(bytes [][]byte, d func(error)) {
@@ -268,15 +268,20 @@ func testClosedSpace(r *rig) {
 		go func() { held <- bytes[0] }()
 	}))
 	bytes := <-held
-	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
-	r.mustSucceed(err)
-	spinning := must(cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
-	r.mustSucceed(spinning.Launch(backend.Launch{Function: must(m.Function("spin"))(r), Grid: one, Block: one, Params: joinArgs([]backend.Addr{b})}))
-	r.mustSucceed(other.Close())
+	r.mustSucceed(r.space.Close())
 	for i := range bytes {
 		bytes[i]++
 	}
 	done(nil)
+}
+
+// testClosedKernel: kernels are cut short.
+func testClosedKernel(r *rig) {
+	m := r.loadKernels()
+	b := r.allocBytes(4)
+	spinning := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	r.mustSucceed(spinning.Launch(backend.Launch{Function: r.findKernel(m, "spin"), Grid: one, Block: one, Params: joinArgs([]backend.Addr{b})}))
+	r.mustSucceed(r.space.Close())
 }
 
 func testContexts(r *rig) {

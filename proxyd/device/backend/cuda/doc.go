@@ -63,6 +63,8 @@
 //   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.
 //   - Host memory for MapHost must be shared memory, because it is mapped a second time.
 //   - Limits of dynamic parallelism are refused.
+//   - A fault of a kernel ends the use of the device for all spaces of the process.
+//   - Ending a context or a space waits for its kernels; only the end of the process cuts short one that never ends.
 //   - A graph that names memory which was freed since cannot be made again: its state is refused by name.
 //
 // # Collectives
