@@ -60,7 +60,7 @@ func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.shows, "capability", softgpu.DefaultCapability.String(), "have them show this compute `CAPABILITY`: 8.0, 8.9, 9.0 or 10.0. Below 10.0\ncuBLAS and its like load machine code, which they cannot run")
-	c.Flags().StringVar(&o.rung, "rung", server.RungAlias, "how ranks that share a software GPU share it: swap has a copy of their memory for each, alias has bytes\nthat are the same there once, splice also has kernels that they launch alike run for one of them")
+	c.Flags().StringVar(&o.rung, "rung", server.RungAlias, "`HOW` ranks that share a software GPU share it: swap has a copy of their memory for each, alias has bytes\nthat are the same there once, splice also has kernels that they launch alike run for one of them")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
 	c.Flags().StringVar(&o.status, "status", "", "write what the devices did to `FILE` when all is over, as JSON: instructions, switches between\nprocesses that share a device, bytes that were swapped for that")

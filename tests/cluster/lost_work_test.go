@@ -31,8 +31,8 @@ func TestLostWork(t *testing.T) {
 		checkpoint     bool
 		comment, event string
 	}{
-		"with a checkpoint": {true, `restored from checkpoint 1 on n2; \d+s of work are lost`, `restored.*from checkpoint 1; \d+s of work are lost`},
-		"without":           {false, `begins anew, for there is no checkpoint; \d+s of work are lost`, `started.*run 2, anew; \d+s of work are lost`},
+		"with a checkpoint": {true, `restored from checkpoint 1 on n2; at most \d+s of work are lost`, `restored.*from checkpoint 1; at most \d+s of work are lost`},
+		"without":           {false, `begins anew, for there is no checkpoint; at most \d+s of work are lost`, `started.*run 2, anew; at most \d+s of work are lost`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := c.submit(t, "--singularity -w n1", slow)

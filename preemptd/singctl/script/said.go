@@ -67,15 +67,22 @@ func ReadSyntaxError(name, said string) Finding {
 // error, at the line of the option that the error names.
 func ReadRefusal(text, said string) Finding {
 	f := Finding{Level: Refused, Do: "correct it: sbatch refuses the job"}
+	began := false
 	for line := range strings.Lines(said) {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "sbatch: "))
 		reason, isError := strings.CutPrefix(line, "error: ")
+		if began {
+			// A sentence of sbatch goes on in the next line, which then begins with a small letter.
+			if !isError || reason == "" || reason[0] < 'a' || reason[0] > 'z' {
+				break
+			}
+			f.What = strings.Join(strings.Fields(f.What+" "+reason), " ")
+			continue
+		}
 		if f.What == "" || isError {
 			f.What = strings.TrimPrefix(reason, "singularity: ")
 		}
-		if isError {
-			break
-		}
+		began = isError
 	}
 	options, _ := parseScript(text)
 	for _, o := range options {

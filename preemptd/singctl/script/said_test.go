@@ -69,7 +69,9 @@ func TestReadRefusal(t *testing.T) {
 		line       int
 	}{
 		{"sbatch: error: singularity: --singularity-gpus=4-2: the minimum is above the maximum; accepted: MIN\n", "--singularity-gpus=4-2: the minimum is above the maximum; accepted: MIN", 3},
-		{"error: Invalid --nodes\nsbatch: error: more\n", "Invalid --nodes", 0},
+		{"error: Invalid --nodes\nsbatch: error: More\n", "Invalid --nodes", 0},
+		{"sbatch: error: This does not look like a batch script.  The first\nsbatch: error: line must start with #!.\nsbatch: error: For instance: #!/bin/sh\n",
+			"This does not look like a batch script. The first line must start with #!.", 0},
 		{"allocation failure: Requested node configuration is not available", "allocation failure: Requested node configuration is not available", 0},
 		{"sbatch: warning of something\nsbatch: error: Bad --x", "Bad --x", 0},
 	} {

@@ -11,9 +11,9 @@ import (
 )
 
 // LostWork returns how long the earlier runs of a job had worked after the state from which the new
-// run goes on: the checkpoint of this number, or with 0 the script's beginning. ended is when the
-// last run ended, as far as Slurm knows.
-func LostWork(events []Event, number uint32, ended time.Time) time.Duration {
+// run goes on: the checkpoint of this number, or with 0 the script's beginning. ended is when Slurm had noticed the end of
+// the last run. Where the nodes have not noted the end (a node died), the work is less than that, and exact is false.
+func LostWork(events []Event, number uint32, ended time.Time) (lost time.Duration, exact bool) {
 	since := slices.IndexFunc(events, func(e Event) bool { return e.What == EventStarted })
 	if number > 0 {
 		for i, e := range events {
@@ -30,23 +30,26 @@ func LostWork(events []Event, number uint32, ended time.Time) time.Duration {
 		}
 	}
 	if since < 0 {
-		return 0
+		return 0, true
 	}
 	for _, e := range events[since:] {
 		switch e.What {
 		case EventReleased: // captured, and then ended
-			return 0
+			return 0, true
 		case EventEnded, EventRequeued:
-			ended = e.At
+			ended, exact = e.At, true
 		}
 	}
-	return max(ended.Sub(events[since].At), 0)
+	return max(ended.Sub(events[since].At), 0), exact
 }
 
 // DescribeLostWork returns the end of a sentence; "" for what is not worth a word.
-func DescribeLostWork(lost time.Duration) string {
-	if lost < time.Second {
+func DescribeLostWork(lost time.Duration, exact bool) string {
+	switch {
+	case lost < time.Second:
 		return ""
+	case exact:
+		return fmt.Sprintf("; %s of work are lost", lost.Round(time.Second))
 	}
-	return fmt.Sprintf("; %s of work are lost", lost.Round(time.Second))
+	return fmt.Sprintf("; at most %s of work are lost", lost.Round(time.Second))
 }

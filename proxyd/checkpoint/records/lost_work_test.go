@@ -21,14 +21,14 @@ func TestLostWork(t *testing.T) {
 		number uint32
 		want   string
 	}{
-		{"no checkpoint", []Event{started}, 0, "; 1h0m0s of work are lost"},
-		{"a periodic one", []Event{started, made}, 1, "; 30m0s of work are lost"},
+		{"no checkpoint", []Event{started}, 0, "; at most 1h0m0s of work are lost"},
+		{"a periodic one", []Event{started, made}, 1, "; at most 30m0s of work are lost"},
 		{"captured for a requeue", []Event{started, made, event(30, EventReleased, "requeue")}, 1, ""},
-		{"an older one is restored", []Event{started, made, event(40, EventCheckpoint, "2 (periodic), in 2s")}, 1, "; 30m0s of work are lost"},
+		{"an older one is restored", []Event{started, made, event(40, EventCheckpoint, "2 (periodic), in 2s")}, 1, "; at most 30m0s of work are lost"},
 		{"a restored run is lost", []Event{started, made, event(30, EventReleased, "requeue"),
-			event(41, EventStarted, "run 2"), event(42, EventRestored, "from checkpoint 1")}, 1, "; 18m0s of work are lost"},
+			event(41, EventStarted, "run 2"), event(42, EventRestored, "from checkpoint 1")}, 1, "; at most 18m0s of work are lost"},
 		{"a device server died", []Event{started, made, event(45, EventRequeued, "")}, 1, "; 15m0s of work are lost"},
-		{"the second run began anew and is lost", []Event{started, event(20, EventEnded, ""), event(50, EventStarted, "run 2, anew")}, 0, "; 10m0s of work are lost"},
+		{"the second run began anew and is lost", []Event{started, event(20, EventEnded, ""), event(50, EventStarted, "run 2, anew")}, 0, "; at most 10m0s of work are lost"},
 		{"nothing is known", nil, 3, ""},
 	} {
 		if got := DescribeLostWork(LostWork(tt.events, tt.number, minute(60))); got != tt.want {

@@ -273,8 +273,18 @@ __attribute__((constructor)) static void start(void)
 	if (next_dlsym == NULL)
 		next_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
 	stubs = mmap(NULL, (size_t)CALLS * STUB, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (path != NULL && stubs != MAP_FAILED && next_dlsym != NULL)
+	if (path == NULL || out >= 0)
+		return;
+	if (stubs != MAP_FAILED && next_dlsym != NULL)
 		out = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (out < 0)
+		fprintf(stderr, "calltrace: %s cannot be written: nothing is noted\n", path);
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+	if (out >= 0 && known == 0)
+		fprintf(stderr, "calltrace: this process has found no call of the driver by dlsym or cuGetProcAddress\n");
 }
 
 static void *find(void *handle, const char *name)

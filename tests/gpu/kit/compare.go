@@ -16,7 +16,7 @@ import (
 )
 
 // requests are what the server of requests reads.
-const requests = "one\ntwo\nthree\nquit\n"
+const requests = "first\nsecond\nthird\nquit\n"
 
 // workloadTask runs a program of tests/workloads.
 func (k *kit) workloadTask(name string, args ...string) task {

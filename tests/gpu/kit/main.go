@@ -169,6 +169,10 @@ func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 			k.runStep(ctx, s)
 		}
 	}
+	if k.match != "" && len(k.report.Rows) == 0 {
+		fmt.Fprintf(errs, "run: --match %s: no row of these steps has that in its name\n", k.match)
+		return exitUsage
+	}
 	if err := k.report.finishReport(); err != nil {
 		fmt.Fprintln(errs, "run:", err)
 		return exitWrong

@@ -27,7 +27,7 @@ type task struct {
 	env     []string
 	stdin   string
 	limit   time.Duration
-	devices int  // as many are needed; 0: one
+	devices int  // as many are needed; 0 is 1
 	quiet   bool // no row is added
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -21,12 +22,57 @@ const (
 	caseLimit  = 30 * time.Second
 )
 
-// Cases that have a kernel fail. A device is of no use any more to a process whose kernel has failed, so that each has a process of
-// its own.
+// Cases that have a kernel fail. After that a process cannot use the device any more, so that each has a process of its own.
 const faultCases = "a_fault_.*"
 
-// runSuite runs the suite of backends over the driver. A case that ends the whole process is found by running the later cases
-// again.
+// suiteRuns is what the runs of the suite have shown so far.
+type suiteRuns struct {
+	passed  int
+	skipped map[string]string // why, by case
+	seen    map[string]bool   // cases that have a verdict
+	faults  bool              // the cases in which a kernel fails are run now
+}
+
+// arguments are those of the next run: what has a verdict is left out.
+func (s *suiteRuns) arguments(library string) []string {
+	args := []string{"-test.v", "-library", library, "-test.timeout", suiteLimit.String()}
+	var skip []string
+	if s.faults {
+		args = append(args, "-first", "-test.run", "^TestDevice$/^"+faultCases)
+	} else {
+		args, skip = append(args, "-test.run", "^TestDevice$"), []string{faultCases}
+	}
+	for _, name := range sortedKeys(s.seen) {
+		skip = append(skip, regexp.QuoteMeta(name))
+	}
+	if len(skip) > 0 {
+		args = append(args, "-test.skip", "^TestDevice$/^("+strings.Join(skip, "|")+")$")
+	}
+	return args
+}
+
+// takeVerdicts takes what a run has said, and returns how many cases got a verdict.
+func (s *suiteRuns) takeVerdicts(k *kit, stdout string) int {
+	known := len(s.seen)
+	for _, m := range verdict.FindAllStringSubmatch(stdout, -1) {
+		if s.seen[m[2]] {
+			continue
+		}
+		s.seen[m[2]] = true
+		name := strings.ReplaceAll(m[2], "_", " ")
+		switch m[1] {
+		case "PASS":
+			s.passed++
+		case "SKIP":
+			s.skipped[name] = "left out: " + textOf(stdout, m[2])
+		case "FAIL":
+			k.addRow(row{Name: name, Outcome: wrong, Why: textOf(stdout, m[2])})
+		}
+	}
+	return len(s.seen) - known
+}
+
+// runSuite runs the suite of backends over the driver.
 func runSuite(ctx context.Context, k *kit) {
 	const name = "suite of backends"
 	if !k.needDriver(name) {
@@ -36,68 +82,46 @@ func runSuite(ctx context.Context, k *kit) {
 	if k.driver != "" {
 		library = filepath.Join(k.driver, library)
 	}
-	passed, skipped := 0, map[string]string{}
-	skip, seen, faults := faultCases, map[string]bool{}, false
-	for attempt := 0; ; attempt++ {
-		args := []string{"-test.v", "-library", library, "-test.timeout", suiteLimit.String()}
-		if faults {
-			args = append(args, "-first", "-test.run", "^TestDevice$/^"+faultCases)
-		} else {
-			args = append(args, "-test.run", "^TestDevice$")
+	s := &suiteRuns{skipped: map[string]string{}, seen: map[string]bool{}}
+	if err := s.runCases(ctx, k, library); err != nil {
+		k.addRow(row{Name: name, Outcome: wrong, Why: err.Error()})
+		if len(s.seen) == 0 {
+			return
 		}
-		if skip != "" {
-			args = append(args, "-test.skip", "^TestDevice$/^("+skip+")$")
-		}
-		known := len(seen)
-		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: suiteLimit + 5*time.Second}
-		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, args...)...)
-		for _, m := range verdict.FindAllStringSubmatch(e.stdout, -1) {
-			if seen[m[2]] {
-				continue
-			}
-			seen[m[2]] = true
-			skip += "|" + regexp.QuoteMeta(m[2])
-			switch m[1] {
-			case "PASS":
-				passed++
-			case "SKIP":
-				skipped[strings.ReplaceAll(m[2], "_", " ")] = "left out: " + textOf(e.stdout, m[2])
-			case "FAIL":
-				k.addRow(row{Name: strings.ReplaceAll(m[2], "_", " "), Outcome: wrong, Why: textOf(e.stdout, m[2])})
-			}
-		}
-		skip = strings.TrimPrefix(skip, "|")
-		last := unfinishedCase(e.stdout, seen)
-		switch {
-		case last != "" || ctx.Err() != nil || attempt > 30 || len(seen) == 0:
-		case !faults:
-			faults, skip = true, ""
-			continue
-		case len(seen) > known:
-			continue // the next one
-		}
-		if last == "" || ctx.Err() != nil || attempt > 30 {
-			if len(seen) == 0 {
-				k.addRow(row{Name: name, Outcome: wrong, Why: "it did not begin: " + e.describeFailure() + "\n" + lastLine(e.stdout)})
-				return
-			}
-			if last != "" {
-				k.addRow(row{Name: name, Outcome: wrong, Why: "its time is over: what begins with " + last + " was not run"})
-			}
-			break
-		}
-		if timeRanOut(e.stderr, last) {
-			continue // the cases before have taken the time
-		}
-		seen[last] = true
-		skip = strings.TrimPrefix(skip+"|"+regexp.QuoteMeta(last), "|")
-		k.addRow(row{Name: strings.ReplaceAll(last, "_", " "), Outcome: wrong, Why: "it ended or held up the whole process: " + e.describeFailure()})
 	}
 	result := right
-	if passed == 0 {
+	if s.passed == 0 {
 		result = wrong
 	}
-	k.addRow(row{Name: name, Outcome: result, Why: fmt.Sprintf("%d of %d cases passed, %d are left out", passed, len(seen), len(skipped)), Values: skipped})
+	k.addRow(row{Name: name, Outcome: result, Why: fmt.Sprintf("%d of %d cases passed, %d are left out", s.passed, len(s.seen), len(s.skipped)), Values: s.skipped})
+}
+
+// runCases runs the cases until each has a verdict. A case that ends the whole process is found by running the later cases again.
+func (s *suiteRuns) runCases(ctx context.Context, k *kit, library string) error {
+	const most = 30
+	for attempt := 0; ; attempt++ {
+		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: suiteLimit + 5*time.Second}
+		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, s.arguments(library)...)...)
+		more := s.takeVerdicts(k, e.stdout)
+		last := unfinishedCase(e.stdout, s.seen)
+		switch {
+		case len(s.seen) == 0 && last == "":
+			return errors.New("it did not begin: " + e.describeFailure() + "\n" + lastLine(e.stdout))
+		case last != "" && (ctx.Err() != nil || attempt >= most):
+			return errors.New("its time is over: what begins with " + last + " was not run")
+		case last == "" && ctx.Err() == nil && attempt < most && !s.faults:
+			s.faults = true
+		case last == "" && (more == 0 || ctx.Err() != nil || attempt >= most):
+			return nil
+		case last == "":
+			// With -first a run has a single case of faultCases.
+		case timeRanOut(e.stderr, last):
+			// The cases before have taken the time.
+		default:
+			s.seen[last] = true
+			k.addRow(row{Name: strings.ReplaceAll(last, "_", " "), Outcome: wrong, Why: "it ended or held up the whole process: " + e.describeFailure()})
+		}
+	}
 }
 
 // unfinishedCase is the case that had begun last, and has no verdict.
