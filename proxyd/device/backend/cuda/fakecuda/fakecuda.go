@@ -9,12 +9,15 @@ package fakecuda
 
 // #cgo LDFLAGS: -ldl
 // #include <dlfcn.h>
+// #include <stdint.h>
 // #include <stdlib.h>
 //
 // static void reset(void *f, const char *log, size_t memory) { ((void (*)(const char *, size_t))f)(log, memory); }
 // static void fail(void *f, const char *call, int n, int r) { ((void (*)(const char *, int, int))f)(call, n, r); }
 // static void halt(void *f, const char *call, int n) { ((void (*)(const char *, int))f)(call, n); }
 // static void resume(void *f) { ((void (*)(void))f)(); }
+// static void *reserve(void *f, size_t n) { return ((void *(*)(size_t))f)(n); }
+// static uintptr_t place(void *f) { return ((uintptr_t (*)(void))f)(); }
 // static int number(void *f, int kind) { return ((int (*)(int))f)(kind); }
 import "C"
 
@@ -115,6 +118,14 @@ func (l *Library) Resume() { C.resume(l.findSymbol("fake_resume")) }
 
 // kinds are what fake_live counts.
 var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators", "lists"}
+
+// Reserve has the library reserve n bytes of addresses, which stay reserved, and returns where.
+func (l *Library) Reserve(n int) uint64 {
+	return uint64(uintptr(C.reserve(l.findSymbol("fake_reserve"), C.size_t(n))))
+}
+
+// LastReserved is where the library has reserved addresses last: each context does so when it is made.
+func (l *Library) LastReserved() uint64 { return uint64(C.place(l.findSymbol("fake_last_reserved"))) }
 
 // Live says what has no end yet.
 func (l *Library) Live() string {

@@ -3,6 +3,8 @@
 
 #include "fake.h"
 
+#include <sys/mman.h>
+
 #include <unistd.h>
 
 pthread_mutex_t big = PTHREAD_MUTEX_INITIALIZER;
@@ -255,6 +257,7 @@ CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
 {
 	CALL(" flags %u, device %d", flags, dev);
 	*ctx = mine = new_context(dev);
+	munmap(fake_reserve(CONTEXT_SIZE), CONTEXT_SIZE);
 	return (OK);
 }
 

@@ -26,6 +26,10 @@ enum {
 	ASSERT_FAILED = 710, MISALIGNED = 716, LAUNCH_FAILED = 719, CTX_DESTROYED = 709,
 };
 
+/* What a context reserves addresses for, as a real one does: see reserve.c. */
+enum { CONTEXT_SIZE = 4 << 20 };
+void *fake_reserve(size_t n);
+
 enum { DEVICES = 2, MODULE_NAMES = 64, MAX_PARAMS = 16 };
 
 /* Everything below is under this lock; changed says that something was done. */

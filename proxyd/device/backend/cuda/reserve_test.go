@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// As driver/reserve.c has them.
+const (
+	reserveBase  = uint64(100) << 40
+	reserveSize  = uint64(32) << 30
+	reserveAlign = uint64(2) << 20
+)
+
+// TestReserve: addresses that the driver reserves are those of their owner, one behind the other.
+func TestReserve(t *testing.T) {
+	l := fake(t)
+	b := open(t, l)
+	first := l.Reserve(4 << 20)
+	if first < reserveBase || first >= reserveBase+reserveSize {
+		t.Errorf("without an owner: %#x, want it within %d bytes of %#x", first, reserveSize, reserveBase)
+	}
+	if at := l.Reserve(4 << 20); at <= first || at-first > 3*reserveAlign || at%reserveAlign != 0 {
+		t.Errorf("the next: %#x, want it right behind %#x", at, first)
+	}
+	if at := l.Reserve(64 << 10); at >= reserveBase && at < reserveBase+reserveSize {
+		t.Errorf("a small one: %#x", at)
+	}
+	other, err := unix.MmapPtr(-1, 0, nil, 4<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if at := uint64(uintptr(other)); err != nil || at >= reserveBase && at < reserveBase+reserveSize {
+		t.Errorf("of another library: %#x, %v", at, err)
+	}
+
+	// Owners whose contexts are made in turns have addresses as if they were alone.
+	var places [2][]uint64
+	for range 3 {
+		for i := range places {
+			owner := uint64(500 + i)
+			s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20, Owner: owner})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Map(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.NewContext(0); err != nil {
+				t.Fatal(err)
+			}
+			places[i] = append(places[i], l.LastReserved()-reserveBase-owner*reserveSize)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range places[0] {
+		if a, b := places[0][i], places[1][i]; a != b || a >= reserveSize || i > 0 && a <= places[0][i-1] {
+			t.Errorf("context %d: %#x and %#x in the owners' ranges, %v", i, a, b, places)
+		}
+	}
+}
