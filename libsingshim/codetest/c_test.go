@@ -48,6 +48,7 @@ func TestParts(t *testing.T) {
 	}{
 		{"jit", []string{"jit.c"}},
 		{"launch", []string{"function.c", "launch.c"}},
+		{"tensor", []string{"tensor.c"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if out, err := sanitize(exec.Command(compile(t, tc.name, tc.parts...))).CombinedOutput(); err != nil {

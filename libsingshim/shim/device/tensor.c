@@ -7,7 +7,9 @@
  */
 #include "attach.h"
 #include "gen_abi.h"
+#include "transport.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { RANK_MOST = 5 };
@@ -39,9 +41,20 @@ static CUresult fill_common(sing_tensor_shape *shape, const void *map, const str
 	return CUDA_SUCCESS;
 }
 
+/* Ask the server for a map. It has none where its devices are software. */
+static CUresult make_map(const char *symbol, _Atomic bool *said, void *map, const sing_tensor_shape *shape)
+{
+	const CUresult r = sing_send_tensor_map(0, map, shape);
+
+	if (r == CUDA_ERROR_NOT_SUPPORTED && !atomic_exchange(said, true))
+		sing_missed(symbol, "software GPUs do not copy by tensor maps");
+	return r;
+}
+
 CUresult sing_cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, CUdeviceptr address, void *dim, void *strides, void *box,
 				     void *steps, int interleave, int swizzle, int promotion, int fill)
 {
+	static _Atomic bool said;
 	sing_tensor_shape shape;
 	CUresult r = fill_common(&shape, map,
 				 &(struct common){ singTensorTiled, type, rank, address, dim, strides, steps, interleave, 0, swizzle, promotion,
@@ -52,7 +65,7 @@ CUresult sing_cuTensorMapEncodeTiled(void *map, int type, unsigned int rank, CUd
 	if (r != CUDA_SUCCESS)
 		return r;
 	memcpy(shape.box, box, rank * sizeof(*shape.box));
-	return sing_send_tensor_map(0, map, &shape);
+	return make_map("cuTensorMapEncodeTiled", &said, map, &shape);
 }
 SING_PUBLIC(cuTensorMapEncodeTiled);
 
@@ -60,6 +73,7 @@ CUresult sing_cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CU
 				      void *upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int swizzle,
 				      int promotion, int fill)
 {
+	static _Atomic bool said;
 	sing_tensor_shape shape;
 	CUresult r = fill_common(&shape, map,
 				 &(struct common){ singTensorIm2col, type, rank, address, dim, strides, steps, interleave, 0, swizzle,
@@ -74,7 +88,7 @@ CUresult sing_cuTensorMapEncodeIm2col(void *map, int type, unsigned int rank, CU
 	memcpy(shape.upper, upper, (rank - 2) * sizeof(*shape.upper));
 	shape.channels = channels;
 	shape.pixels = pixels;
-	return sing_send_tensor_map(0, map, &shape);
+	return make_map("cuTensorMapEncodeIm2col", &said, map, &shape);
 }
 SING_PUBLIC(cuTensorMapEncodeIm2col);
 
@@ -82,6 +96,7 @@ CUresult sing_cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank
 					  int upper, unsigned int channels, unsigned int pixels, void *steps, int interleave, int mode,
 					  int swizzle, int promotion, int fill)
 {
+	static _Atomic bool said;
 	sing_tensor_shape shape;
 	const CUresult r = fill_common(&shape, map,
 				       &(struct common){ singTensorIm2colWide, type, rank, address, dim, strides, steps, interleave, mode,
@@ -93,7 +108,7 @@ CUresult sing_cuTensorMapEncodeIm2colWide(void *map, int type, unsigned int rank
 	shape.upper[0] = upper;
 	shape.channels = channels;
 	shape.pixels = pixels;
-	return sing_send_tensor_map(0, map, &shape);
+	return make_map("cuTensorMapEncodeIm2colWide", &said, map, &shape);
 }
 SING_PUBLIC(cuTensorMapEncodeIm2colWide);
 
