@@ -300,6 +300,8 @@ CUresult sing_capture_ask_event(uint64_t event)
 
 	if (m == NULL)
 		return CUDA_SUCCESS;
+	if (m->in->ended)
+		return CUDA_ERROR_INVALID_VALUE; /* the event stands for nothing until it is recorded again */
 	sing_capture_invalidate(m->in);
 	return CUDA_ERROR_CAPTURED_EVENT;
 }

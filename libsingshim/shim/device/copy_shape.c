@@ -25,11 +25,17 @@ struct shape {
 	uint64_t width, height, depth;
 };
 
+/* Where a side is: for an array, which there is none of, its handle. */
+static uint64_t base_of(int type, const void *host, CUdeviceptr device, const void *array)
+{
+	return type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : type == CU_MEMORYTYPE_ARRAY ? (uintptr_t)array : device;
+}
+
 static struct shape flat(const CUDA_MEMCPY2D *c)
 {
 	return (struct shape){
-		.src = { c->srcType, c->srcType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice, c->srcPitch, 0, c->srcX, c->srcY, 0 },
-		.dst = { c->dstType, c->dstType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->dstHost : c->dstDevice, c->dstPitch, 0, c->dstX, c->dstY, 0 },
+		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice, c->srcArray), c->srcPitch, 0, c->srcX, c->srcY, 0 },
+		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice, c->dstArray), c->dstPitch, 0, c->dstX, c->dstY, 0 },
 		.width = c->width, .height = c->height, .depth = 1,
 	};
 }
@@ -37,9 +43,9 @@ static struct shape flat(const CUDA_MEMCPY2D *c)
 static struct shape solid(const CUDA_MEMCPY3D *c)
 {
 	return (struct shape){
-		.src = { c->srcType, c->srcType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice, c->srcPitch, c->srcHeight,
+		.src = { c->srcType, base_of(c->srcType, c->srcHost, c->srcDevice, c->srcArray), c->srcPitch, c->srcHeight,
 			 c->srcX, c->srcY, c->srcZ },
-		.dst = { c->dstType, c->dstType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->dstHost : c->dstDevice, c->dstPitch, c->dstHeight,
+		.dst = { c->dstType, base_of(c->dstType, c->dstHost, c->dstDevice, c->dstArray), c->dstPitch, c->dstHeight,
 			 c->dstX, c->dstY, c->dstZ },
 		.width = c->width, .height = c->height, .depth = c->depth,
 	};
@@ -113,6 +119,8 @@ static CUresult run(uint32_t op, const void *copy, size_t size, const struct sha
 	if (shape->src.type == CU_MEMORYTYPE_ARRAY || shape->dst.type == CU_MEMORYTYPE_ARRAY) {
 		static _Atomic bool said;
 
+		if (shape->src.base == 0 || shape->dst.base == 0)
+			return CUDA_ERROR_INVALID_VALUE;
 		if (!atomic_exchange(&said, true))
 			sing_missed("cuMemcpy2D or cuMemcpy3D of an array", "textures, surfaces and arrays are not captured; use linear memory");
 		return CUDA_ERROR_NOT_SUPPORTED;

@@ -119,7 +119,7 @@ CUresult sing_cuLinkAddFile_v2(CUlinkState state, int type, const char *path, un
 }
 SING_PUBLIC(cuLinkAddFile_v2);
 
-/* Link, the first time, and fetch what came out. */
+/* Link, and fetch what came out. */
 static CUresult complete(struct linker *l)
 {
 	unsigned int info, errors;
@@ -148,14 +148,15 @@ static CUresult complete(struct linker *l)
 CUresult sing_cuLinkComplete(CUlinkState state, void **image, size_t *n)
 {
 	struct linker *const l = find(state);
-	CUresult r = CUDA_SUCCESS;
+	CUresult r;
 
 	if (l == NULL)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (image == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (l->image == NULL)
-		r = complete(l);
+	if (l->image != NULL)
+		return CUDA_ERROR_INVALID_HANDLE; /* a link is completed once */
+	r = complete(l);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*image = l->image;

@@ -98,7 +98,8 @@ func TestModules(t *testing.T) {
 		t.Errorf("the variable is % x", b)
 	}
 	c.want(notFound, "cuModuleGetFunction", m, "step")
-	c.want(notFound, "cuModuleGetGlobal_v2", uint8(1), uint8(0), m, "add")
+	c.want(invalidValue, "cuModuleGetGlobal_v2", uint8(1), uint8(0), m, "add") // a kernel
+	c.want(notFound, "cuModuleGetGlobal_v2", uint8(1), uint8(0), m, "none")
 	if name := string(c.must("function_name", uint32(100), add)[8:]); name != "add" {
 		t.Errorf("its name is %q", name)
 	}

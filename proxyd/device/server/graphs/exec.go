@@ -322,13 +322,16 @@ func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dis
 	return info, e.takeOver(p.Graphs, g)
 }
 
-// differsFrom compares the types of nodes, in their order, and memory, which belongs to a single graph.
+// differsFrom compares how many nodes there are, their types, in their order, and memory, which belongs to a single graph.
 func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 	mine, theirs := e.graph.data.Nodes(), g.data.Nodes()
+	switch {
+	case len(theirs) > len(mine):
+		return UpdateTopology, g.nodes[theirs[len(mine)]].handle
+	case len(theirs) < len(mine):
+		return UpdateTopology, 0
+	}
 	for i, id := range theirs {
-		if i >= len(mine) {
-			return UpdateTopology, g.nodes[id].handle
-		}
 		a, b := e.graph.nodes[mine[i]], g.nodes[id]
 		switch {
 		case a.kind != b.kind:
@@ -336,9 +339,6 @@ func (e *graphExec) differsFrom(g *graph) (result int32, at dispatch.Node) {
 		case a.memory != b.memory || a.frees != b.frees:
 			return updateUnsupport, b.handle
 		}
-	}
-	if len(mine) != len(theirs) {
-		return UpdateTopology, 0
 	}
 	return 0, 0
 }

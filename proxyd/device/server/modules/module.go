@@ -4,6 +4,7 @@
 package modules
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -184,7 +185,11 @@ func (p *Calls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module
 	if r != 0 {
 		return 0, 0, r
 	}
-	return p.findGlobal(m, name)
+	at, n, r := p.findGlobal(m, name)
+	if r == dispatch.ResultNotFound && slices.ContainsFunc(m.b.Functions(), func(f backend.Function) bool { return f.Name() == name }) {
+		r = dispatch.ResultInvalidValue // drivers tell a kernel from what is not there
+	}
+	return at, n, r
 }
 
 func (p *Calls) findGlobal(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
