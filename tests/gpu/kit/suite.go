@@ -104,14 +104,15 @@ func (s *suiteRuns) runCases(ctx context.Context, k *kit, library string) error 
 		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, s.arguments(library)...)...)
 		more := s.takeVerdicts(k, e.stdout)
 		last := unfinishedCase(e.stdout, s.seen)
+		over := ctx.Err() != nil || attempt >= most
 		switch {
 		case len(s.seen) == 0 && last == "":
 			return errors.New("it did not begin: " + e.describeFailure() + "\n" + lastLine(e.stdout))
-		case last != "" && (ctx.Err() != nil || attempt >= most):
+		case last != "" && over:
 			return errors.New("its time is over: what begins with " + last + " was not run")
-		case last == "" && ctx.Err() == nil && attempt < most && !s.faults:
+		case last == "" && !over && !s.faults:
 			s.faults = true
-		case last == "" && (more == 0 || ctx.Err() != nil || attempt >= most):
+		case last == "" && (more == 0 || over):
 			return nil
 		case last == "":
 			// With -first a run has a single case of faultCases.
