@@ -7,6 +7,7 @@ package control
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -199,17 +200,20 @@ func twoJournals(s *site) {
 		}
 	}
 	s.until("the second one waits", says(`holder="the one on ctl (reservation preemptd:works:ctl:`))
-	// For longer than the lease lives: the first one answers.
+	// For longer than the lease lives: the first one answers. grep fails where it finds none: the second one says that it waits
+	// before it has asked.
 	asked := func() int {
-		n, err := strconv.Atoi(strings.TrimSpace(s.on("ctl", "root", "grep -c 'Created reservation=preemptd:waits:ctl:' /var/log/slurm/slurmctld.log")))
+		n, err := strconv.Atoi(strings.TrimSpace(s.on("ctl", "root", "grep -c 'Created reservation=preemptd:waits:ctl:' /var/log/slurm/slurmctld.log || true")))
 		if err != nil {
 			s.Fatal(err)
 		}
 		return n
 	}
-	for before := asked(); asked() < before+3; {
-		time.Sleep(200 * time.Millisecond)
-	}
+	before := max(1, asked())
+	s.until("the second one asks three times more", func() (bool, string) {
+		n := asked()
+		return n >= before+3, fmt.Sprintf("it asked %d times", n-before)
+	})
 	if works, said := says("msg=working")(); works {
 		s.Fatalf("two work:\n%s", said)
 	}
