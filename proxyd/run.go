@@ -200,6 +200,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	}
 	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan serverEnd, 1)}
 	s.cmd.Stderr = os.Stderr
+	s.cmd.Env = withoutVisibleDevices(os.Environ())
 	if o.kind == kindCuda {
 		s.cmd.Stdout = os.Stdout // what kernels print
 	}
@@ -220,6 +221,12 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		return nil, fmt.Errorf("the device server did not start: %w", errors.Join((<-s.ended).err, ignoreEOF(err)))
 	}
 	return s, nil
+}
+
+// withoutVisibleDevices is the environment of a device server, which has all devices and shows a program the devices in the
+// program's CUDA_VISIBLE_DEVICES. With the variable the driver would choose first, and the server among what is left.
+func withoutVisibleDevices(env []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
 }
 
 func ignoreEOF(err error) error {
