@@ -109,7 +109,7 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	for left.Err() == nil {
 		conn, err := l.AcceptUnix()
 		switch {
-		case left.Err() != nil:
+		case left.Err() != nil, s.ctx.Err() != nil: // the server's context closes l before left, its child, need have ended
 			if err == nil {
 				conn.Close()
 			}
