@@ -33,8 +33,8 @@ type suiteRuns struct {
 	faults  bool              // the cases in which a kernel fails are run now
 }
 
-// arguments are those of the next run: what has a verdict is left out.
-func (s *suiteRuns) arguments(library string) []string {
+// nextArguments are those of the next run: what has a verdict is left out.
+func (s *suiteRuns) nextArguments(library string) []string {
 	args := []string{"-test.v", "-library", library, "-test.timeout", suiteLimit.String()}
 	var skip []string
 	if s.faults {
@@ -101,7 +101,7 @@ func (s *suiteRuns) runCases(ctx context.Context, k *kit, library string) error 
 	const most = 30
 	for attempt := 0; ; attempt++ {
 		p := task{name: fmt.Sprintf("suite-%d", attempt), limit: suiteLimit + 5*time.Second}
-		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, s.arguments(library)...)...)
+		e := k.runChild(ctx, p, append([]string{k.filePath("tests", "backend.test")}, s.nextArguments(library)...)...)
 		more := s.takeVerdicts(k, e.stdout)
 		last := unfinishedCase(e.stdout, s.seen)
 		over := ctx.Err() != nil || attempt >= most

@@ -26,11 +26,18 @@ func (p *Graphs) launchCall(h dispatch.Function, grid, block backend.Dim, shared
 func (p *Graphs) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
 	p.lockGraphs()
 	defer p.unlockGraphs()
-	n, r := p.graphNode(h)
+	n, does, r := findNode[backend.KernelNode](p, h, KernelNode)
 	if r != 0 {
 		return nil
 	}
-	return maps.Clone(n.attributes)
+	all := maps.Clone(n.attributes)
+	for _, a := range does.Launch.Attributes { // a launch that was captured has attributes that no call has set
+		if all == nil {
+			all = map[int32]dispatch.Launchvalue{}
+		}
+		all[int32(a.ID)] = dispatch.Launchvalue{Word: a.Value}
+	}
+	return all
 }
 
 // GraphAddKernel implements dispatch.Backend, as all below.
@@ -94,6 +101,11 @@ func (p *NodeCalls) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Nod
 	if own, ok := n.attributes[id]; ok {
 		v = own
 	}
+	for _, a := range does.Launch.Attributes {
+		if int32(a.ID) == id {
+			v.Word = a.Value
+		}
+	}
 	if id == attributeCooperative && does.Launch.Cooperative {
 		v.Word[0] = 1
 	}
@@ -109,6 +121,9 @@ func (p *NodeCalls) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Nod
 		return r
 	case !known:
 		return dispatch.ResultInvalidValue
+	case id == attributeCluster && (value.Word[0]|value.Word[0]>>32)&^1 != 0 &&
+		(n.context == nil || n.context.Space.Device.Info().Attributes[backend.ClusterLaunch] == 0):
+		return dispatch.ResultNotSupported
 	}
 	if n.attributes == nil {
 		n.attributes = map[int32]dispatch.Launchvalue{}

@@ -28,7 +28,7 @@ func newTensorMap() tensorMap {
 	return tensorMap{room, (*backend.TensorMap)(unsafe.Add(room, -uintptr(room)&(align-1)))}
 }
 
-func (m tensorMap) free() { C.free(m.room) }
+func (m tensorMap) releaseMemory() { C.free(m.room) }
 
 // TensorMaps makes tensor maps. No context is needed.
 type TensorMaps struct{ *Driver }
@@ -36,7 +36,7 @@ type TensorMaps struct{ *Driver }
 // Make makes a tensor map.
 func (d TensorMaps) Make(s *backend.TensorShape) (backend.TensorMap, error) {
 	m := newTensorMap()
-	defer m.free()
+	defer m.releaseMemory()
 	shape := *s // the driver reads the lists from C's memory or from this copy, and keeps nothing
 	dim, strides, box, steps := unsafe.Pointer(&shape.Dim), unsafe.Pointer(&shape.Strides), unsafe.Pointer(&shape.Box), unsafe.Pointer(&shape.Steps)
 	typ, rank, at := C.int(s.Type), C.uint(s.Rank), C.CUdeviceptr(s.Address)
@@ -60,7 +60,7 @@ func (d TensorMaps) Make(s *backend.TensorShape) (backend.TensorMap, error) {
 // Move is a map like another, of a tensor elsewhere.
 func (d TensorMaps) Move(of backend.TensorMap, to backend.Addr) (backend.TensorMap, error) {
 	m := newTensorMap()
-	defer m.free()
+	defer m.releaseMemory()
 	*m.at = of
 	var none C.CUcontext
 	r := C.sing_cuTensorMapReplaceAddress(d.table, none, unsafe.Pointer(m.at), C.CUdeviceptr(to))
