@@ -38,6 +38,12 @@ static inline const char *name_of(CUresult r)
 		}                                                                                  \
 	} while (0)
 
+/* Whether the driver itself answers, and no device server. */
+static inline int natively(void)
+{
+	return (getenv("SINGULARITY_SLURM_DEVICE") == NULL);
+}
+
 /* A context on device 0, current. */
 static inline CUcontext begin(void)
 {
