@@ -42,7 +42,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestWrap: positions begin anew after 2^31, in the middle of a burst.
+// TestWrap: positions begin anew after 2^31, in the middle of a burst, on the lane of each thread.
 func TestWrap(t *testing.T) {
 	r, err := Create(Options{})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestWrap(t *testing.T) {
 	}
 	const threads, messages = 3, 1500
 	w := newWitness()
-	p := startOn(t, r, w.handle, build(t, "load", "asan"), "burst", threads, messages, seed(t))
+	p := startOn(t, r, w.handle, build(t, "load", "asan"), "together", threads, messages, seed(t))
 	p.must(t)
 	w.check(t)
 	wrapped := 0

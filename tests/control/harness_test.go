@@ -26,7 +26,7 @@ const (
 	proxyd  = "../../bin/proxyd"
 	aliceID = 1001
 	// patience is for a machine that does much else.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 var (

@@ -95,9 +95,10 @@ func roomIsKeptFromShort(s *site) {
 }
 
 // The premium job is cancelled while room is made for it, and preemptd is killed while it makes room: no node stays kept.
+// The jobs that give way have memory to save, so that making room takes longer than to see that it is made.
 func roomIsGivenUp(s *site) {
 	s.configure("tiers")
-	basic := s.full("kg", "--singularity")
+	basic := s.full("kg", "--singularity --export=ALL,BALLAST=200")
 	first := s.plain("kgf", "--qos=basic --time=10 --gpus-per-node=2")
 	s.on("ctl", "root", "scontrol update jobid="+first.id+" priority=1000000")
 	premium := s.train("kgp", "--qos=premium --gpus-per-node=1 --singularity")
@@ -105,7 +106,7 @@ func roomIsGivenUp(s *site) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.until("room is kept", func() (bool, string) { return s.rooms() != "", "" })
+	s.until("room is kept", func() (bool, string) { return s.rooms() != "", fmt.Sprint(premium.now()) })
 	s.on("ctl", "root", "kill -9 $(pidof preemptd)") // it is started again
 	s.until("preemptd is back", func() (bool, string) { now, err := s.status(); return err == nil && now.Term > was.Term, "" })
 	premium.becomes("RUNNING")
@@ -118,7 +119,7 @@ func roomIsGivenUp(s *site) {
 	s.on("ctl", "root", "scancel "+first.id)
 	s.once(basic)
 
-	basic = s.full("kh", "--singularity")
+	basic = s.full("kh", "--singularity --export=ALL,BALLAST=200")
 	premium = s.train("khp", "--qos=premium --gpus-per-node=1 --singularity")
 	s.until("room is kept", func() (bool, string) { return strings.HasSuffix(s.rooms(), ":"+premium.id), fmt.Sprint(premium.now()) })
 	s.on("ctl", "root", "scancel "+premium.id)

@@ -82,7 +82,7 @@ func (c *cluster) submit(ctx context.Context, name string, gpus bool) (*job, err
 	if err != nil {
 		return nil, err
 	}
-	return j, j.advances(ctx, 60*time.Second)
+	return j, j.advances(ctx, 4*time.Minute)
 }
 
 // count is what both tasks have reached: of a training, the first prints for both.

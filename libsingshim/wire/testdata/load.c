@@ -62,6 +62,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "several")) {
 		CHECK(!pthread_barrier_init(&all, NULL, threads));
 		rv = run(several);
+	} else if (!strcmp(argv[1], "together")) {
+		CHECK(!pthread_barrier_init(&all, NULL, threads));
+		rv = run(together);
 	} else if (!strcmp(argv[1], "late")) {
 		rv = run(late);
 	} else if (!strcmp(argv[1], "stuck")) {

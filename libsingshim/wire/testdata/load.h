@@ -37,7 +37,7 @@ extern uint64_t seed;
 extern char *raw_ring; /* mapped a second time, for processes that write nonsense */
 extern unsigned int threads, messages;
 extern _Atomic bool enough; /* burst ends */
-extern pthread_barrier_t all; /* several begins */
+extern pthread_barrier_t all; /* several begins, together ends */
 
 uint64_t next(uint64_t *state);
 enum ring_result say(uint32_t op, bool call, uint64_t value);
@@ -50,6 +50,7 @@ void *mixed(void *arg);
 void *stuck(void *arg);
 void *late(void *arg);
 void *several(void *arg);
+void *together(void *arg);
 
 /* What goes wrong: load_odd.c. */
 extern _Atomic uint64_t interrupted; /* how many handlers ran */

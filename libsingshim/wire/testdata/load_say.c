@@ -191,6 +191,16 @@ void *late(void *arg)
 
 pthread_barrier_t all;
 
+/* A burst whose threads end together, so that each of them has a lane of its own. */
+void *together(void *arg)
+{
+	void *rv = burst(arg);
+
+	pthread_barrier_wait(&all);
+
+	return (rv);
+}
+
 /* Several calls at a time, as many as there are lanes for. */
 void *several(void *arg)
 {
