@@ -271,3 +271,27 @@ func testPeers(r *rig) {
 	r.wantError("a kernel without permission", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
 	r.mustSucceed(o.cu.Err())
 }
+
+// testFreeOfPeer: a stream frees what a peer has, in the stream's order. The peer is on the same device, and not mapped.
+func testFreeOfPeer(r *rig) {
+	peer := must(r.dev.NewSpace(r.configApart()))(r)
+	cu := must(peer.NewContext(0))(r)
+	total, _ := peer.Info()
+	stays, a := must(cu.Alloc(3*granule))(r), must(cu.Alloc(1000))(r)
+	r.wantError("without permission", r.stream.FreeAsync(a), backend.InvalidValue)
+	r.mustSucceed(r.space.AllowPeer(peer))
+	gate := make(chan struct{})
+	r.mustSucceed(r.stream.Host(func() { <-gate }))
+	r.mustSucceed(r.stream.FreeAsync(a))
+	r.wantError("twice", r.stream.FreeAsync(a), backend.InvalidValue)
+	r.wantError("in the midst", r.stream.FreeAsync(stays+512), backend.InvalidValue)
+	checkEqual(r, "the peer waits for the stream", peer.Freeing(), true)
+	free, _ := peer.Info()
+	checkEqual(r, "free", free, total-3*granule)
+	close(gate)
+	r.syncStream()
+	// The next owner of the addresses waits for the stream that has freed them.
+	checkEqual(r, "address", must(cu.Alloc(1000))(r), a)
+	checkEqual(r, "the peer waits for nothing", peer.Freeing(), false)
+	r.mustSucceed(peer.Close())
+}

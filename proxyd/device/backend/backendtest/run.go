@@ -99,6 +99,7 @@ var cases = []struct {
 	{"stream-ordered memory in the wrong order", testWrongOrder},
 	{"host memory", testHostMemory},
 	{"peers", testPeers},
+	{"free what a peer has", testFreeOfPeer},
 
 	{"copies", testCopies},
 	{"copies misused", testCopiesMisused},

@@ -44,6 +44,26 @@ func (s *space) checkRange(a backend.Addr, n uint64) error {
 	return nil
 }
 
+// holderOf is the peer that has memory at an address, or else the space itself.
+func (s *space) holderOf(a backend.Addr) *space {
+	s.mu.Lock()
+	_, own := s.ledger.Lookup(a)
+	peers := slices.Clone(s.peers)
+	s.mu.Unlock()
+	if own {
+		return s
+	}
+	for _, p := range peers {
+		p.mu.Lock()
+		_, there := p.ledger.Lookup(a)
+		p.mu.Unlock()
+		if there {
+			return p
+		}
+	}
+	return s
+}
+
 // awaitAll waits for all to be over.
 func awaitAll(ctx context.Context, over []chan struct{}) error {
 	for _, ch := range over {
@@ -226,7 +246,7 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 		return err
 	}
 	// The addresses are not given away before the mark is queued, or the job could come to wait for their next owner.
-	s := st.context.space
+	s := st.context.space.holderOf(a)
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
