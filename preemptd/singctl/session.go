@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,7 +89,19 @@ func (a sessionCommand) startSession(ctx context.Context, name string, options, 
 		return nil
 	}
 	fmt.Fprintln(a.stdout, job)
+	a.warnOfMissing(command)
 	return nil
+}
+
+// warnOfMissing tells the person that a session's command is not on this host: it may be on the nodes.
+func (a sessionCommand) warnOfMissing(command []string) {
+	if len(command) == 0 || a.quiet {
+		return
+	}
+	if _, err := exec.LookPath(command[0]); err != nil {
+		fmt.Fprintf(a.stderr, "singctl: %s is not on this host; if its node does not have it either, the session ends at once, and attach says so\n",
+			safeLine(command[0]))
+	}
 }
 
 func (a sessionCommand) buildAttach() *cobra.Command {
@@ -247,7 +260,7 @@ func (a sessionCommand) buildServe() *cobra.Command {
 			}
 			code, err := session.Serve(job, args)
 			if err != nil {
-				return err
+				fmt.Fprintf(a.stderr, "singctl: %v\n", err)
 			}
 			os.Exit(code) // the command's own
 			return nil
@@ -302,12 +315,12 @@ func copyProgram(path string) error {
 func (a sessionCommand) buildJoin() *cobra.Command {
 	return &cobra.Command{
 		Use: "join JOB", Short: "Connect a terminal on the session's node", Hidden: true, Args: argumentCount(1, 1, "a JOB"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := session.Load(args[0])
 			if err != nil {
 				return err
 			}
-			err = session.Join(r, os.Stdin, os.Stdout)
+			err = session.Join(cmd.Context(), r, os.Stdin, os.Stdout)
 			switch {
 			case errors.Is(err, session.ErrOver):
 				os.Exit(joinOver)

@@ -87,6 +87,7 @@ func (at *attachment) followJob(ctx context.Context, shown string) (over bool, e
 		at.wait.endLine()
 		code := exitStatusOf(state, fieldOf(shown, "ExitCode"))
 		if code != 0 {
+			at.sayWhy()
 			return true, &sessionEndError{at.job, state, code}
 		}
 		at.sayLine("session %s has ended: %s", at.job, state)
@@ -134,6 +135,14 @@ func exitStatusOf(state, exitCode string) int {
 		return 1
 	}
 	return code
+}
+
+// sayWhy shows the end of the log of a job that has failed. What the session's command printed was on its
+// terminal; the log says why there was none.
+func (at *attachment) sayWhy() {
+	for _, line := range session.LogEnd(at.job, 3) {
+		at.sayLine("%s", safeLine(line))
+	}
 }
 
 // sayLine tells the person something, unless the person wants silence.

@@ -65,6 +65,18 @@ func TestSession(t *testing.T) {
 			t.Errorf("the record of a session that has ended: %v", err)
 		}
 	})
+	t.Run("no command", func(t *testing.T) {
+		t.Parallel()
+		said := c.exec(t, "ctl", "alice", "singctl", "session", "start", "nonsense")
+		job := strings.TrimSpace(said.out)
+		if !strings.Contains(said.err, "nonsense is not on this host") {
+			t.Errorf("start:\n%s%s", said.out, said.err)
+		}
+		ended := c.exec(t, "ctl", "alice", "bash", "-c", "timeout 60 singctl session attach "+job+" < <(exec sleep 60 2>/dev/null)")
+		if ended.code != 127 || !strings.Contains(ended.err, `"nonsense": executable file not found`) {
+			t.Errorf("attach: %d\n%s", ended.code, ended.err)
+		}
+	})
 	t.Run("follows", func(t *testing.T) {
 		t.Parallel()
 		job := c.sh(t, "cd; singctl session start -- sh -c 'n=0; while read x; do n=$((n+1)); echo line $n; done'")
@@ -91,7 +103,16 @@ func TestSession(t *testing.T) {
 			return strings.Contains(string(b), "line 1"), string(b)
 		})
 		node := c.show(t, job, "NodeList")
+		requeued := time.Now()
 		c.ctl(t, "scontrol requeue "+job)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			s := c.show(t, job, "State")
+			return s == "PENDING", s
+		})
+		// Slurm waits for the steps of the terminals for as long as KillWait, 30 s, unless they end.
+		if took := time.Since(requeued); took >= 30*time.Second {
+			t.Errorf("the job left its node after %v: the terminals kept it there", took)
+		}
 		c.again(t, job, node)
 		eventually(t, 60*time.Second, func() (bool, string) {
 			s := c.exec(t, "ctl", "alice", "singctl", "show", job).out

@@ -5,6 +5,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -28,9 +29,13 @@ var ErrNotThere = errors.New("the session cannot be reached")
 const dialTime = 20 * time.Second
 
 // Join connects this process's terminal with a session, and returns nil when the person detaches.
-// Without a terminal, as in a script, the input is sent unchanged, and the input's end detaches.
-func Join(r Record, in, out *os.File) error {
-	c, err := net.DialTimeout("tcp4", r.Address, dialTime)
+// Without a terminal, as in a script, the input is sent unchanged, and the input's end detaches. The end
+// of ctx ends the connection with ErrOver: Slurm sends SIGTERM to each step when it requeues a job, and
+// waits for the steps for as long as KillWait before the job may leave its nodes. The network of a job
+// that is captured is locked, so that the connection itself would not end.
+func Join(ctx context.Context, r Record, in, out *os.File) error {
+	d := net.Dialer{Timeout: dialTime}
+	c, err := d.DialContext(ctx, "tcp4", r.Address)
 	if err != nil {
 		return errors.Join(ErrNotThere, err)
 	}
@@ -58,7 +63,12 @@ func Join(r Record, in, out *os.File) error {
 		_, err := io.Copy(out, c)
 		ended <- errors.Join(ErrOver, err)
 	}()
-	return <-ended
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return errors.Join(ErrOver, ctx.Err())
+	}
 }
 
 // sendInput sends typed keys until the detach key or the end of the input.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,10 +29,11 @@ func Folder() (string, error) {
 	return filepath.Join(home, ".singularity-slurm", "sessions"), err
 }
 
-// Endings of the names of files in Folder; a job's log is there as well.
+// Endings of the names of files in Folder.
 const (
 	recordEnding = ".json"
 	noteEnding   = ".submitted" // empty; there from the submission on
+	logEnding    = ".log"       // the output of the job's script: what kept the session from beginning
 )
 
 func filePath(job, ending string) (string, error) {
@@ -152,4 +154,31 @@ func Jobs() ([]string, error) {
 		return strings.Compare(a, b)
 	})
 	return jobs, err
+}
+
+// maxLog is how much of the end of a log is read.
+const maxLog = 4 << 10
+
+// LogEnd returns the last lines of the log of a session's job, at most most, or none if there is no log.
+func LogEnd(job string, most int) []string {
+	path, err := filePath(job, logEnding)
+	if err != nil {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() > maxLog {
+		if _, err := f.Seek(-maxLog, io.SeekEnd); err != nil {
+			return nil
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxLog))
+	if err != nil || strings.TrimSpace(string(b)) == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return lines[max(0, len(lines)-most):]
 }

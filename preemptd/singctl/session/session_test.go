@@ -5,6 +5,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -50,6 +51,7 @@ func startShell(t *testing.T) (Record, <-chan int) {
 type attached struct {
 	t     *testing.T
 	typed *os.File
+	end   context.CancelFunc
 	shown chan string // pieces, closed at the end
 	ended chan error
 	all   string
@@ -65,9 +67,10 @@ func attachTo(t *testing.T, r Record) *attached {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attached{t: t, typed: typed, shown: make(chan string, 1000), ended: make(chan error, 1)}
+	ctx, end := context.WithCancel(t.Context())
+	a := &attached{t: t, typed: typed, end: end, shown: make(chan string, 1000), ended: make(chan error, 1)}
 	go func() {
-		a.ended <- Join(r, in, out)
+		a.ended <- Join(ctx, r, in, out)
 		out.Close()
 	}()
 	go func() {
@@ -135,6 +138,26 @@ func TestAttach(t *testing.T) {
 	if _, err := Load("7"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the record: %v", err)
 	}
+}
+
+// TestAttachCut: a person's terminal lets go as soon as Slurm ends its step, though the session, whose
+// network is locked while it is captured, says nothing.
+func TestAttachCut(t *testing.T) {
+	r, ended := startShell(t)
+	a, other := attachTo(t, r), attachTo(t, r)
+	a.types("echo is $((40 + 1))\n")
+	a.shows("is 41")
+	a.end()
+	select {
+	case err := <-a.ended:
+		if !errors.Is(err, ErrOver) {
+			t.Errorf("cut: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the terminal is still attached")
+	}
+	other.types("exit 0\n")
+	<-ended
 }
 
 // TestStranger: without the token nothing is answered and nothing is typed.
