@@ -263,15 +263,20 @@ var requeuingActions = map[string]bool{"preempt": true, "migrate": true, "resize
 
 func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	p, ok := b.seen.Protected[j.ID]
+	runs := j.State.Flags == 0 && (j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended)
 	switch {
 	case !j.Batch:
 		return false, "it has no batch script"
 	case !j.Requeueable:
 		return false, "it was submitted with --no-requeue"
-	case !ok:
-		return false, "its node's proxyd has not been asked yet, or does not answer"
+	case !ok && j.State.Base == slurmrest.Pending:
+		return false, "it has not run yet: what of it can be captured is known when it runs"
+	case !ok, runs && p.Restarts != j.Restarts:
+		return false, "its node's proxyd has not answered yet"
 	case !p.Is:
 		return false, cmp.Or(p.Obstacle, "it runs without --singularity")
+	case p.Restarts != j.Restarts: // what stood in the way has gone with its run
+		return true, ""
 	}
 	return p.Obstacle == "", p.Obstacle
 }
@@ -279,7 +284,11 @@ func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 // gpuRange is how few and how many GPUs the job runs on, by its user's word: the job began with as many devices as the
 // most. Without such a word the job stays with the GPUs that it asked for.
 func (b *builder) gpuRange(j *slurmrest.Job, wanted, capsules int) (least, most int) {
-	first, last, isRange := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
+	p := b.seen.Protected[j.ID]
+	if p.Restarts != j.Restarts { // the node of this run says it again
+		p.GPUs = ""
+	}
+	first, last, isRange := strings.Cut(p.GPUs, "-")
 	least, most = wanted, wanted
 	if n, err := strconv.Atoi(first); err == nil && n > 0 {
 		least = min(n, wanted)

@@ -433,6 +433,42 @@ func TestObstacleLater(t *testing.T) {
 	}
 }
 
+// TestProtectionKept: what was known of a job holds while the job waits after a requeue, and until its new run was asked
+// about. Of a job that has not run nothing is known, and that is said.
+func TestProtectionKept(t *testing.T) {
+	srv, p, w := site(t, "26.05.3")
+	look := func() []sdk.Job {
+		t.Helper()
+		seen, err := w.Look(t.Context())
+		if err != nil && !errors.As(err, new(*ProxydError)) {
+			t.Fatal(err)
+		}
+		return Build(seen, known).Jobs
+	}
+	const waits = "it has not run yet: what of it can be captured is known when it runs"
+	if all := look(); !all[0].Preemptable || all[1].Obstacle != "runs without --singularity" || all[2].Obstacle != waits {
+		t.Errorf("they run: %+v", all[:3])
+	}
+	requeue := func(j *slurmrest.Job) {
+		j.Restarts++
+		j.State, j.Nodes = slurmrest.State{Base: slurmrest.Pending}, ""
+	}
+	srv.EditJob(1, requeue)
+	srv.EditJob(2, requeue)
+	if all := look(); !all[0].Preemptable || all[0].Obstacle != "" || all[1].Obstacle != "runs without --singularity" {
+		t.Errorf("they wait: %+v", all[:2])
+	}
+	p.away = true
+	srv.EditJob(1, func(j *slurmrest.Job) { j.State, j.Nodes = slurmrest.State{Base: slurmrest.Running}, "n1" })
+	if all := look(); all[0].Preemptable || all[0].Obstacle != "its node's proxyd has not answered yet" {
+		t.Errorf("it runs again, and its node is silent: %+v", all[0])
+	}
+	p.away = false
+	if all := look(); !all[0].Preemptable || p.asked[1] != 3 {
+		t.Errorf("its node answers: %+v, asked %v", all[0], p.asked)
+	}
+}
+
 // A proxyd that is away does not keep Slurm from being seen; it is asked again.
 func TestProxydAway(t *testing.T) {
 	_, p, w := site(t, "26.05.3")
@@ -442,7 +478,7 @@ func TestProxydAway(t *testing.T) {
 	if !errors.As(err, &away) || !errors.Is(err, rpc.ErrUnreachable) || len(seen.Jobs) != 8 {
 		t.Fatalf("%v, %d jobs", err, len(seen.Jobs))
 	}
-	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "its node's proxyd has not been asked yet, or does not answer" {
+	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "its node's proxyd has not answered yet" {
 		t.Errorf("%+v", s.Jobs[0])
 	}
 	p.away = false

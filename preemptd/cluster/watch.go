@@ -41,13 +41,13 @@ type Seen struct {
 	Partitions   []slurmrest.Partition
 	QOS          []slurmrest.QOS
 	Reservations []slurmrest.Reservation
-	Protected    map[int64]Protection         // of running jobs, as far as known
+	Protected    map[int64]Protection         // of jobs that run or have run, as far as known
 	Checkpoints  map[string][]*rpc.Checkpoint // by the job's label, oldest first
 }
 
-// Protection is whether a run of a job can be checkpointed.
+// Protection is whether a run of a job can be checkpointed. That of a run before is kept while the job waits.
 type Protection struct {
-	Restarts int64 // the run
+	Restarts int64 // the run of which this was found out
 	Is       bool
 	Obstacle string // why not
 	GPUs     string // that the user lets the job be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
@@ -187,10 +187,10 @@ func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 	for i := range w.seen.Jobs {
 		j := &w.seen.Jobs[i]
 		p, ok := w.seen.Protected[j.ID]
-		ok = ok && p.Restarts == j.Restarts
 		if ok {
-			known[j.ID] = p
+			known[j.ID] = p // until the node of a new run answers
 		}
+		ok = ok && p.Restarts == j.Restarts
 		switch {
 		case j.State.Base != slurmrest.Running || j.State.Flags != 0 || !j.Batch:
 		case !ok:
