@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,6 +130,8 @@ type jobHistory struct {
 	ours      bool
 	preempted time.Time
 	failed    string
+	nodes     string    // where the job ran, or "" if the job did not run
+	began     time.Time // the run on these nodes
 }
 
 // recordForeign records what other users and programs did: a job that was requeued without an
@@ -139,12 +142,12 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
 		was, met := l.lastSeen[j.ID]
-		now[j.ID] = jobHistory{j.Restarts, k.Action[j.ID] != "", j.PreemptTime, j.FailedNode}
+		now[j.ID] = historyOf(j, k.Action[j.ID] != "")
 		recent := k.Acted[j.ID].After(lately)
 		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
 			continue
 		}
-		if err := l.Journal.Note(ctx, foreignEvent(j, was, seen.Time)); err != nil {
+		if err := l.Journal.Note(ctx, foreignEvent(j, was, seen)); err != nil {
 			return err
 		}
 	}
@@ -152,17 +155,56 @@ func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluste
 	return nil
 }
 
+func historyOf(j *slurmrest.Job, ours bool) jobHistory {
+	h := jobHistory{restarts: j.Restarts, ours: ours, preempted: j.PreemptTime, failed: j.FailedNode}
+	switch j.State.Base {
+	case slurmrest.Running, slurmrest.Suspended:
+		h.nodes, h.began = j.Nodes, j.StartTime
+	}
+	return h
+}
+
 // foreignEvent is what another user or program did. Slurm keeps the time of the last preemption,
 // and the node that failed last, through later requeues.
-func foreignEvent(j *slurmrest.Job, was jobHistory, at time.Time) journal.Event {
-	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: at, Text: "not by preemptd"}
+func foreignEvent(j *slurmrest.Job, was jobHistory, seen cluster.Seen) journal.Event {
+	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: seen.Time, Text: "not by preemptd"}
+	restarted := restartedNode(j, was, seen)
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
 		e.What, e.At, e.Text = "preempted", j.PreemptTime, "by Slurm"
 	case j.FailedNode != "" && j.FailedNode != was.failed:
 		e.What, e.Text = "node failed", j.FailedNode
+	case restarted != "":
+		e.What, e.Text = "node failed", restarted+", which was back at once"
 	}
 	return e
+}
+
+// restartNoticed is within what time Slurm notices, and requeues the jobs of, a node that failed and was back before Slurm
+// missed the node.
+const restartNoticed = 5 * time.Minute
+
+// restartedNode returns the node that a requeued job has lost though Slurm names no failed node: Slurm does not when the node
+// is back before it is missed. The slurmd of such a node has started during the run, shortly before the requeue. A slurmd
+// that was only restarted keeps its jobs: then a requeue by a person has made a checkpoint since. "": there is no such
+// node.
+func restartedNode(j *slurmrest.Job, was jobHistory, seen cluster.Seen) string {
+	if was.nodes == "" {
+		return ""
+	}
+	nodes := jobrequest.HostNames(was.nodes)
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		started := n.SlurmdStartTime
+		lived := false
+		for _, c := range seen.Checkpoints[j.Label()] {
+			lived = lived || c.GetCreated().AsTime().After(started)
+		}
+		if started.After(was.began) && seen.Time.Sub(started) < restartNoticed && !lived && slices.Contains(nodes, n.Name) {
+			return n.Name
+		}
+	}
+	return ""
 }
 
 // fractionCounts are the GPU fractions, of what this loop has seen.

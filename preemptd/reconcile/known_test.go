@@ -9,9 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
+
+func running(restarts int64, since time.Time) slurmrest.Job {
+	return slurmrest.Job{Restarts: restarts, FailedNode: "n2", State: slurmrest.State{Base: slurmrest.Running}, Nodes: "n[3-4]", StartTime: since}
+}
 
 // TestNotice: what others do to a job is recorded once, and for what it is; what preemptd
 // does is not.
@@ -34,9 +41,19 @@ func TestNotice(t *testing.T) {
 		{slurmrest.Job{Restarts: 4, PreemptTime: at(15)}, acted}, // the action has just ended
 		{slurmrest.Job{Restarts: 5, FailedNode: "n2"}, cluster.Known{}},
 		{slurmrest.Job{Restarts: 6, FailedNode: "n2"}, cluster.Known{}},
+		{running(6, at(85)), cluster.Known{}},
+		{slurmrest.Job{Restarts: 7, FailedNode: "n2"}, cluster.Known{}}, // n3 was started at 95
+		{running(7, at(105)), cluster.Known{}},                          // n3 was started before that
+		{slurmrest.Job{Restarts: 8, FailedNode: "n2"}, cluster.Known{}},
+		{running(8, at(90)), cluster.Known{}}, // a person has slurmd restarted, and requeues the job later
+		{slurmrest.Job{Restarts: 9, FailedNode: "n2"}, cluster.Known{}},
 	} {
 		step.job.ID = 1
-		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}}, step.known); err != nil {
+		seen := cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}, Nodes: []slurmrest.Node{{Name: "n1"}, {Name: "n3", SlurmdStartTime: at(95)}}}
+		if step.job.Restarts == 9 {
+			seen.Checkpoints = map[string][]*rpc.Checkpoint{"1": {{Created: timestamppb.New(at(130))}}}
+		}
+		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, seen, step.known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +65,8 @@ func TestNotice(t *testing.T) {
 	for _, e := range slices.Backward(all) {
 		got = append(got, fmt.Sprintf("%d %s %s at %.0f", e.Restarts, e.What, e.Text, e.At.Sub(began).Seconds()))
 	}
-	want := []string{"2 preempted by Slurm at 15", "3 requeued not by preemptd at 40", "5 node failed n2 at 70", "6 requeued not by preemptd at 80"}
+	want := []string{"2 preempted by Slurm at 15", "3 requeued not by preemptd at 40", "5 node failed n2 at 70", "6 requeued not by preemptd at 80",
+		"7 node failed n3, which was back at once at 100", "8 requeued not by preemptd at 120", "9 requeued not by preemptd at 140"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
