@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -59,6 +60,9 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 	if err != nil {
 		return journal.Action{}, rpc.Errorf(rpc.ErrInvalid, "%s", err)
 	}
+	if err := checkPlace(&job, req.GetKind(), args); err != nil {
+		return journal.Action{}, err
+	}
 	if err := s.checkLimits(ctx, who, req.GetKind(), &job, args); err != nil {
 		return journal.Action{}, err
 	}
@@ -73,6 +77,23 @@ func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.
 		s.opt.Log.Info("asked for", "action", a.ID, "kind", a.Kind, "job", a.Job, "uid", who.uid, "who", who.name, "why", why)
 	}
 	return a, err
+}
+
+// checkPlace refuses to move a job that runs where it is to be already: the move would cost a restore and change nothing.
+func checkPlace(job *slurmrest.Job, what string, args action.Args) error {
+	if what != "migrate" || job.State.Base != slurmrest.Running || job.State.Flags != 0 || args.GPUs != 0 {
+		return nil
+	}
+	nodes := jobrequest.HostNames(job.Nodes)
+	isOn := func(node string) bool { return slices.Contains(nodes, node) }
+	isElsewhere := func(node string) bool { return !isOn(node) }
+	if slices.ContainsFunc(args.Nodes, isElsewhere) || slices.ContainsFunc(args.Avoid, isOn) {
+		return nil
+	}
+	return &rpc.Error{
+		Kind: rpc.ErrNotPossible, Text: fmt.Sprintf("migrate: job %s runs on %s already", job.Label(), job.Nodes),
+		Hint: "nothing was done to the job; it runs on",
+	}
 }
 
 // jobFor returns the named job, if the caller may act on it.

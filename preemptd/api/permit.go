@@ -67,16 +67,16 @@ func (s *Server) visibleAction(ctx context.Context, what string, id int64) (jour
 }
 
 // historyFor returns the id of a job that Slurm may have forgotten, and whether the caller may
-// know of all that was done to it.
-func (s *Server) historyFor(ctx context.Context, who caller, name string) (id int64, all bool, err error) {
+// know of all that was done to it. unknown is not nil if Slurm does not know the job: there may have been none.
+func (s *Server) historyFor(ctx context.Context, who caller, name string) (id int64, all bool, unknown, err error) {
 	job, err := s.jobFor(ctx, who, "history", name)
 	if errors.Is(err, rpc.ErrNoJob) {
 		ref, _ := slurmrest.ParseRef(name) // jobFor has parsed the name without an error
 		if ref == slurmrest.JobID(ref.ID) {
-			return ref.ID, who.operator, nil
+			return ref.ID, who.operator, rpc.Errorf(rpc.ErrNoJob, "job %s: Slurm does not know it, and no action of it is known", name), nil
 		}
 	}
-	return job.ID, true, err
+	return job.ID, true, nil, err
 }
 
 // checkLimits refuses what Slurm would refuse the owner, though not preemptd.

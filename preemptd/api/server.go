@@ -168,9 +168,9 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			return nil, err
 		}
 		var id int64
-		everything := who.operator
+		everything, unknown := who.operator, error(nil)
 		if req.GetJob() != "" {
-			if id, everything, err = s.historyFor(ctx, who, req.GetJob()); err != nil {
+			if id, everything, unknown, err = s.historyFor(ctx, who, req.GetJob()); err != nil {
 				return nil, err
 			}
 		}
@@ -203,6 +203,9 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			if len(reply.Events) < limit && (everything || s.ownsJob(who, e.Job)) {
 				reply.Events = append(reply.Events, &rpc.Event{Job: e.Job, Restarts: e.Restarts, What: e.What, At: timestampOf(e.At), Text: e.Text})
 			}
+		}
+		if len(reply.Actions)+len(reply.Events) == 0 {
+			return reply, unknown
 		}
 		return reply, nil
 	}()

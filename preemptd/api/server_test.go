@@ -218,9 +218,19 @@ func TestAct(t *testing.T) {
 			t.Errorf("%q: %v", name, stands)
 		}
 	}
-	// Of a job that Slurm does not know the owner is not known.
-	if all, err := c.History(t.Context(), "4711", 0); err != nil || all.GetStanding() != nil {
+	if all, err := c.History(t.Context(), "4711", 0); !errors.Is(err, rpc.ErrNoJob) {
 		t.Errorf("a job that is not there: %v %v", err, all)
+	}
+	// Of a job that Slurm has forgotten the owner is not known, but what the caller asked for is the caller's.
+	forgotten, err := s.journal.Begin(t.Context(), journal.Request{Kind: "hold", Job: 4712, Args: []byte("{}"), Who: "alice", Why: "asked"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := c.History(t.Context(), "4712", 0); err != nil || len(all.GetActions()) != 1 || all.GetActions()[0].GetId() != forgotten.ID || all.GetStanding() != nil {
+		t.Errorf("a job that is forgotten: %v %v", err, all)
+	}
+	if all, err := s.as(bob).History(t.Context(), "4712", 0); !errors.Is(err, rpc.ErrNoJob) {
+		t.Errorf("a job that is forgotten, to another user: %v %v", err, all)
 	}
 }
 
@@ -258,6 +268,8 @@ func TestRefused(t *testing.T) {
 		"unknown node":      {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n[3-4]"}}, rpc.ErrInvalid, `node "n4"`},
 		"bad host list":     {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Avoid: []string{"n[3-"}}, rpc.ErrInvalid, "host list"},
 		"both":              {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n1"}, Avoid: []string{"n1"}}, rpc.ErrInvalid, "both"},
+		"there already":     {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n[1-2]"}}, rpc.ErrNotPossible, "runs on n1,n2 already"},
+		"away already":      {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Avoid: []string{"n3"}}, rpc.ErrNotPossible, "runs on n1,n2 already"},
 		"no nodes":          {alice, &rpc.ActRequest{Kind: "migrate", Job: id}, rpc.ErrInvalid, "name nodes"},
 		"no size":           {alice, &rpc.ActRequest{Kind: "resize", Job: id}, rpc.ErrInvalid, "say how many"},
 		"not for people":    {0, &rpc.ActRequest{Kind: "place", Job: id}, rpc.ErrInvalid, "want one of preempt"},

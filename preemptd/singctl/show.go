@@ -73,7 +73,7 @@ func (a showCommand) showStanding(ctx context.Context, name, above string) (told
 		}
 		return err
 	})
-	if errors.Is(err, control.ErrUnreachable) {
+	if errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrNoJob) {
 		err = nil
 	}
 	return told, err

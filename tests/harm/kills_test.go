@@ -263,10 +263,14 @@ func (w *world) play(ctx context.Context, c *counter, m moment) (*act, error) {
 		return nil, err
 	}
 	from := w.logged()
+	args := slices.Clone(m.journey.args)
+	if i := slices.Index(args, "--away"); i >= 0 { // a move away from where a job is not is refused
+		args[i+1] = c.state(ctx).nodes
+	}
 	asked := make(chan error, 1)
 	go func() { // which may have no answer: at its first step it may stand before it has given one
 		var a act
-		asked <- w.ask(ctx, &a, m.journey.user, append(slices.Clone(m.journey.args), fmt.Sprint(c.id), "--no-wait")...)
+		asked <- w.ask(ctx, &a, m.journey.user, append(args, fmt.Sprint(c.id), "--no-wait")...)
 	}()
 	defer func() { <-asked }()
 	var id int64
