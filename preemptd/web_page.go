@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
@@ -41,7 +42,7 @@ type webPage struct {
 func (c *controller) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	p := &webPage{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
-	p.Server = web.New(web.Options{Version: version, State: p.currentState, Keys: p.keys, Hosts: cfg.Web.Hosts, Log: c.log})
+	p.Server = web.New(web.Options{Version: version, State: p.currentState, Keys: p.keys, Hosts: cfg.Web.Hosts, StepWords: action.StepWords, Log: c.log})
 	c.page = p
 	if !p.wanted {
 		return nil, nil

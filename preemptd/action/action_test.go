@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -315,6 +316,9 @@ func TestNoCheckpoint(t *testing.T) {
 			if want := userComment + "; preemptd: not preempted: no: " + refusal.Error(); !strings.HasPrefix(now.Comment, want) {
 				t.Errorf("comment %q", now.Comment)
 			}
+			if dated := "; asked at " + a.Created.Local().Format(time.DateTime) + " by "; !strings.Contains(now.Comment, dated) {
+				t.Errorf("comment %q does not say when that was", now.Comment)
+			}
 		})
 	}
 }
@@ -431,5 +435,22 @@ func TestOwnCheckpoint(t *testing.T) {
 		if w.isOwnCheckpoint(&rpc.Checkpoint{Reason: c.reason, Created: timestamppb.New(c.at)}) != c.own {
 			t.Errorf("%s: own is not %v", name, c.own)
 		}
+	}
+}
+
+// TestStepWords: people read what is done in a step, and never a step's name in the journal.
+func TestStepWords(t *testing.T) {
+	all := slices.Clone(undoSteps)
+	for _, k := range kinds {
+		all = append(all, k.steps(Args{})...)
+		all = append(all, k.steps(Args{Hold: true})...)
+	}
+	for _, s := range all {
+		if words := StepWords(s.name); words != s.words || words == s.name || words == "" {
+			t.Errorf("step %q: %q", s.name, words)
+		}
+	}
+	if words := StepWords("of a later release"); words != "of a later release" {
+		t.Errorf("a step that is not known: %q", words)
 	}
 }

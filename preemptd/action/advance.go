@@ -19,7 +19,9 @@ import (
 
 // step is a part of an action. Both functions may be called any number of times.
 type step struct {
-	name string
+	name string // for the journal
+	// words say what is done, to people.
+	words string
 	// look says whether the step is done, from the job as the job is now. look changes nothing
 	// but the memo, which the journal keeps if the step is done.
 	look func(context.Context, *actionRun) verdict
@@ -94,7 +96,7 @@ func (w *actionRun) advance(ctx context.Context) error {
 		return w.giveUpStep(ctx, s, errors.New(v.why))
 	case wait:
 		if w.isOverdue(s) {
-			return w.giveUpStep(ctx, s, fmt.Errorf("%s: not within %s: %s", s.name, s.within(w.r.Patience.withDefaults()), v.why))
+			return w.giveUpStep(ctx, s, fmt.Errorf("%s: not within %s: %s", s.words, s.within(w.r.Patience.withDefaults()), v.why))
 		}
 		return w.r.sleepFor(ctx, w.r.pollInterval())
 	}
@@ -193,7 +195,7 @@ func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 		return w.nextStep(ctx, text)
 	case w.a.State == journal.Undoing:
 		w.memo.StaysHeld = w.memo.StaysHeld || s.name == stepUnpark
-		w.a.Problem += "; " + s.name + ": " + text
+		w.a.Problem += "; " + s.words + ": " + text
 		return w.nextStep(ctx, text)
 	}
 	w.a.Problem = text

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
@@ -112,12 +113,13 @@ func doneText(w *actionRun) string {
 	return text
 }
 
+// undoneText stays in the job's comment for as long as nothing else is done to the job, so it says of when it is.
 func undoneText(w *actionRun) string {
 	text := "not " + w.kind.past + ": "
 	if w.memo.EndsAs == journal.Dropped {
 		text = w.a.Kind + " given up: "
 	}
-	text += w.a.Problem + "; asked " + w.requestedBy()
+	text += w.a.Problem + "; asked at " + w.a.Created.Local().Format(time.DateTime) + " " + w.requestedBy()
 	if w.memo.StaysHeld {
 		text += fmt.Sprintf("; still held: scontrol release %d", w.a.Job)
 	}

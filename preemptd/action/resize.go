@@ -34,7 +34,7 @@ var resizingSteps = slices.Insert(slices.Clone(movingSteps), 2, lend)
 
 // lend asks the node of a running job to have other jobs of its user lend it GPUs, or fewer. What stands in the way leads
 // to the longer way, by a checkpoint and a requeue.
-var lend = step{name: "lend", look: lookLend, do: doLend, within: otherPatience, optional: true}
+var lend = step{name: "lend", words: "having other jobs lend it GPUs, or fewer", look: lookLend, do: doLend, within: otherPatience, optional: true}
 
 // lookLend is done when the job has its size, or cannot have it in place.
 func lookLend(_ context.Context, w *actionRun) verdict {

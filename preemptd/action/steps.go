@@ -22,17 +22,17 @@ func otherPatience(p Patience) time.Duration { return p.Other }
 
 // The steps of which actions are made, in the order of a whole journey.
 var (
-	checkJob    = step{name: "check", look: lookJob, within: otherPatience}
-	announce    = step{name: "announce", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
-	checkpoint  = step{name: "checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
-	park        = step{name: "park", look: lookPark, do: doPark, within: otherPatience, touches: true}
-	leaveNodes  = step{name: "leave", look: lookLeft, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
-	draft       = step{name: "draft", look: lookDraft, within: otherPatience, touches: true}
-	edit        = step{name: "edit", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
-	keep        = step{name: "keep", look: lookKeep, do: doHold, within: otherPatience, touches: true}
-	releaseStep = step{name: "release", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
-	start       = step{name: "start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
-	report      = step{name: "report", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
+	checkJob    = step{name: "check", words: "looking at the job", look: lookJob, within: otherPatience}
+	announce    = step{name: "announce", words: "saying so in its comment", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
+	checkpoint  = step{name: "checkpoint", words: "making a checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
+	park        = step{name: "park", words: "putting it back into the queue", look: lookPark, do: doPark, within: otherPatience, touches: true}
+	leaveNodes  = step{name: "leave", words: "waiting until its nodes are free", look: lookLeft, within: func(p Patience) time.Duration { return p.Leave }, touches: true}
+	draft       = step{name: "draft", words: "working out what it is to ask Slurm for", look: lookDraft, within: otherPatience, touches: true}
+	edit        = step{name: "edit", words: "changing what it asks Slurm for", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
+	keep        = step{name: "keep", words: "holding it", look: lookKeep, do: doHold, within: otherPatience, touches: true}
+	releaseStep = step{name: "release", words: "releasing it", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
+	start       = step{name: "start", words: "waiting for its start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
+	report      = step{name: "report", words: "writing the result into its comment", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
 )
 
 // oldStepNames are the names of steps in journals of older releases, and their names today.
@@ -40,11 +40,24 @@ var oldStepNames = map[string]string{"survey": "check", "tell": "announce", "vac
 
 // undoSteps takes back what the other steps did, as far as the action came and no user changed it.
 var undoSteps = []step{
-	{name: "run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
-	{name: "unedit", look: lookUnedit, do: doUnedit, within: otherPatience},
-	{name: stepUnpark, look: lookUnpark, do: doRelease, within: otherPatience},
-	{name: "unreport", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
+	{name: "run on", words: "letting it run on", look: lookRunOn, do: doRunOn, within: otherPatience, optional: true},
+	{name: "unedit", words: "taking back what was changed", look: lookUnedit, do: doUnedit, within: otherPatience},
+	{name: stepUnpark, words: "releasing it again", look: lookUnpark, do: doRelease, within: otherPatience},
+	{name: "unreport", words: "writing into its comment why it was not done", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
+
+// StepWords returns what is done in a step, for people; the name itself, if no step has the name.
+func StepWords(name string) string {
+	for _, s := range allSteps {
+		if s.name == name {
+			return s.words
+		}
+	}
+	return name
+}
+
+// allSteps are the steps of all actions, and those that undo them.
+var allSteps = slices.Concat(resizingSteps, []step{keep}, undoSteps)
 
 // isHeld reports whether the job will not start before a release.
 func isHeld(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
@@ -16,14 +17,14 @@ import (
 func actionMessage(a *journal.Action) *rpc.Action {
 	return &rpc.Action{
 		Id: a.ID, Kind: a.Kind, Job: a.Job, Who: a.Who, Why: a.Why, State: string(a.State), Step: a.Step, Problem: a.Problem,
-		Created: timestampOf(a.Created), Ended: timestampOf(a.Ended),
+		Created: timestampOf(a.Created), Ended: timestampOf(a.Ended), Doing: action.StepWords(a.Step),
 	}
 }
 
 func lineMessages(lines []journal.Line) []*rpc.Line {
 	all := make([]*rpc.Line, len(lines))
 	for i, l := range lines {
-		all[i] = &rpc.Line{At: timestampOf(l.At), State: string(l.State), Step: l.Step, Attempt: int32(l.Attempt), Text: l.Text} //nolint:gosec // counts tries
+		all[i] = &rpc.Line{At: timestampOf(l.At), State: string(l.State), Step: l.Step, Attempt: int32(l.Attempt), Text: l.Text, Doing: action.StepWords(l.Step)} //nolint:gosec // counts tries
 	}
 	return all
 }

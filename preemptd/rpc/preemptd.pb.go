@@ -936,6 +936,7 @@ type Action struct {
 	Created       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created,proto3" json:"created,omitempty"`
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"` // unset: it has not
 	Lines         []*Line                `protobuf:"bytes,11,rep,name=lines,proto3" json:"lines,omitempty"`
+	Doing         string                 `protobuf:"bytes,12,opt,name=doing,proto3" json:"doing,omitempty"` // what is done in the step, in words for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1048,13 @@ func (x *Action) GetLines() []*Line {
 	return nil
 }
 
+func (x *Action) GetDoing() string {
+	if x != nil {
+		return x.Doing
+	}
+	return ""
+}
+
 // Line is one entry of an action's history.
 type Line struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1055,6 +1063,7 @@ type Line struct {
 	Step          string                 `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
 	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // how often the step had been tried in vain
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Doing         string                 `protobuf:"bytes,6,opt,name=doing,proto3" json:"doing,omitempty"` // what is done in the step, in words for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1120,6 +1129,13 @@ func (x *Line) GetAttempt() int32 {
 func (x *Line) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *Line) GetDoing() string {
+	if x != nil {
+		return x.Doing
 	}
 	return ""
 }
@@ -2210,7 +2226,7 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x06leased\x18\n" +
 	" \x01(\x05R\x06leased\x12\x14\n" +
 	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
-	"\rStatusRequest\"\xc3\x02\n" +
+	"\rStatusRequest\"\xd9\x02\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
@@ -2223,13 +2239,15 @@ const file_preemptd_proto_rawDesc = "" +
 	"\acreated\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x120\n" +
 	"\x05ended\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x123\n" +
-	"\x05lines\x18\v \x03(\v2\x1d.singularity.preemptd.v1.LineR\x05lines\"\x8a\x01\n" +
+	"\x05lines\x18\v \x03(\v2\x1d.singularity.preemptd.v1.LineR\x05lines\x12\x14\n" +
+	"\x05doing\x18\f \x01(\tR\x05doing\"\xa0\x01\n" +
 	"\x04Line\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\tR\x04step\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xa8\x03\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
+	"\x05doing\x18\x06 \x01(\tR\x05doing\"\xa8\x03\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +

@@ -37,7 +37,7 @@ type notDoneError struct{ action *control.Action }
 
 func (e *notDoneError) Error() string {
 	m := e.action
-	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), m.GetState(), orDefault(m.GetProblem(), "no reason was given"))
+	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), stateWords(m.GetState()), orDefault(m.GetProblem(), "no reason was given"))
 }
 
 // actionCommand makes the flags that all actions have, and runs an action.
@@ -80,7 +80,7 @@ func (a *app) followAction(ctx context.Context, c *control.Client, id int64) err
 	ended, err := c.Watch(ctx, id, func(m *control.Action) {
 		lines = append(lines, m.GetLines()...)
 		if m.GetEnded() == nil && m.GetStep() != "" {
-			p.showProgress(&rpc.Progress{Phase: m.GetStep(), Text: m.GetProblem()})
+			p.showProgress(&rpc.Progress{Phase: orDefault(m.GetDoing(), m.GetStep()), Text: m.GetProblem()})
 		}
 	})
 	p.endLine()
@@ -104,7 +104,7 @@ func (a *app) printAction(m *control.Action) error {
 	}
 	state := "taken on; singctl history --action " + strconv.FormatInt(m.GetId(), 10) + " says how it goes"
 	if m.GetEnded() != nil {
-		state = fmt.Sprintf("%s in %s", m.GetState(), durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime())))
+		state = fmt.Sprintf("%s in %s", stateWords(m.GetState()), durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime())))
 		for _, l := range m.GetLines() {
 			if l.GetText() != "" && l.GetAttempt() == 0 { // with attempts, the text is why one failed
 				state += "; " + l.GetText()

@@ -69,7 +69,7 @@ func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Ac
 }
 
 func action(id int64) *control.Action {
-	return &control.Action{Id: id, Kind: "preempt", Job: 800 + id, Who: "alice", Why: "asked", State: "going", Step: "checkpoint", Created: at(-10), Lines: []*control.Line{{At: at(-10), State: "going"}}}
+	return &control.Action{Id: id, Kind: "preempt", Job: 800 + id, Who: "alice", Why: "asked", State: "going", Step: "checkpoint", Doing: "making a checkpoint", Created: at(-10), Lines: []*control.Line{{At: at(-10), State: "going"}}}
 }
 
 func (controller) Watch(req *control.WatchRequest, stream grpc.ServerStreamingServer[control.Action]) error {
@@ -80,7 +80,7 @@ func (controller) Watch(req *control.WatchRequest, stream grpc.ServerStreamingSe
 	if a.GetId() == 18 {
 		return control.Status(control.Errorf(control.ErrInternal, "preemptd is stopped"))
 	}
-	a.Step, a.Lines = "park", []*control.Line{{At: at(-9), State: "going", Step: "park"}}
+	a.Step, a.Doing, a.Lines = "park", "putting it back into the queue", []*control.Line{{At: at(-9), State: "going", Step: "park"}}
 	if err := stream.Send(a); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func ended(a *control.Action) *control.Action {
 	if a.GetId() == 14 {
 		a.State, a.Problem = "undone", "it is PENDING, and cannot be preempted"
 	}
-	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "report", Attempt: 1, Text: "told\x1b[2J"}}
+	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "report", Doing: "writing the result into its comment", Attempt: 1, Text: "told\x1b[2J"}}
 	return a
 }
 
@@ -116,6 +116,9 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 	if req.GetJob() == "816" {
 		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1, Counted: durationpb.New(time.Hour), Requested: 1, Gpus: 2, Leased: 1, Least: 1}
 	}
+	if req.GetJob() == "811" {
+		reply.Standing = &control.Standing{Tier: "basic", Fraction: 1}
+	}
 	if req.GetJob() == "812" {
 		reply.Standing = &control.Standing{
 			Tier: "premium", Promised: 0.95, Fraction: 0.8125, Counted: durationpb.New(time.Hour), Requested: 8, Gpus: 4, Least: 2,
@@ -137,6 +140,7 @@ func (controller) Jobs(ctx context.Context, _ *control.JobsRequest) (*control.Jo
 		{Id: 814, Label: "814", Name: "wait", User: "alice", Tier: "premium", State: "held", HeldBy: "operator", Gpus: 1, Requested: 1, Fraction: 1, Promised: 0.95, Obstacle: "it runs without --singularity"},
 		{Id: 816, Label: "816", Name: "borrower", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n2"}, Gpus: 2, Requested: 1, Leased: 1, Fraction: 1},
 		{Id: 817, Label: "817", Name: "grown", User: "alice", Tier: "basic", State: "running", Nodes: []string{"n4"}, Gpus: 4, Requested: 2, Fraction: 1},
+		{Id: 818, Label: "818", Name: "no GPUs", User: "alice", Tier: "standard", State: "waiting", Fraction: 1, Promised: 0.7},
 	}}, nil
 }
 

@@ -95,11 +95,11 @@ func lifeRows(all *control.HistoryReply) [][]string {
 func actionRows(all []*control.Action) [][]string {
 	var rows [][]string
 	for _, m := range all {
-		state, took := m.GetState(), "-"
+		state, took := stateWords(m.GetState()), "-"
 		if m.GetEnded() != nil {
 			took = durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime()))
 		} else if m.GetStep() != "" {
-			state += ": " + m.GetStep()
+			state += ": " + orDefault(m.GetDoing(), m.GetStep())
 		}
 		why := m.GetWhy()
 		if m.GetProblem() != "" {
@@ -112,8 +112,14 @@ func actionRows(all []*control.Action) [][]string {
 
 // printStanding prints what a job got, beside what the job is promised.
 func (a *app) printStanding(s *control.Standing) {
-	fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n",
-		safeLine(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
+	switch tier, counted := safeLine(s.GetTier()), s.GetCounted().AsDuration(); {
+	case s.GetRequested() == 0 && s.GetGpus() == 0:
+		fmt.Fprintf(a.stdout, "tier %s: it asks for no GPUs\n", tier)
+	case counted < time.Second:
+		fmt.Fprintf(a.stdout, "tier %s: no GPU time is counted yet; promised: %.0f %%\n", tier, 100*s.GetPromised())
+	default:
+		fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n", tier, 100*s.GetFraction(), durationText(counted), 100*s.GetPromised())
+	}
 	if s.GetRequested() > 0 {
 		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus()-s.GetLeased(), s.GetRequested())
 		own := s.GetGpus() - s.GetLeased()
@@ -136,6 +142,11 @@ func (a *app) printStanding(s *control.Standing) {
 	}
 }
 
+// wordsOfStates say for people what has become of an action.
+var wordsOfStates = map[string]string{"going": "under way", "undoing": "being taken back", "undone": "not done", "dropped": "given up"}
+
+func stateWords(state string) string { return orDefault(wordsOfStates[state], state) }
+
 // printStory tells all of an action.
 func (a historyCommand) printStory(m *control.Action) {
 	if a.json {
@@ -146,7 +157,7 @@ func (a historyCommand) printStory(m *control.Action) {
 	fmt.Fprintln(a.stdout)
 	rows := [][]string{{"AT", "STATE", "STEP", "TRIES", "TEXT"}}
 	for _, l := range m.GetLines() {
-		rows = append(rows, []string{timeText(l.GetAt()), l.GetState(), orDefault(l.GetStep(), "-"), fmt.Sprint(l.GetAttempt()), orDefault(l.GetText(), "-")})
+		rows = append(rows, []string{timeText(l.GetAt()), stateWords(l.GetState()), orDefault(orDefault(l.GetDoing(), l.GetStep()), "-"), fmt.Sprint(l.GetAttempt()), orDefault(l.GetText(), "-")})
 	}
 	printTable(a.stdout, rows)
 }

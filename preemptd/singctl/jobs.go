@@ -19,8 +19,8 @@ func (a jobsCommand) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
 		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. HAD is the part of the time in
-the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised. GPUS is "2 of 4"
-for a job that has fewer than it asked for, "4, asked for 2" for one that was given more, and "1 + 1 leased" for one to
+the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised; a job that asks
+for no GPUs has neither. GPUS is "2 of 4" for a job that has fewer than it asked for, "4, asked for 2" for one that was given more, and "1 + 1 leased" for one to
 which another job of its user lends a GPU.`,
 		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +68,12 @@ func (a jobsCommand) jobRows(all *control.JobsReply) [][]string {
 		case j.GetObstacle() != "":
 			checkpoint = "none: " + j.GetObstacle()
 		}
-		percent := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+		percent := func(f float64) string {
+			if j.GetRequested() == 0 && j.GetGpus() == 0 {
+				return "-" // there is no GPU time of which it would be a part
+			}
+			return fmt.Sprintf("%.0f %%", 100*f)
+		}
 		rows[i] = []string{
 			j.GetLabel(), j.GetName(), j.GetUser(), j.GetTier(), state, gpusText(j.GetGpus(), j.GetRequested(), j.GetLeased()), percent(j.GetFraction()), percent(j.GetPromised()),
 			checkpoint, fmt.Sprint(j.GetRestarts()), orDefault(strings.Join(j.GetNodes(), ","), "-"),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,9 +98,26 @@ func (a summaryCommand) addTimeline(ctx context.Context, s *jobSummary, typed st
 	case errors.Is(err, rpc.ErrUnreachable), errors.Is(err, rpc.ErrNotRunning), errors.Is(err, rpc.ErrNotProtected):
 		s.missing = append(s.missing, "checkpoints and work: "+err.Error())
 	default:
-		return err
+		return withoutVerb(err)
 	}
 	return nil
+}
+
+// withoutVerb takes the verb off what a daemon refuses: the person has typed another one.
+func withoutVerb(err error) error {
+	var proxyd *rpc.Error
+	var preemptd *control.Error
+	switch {
+	case errors.As(err, &proxyd):
+		e := *proxyd
+		e.Text = strings.TrimPrefix(e.Text, "show: ")
+		return &e
+	case errors.As(err, &preemptd):
+		e := *preemptd
+		e.Text = strings.TrimPrefix(e.Text, "history: ")
+		return &e
+	}
+	return err
 }
 
 func (s *jobSummary) addEvents(timeline []*rpc.Event) {
@@ -127,7 +145,7 @@ func (a summaryCommand) addHistory(ctx context.Context, s *jobSummary) error {
 		s.missing = append(s.missing, "what was done to the job: "+err.Error())
 		return nil
 	}
-	return err
+	return withoutVerb(err)
 }
 
 func (a summaryCommand) printSummary(s *jobSummary) {

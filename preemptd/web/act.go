@@ -241,17 +241,18 @@ type lineJSON struct {
 	At      int64  `json:"at"`
 	State   string `json:"state"`
 	Step    string `json:"step"`
+	Doing   string `json:"doing"`
 	Attempt int32  `json:"attempt"`
 	Text    string `json:"text"`
 }
 
 func sendAction(w http.ResponseWriter, code int, a *rpc.Action) error {
 	all := fullActionJSON{
-		actionJSON{a.GetId(), a.GetKind(), a.GetJob(), a.GetWho(), a.GetWhy(), a.GetState(), a.GetStep(), secondsOf(a.GetCreated()), secondsOf(a.GetEnded())},
+		actionJSON{a.GetId(), a.GetKind(), a.GetJob(), a.GetWho(), a.GetWhy(), a.GetState(), a.GetStep(), a.GetDoing(), secondsOf(a.GetCreated()), secondsOf(a.GetEnded())},
 		a.GetProblem(), []lineJSON{},
 	}
 	for _, l := range a.GetLines() {
-		all.Lines = append(all.Lines, lineJSON{secondsOf(l.GetAt()), l.GetState(), l.GetStep(), l.GetAttempt(), l.GetText()})
+		all.Lines = append(all.Lines, lineJSON{secondsOf(l.GetAt()), l.GetState(), l.GetStep(), l.GetDoing(), l.GetAttempt(), l.GetText()})
 	}
 	raw, err := json.Marshal(all)
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Server) pastOfJob(ctx context.Context, id int64) *jobPastJSON {
 	now := s.opt.State()
 	all := &jobPastJSON{ID: id, Actions: []actionJSON{}, Events: []eventJSON{}, Decisions: []decisionJSON{}, Checkpoints: []checkpointJSON{}}
 	if now.Journal != nil {
-		if err := all.addJournal(ctx, now.Journal); err != nil {
+		if err := s.addPast(ctx, all, now.Journal); err != nil {
 			s.opt.Log.Warn("page", "error", err)
 			all.Problem = "the journal cannot be read; preemptd's log says why"
 		}
@@ -109,13 +109,13 @@ func (s *Server) pastOfJob(ctx context.Context, id int64) *jobPastJSON {
 	return all
 }
 
-func (all *jobPastJSON) addJournal(ctx context.Context, j Journal) error {
+func (s *Server) addPast(ctx context.Context, all *jobPastJSON, j Journal) error {
 	done, err := j.History(ctx, all.ID, maxPast)
 	if err != nil {
 		return err
 	}
 	for i := range done {
-		all.Actions = append(all.Actions, publicAction(&done[i]))
+		all.Actions = append(all.Actions, s.publicAction(&done[i]))
 	}
 	events, err := j.Events(ctx, all.ID, maxPast)
 	for _, e := range events {

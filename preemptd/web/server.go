@@ -81,7 +81,9 @@ type Options struct {
 	State   func() State // called for each request
 	Keys    *Keys
 	Hosts   []string // names of this host, besides its own, for plain HTTP
-	Log     *slog.Logger
+	// StepWords says what is done in a step of an action, for people; nil: the name of the step.
+	StepWords func(step string) string
+	Log       *slog.Logger
 }
 
 // Server serves the page. A Server is safe for concurrent use.

@@ -79,6 +79,7 @@ type actionJSON struct {
 	Why     string `json:"why"`
 	State   string `json:"state"`
 	Step    string `json:"step"`
+	Doing   string `json:"doing"` // what is done in the step, in words
 	Created int64  `json:"created"`
 	Ended   int64  `json:"ended"`
 }
@@ -103,7 +104,7 @@ func (s *Server) describeState(ctx context.Context) *stateJSON {
 		Useful: usefulList(now.Useful), Proxyds: countProxyds(proxydsNow(&now)),
 	}
 	if now.Journal != nil {
-		if err := all.addJournal(ctx, now.Journal); err != nil {
+		if err := s.addJournal(ctx, all, now.Journal); err != nil {
 			s.opt.Log.Warn("page", "error", err)
 			all.Problem = "the journal cannot be read; preemptd's log says why"
 		}
@@ -137,7 +138,7 @@ func secondsOf(t *timestamppb.Timestamp) int64 {
 }
 
 // addJournal fills in what the journal knows.
-func (all *stateJSON) addJournal(ctx context.Context, j Journal) error {
+func (s *Server) addJournal(ctx context.Context, all *stateJSON, j Journal) error {
 	lease, err := j.Lease(ctx)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (all *stateJSON) addJournal(ctx context.Context, j Journal) error {
 		return err
 	}
 	for i := range open {
-		all.UnderWay = append(all.UnderWay, publicAction(&open[i]))
+		all.UnderWay = append(all.UnderWay, s.publicAction(&open[i]))
 	}
 	past, err := j.History(ctx, 0, maxRecent)
 	if err != nil {
@@ -158,14 +159,18 @@ func (all *stateJSON) addJournal(ctx context.Context, j Journal) error {
 	}
 	for i := range past {
 		if past[i].State.Ended() {
-			all.Recent = append(all.Recent, publicAction(&past[i]))
+			all.Recent = append(all.Recent, s.publicAction(&past[i]))
 		}
 	}
 	return nil
 }
 
-func publicAction(a *journal.Action) actionJSON {
-	return actionJSON{a.ID, a.Kind, a.Job, a.Who, a.Why, string(a.State), a.Step, unixSeconds(a.Created), unixSeconds(a.Ended)}
+func (s *Server) publicAction(a *journal.Action) actionJSON {
+	doing := a.Step
+	if s.opt.StepWords != nil {
+		doing = s.opt.StepWords(a.Step)
+	}
+	return actionJSON{a.ID, a.Kind, a.Job, a.Who, a.Why, string(a.State), a.Step, doing, unixSeconds(a.Created), unixSeconds(a.Ended)}
 }
 
 func unixSeconds(t time.Time) int64 {

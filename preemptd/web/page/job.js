@@ -6,7 +6,7 @@
 import { jobFacts } from "./lists.js";
 import { highlight } from "./map.js";
 import { openPast, refreshPast } from "./past.js";
-import { byId, clock, el, jobTitle } from "./text.js";
+import { byId, clock, el, jobTitle, stateText } from "./text.js";
 import { ask, signIn } from "./token.js";
 
 const dialog = byId("job");
@@ -59,7 +59,7 @@ async function follow(id, job) {
   while (shown === job) {
     const a = await ask(`api/v1/actions/${id}`);
     if (shown !== job) return;
-    const end = a.ended ? `${a.state} at ${clock(a.ended)}` : `${a.state}${a.step ? `: ${a.step}` : ""} …`;
+    const end = a.ended ? `${stateText(a)} at ${clock(a.ended)}` : `${stateText(a)} …`;
     said.textContent = `Action ${a.id}: ${a.kind}: ${end}${a.problem ? `; ${a.problem}` : ""}`;
     if (a.ended) return;
     await new Promise((done) => setTimeout(done, 1500));

@@ -3,7 +3,7 @@
 
 // What is said in words: numbers, tiers, decisions, actions, the table of jobs.
 
-import { ago, byId, clock, count, duration, el, gpusText, percent, refill } from "./text.js";
+import { ago, byId, clock, count, duration, el, gpusText, percent, refill, stateText } from "./text.js";
 
 const most = 100; // jobs in the table
 
@@ -121,7 +121,7 @@ function actionItem(a) {
   const when = a.ended ? `${clock(a.ended)}, took ${duration(a.ended - a.created)}` : `since ${clock(a.created)}`;
   return el("li", {},
     el("div", { class: "top" }, el("span", { class: "what" }, jobLink(a.job, `${a.kind} job ${a.job}`)),
-      el("span", { class: `badge ${a.state}` }, a.ended ? a.state : `${a.state}${a.step ? `: ${a.step}` : ""}`), el("span", { class: "when" }, when)),
+      el("span", { class: `badge ${a.state}` }, stateText(a)), el("span", { class: "when" }, when)),
     el("p", { class: "why" }, a.why),
     el("p", { class: "why quiet" }, `by ${a.who}, action ${a.id}`));
 }

@@ -5,7 +5,7 @@
 // cannot be captured.
 
 import { get } from "./feed.js";
-import { byId, bytes, clock, duration, el, now, refill } from "./text.js";
+import { byId, bytes, clock, duration, el, now, refill, stateText } from "./text.js";
 import { ask, seesJobsOf } from "./token.js";
 
 const obstaclesEvery = 15; // s: proxyd looks at all processes of the job
@@ -35,7 +35,7 @@ const entry = (at, what, end, why, who) => ({ at, what, end, why, who });
 
 function history(past) {
   const all = [
-    ...past.actions.map((a) => entry(a.created, a.kind, a.ended ? `${a.state}, took ${duration(a.ended - a.created)}` : `${a.state}${a.step ? `: ${a.step}` : ""}`, a.why, `by ${a.who}, action ${a.id}`)),
+    ...past.actions.map((a) => entry(a.created, a.kind, a.ended ? `${stateText(a)}, took ${duration(a.ended - a.created)}` : stateText(a), a.why, `by ${a.who}, action ${a.id}`)),
     ...past.events.map((e) => entry(e.at, e.what, "", e.text, "")),
     ...past.decisions.filter((d) => d.rejected || d.outcome !== "begun").map((d) => entry(d.last, d.what, d.rejected ? `rejected: ${d.invariant}: ${d.outcome}` : d.outcome, d.reason, d.policy ? `policy ${d.policy}` : "")),
   ];

@@ -26,6 +26,16 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(svgSpace, tag), attributes, children);
 }
 
+const states = { undoing: "being taken back", undone: "not done", dropped: "given up" };
+
+// stateText says how far an action is: what is done now, or how it ended.
+export function stateText(a) {
+  const state = states[a.state] ?? a.state;
+  if (a.ended || !a.step) return state === "going" ? "under way" : state;
+  const doing = a.doing || a.step;
+  return a.state === "going" ? doing : `${state}: ${doing}`;
+}
+
 const drawn = new WeakMap(); // of what an element shows, as JSON
 
 // refill puts new children into an element if their content has changed. A keyboard
