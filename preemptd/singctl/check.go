@@ -33,7 +33,7 @@ func (a checkCommand) build() *cobra.Command {
 job is not protected, commands that cannot be captured, and what goes on differently after a restore,
 each with what to do. sbatch --test-only says whether the job would be refused, for a wrong value of an option
 or a container that is not there, and a shell or Python whether it understands the script. Nothing is run or
-queued. Options of sbatch's command line, variables and what programs do once they run are not in the
+queued, but Slurm gives each such test a job number: the numbers of jobs have a gap there. Options of sbatch's command line, variables and what programs do once they run are not in the
 script: singctl show says what was found in a job that runs.
 
 The exit code is 8 if there is such a line.`,

@@ -97,7 +97,10 @@ var shellLine = regexp.MustCompile(`^#![^\n]*\b(ba|da|k|z)?sh\b`)
 
 func isComment(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "#") }
 
-// parseOptions returns the options of a line, in their long form.
+// shortOption is an option of a single letter, with its value or without.
+var shortOption = regexp.MustCompile(`^-[A-Za-z]`)
+
+// parseOptions returns the options of a line. A value that stands behind a blank is not read.
 func parseOptions(line string, number int) []option {
 	rest, ok := strings.CutPrefix(line, "#SBATCH")
 	if !ok || rest == "" || !strings.ContainsAny(rest[:1], " \t") {
@@ -108,10 +111,13 @@ func parseOptions(line string, number int) []option {
 		if strings.HasPrefix(word, "#") {
 			break
 		}
-		if !strings.HasPrefix(word, "--") && word != "hetjob" && word != "packjob" {
-			continue // a value, or a short option, of which no rule is
+		if !strings.HasPrefix(word, "-") && word != "hetjob" && word != "packjob" {
+			continue // a value
 		}
 		name, value, _ := strings.Cut(word, "=")
+		if shortOption.MatchString(word) {
+			name, value = word[:2], word[2:]
+		}
 		all = append(all, option{name, strings.Trim(value, `"'`), number})
 	}
 	return all

@@ -84,11 +84,44 @@ func ReadRefusal(text, said string) Finding {
 		}
 		began = isError
 	}
+	f.Line = lineOfRefusal(text, f.What)
+	return f
+}
+
+// refusedOptions are words in Slurm's refusals, which name no option, and the options that they are about.
+var refusedOptions = []struct {
+	word    *regexp.Regexp
+	options []string
+}{
+	{regexp.MustCompile(`(?i)\baccount`), []string{"--account", "-A"}},
+	{regexp.MustCompile(`(?i)\bpartition`), []string{"--partition", "-p"}},
+	{regexp.MustCompile(`(?i)\bqos\b`), []string{"--qos", "-q"}},
+	{regexp.MustCompile(`(?i)\b(feature|constraint)`), []string{"--constraint", "-C"}},
+	{regexp.MustCompile(`(?i)\breservation`), []string{"--reservation"}},
+	{regexp.MustCompile(`(?i)\blicense`), []string{"--licenses", "-L"}},
+	{regexp.MustCompile(`(?i)\bdependency`), []string{"--dependency", "-d"}},
+	{regexp.MustCompile(`(?i)\btime limit`), []string{"--time", "-t"}},
+	{regexp.MustCompile(`(?i)\b(gres|tres)\b`), []string{"--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task"}},
+	{regexp.MustCompile(`(?i)\bnode name`), []string{"--nodelist", "-w", "--exclude", "-x"}},
+}
+
+// lineOfRefusal returns the line of the option that a refusal names or is about; 0: there is none in the script.
+func lineOfRefusal(text, what string) int {
 	options, _ := parseScript(text)
-	for _, o := range options {
-		if strings.Contains(f.What, o.name+"="+o.value) {
-			f.Line = o.line
+	for _, o := range slices.Backward(options) {
+		if strings.HasPrefix(o.name, "--") && strings.Contains(what, o.name+"="+o.value) {
+			return o.line
 		}
 	}
-	return f
+	for _, refused := range refusedOptions {
+		if !refused.word.MatchString(what) {
+			continue
+		}
+		for _, o := range slices.Backward(options) { // the last of several counts
+			if slices.Contains(refused.options, o.name) {
+				return o.line
+			}
+		}
+	}
+	return 0
 }

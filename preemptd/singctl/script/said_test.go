@@ -79,4 +79,19 @@ func TestReadRefusal(t *testing.T) {
 			t.Errorf("%q: %+v", c.said, f)
 		}
 	}
+	// Slurm's own refusals name no option.
+	const asks = "#!/bin/sh\n#SBATCH --singularity -pnosuch\n#SBATCH -q foo\n#SBATCH --account=a --account=nope\n#SBATCH --time 5-0\n#SBATCH --gres=gpu:x:1\ntrue\n#SBATCH -q late\n"
+	for said, line := range map[string]int{
+		"sbatch: error: invalid partition specified: nosuch\nallocation failure: Invalid partition name specified\n": 2,
+		"allocation failure: Invalid qos specification":                                                              3,
+		"allocation failure: Invalid account or account/partition combination specified":                             4,
+		"allocation failure: Requested time limit is invalid (missing or exceeds some limit)":                        5,
+		"allocation failure: Invalid generic resource (gres) specification":                                          6,
+		"allocation failure: Invalid feature specification":                                                          0,
+		"allocation failure: Requested node configuration is not available":                                          0,
+	} {
+		if f := ReadRefusal(asks, said); f.Line != line {
+			t.Errorf("%q: line %d, want %d", said, f.Line, line)
+		}
+	}
 }
