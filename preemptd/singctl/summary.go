@@ -169,7 +169,11 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 	if s.work != nil {
 		a.printWork(s.work)
 		if t.Ran > 0 {
-			fmt.Fprintf(w, "useful: %.0f %% of the time that it ran\n", 100*s.work.UsefulShare(t.Ran))
+			least := ""
+			if s.work.LateEnd {
+				least = "at least "
+			}
+			fmt.Fprintf(w, "useful: %s%.0f %% of the time that it ran\n", least, 100*s.work.UsefulShare(t.Ran))
 		}
 	}
 	if usable, captured, stored := s.sumCheckpoints(); usable > 0 {
@@ -188,8 +192,12 @@ func (a summaryCommand) printSummary(s *jobSummary) {
 func (a summaryCommand) printWork(k *summary.Work) {
 	fmt.Fprintf(a.stdout, "checkpoints: %d made in %s, the longest in %s; %d failed; restores took %s\n", k.Made,
 		durationText(k.Capturing), durationText(k.Longest), k.Failed, durationText(k.Restoring))
-	fmt.Fprintf(a.stdout, "work: %s in all; %s saved by checkpoints, %s lost after them, %s in runs after which it began anew\n",
-		durationText(k.Worked), durationText(k.Saved), durationText(k.Lost), durationText(k.Anew))
+	most, why := "", ""
+	if k.LateEnd {
+		most, why = "at most ", " (a run ended with its node: it is counted until Slurm noticed)"
+	}
+	fmt.Fprintf(a.stdout, "work: %s in all; %s saved by checkpoints, %s%s lost after them, %s%s in runs after which it began anew%s\n",
+		durationText(k.Worked), durationText(k.Saved), most, durationText(k.Lost), most, durationText(k.Anew), why)
 }
 
 // sumCheckpoints adds up the checkpoints that can be used.
@@ -234,6 +242,7 @@ func (s *jobSummary) jsonObject() map[string]any {
 		o["work"] = map[string]any{
 			"checkpoints": k.Made, "failed": k.Failed, "longest": k.Longest.Seconds(), "capturing": k.Capturing.Seconds(),
 			"restoring": k.Restoring.Seconds(), "worked": k.Worked.Seconds(), "saved": k.Saved.Seconds(), "lost": k.Lost.Seconds(), "anew": k.Anew.Seconds(),
+			"late_end": k.LateEnd,
 		}
 	}
 	if s.history != nil {

@@ -374,7 +374,7 @@ func signed(t *testing.T, b *browser, s *site) {
 		b.shoot(filepath.Join(*pictures, "page-job.png"))
 	}
 	b.eval(`document.querySelector("#act [name=reason]").value = "a noisy fan"; document.querySelector("#act").requestSubmit()`, nil)
-	b.until(`document.querySelector("#act-said").textContent.includes("preempt: going")`)
+	b.until(`document.querySelector("#act-said").textContent.includes("preempt: under way")`)
 	all, err := s.journal.History(t.Context(), 1, 10)
 	if err != nil || len(all) != 1 || all[0].Kind != "preempt" || all[0].Who != "nobody" || all[0].Why != "a noisy fan" {
 		t.Errorf("%v %+v", err, all)

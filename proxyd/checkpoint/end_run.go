@@ -53,7 +53,12 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	snap := j.run.Snapshot()
 	rec, run, nodes := snap.Record, snap.Number, slices.Clone(snap.Placement.Today)
 	leads := rec != nil && snap.Placement.NodeOf(0) == c.Node
-	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), j.ending.progressOf(snap), next, c.OnTimeLimit)
+	progress := j.ending.progressOf(snap)
+	again := decisions.StatesToRequeue(snap.HasBeen(runs.Released), progress, next, c.OnTimeLimit)
+	cut := ends.CutRun("")
+	if progress == decisions.Unrestored && !snap.HasBeen(runs.Released) {
+		cut = ends.RestoreCut
+	}
 	j.mu.Lock()
 	asked := j.awaitsProtection
 	j.mu.Unlock()
@@ -75,7 +80,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
-		if err := c.ends().SettleEndedRun(ctx, id, run, again); err != nil {
+		if err := c.ends().SettleEndedRun(ctx, id, run, again, cut); err != nil {
 			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})

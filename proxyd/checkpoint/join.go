@@ -161,13 +161,10 @@ func (j *job) showPatiently(ctx context.Context) (*slurm.Job, error) {
 }
 
 func describeStart(restarts int, point *runs.ResumePoint) string {
-	switch {
-	case point != nil:
-		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, point.ID.Number)
-	case restarts > 0:
-		return fmt.Sprintf("run %d, anew", restarts+1)
+	if point == nil {
+		return records.StartText(restarts+1, 0)
 	}
-	return ""
+	return records.StartText(restarts+1, point.ID.Number)
 }
 
 // removeEarlierRun removes what an earlier run has on this node. It finds something only if this

@@ -36,8 +36,9 @@ func withSharedFolder(ctx context.Context, c *Conductor, err error) error {
 	return err
 }
 
-// transientErrors are reasons for a failed restore that end without a person's help.
-var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, slurm.ErrSilent, errStepNotStarted, errSharedAway}
+// transientErrors are reasons for a failed restore that end without a person's help. ErrNoJob is the answer of a node that had
+// a part of the run and was started again meanwhile: Slurm may not have noticed.
+var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, ErrNoJob, slurm.ErrSilent, errStepNotStarted, errSharedAway}
 
 // isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
 // network, was away. An error that has come from another node is only a text.
@@ -73,8 +74,9 @@ func (f failedRun) retryOrHold(why error) error {
 		return f.holdOrRestart(why)
 	}
 	f.freezeEverything(ctx)
-	j.report.AddEvent(records.EventRequeued, nil, why.Error())
-	j.report.SetCommentNow(ctx, "to be restored again: "+why.Error())
+	text := strings.ReplaceAll(why.Error(), ErrNoJob.Error(), "it does not know the job any more, as after a failure")
+	j.report.AddEvent(records.EventRequeued, nil, text)
+	j.report.SetCommentNow(ctx, "to be restored again: "+text)
 	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, f.killPrograms(ctx))
 }

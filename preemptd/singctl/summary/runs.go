@@ -96,6 +96,7 @@ type Totals struct {
 func AddRuns(runs []Run, now time.Time) Totals {
 	var t Totals
 	nodes := ""
+	var ended time.Time // the run before
 	for _, r := range runs {
 		until := r.Began
 		if until.IsZero() {
@@ -104,8 +105,13 @@ func AddRuns(runs []Run, now time.Time) Totals {
 		if until.IsZero() {
 			until = now
 		}
-		if !r.Submitted.IsZero() {
-			t.Waited += max(until.Sub(r.Submitted), 0)
+		// A job that Slurm took to be over, and that was requeued later, waited meanwhile.
+		from := r.Submitted
+		if !ended.IsZero() && ended.Before(from) {
+			from = ended
+		}
+		if ended = r.Ended; !from.IsZero() {
+			t.Waited += max(until.Sub(from), 0)
 		}
 		if r.Began.IsZero() || r.Nodes == "" {
 			continue

@@ -32,7 +32,9 @@ func TestCountWork(t *testing.T) {
 		{name: "a node dies: the run ends when Slurm says", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(10), "checkpoint", "1 (interval), in 30s"},
 			{atMinute(40), "started", "run 2, to resume from checkpoint 1; 5m0s of work are lost"}, {atMinute(41), "restored", "from checkpoint 1; 5m0s of work are lost"},
-		}, runs: []Run{{Ended: atMinute(15)}, {Began: atMinute(40), Elapsed: 20 * m}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m}},
+		}, runs: []Run{{Ended: atMinute(15)}, {Began: atMinute(40), Elapsed: 20 * m}}, want: Work{Made: 1, Longest: m / 2, Capturing: m / 2, Restoring: m, Worked: 67 * m / 2, Saved: 19 * m / 2, Lost: 5 * m, LateEnd: true}},
+		{name: "a node died, and the job waits", events: []Event{{atMinute(0), "started", ""}},
+			runs: []Run{{Began: atMinute(0), Ended: atMinute(15)}, {Submitted: atMinute(15)}}, want: Work{Worked: 15 * m}},
 		{name: "a part of the run is lost", events: []Event{
 			{atMinute(0), "started", ""}, {atMinute(5), "no checkpoint", "process 7 holds a terminal"},
 			{atMinute(10), "to be run again", "node n2: no answer"}, {atMinute(12), "started", "run 2, anew"},
@@ -137,6 +139,11 @@ func TestParseRuns(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	// Slurm took the job to be over at 300, and proxyd had it requeued at 378.
+	late := []Run{{Submitted: time.Unix(100, 0), Began: time.Unix(150, 0), Ended: time.Unix(300, 0), Nodes: "n1"}, {Submitted: time.Unix(378, 0), Began: time.Unix(380, 0), Nodes: "n1"}}
+	if waited := AddRuns(late, time.Unix(1000, 0)).Waited; waited != 130*time.Second {
+		t.Errorf("waited %v, want 50 s before the first run and 80 s before the second", waited)
 	}
 	totals := AddRuns(got, time.Unix(1000, 0))
 	if want := (Totals{Runs: 2, Moves: 1, Ran: 200 * time.Second, Waited: 210 * time.Second, GPUTime: 450 * time.Second}); totals != want {

@@ -52,6 +52,9 @@ type Work struct {
 	Saved     time.Duration // work of earlier runs that the newest run did not have to do again
 	Lost      time.Duration // work after the checkpoints from which the next runs went on: done again
 	Anew      time.Duration // work of runs after which the job began anew: done again
+	// LateEnd: a run that was done again ended without an event, as with its node, and is counted until Slurm noticed: Lost
+	// and Anew are the most that it can be.
+	LateEnd bool
 }
 
 // UsefulShare is which part of the time that a job ran was work that was not done again, between 0 and 1; 0 of no time.
@@ -69,8 +72,14 @@ func CountWork(events []Event, runs []Run) Work {
 	for _, e := range events {
 		c.countEvent(e)
 	}
-	if n := len(runs); n > 0 {
-		c.stopWork(c.runEnd(endOf(runs[n-1])))
+	var last time.Time
+	for _, r := range runs { // the newest may wait
+		if end := endOf(r); end.After(last) {
+			last = end
+		}
+	}
+	if len(runs) > 0 {
+		c.stopWork(c.runEnd(last))
 	}
 	return c.work
 }
@@ -113,6 +122,7 @@ func (c *workCounter) countEvent(e Event) {
 }
 
 func (c *workCounter) startRun(e Event) {
+	c.work.LateEnd = c.work.LateEnd || c.working
 	c.stopWork(c.runEnd(e.At))
 	if strings.Contains(e.Text, "to resume from checkpoint") {
 		c.starting = e.At

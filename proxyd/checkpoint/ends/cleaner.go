@@ -88,7 +88,7 @@ func (cleaner *Cleaner) ForgetPast(now time.Time) error {
 		return nil
 	}
 	cleaner.forgotPast = now
-	return cleaner.Timeline.ForgetPast(now.Add(-cleaner.KeepPast))
+	return cleaner.Timeline.ForgetPast(now, cleaner.KeepPast)
 }
 
 // RemoveEnded removes the jobs that are over at the time now. An error of Slurm restarts all

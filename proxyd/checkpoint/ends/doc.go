@@ -6,6 +6,7 @@
 //
 //	ends.go        Ends, and what Ends needs of the conductor
 //	settle.go      Slurm's last word about an ended run: the job is over, waits, or is requeued
+//	cut_run.go     a run that was cut short, or ended with its node, is told
 //	time_limit.go  a requeue after the time limit
 //	remove.go      the record, files and checkpoints of a job are deleted
 //	cleaner.go     the elected daemon that cleans up after jobs without a leader

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -33,64 +34,91 @@ func (t *Timeline) pastPath(job uint32) string {
 	return filepath.Join(t.pastFolder(), fmt.Sprintf("%d.json", job))
 }
 
-// KeepPast keeps the time line of a job that is over, before its record is removed. A job of which
-// no node tells more than its start and its end is not kept: Slurm knows as much. A second call,
+// keepPlain is for how long a job is kept of which no node tells more than its start and its end: Slurm knows as much. There
+// are many such jobs, and each is a file.
+const keepPlain = 24 * time.Hour
+
+// plainEnding ends the names of the files of such jobs.
+const plainEnding = ".plain.json"
+
+func (t *Timeline) plainPath(job uint32) string {
+	return filepath.Join(t.pastFolder(), fmt.Sprint(job)+plainEnding)
+}
+
+// KeepPast keeps the time line of a job that is over, before its record is removed. A second call,
 // after Remove, changes nothing.
 func (t *Timeline) KeepPast(rec *Record) error {
 	events, err := t.Read(rec.Job)
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	if !worthKeeping(events) {
-		return t.ForgetJob(rec.Job)
-	}
-	if err := os.MkdirAll(t.pastFolder(), 0o700); err != nil {
+	// A job that had the number before may have left either file.
+	if err := errors.Join(t.ForgetJob(rec.Job), os.MkdirAll(t.pastFolder(), 0o700)); err != nil {
 		return err
 	}
+	path := t.pastPath(rec.Job)
+	if isPlain(events) {
+		path = t.plainPath(rec.Job)
+	}
 	events = events[max(len(events)-maxPastEvents, 0):]
-	return WriteJSON(t.pastPath(rec.Job), Past{
+	return WriteJSON(path, Past{
 		Job: rec.Job, UID: rec.UID, Events: events, NextBeginsAnew: rec.BeginAnew, LastNumber: rec.LastNumber,
 	})
 }
 
-func worthKeeping(events []Event) bool {
+// isPlain tells whether a job was started and ended, and no more.
+func isPlain(events []Event) bool {
+	starts := 0
 	for _, e := range events {
-		if e.What != EventStarted && e.What != EventEnded {
-			return true
+		switch e.What {
+		case EventStarted:
+			starts++
+		case EventEnded:
+		default:
+			return false
 		}
 	}
-	return false
+	return starts < 2
 }
 
 // ReadPast returns what KeepPast kept of a job, or nil.
 func (t *Timeline) ReadPast(job uint32) (*Past, error) {
-	b, err := os.ReadFile(t.pastPath(job))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	for _, path := range []string{t.pastPath(job), t.plainPath(job)} {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		past := &Past{}
+		if err := json.Unmarshal(b, past); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if past.Job != job {
+			return nil, fmt.Errorf("%s: the time line of job %d", path, past.Job)
+		}
+		return past, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	past := &Past{}
-	if err := json.Unmarshal(b, past); err != nil {
-		return nil, fmt.Errorf("%s: %w", t.pastPath(job), err)
-	}
-	if past.Job != job {
-		return nil, fmt.Errorf("%s: the time line of job %d", t.pastPath(job), past.Job)
-	}
-	return past, nil
+	return nil, nil
 }
 
 // ForgetJob removes what KeepPast kept of a job that had this number before.
-func (t *Timeline) ForgetJob(job uint32) error { return removeIfThere(t.pastPath(job)) }
+func (t *Timeline) ForgetJob(job uint32) error {
+	return errors.Join(removeIfThere(t.pastPath(job)), removeIfThere(t.plainPath(job)))
+}
 
-// ForgetPast removes what KeepPast kept before a time.
-func (t *Timeline) ForgetPast(before time.Time) error {
+// ForgetPast removes what KeepPast kept for longer than keep, and of plain jobs for longer than keepPlain.
+func (t *Timeline) ForgetPast(now time.Time, keep time.Duration) error {
 	entries, err := os.ReadDir(t.pastFolder())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
+		before := now.Add(-keep)
+		if strings.HasSuffix(e.Name(), plainEnding) {
+			before = now.Add(-min(keep, keepPlain))
+		}
 		st, statErr := e.Info()
 		// A temporary file of a daemon that died is old, too, after a while.
 		if statErr != nil || !st.ModTime().Before(before) {

@@ -38,13 +38,13 @@ func TestPast(t *testing.T) {
 		t.Errorf("records %v, %v", all, err)
 	}
 	kept := time.Now()
-	if err := here.ForgetPast(kept.Add(-time.Hour)); err != nil {
+	if err := here.ForgetPast(kept.Add(47*time.Hour), 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if past, err = here.ReadPast(7); err != nil || past == nil {
 		t.Errorf("forgotten too early: %v", err)
 	}
-	if err := here.ForgetPast(kept.Add(time.Hour)); err != nil {
+	if err := here.ForgetPast(kept.Add(49*time.Hour), 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if past, err = here.ReadPast(7); err != nil || past != nil {
@@ -52,7 +52,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestPastBounds: of jobs of which Slurm knows as much nothing is kept, and of long ones the end.
+// TestPastBounds: jobs of which Slurm knows as much are kept for a day, and of long ones the end is kept.
 func TestPastBounds(t *testing.T) {
 	folder := Folder{t.TempDir()}
 	lines := NewTimeline(folder, "n1")
@@ -66,8 +66,13 @@ func TestPastBounds(t *testing.T) {
 	if err = errors.Join(err, lines.KeepPast(long)); err != nil {
 		t.Fatal(err)
 	}
-	if past, err := lines.ReadPast(7); err != nil || past != nil {
-		t.Errorf("%v, %v", past, err)
+	for _, after := range []time.Duration{23 * time.Hour, 25 * time.Hour} {
+		want := after < 24*time.Hour
+		err := lines.ForgetPast(time.Now().Add(after), 48*time.Hour)
+		past, readErr := lines.ReadPast(7)
+		if err != nil || readErr != nil || (past != nil) != want || want && past.Events[0].What != EventStarted {
+			t.Errorf("after %v: %+v, %v, %v", after, past, err, readErr)
+		}
 	}
 	past, err := lines.ReadPast(8)
 	if err != nil || len(past.Events) != maxPastEvents || past.Events[maxPastEvents-1].At.Unix() != maxPastEvents+9 {

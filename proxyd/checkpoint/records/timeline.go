@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,9 +44,29 @@ const (
 	EventReset        = "reset" // connections to outside of the job, at a restore
 	EventHeld         = "held"
 	EventRequeued     = "to be run again" // the run has lost a part
+	EventCutShort     = "cut short"       // the run ended before the job was restored, or began
+	EventNodeLost     = "node failed"     // some time before this event
 	EventRestart      = "begins anew"
 	EventGPUs         = "GPUs" // another job lends it GPUs, or has ended
 )
+
+// resumesText is what the text of EventStarted has of a run that resumes.
+const resumesText = "to resume from checkpoint"
+
+// StartText returns the text of EventStarted of a run, which is counted from 1; number is the checkpoint from which it resumes,
+// 0: none.
+func StartText(run int, number uint32) string {
+	switch {
+	case number > 0:
+		return fmt.Sprintf("run %d, %s %d", run, resumesText, number)
+	case run > 1:
+		return fmt.Sprintf("run %d, anew", run)
+	}
+	return ""
+}
+
+// Resumes tells whether an EventStarted is of a run that resumes.
+func (e Event) Resumes() bool { return strings.Contains(e.Text, resumesText) }
 
 // MaxEventText is how many bytes of an event's text are kept.
 const MaxEventText = 400

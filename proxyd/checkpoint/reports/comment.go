@@ -118,8 +118,17 @@ func composeObstacle(had, text string) string {
 	return composeComment(had, ours+obstacleNote+text)
 }
 
+// goesOnText is how a comment says from which checkpoint the next run of a job goes on, after why the run before ended.
+const goesOnText = "; its next run goes on from checkpoint "
+
+// GoesOnFrom returns why, and that the next run of a job goes on from a checkpoint.
+func GoesOnFrom(why string, number uint32) string {
+	return why + goesOnText + strconv.FormatUint(uint64(number), 10)
+}
+
 // checkpointInComment matches what our part of a comment says of a checkpoint that counts.
-var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) + `(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) `)
+var checkpointInComment = regexp.MustCompile(regexp.QuoteMeta(commentPrefix) +
+	`(?:(?:checkpoint|restored from checkpoint) ([0-9]+) (?:at|on) |[^;]*` + goesOnText + `([0-9]+))`)
 
 // NamedCheckpoint returns the checkpoint that a job's comment names; 0: none.
 func NamedCheckpoint(comment string) int {
@@ -127,7 +136,7 @@ func NamedCheckpoint(comment string) int {
 	if m == nil {
 		return 0
 	}
-	n, err := strconv.Atoi(m[1])
+	n, err := strconv.Atoi(m[1] + m[2]) // one of which is empty
 	if err != nil {
 		return 0
 	}

@@ -19,6 +19,8 @@ func TestNamedCheckpoint(t *testing.T) {
 		"mine; singularity: restored from checkpoint 3 on n1,n2":                           3,
 		"singularity: no checkpoint at 18:01:29: job 3: checkpoint 4: prepare: too big":    0,
 		"singularity: held: " + "the shared folder has no checkpoint of this job any more": 0,
+		GoesOnFrom("mine; singularity: node n1 failed", 5):                                 5,
+		"singularity: node n1 failed; without a checkpoint its next run begins anew":       0,
 		"singularity: begins anew, as asked for: checkpoint 4 at n1":                       0,
 		"singularity: checkpoint 99999999999999999999 at 18:01:29 (requeue)":               0,
 	} {

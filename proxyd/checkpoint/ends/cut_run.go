@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ends
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// CutRun is the kind of event by which people are told of a run that ended otherwise than by itself, by a capture, or by
+// proxyd. "": there is nothing to tell.
+type CutRun string
+
+// The kinds of cut runs.
+const (
+	RestoreCut CutRun = records.EventCutShort
+	NodeLost   CutRun = records.EventNodeLost
+)
+
+// cutRun says how the present run ended of a job of which this node knows nothing but the record: the run never had a
+// place here, or the node has failed and lost it. Where the time line says how the run ended, there is nothing to tell.
+// here: the time line has the start of the run, with this node as its first.
+func (e Ends) cutRun(id uint32) (cut CutRun, here bool, err error) {
+	events, err := e.Timeline.Read(id)
+	if err != nil {
+		return "", false, err
+	}
+	for i := len(events) - 1; i >= 0; i-- {
+		switch event := events[i]; event.What {
+		case records.EventHeld, records.EventRequeued, records.EventRestart:
+			return "", false, nil
+		case records.EventReleased, records.EventEnded, records.EventCutShort, records.EventNodeLost: // of the run before
+			return RestoreCut, false, nil
+		case records.EventRestored, records.EventStarted:
+			leader, _, _ := strings.Cut(event.Where, ",")
+			cut = NodeLost
+			if event.What == records.EventStarted && event.Resumes() {
+				cut = RestoreCut
+			}
+			return cut, leader == e.Node, nil
+		}
+	}
+	return "", false, nil
+}
+
+// reportCut tells people of a cut run, and what follows: in the time line, and in the comment of the job, which waits.
+func (e Ends) reportCut(ctx context.Context, id uint32, s *slurm.Job, cut CutRun) error {
+	if cut == "" {
+		return nil
+	}
+	what := "node " + e.Node + " failed"
+	if cut == RestoreCut {
+		what = "its run on " + e.Node + " was cut short before the job was restored"
+	}
+	text, err := e.withNextRun(ctx, id, what)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		e.Timeline.Write(id, records.Event{What: string(cut), Where: e.Node, Text: text}),
+		e.slurmComments().Write(ctx, s.String(), text),
+	)
+}
+
+// withNextRun adds to why a run ended where the job goes on.
+func (e Ends) withNextRun(ctx context.Context, id uint32, why string) (string, error) {
+	job := e.storeJob(id)
+	all, err := e.Store.List(ctx, &job)
+	newest := uint32(0)
+	for _, c := range all {
+		newest = max(newest, c.ID.Number)
+	}
+	if err != nil || newest == 0 {
+		return why + "; without a checkpoint its next run begins anew", err
+	}
+	return reports.GoesOnFrom(why, newest), nil
+}

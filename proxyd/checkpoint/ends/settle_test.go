@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ends
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+)
+
+// requeuingControl is an scontrol that writes down what it is asked, and has job 7 wait once it is requeued.
+const requeuingControl = `#!/bin/sh
+cd "$(dirname "$0")"
+echo "$*" >>asked
+[ "$1" != requeue ] || sed -i 's/^\(7|1001|\)[A-Z_]*|/\1PENDING|/' jobs
+`
+
+// restartedJob has Slurm show job 7 in a state, after two restarts, led by n1.
+func restartedJob(t *testing.T, q slurmtest.Queue, state string) {
+	t.Helper()
+	host := "n1"
+	if state == "PENDING" {
+		host = "N/A"
+	}
+	line := fmt.Sprintf("7|1001|%s|None|2|1|1|%s|2026-11-20T16:41:18|N/A|7|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n", state, host)
+	err := errors.Join(os.WriteFile(filepath.Join(q.Dir, "jobs"), []byte(line), 0o644),
+		os.WriteFile(filepath.Join(q.Dir, "scontrol"), []byte(requeuingControl), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storeWithCheckpoint returns a store that has checkpoint 3 of job 7.
+func storeWithCheckpoint(t *testing.T) *store.Store {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := posix.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := store.NewKey(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), folder, key, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	id := store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: 3}
+	w, err := s.Create(t.Context(), store.Upload{ID: id, Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(t.Context(), []byte("meta")); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCutRunTold: of a run that ended before the job was restored, and of a node that failed and lost the job, the comment and
+// the time line say so, and where the job goes on. What was told already stays.
+func TestCutRunTold(t *testing.T) {
+	started := records.Event{What: records.EventStarted, Where: "n1,n2", Text: records.StartText(3, 3)}
+	const goesOn = "; its next run goes on from checkpoint 3"
+	const cutShort, nodeFailed = "its run on n1 was cut short before the job was restored" + goesOn, "node n1 failed" + goesOn
+	for _, tt := range []struct {
+		name     string
+		state    string
+		events   []records.Event // after the first start
+		want     string          // the comment
+		requeued bool
+	}{
+		{"the restore was cut short, and Slurm took the job to be over", "FAILED", []records.Event{started}, cutShort, true},
+		{"the restore was cut short, and Slurm has requeued the job", "PENDING", []records.Event{started}, cutShort, false},
+		{"the restore had not begun", "FAILED", []records.Event{{What: records.EventReleased, Where: "n1,n2"}}, cutShort, true},
+		{"the node failed later", "PENDING", []records.Event{started, {What: records.EventRestored, Where: "n1,n2"}}, nodeFailed, false},
+		{"another node leads", "PENDING", []records.Event{{What: records.EventStarted, Where: "n2,n1"}}, "", false},
+		{"the job is held for another reason", "PENDING", []records.Event{started, {What: records.EventHeld}}, "", false},
+		{"cancelled", "CANCELLED", []records.Event{started}, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := slurmtest.NewQueue(t)
+			restartedJob(t, q, tt.state)
+			e := endsOn(t, "n1", t.TempDir(), q, 7)
+			e.Store = storeWithCheckpoint(t)
+			for _, event := range tt.events {
+				if err := e.Timeline.Write(7, event); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.SettleUnstartedRun(t.Context(), 7, false)
+			asked, _ := os.ReadFile(filepath.Join(q.Dir, "asked"))
+			if got := strings.Contains(string(asked), "requeue 7"); got != tt.requeued {
+				t.Errorf("requeued: %v; asked:\n%s", got, asked)
+			}
+			if got := strings.Contains(string(asked), "singularity: "); got != (tt.want != "") || !strings.Contains(string(asked), tt.want) {
+				t.Errorf("want the comment %q; asked:\n%s", tt.want, asked)
+			}
+			events, err := e.Timeline.Read(7)
+			told := len(events) > 0 && events[len(events)-1].Text == tt.want && events[len(events)-1].Where == "n1"
+			if err != nil || told != (tt.want != "") {
+				t.Errorf("time line: %+v, %v", events, err)
+			}
+		})
+	}
+}
