@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "borrower.h"
 #include "bundle.h"
 #include "cmdline.h"
 #include "config.h"
@@ -104,6 +105,8 @@ static const char *check_submission(void)
 		return (config.wrong);
 	cmdline_read(&c);
 	why = bundle_refusal_of_sbatch(&c, cmdline_before_script(&c));
+	if (!why && options_value("lease"))
+		why = borrower_refusal(options_value("lease"));
 	if (!why && asks_for_truncation(&c, cmdline_before_script(&c)))
 		sing_info("--open-mode=truncate: whenever the job starts again, Slurm empties its log; the default is append");
 	cmdline_free(&c);

@@ -335,13 +335,31 @@ const char *options_wrong(void)
 	return (now.wrong[0] ? now.wrong : NULL);
 }
 
+/* The long form of an option counts more than that in the list. */
+static const char *value_of_row(size_t row)
+{
+	const struct value *value = now.full[row].given ? &now.full[row] : &now.brief[row];
+
+	return (value->given ? value->text : NULL);
+}
+
+const char *options_value(const char *key)
+{
+	for (size_t i = 0; i < OPTIONS; ++i) {
+		if (strcmp(rows[i].key, key) == 0)
+			return (value_of_row(i));
+	}
+
+	return (NULL);
+}
+
 void options_add(struct message *m)
 {
 	for (size_t i = 0; i < OPTIONS; ++i) {
-		const struct value *value = now.full[i].given ? &now.full[i] : &now.brief[i];
+		const char *text = value_of_row(i);
 
-		if (value->given)
-			message_add(m, rows[i].key, value->text);
+		if (text)
+			message_add(m, rows[i].key, text);
 	}
 }
 

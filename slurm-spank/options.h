@@ -43,6 +43,9 @@ const char *options_wrong(void);
 /* Add each option that was given to a message. */
 void options_add(struct message *m);
 
+/* The value of an option that was given, by its key, or NULL. */
+const char *options_value(const char *key);
+
 /* As options_on, for the epilog of a job. */
 bool options_on_in_epilog(spank_t sp);
 

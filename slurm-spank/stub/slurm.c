@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <err.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -325,6 +326,24 @@ static void note_said(const char *format, va_list args)
 	const size_t used = strlen(slurm.said);
 
 	vsnprintf(slurm.said + used, sizeof(slurm.said) - used, format, args);
+}
+
+/* Slurm knows job 812. */
+int slurm_load_job(void **answer, uint32_t job, uint16_t flags)
+{
+	(void)flags;
+	if (job != 812) {
+		errno = job == 9 ? 1002 /* slurmctld is away */ : 2017;
+		return (-1);
+	}
+	*answer = strdup("job 812");
+
+	return (0);
+}
+
+void slurm_free_job_info_msg(void *answer)
+{
+	free(answer);
 }
 
 void slurm_error(const char *format, ...)

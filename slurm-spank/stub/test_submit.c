@@ -250,6 +250,12 @@ static void refused(void)
 		{ { .argv = { "srun", "--singularity", "x", "--container=/no-bundle" }, .option = { "singularity" }, .program = 2 }, 0, "said=\n" },
 		{ { .argv = { "srun", "--pty", "bash" }, .option = { "singularity" }, .more = { "singularity", "off" }, .program = 2 }, 0,
 		  "said=\n" },
+		{ { .argv = { "sbatch", "--singularity-lease=812", "job.sh" }, .option = { "singularity-lease", "812" } }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity-lease=99", "job.sh" }, .option = { "singularity-lease", "99" } }, 1,
+		  "singularity: --singularity-lease=99: Slurm knows no such job; accepted: the number of a running job of yours" },
+		{ { .argv = { "sbatch", "--singularity=lease=99", "job.sh" }, .option = { "singularity", "lease=99" } }, 1,
+		  "singularity: --singularity-lease=99: Slurm knows no such job" },
+		{ { .argv = { "sbatch", "--singularity-lease=9", "job.sh" }, .option = { "singularity-lease", "9" } }, 0, "said=\n" },
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
 		{ { .argv = { "srun", "--multi-prog", "f" }, .option = { "singularity" }, .program = 2 }, 1,
 		  "singularity: --multi-prog needs Slurm 23.11" },
