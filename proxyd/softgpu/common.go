@@ -310,54 +310,6 @@ func (d *device) joinArenas(mine *arena, at uint64, theirs *arena, place uint64)
 	return nil
 }
 
-// WriteBlocks implements backend.BlockSharer.
-func (d *device) WriteBlocks(blocks []backend.SpaceBlock, p []byte) error {
-	d.mu.Lock()
-	written := d.writeCommon(blocks, p)
-	d.mu.Unlock()
-	for _, b := range blocks[written:] {
-		if err := b.Space.WriteBlock(b.ID, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeCommon has the first of some blocks show common bytes, and returns how many do. The caller holds mu.
-func (d *device) writeCommon(blocks []backend.SpaceBlock, p []byte) int {
-	several := slices.ContainsFunc(blocks, func(b backend.SpaceBlock) bool { return b.Space != blocks[0].Space })
-	if d.common == nil || len(p) != backend.Granule || !several {
-		return 0 // a space that is alone with its bytes would pay for each page that it writes, for nothing
-	}
-	c, err := d.common.Add(p)
-	if err != nil {
-		return 0 // each block has bytes of its own then
-	}
-	c.Hold(false)
-	defer c.Drop(false)
-	for i, b := range blocks {
-		s, ok := b.Space.(*space)
-		if !ok || s.at.Load() != d || !d.showBlock(s, b.ID, c) {
-			return i
-		}
-	}
-	return len(blocks)
-}
-
-// showBlock has a block show common bytes, unless work may use the space. The caller holds the device's mu.
-func (d *device) showBlock(s *space, id backend.BlockID, c *pages.Block) bool {
-	// A restored space may be mapped, and its job is stopped. What is under way in spite of that loses no more than to
-	// WriteBlock, since all of the block is written.
-	if s.yard.isShut() || !s.yard.shutIfIdle() {
-		return false
-	}
-	defer s.yard.openAgain()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, at, err := findBlock(s, id)
-	return err == nil && d.canShow(s, a) && a.showBlock(at, c) == nil
-}
-
 // canShow tells whether blocks of an arena may show common bytes: a collective may be working on the arena's own, and
 // kernels' heap is not counted as memory of the space. The caller holds mu.
 func (d *device) canShow(s *space, a *arena) bool {

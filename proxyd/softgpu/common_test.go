@@ -61,7 +61,7 @@ func TestWriteBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		if err := d.WriteBlocks(sameBlock(all, n), want); err != nil {
+		if err := d.WriteBlocks(sameBlock(all, n), nil, want); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestWriteBlocks(t *testing.T) {
 	}
 	wantCommon(t, d, "two spaces have given back", 2, 0, 1)
 	// A space that is alone with its bytes shares them with no other space.
-	if err := d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 2)[0], sameBlock(all, 3)[0]}, want); err != nil {
+	if err := d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 2)[0], sameBlock(all, 3)[0]}, nil, want); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(all[0].block(t, 2), want) || !bytes.Equal(all[0].block(t, 3), want) {
@@ -114,11 +114,43 @@ func TestWriteBlocks(t *testing.T) {
 	}
 	wantCommon(t, d, "equal blocks of a single space", 2, 0, 1)
 	for i, err := range []error{
-		d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 0)[0], {Space: all[1].space, ID: backend.BlockID{Base: 512}}}, want),
-		d.WriteBlocks(sameBlock(all, 0), want[1:]),
+		d.WriteBlocks([]backend.SpaceBlock{sameBlock(all, 0)[0], {Space: all[1].space, ID: backend.BlockID{Base: 512}}}, nil, want),
+		d.WriteBlocks(sameBlock(all, 0), nil, want[1:]),
 	} {
 		if backend.ResultOf(err) != backend.InvalidValue {
 			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// TestWriteBlocksAlike: what comes later joins the blocks that hold the same bytes already, and changes none that holds others.
+func TestWriteBlocksAlike(t *testing.T) {
+	d, all := tenants(t, 4)
+	want, others := noise(1), noise(2)
+	if err := all[0].Map(); err != nil {
+		t.Fatal(err)
+	}
+	first := sameBlock(all, 0)
+	write := func(n int, p []byte) {
+		t.Helper()
+		if err := d.WriteBlocks(first[n:n+1], first[:n], p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, want)
+	wantCommon(t, d, "a single space", 0, 0, 0)
+	write(1, want)
+	wantCommon(t, d, "two spaces", 1, 1, 0)
+	write(2, others)
+	wantCommon(t, d, "a third with other bytes", 1, 1, 0)
+	if err := all[1].Close(); err != nil { // as a process that ends before its job goes on
+		t.Fatal(err)
+	}
+	write(3, want)
+	wantCommon(t, d, "a space is gone, and another comes", 1, 1, 0)
+	for i, is := range [][]byte{want, nil, others, want} {
+		if is != nil && !bytes.Equal(all[i].block(t, 0), is) {
+			t.Errorf("space %d does not have its bytes", i)
 		}
 	}
 }
@@ -141,7 +173,7 @@ func TestWriteBlocksLimited(t *testing.T) {
 	}()
 	d, all := tenants(t, 2)
 	for n := range 3 {
-		if err := d.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+		if err := d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,7 +283,7 @@ func TestCommonIsUnseen(t *testing.T) {
 						err = x.cu.Legacy().Copy(backend.Copy{Src: backend.Place{Addr: uint64(x.at) + from}, Dst: backend.Place{Addr: uint64(at)}, Width: 1 << 20})
 					})
 				case 3:
-					err = d.WriteBlocks(sameBlock(all, n), noise(uint64(v)))
+					err = d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(v)))
 				case 4:
 					err = x.WriteBlock(backend.BlockID{Base: at}, nil)
 				case 5:
@@ -301,7 +333,7 @@ func TestCommonIsUnseen(t *testing.T) {
 func TestCommonIsGone(t *testing.T) {
 	d, all := tenants(t, 3)
 	for n := range tenantSize / backend.Granule {
-		if err := d.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+		if err := d.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -332,7 +364,7 @@ func TestCommonMoves(t *testing.T) {
 	all := tenantsOf(t, from, 4)
 	const blocks = tenantSize / backend.Granule
 	for n := range blocks {
-		if err := from.WriteBlocks(sameBlock(all, n), noise(uint64(n))); err != nil {
+		if err := from.WriteBlocks(sameBlock(all, n), nil, noise(uint64(n))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -95,8 +95,9 @@ type Common struct {
 // BlockSharer is a Device that can hold memory once for several of its spaces.
 type BlockSharer interface {
 	// WriteBlocks is WriteBlock of the same bytes into blocks of the device's spaces, which may have the bytes in common
-	// from then on. No kernel can tell the difference.
-	WriteBlocks(blocks []SpaceBlock, p []byte) error
+	// from then on. No kernel can tell the difference. Blocks of alike that hold the same bytes already may have them in
+	// common too; no work may use the spaces of these, and what cannot be in common stays as it is.
+	WriteBlocks(blocks, alike []SpaceBlock, p []byte) error
 	Common() Common
 }
 

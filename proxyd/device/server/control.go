@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"syscall"
@@ -39,6 +40,12 @@ import (
 //	{"do":"address"}                       where other servers reach it    a string
 //	{"do":"reconnect","peers":{N:A,…}}     Reconnect
 //
+// A server of several capsules has a socket of its own for orders about these, its tenants, beside those of the tenants:
+//
+//	{"do":"admit","admit":{…}}             Tenants.admit; the files that were brought are the tenant's sockets
+//	{"do":"dismiss","tenant":NAME}         Tenants.dismiss
+//	{"do":"tenants"}                       their names                     [string]
+//
 // The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
 // later. What the server has to tell, the right column, comes before the answer in as many {"part":"BASE64"} as needed.
 //
@@ -63,6 +70,9 @@ type order struct {
 	Orders *cut.Orders    `json:"orders,omitempty"` // of an exchange
 	Peers  map[int]string `json:"peers,omitempty"`  // of a reconnect
 	Places []int          `json:"places,omitempty"`
+
+	Admit  *Admission `json:"admit,omitempty"`
+	Tenant string     `json:"tenant,omitempty"` // of a dismissal
 
 	// The answer to what the server has asked, instead of an order.
 	File  string `json:"file,omitempty"`
@@ -96,6 +106,19 @@ var ErrLeft = errors.New("the processes were left to another device server")
 // ServeControl returns nil after Close, ErrLeft, or what is wrong with l, and closes l. ServeControl may be called
 // once.
 func (s *Server) ServeControl(l *net.UnixListener) error {
+	return (&orderSocket{s.ctx, s.cfg.Log, s.obeyOrder}).serveSocket(l)
+}
+
+// orderSocket serves a socket for orders. The results of an order are told in the answer; the file goes with that, and is
+// closed then.
+type orderSocket struct {
+	ctx  context.Context // ends the serving
+	log  *slog.Logger
+	obey func(context.Context, *hearing, *heard) (any, *os.File, error)
+}
+
+// serveSocket is ServeControl.
+func (s *orderSocket) serveSocket(l *net.UnixListener) error {
 	defer l.Close()
 	defer context.AfterFunc(s.ctx, func() { l.Close() })()
 	owner, err := userOf(l)
@@ -109,7 +132,7 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	for left.Err() == nil {
 		conn, err := l.AcceptUnix()
 		switch {
-		case left.Err() != nil, s.ctx.Err() != nil: // the server's context closes l before left, its child, need have ended
+		case left.Err() != nil, s.ctx.Err() != nil: // the context closes l before left, its child, need have ended
 			if err == nil {
 				conn.Close()
 			}
@@ -118,14 +141,14 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 		default:
 			all.Go(func() error {
 				defer conn.Close()
-				err := s.controlIfOwner(left, conn, owner)
+				err := s.serveIfOwner(left, conn, owner)
 				if errors.Is(err, ErrLeft) {
 					leave()
 					l.Close()
 					return err
 				}
 				if err != nil {
-					s.cfg.Log.Warn("a control connection has failed", "error", err)
+					s.log.Warn("a control connection has failed", "error", err)
 				}
 				return nil
 			})
@@ -134,8 +157,8 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	return all.Wait()
 }
 
-// controlIfOwner carries out the orders of a connected process, if that may give any.
-func (s *Server) controlIfOwner(ctx context.Context, conn *net.UnixConn, owner uint32) error {
+// serveIfOwner carries out the orders of a connected process, if that may give any.
+func (s *orderSocket) serveIfOwner(ctx context.Context, conn *net.UnixConn, owner uint32) error {
 	user, err := userOf(conn)
 	if err == nil && user != owner {
 		err = fmt.Errorf("user %d has connected, and not %d", user, owner)
@@ -143,7 +166,7 @@ func (s *Server) controlIfOwner(ctx context.Context, conn *net.UnixConn, owner u
 	if err != nil {
 		return err
 	}
-	return s.serveControl(ctx, conn)
+	return s.serveConnection(ctx, conn)
 }
 
 // userOf is the user of the process at the other end of a connection, or of the maker of a listening socket.
@@ -165,8 +188,8 @@ func userOf(c interface {
 	return cred.Uid, nil
 }
 
-// serveControl carries out the orders of a connection until its end.
-func (s *Server) serveControl(ctx context.Context, conn *net.UnixConn) error {
+// serveConnection carries out the orders of a connection until its end.
+func (s *orderSocket) serveConnection(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -178,7 +201,7 @@ func (s *Server) serveControl(ctx context.Context, conn *net.UnixConn) error {
 		cancel() // ends what is being done for a parent that is gone
 	}()
 	for o := range h.orders {
-		answer, f, err := s.obeyOrder(ctx, h, &o)
+		answer, f, err := s.obey(ctx, h, &o)
 		if o.f != nil {
 			o.f.Close()
 		}
@@ -200,7 +223,7 @@ func (s *Server) serveControl(ctx context.Context, conn *net.UnixConn) error {
 }
 
 func isTemporary(err error) bool {
-	for _, final := range []error{ErrNotSaved, ErrAbsent, ErrRestore, errNoRing, ErrNotPlaced} {
+	for _, final := range []error{ErrNotSaved, ErrAbsent, ErrRestore, errNoRing, ErrNotPlaced, errNotAdmitted} {
 		if errors.Is(err, final) {
 			return false
 		}
@@ -208,7 +231,7 @@ func isTemporary(err error) bool {
 	return true
 }
 
-// obeyOrder carries out an order. The results are told in the answer; the file goes with that, and is closed then.
+// obeyOrder carries out an order.
 func (s *Server) obeyOrder(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
 	case "status":

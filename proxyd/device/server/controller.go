@@ -226,6 +226,35 @@ func (c *Controller) Leave(ctx context.Context) error {
 	return c.doOrder(ctx, &order{Do: "leave"}, nil, nil)
 }
 
+// Admit has a process with several tenants serve another. control is the tenant's listening socket for orders, programs its
+// bound socket for programs, which does not listen; both stay the caller's.
+func (c *Controller) Admit(ctx context.Context, a Admission, control, programs *os.File) error {
+	for _, f := range []*os.File{control, programs} {
+		if err := c.doOrder(ctx, &order{Do: "bring"}, f, nil); err != nil {
+			return err
+		}
+	}
+	return c.doOrder(ctx, &order{Do: "admit", Admit: &a}, nil, nil)
+}
+
+// Dismiss has a process with several tenants end one. A tenant that is not there is no error.
+func (c *Controller) Dismiss(ctx context.Context, name string) error {
+	return c.doOrder(ctx, &order{Do: "dismiss", Tenant: name}, nil, nil)
+}
+
+// Tenants are the names of the tenants of a process.
+func (c *Controller) Tenants(ctx context.Context) ([]string, error) {
+	t, err := c.giveOrder(ctx, &order{Do: "tenants"}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	if err := t.parseInto(&names); err != nil {
+		return nil, err
+	}
+	return boundTexts(names, maxTenants), nil
+}
+
 // Close closes the connection.
 func (c *Controller) Close() error { return c.conn.Close() }
 

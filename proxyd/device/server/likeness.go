@@ -111,7 +111,7 @@ func (s *Server) placeAlike(st *serverState) {
 func (s *Server) noteAlike(st *serverState) {
 	var order []int
 	for _, d := range s.devices {
-		order = append(order, slices.Index(s.turns, d.Place().TimeSlices))
+		order = append(order, slices.Index(s.machine.turns, d.Place().TimeSlices))
 	}
-	s.state.alike = alikeBytes(savedBlocks(st), order, len(s.turns))
+	s.state.alike = alikeBytes(savedBlocks(st), order, len(s.machine.turns))
 }

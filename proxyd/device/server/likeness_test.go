@@ -81,7 +81,7 @@ func TestAlikeAreTogether(t *testing.T) {
 	folder := Folder(t.TempDir())
 	replaced(t, s, save(t, s, folder, SaveOptions{}), folder, next)
 	for d, want := range []int{0, 1, 0, 1} {
-		if next.devices[d].Place().TimeSlices != next.turns[want] {
+		if next.devices[d].Place().TimeSlices != next.machine.turns[want] {
 			t.Errorf("device %d is not on device %d", d, want)
 		}
 	}

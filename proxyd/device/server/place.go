@@ -31,7 +31,7 @@ func (s *Server) Place(ctx context.Context, order []int) error {
 		return fmt.Errorf("%w: %w", ErrNotPlaced, err)
 	}
 	for i, at := range order {
-		s.devices[i].SetPlace(s.placeAt(at))
+		s.devices[i].SetPlace(s.machine.placeAt(at))
 	}
 	s.state.alike = nil // was counted for the places before
 	return s.moveSpaces(ctx)
@@ -44,10 +44,10 @@ func (s *Server) checkPlaces(order []int) error {
 	}
 	moves := false
 	for i, at := range order {
-		if at < 0 || at >= len(s.turns) {
-			return fmt.Errorf("device %d on device %d of %d", i, at, len(s.turns))
+		if at < 0 || at >= len(s.machine.turns) {
+			return fmt.Errorf("device %d on device %d of %d", i, at, len(s.machine.turns))
 		}
-		to, is := s.placeAt(at), s.devices[i].Place()
+		to, is := s.machine.placeAt(at), s.devices[i].Place()
 		if to.Info().Memory < s.devices[i].Info().Memory {
 			return fmt.Errorf("device %d has %d bytes of memory, and device %d of the machine %d", i, s.devices[i].Info().Memory, at, to.Info().Memory)
 		}
@@ -92,7 +92,7 @@ func (s *Server) moveSpaces(ctx context.Context) error {
 func placesOf(s *Server) []int {
 	out := make([]int, len(s.devices))
 	for i, d := range s.devices {
-		out[i] = slices.Index(s.turns, d.Place().TimeSlices)
+		out[i] = slices.Index(s.machine.turns, d.Place().TimeSlices)
 	}
 	return out
 }

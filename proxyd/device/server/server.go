@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -21,6 +20,8 @@ import (
 // Config is what a Server is made of.
 type Config struct {
 	Backend backend.Backend // the server closes the backend
+	// Machine, instead of Backend, has the server share the machine with others. The caller closes the machine.
+	Machine *Machine
 	// Order says which of the backend's devices each of the job's devices is on; several may be on the same device.
 	// Nil: each has a device of its own. If a restored job had more devices, the devices with memory that was
 	// alike share a device: see likeness.go.
@@ -46,7 +47,7 @@ type Config struct {
 // Server holds the devices of a job on this node, and serves the job's processes.
 type Server struct {
 	cfg         Config
-	turns       []*driver.TimeSlices // of each device of the backend
+	machine     *Machine
 	devices     []*driver.Device
 	ctx         context.Context
 	cancel      context.CancelFunc
@@ -64,17 +65,18 @@ type Server struct {
 
 // New makes a server. The caller closes the server.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
-	s.state.epoch = time.Now()
+	s := &Server{cfg: cfg, machine: cfg.Machine, processes: map[uint64]*process{}}
+	if s.machine == nil {
+		s.machine = NewMachine(cfg.Backend)
+	}
 	if s.state.awaits = cfg.Awaits; cfg.Awaits {
 		s.state.admission.Lock()
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.collectives = nccl.NewCollectives(s.ctx, cfg.Self, cfg.Network)
 	s.collectives.Exact = cfg.Exact
-	for _, d := range cfg.Backend.Devices() {
+	for _, d := range s.machine.backend.Devices() {
 		_, s.collectives.Teams = d.(backend.Teams)
-		s.turns = append(s.turns, driver.NewTimeSlices())
 	}
 	order := cfg.Order
 	if order == nil {
@@ -94,19 +96,14 @@ func Spread(n, m int) []int {
 }
 
 // deviceCount is how many devices of the backend the job begins with.
-func (s *Server) deviceCount() int { return len(s.turns) - s.cfg.Spare }
-
-// placeAt is a device of the backend, with its turns.
-func (s *Server) placeAt(i int) driver.Place {
-	return driver.Place{Device: s.cfg.Backend.Devices()[i], TimeSlices: s.turns[i]}
-}
+func (s *Server) deviceCount() int { return len(s.machine.turns) - s.cfg.Spare }
 
 // makeDevices makes the job's devices, in an order of the backend's.
 func (s *Server) makeDevices(order []int) {
 	s.devices = nil
 	var stride uint64
 	for i, at := range order {
-		d := driver.NewDevice(s.placeAt(at))
+		d := driver.NewDevice(s.machine.placeAt(at))
 		if i < len(s.cfg.Info) {
 			d.ShownInfo = &s.cfg.Info[i]
 		}
@@ -196,7 +193,8 @@ func (s *Server) serveProcess(p *process, peer driver.Peer) {
 	})
 }
 
-// Close ends all processes' work, frees everything and closes the backend. Close may be called more than once.
+// Close ends all processes' work, frees everything and closes the backend, unless the server shares a machine. Close may
+// be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -215,13 +213,17 @@ func (s *Server) Close() error {
 	s.dismissWaiting()
 	s.running.Wait()
 	s.collectives.Close()
+	if s.cfg.Machine != nil {
+		s.machine.restored.forgetServer(s)
+		return nil
+	}
 	s.reportSwaps()
-	return s.cfg.Backend.Close()
+	return s.machine.Close()
 }
 
 // reportSwaps logs what was moved because spaces did not fit on a device together.
 func (s *Server) reportSwaps() {
-	for i, d := range s.cfg.Backend.Devices() {
+	for i, d := range s.machine.backend.Devices() {
 		if w, ok := d.(backend.Swapper); ok {
 			if n := w.Swapped(); n.Out > 0 {
 				s.cfg.Log.Info("memory was swapped", "device", i, "out", n.Out, "in", n.In, "took", n.Took, "most", n.Most)

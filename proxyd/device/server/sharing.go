@@ -65,11 +65,11 @@ func (s *SharingStatus) describeRung(spliced bool) string {
 // describeSharing is what each device of the backend counts. The caller holds state.mu.
 func (s *Server) describeSharing() []SharingStatus {
 	var out []SharingStatus
-	for i, d := range s.cfg.Backend.Devices() {
-		turns, spaces := s.turns[i].Counts()
+	for i, d := range s.machine.backend.Devices() {
+		turns, spaces := s.machine.turns[i].Counts()
 		of := SharingStatus{Spaces: spaces, Switches: turns.Switches, Interrupted: turns.Interrupted, SwitchTime: turns.Took}
 		for _, on := range s.devices {
-			if on.Place().TimeSlices == s.turns[i] {
+			if on.Place().TimeSlices == s.machine.turns[i] {
 				of.Devices++
 			}
 		}

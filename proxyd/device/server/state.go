@@ -95,8 +95,7 @@ type stateKeeper struct {
 
 	mu       sync.Mutex // held during Save, Resume, Leave and Adopt
 	stopped  bool
-	awaits   bool // a restore, with admission held
-	epoch    time.Time
+	awaits   bool          // a restore, with admission held
 	shift    time.Duration // what the clock of the saved server is ahead
 	key      *[32]byte
 	saves    uint64     // how many there were, before a restore too
@@ -106,8 +105,8 @@ type stateKeeper struct {
 }
 
 // stateClock is a clock that goes on over a restore: state.shift ahead of the backend's, which began at about the same
-// moment as this server. Times of events are by the backend's; they are saved by this clock.
-func (s *Server) stateClock() time.Duration { return time.Since(s.state.epoch) + s.state.shift }
+// moment as its machine. Times of events are by the backend's; they are saved by this clock.
+func (s *Server) stateClock() time.Duration { return time.Since(s.machine.epoch) + s.state.shift }
 
 // Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a
 // second Save then writes the same again. On failure the job runs on, and the error says why: it wraps ErrNotSaved if
@@ -166,6 +165,7 @@ func (s *Server) Resume() error {
 	if err := s.collectives.ReconnectAlone(); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
+	s.machine.restored.forgetServer(s)
 	for _, p := range s.state.awaiting {
 		p.endProcess("it did not come back")
 		s.forgetProcess(p)

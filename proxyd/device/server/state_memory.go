@@ -194,8 +194,9 @@ type target struct {
 	backend.SpaceBlock
 }
 
-// writeTargets writes a block's bytes to where they belong. What a device gets several times the device may hold once.
-func writeTargets(to []target, p []byte) error {
+// writeTargets writes a block's bytes to where they belong. What a device gets several times the device may hold once, also
+// together with blocks that hold the bytes already.
+func writeTargets(to, alike []target, p []byte) error {
 	shared := map[backend.BlockSharer][]backend.SpaceBlock{}
 	for _, t := range to {
 		if d, is := t.device.(backend.BlockSharer); is {
@@ -207,7 +208,13 @@ func writeTargets(to []target, p []byte) error {
 		}
 	}
 	for d, blocks := range shared {
-		if err := d.WriteBlocks(blocks, p); err != nil {
+		var same []backend.SpaceBlock
+		for _, t := range alike {
+			if t.device == d.(backend.Device) {
+				same = append(same, t.SpaceBlock)
+			}
+		}
+		if err := d.WriteBlocks(blocks, same, p); err != nil {
 			return err
 		}
 	}
@@ -215,7 +222,7 @@ func writeTargets(to []target, p []byte) error {
 }
 
 // readBlocks brings back all blocks. Each file is read once, from its beginning.
-func readBlocks(ctx context.Context, src Source, blocks []blockState, targets map[int][]target) error {
+func (s *Server) readBlocks(ctx context.Context, src Source, blocks []blockState, targets map[int][]target) error {
 	type file struct {
 		last    int
 		targets map[int][]target // by index
@@ -242,7 +249,7 @@ func readBlocks(ctx context.Context, src Source, blocks []blockState, targets ma
 		wg.Go(func() {
 			hands <- struct{}{}
 			defer func() { <-hands }()
-			if err := readFile(ctx, src, name, f.last, f.targets); err != nil {
+			if err := s.readFile(ctx, src, name, f.last, f.targets); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
@@ -253,7 +260,7 @@ func readBlocks(ctx context.Context, src Source, blocks []blockState, targets ma
 	return errors.Join(errs...)
 }
 
-func readFile(ctx context.Context, src Source, name string, last int, targets map[int][]target) error {
+func (s *Server) readFile(ctx context.Context, src Source, name string, last int, targets map[int][]target) error {
 	f, err := src.Open(name)
 	if err != nil {
 		return err
@@ -267,7 +274,7 @@ func readFile(ctx context.Context, src Source, name string, last int, targets ma
 		if _, err := io.ReadFull(f, buffer); err != nil {
 			return fmt.Errorf("block %d: %w", i, err)
 		}
-		if err := writeTargets(targets[i], buffer); err != nil {
+		if err := s.machine.restored.writeTargets(s, targets[i], buffer); err != nil {
 			return fmt.Errorf("block %d: %w", i, err)
 		}
 	}

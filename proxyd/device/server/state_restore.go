@@ -61,7 +61,7 @@ func (s *Server) restoreFrom(ctx context.Context, src Source) error {
 			return fmt.Errorf("process %d, which was %d: %w", ps.ID, ps.PID, err)
 		}
 	}
-	return readBlocks(ctx, src, st.Blocks, targets)
+	return s.readBlocks(ctx, src, st.Blocks, targets)
 }
 
 func readState(src Source) (*serverState, error) {

@@ -18,14 +18,15 @@ type Block struct {
 	place uint64
 
 	// The Pool's lock guards these.
-	shown  int  // parts that show the block, and other uses
-	here   int  // of these, those on the device
-	left   bool // the bytes are in the host's memory
-	copied bool // the host's memory has had the bytes before
-	key    [32]byte
-	sum    [16]byte
-	hashed bool
+	shown  int                   // parts that show the block, and other uses
+	here   int                   // of these, those on the device
+	left   bool                  // the bytes are in the host's memory
+	copied bool                  // the host's memory has had the bytes before
+	sums   map[[32]byte][16]byte // hashes, by their keys
 }
+
+// mostSums is for how many keys a block keeps its hash. Each of the capsules that share a device has a key of its own.
+const mostSums = 16
 
 // Show has a part of memory show the block, in the place of what is there. What is written to the part later is the
 // part's alone. No other thread may use the part meanwhile.
@@ -137,10 +138,10 @@ func (b *Block) Arrive(device, host bool) {
 	b.copied = b.copied || host
 }
 
-// Sum is the hash of the block under a key. Only the first call with a key calls hash.
+// Sum is the hash of the block under a key. Only the first call with a key calls hash, as long as there are not too many.
 func (b *Block) Sum(key [32]byte, hash func() [16]byte) [16]byte {
 	b.pool.mu.Lock()
-	sum, known := b.sum, b.hashed && b.key == key
+	sum, known := b.sums[key]
 	b.pool.mu.Unlock()
 	if known {
 		return sum
@@ -148,6 +149,9 @@ func (b *Block) Sum(key [32]byte, hash func() [16]byte) [16]byte {
 	sum = hash()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	b.key, b.sum, b.hashed = key, sum, true
+	if b.sums == nil || len(b.sums) >= mostSums {
+		b.sums = map[[32]byte][16]byte{}
+	}
+	b.sums[key] = sum
 	return sum
 }
