@@ -6,12 +6,14 @@
 package gpu
 
 import (
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +138,34 @@ func TestWithoutGPU(t *testing.T) {
 		if !said[step] {
 			t.Errorf("step %s does not say that there is no GPU\n%s", step, printed)
 		}
+	}
+}
+
+// TestProbeHelp: the probe says what it answers on a machine without a driver, too.
+func TestProbeHelp(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("there is no C compiler: ", err)
+	}
+	folder := t.TempDir()
+	if out, err := exec.Command("make", "-s", "-C", "probe", "O="+folder).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	program, err := elf.Open(filepath.Join(folder, "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	needed, err := program.ImportedLibraries()
+	if err != nil || slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libcuda") }) {
+		t.Errorf("it needs %v, %v", needed, err)
+	}
+	out, err := exec.Command(filepath.Join(folder, "probe"), "--help").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "E10") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = exec.Command(filepath.Join(folder, "probe"), "--limit").CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "--limit is no question") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

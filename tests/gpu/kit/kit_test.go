@@ -145,3 +145,24 @@ func TestLinkUnknown(t *testing.T) {
 		t.Error(speed, text)
 	}
 }
+
+// TestUsage: what is wrong with a command line is said once, in a line, and --help names options as they are typed.
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args      string
+		exit      int
+		out, errs string
+	}{
+		{"--help", exitRight, "--limit TIME", ""},
+		{"--limits 5m", exitUsage, "", "run: unknown flag: --limits; --help lists the steps and options\n"},
+		{"--limit soon", exitUsage, "", "run: invalid argument \"soon\" for \"--limit\" flag: time: invalid duration \"soon\"; --help lists the steps and options\n"},
+		{"--only nonsense", exitUsage, "", "run: --only nonsense: there is no step nonsense; --help lists the steps and options\n"},
+		{"more", exitUsage, "", "run: \"more\": no arguments are taken; --help lists the steps and options\n"},
+	} {
+		var out, errs strings.Builder
+		exit := runKit(t.Context(), strings.Fields(tt.args), &out, &errs)
+		if exit != tt.exit || !strings.Contains(out.String(), tt.out) || (tt.out == "") != (out.Len() == 0) || errs.String() != tt.errs {
+			t.Errorf("%s: exit status %d\n%s%s", tt.args, exit, &out, &errs)
+		}
+	}
+}

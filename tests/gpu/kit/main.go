@@ -14,7 +14,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +24,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // The exit statuses.
@@ -86,11 +87,10 @@ type kit struct {
 	status int                 // numbers status files
 }
 
-// parseOptions reads the command line.
-func parseOptions(args []string, errs io.Writer) (*options, error) {
+// parseOptions reads the command line. --help is printed to help.
+func parseOptions(args []string, help io.Writer) (*options, error) {
 	o := &options{}
-	f := flag.NewFlagSet("run", flag.ContinueOnError)
-	f.SetOutput(errs)
+	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.StringVar(&o.out, "out", "", "write table.txt, result.json and logs to this `FOLDER` (default: gpu-kit-out in the working folder)")
 	f.StringVar(&o.only, "only", "", "run these `STEPS` only, as suite,probe")
 	f.StringVar(&o.match, "match", "", "of the steps workloads, pytorch, replace and calls, run the rows that have this `TEXT` in their names only")
@@ -99,7 +99,7 @@ func parseOptions(args []string, errs io.Writer) (*options, error) {
 	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
 	f.DurationVar(&o.limit, "limit", 9*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
 	f.BoolVar(&o.soft, "soft", false, "rehearse without a GPU: software GPUs are taken for both sides, and what needs a driver is left out")
-	f.Usage = func() { printUsage(f, errs) }
+	f.Usage = func() { printUsage(f, help) }
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func parseOptions(args []string, errs io.Writer) (*options, error) {
 	}
 	for _, name := range o.chosenSteps() {
 		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name }) {
-			return nil, fmt.Errorf("--only %s: there is no step %s; --help lists them", o.only, name)
+			return nil, fmt.Errorf("--only %s: there is no step %s", o.only, name)
 		}
 	}
 	if o.out == "" {
@@ -122,14 +122,14 @@ func parseOptions(args []string, errs io.Writer) (*options, error) {
 	return o, err
 }
 
-func printUsage(f *flag.FlagSet, to io.Writer) {
+func printUsage(f *pflag.FlagSet, to io.Writer) {
 	fmt.Fprint(to, "usage: run [OPTIONS]\n\nShows what of Singularity for Slurm works on this node's GPUs. It needs the driver, and nothing else;\n"+
 		"PyTorch and CRIU are used where the node has them. It changes nothing of the node. The steps:\n\n")
 	for _, s := range steps {
 		fmt.Fprintf(to, "  %-10s %s\n", s.name, s.does)
 	}
 	fmt.Fprint(to, "\nOptions:\n\n")
-	f.PrintDefaults()
+	fmt.Fprint(to, f.FlagUsages())
 	fmt.Fprint(to, "\nExit status: 0 if all was right, 1 if something was wrong, 2 for wrong use, 77 without a GPU.\n")
 }
 
@@ -140,12 +140,12 @@ func (o *options) chosenSteps() []string {
 
 // runKit is the program.
 func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
-	o, err := parseOptions(args, errs)
+	o, err := parseOptions(args, out)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, pflag.ErrHelp):
 		return exitRight
 	case err != nil:
-		fmt.Fprintln(errs, "run:", err)
+		fmt.Fprintf(errs, "run: %v; --help lists the steps and options\n", err)
 		return exitUsage
 	}
 	self, err := os.Executable()

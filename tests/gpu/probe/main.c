@@ -109,12 +109,13 @@ static int ask(int i)
 
 int main(int argc, char **argv)
 {
+	const char *why;
 	int bad = 0;
 
 	for (int k = 1; k < argc; ++k) {
 		int i = 0;
 
-		if (strcmp(argv[k], "--help") == 0) {
+		if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0) {
 			usage(stdout);
 			return (0);
 		}
@@ -125,6 +126,11 @@ int main(int argc, char **argv)
 			usage(stderr);
 			return (2);
 		}
+	}
+	why = load_driver();
+	if (why) {
+		fprintf(stderr, "probe: no driver: %s\n", why);
+		return (1);
 	}
 	for (int i = 0; i < QUESTIONS; ++i) {
 		bool wanted = argc == 1;

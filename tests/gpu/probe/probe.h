@@ -33,6 +33,9 @@ void cannot_call(const char *call, CUresult r) __attribute__((noreturn));
 
 double now_us(void);
 
+/* Load the driver, before the first call of it. Returns NULL, or why that cannot be done. */
+const char *load_driver(void);
+
 /* A context on device 0, current. */
 CUcontext begin(void);
 
