@@ -40,9 +40,16 @@ func withSharedFolder(ctx context.Context, c *Conductor, err error) error {
 // a part of the run and was started again meanwhile: Slurm may not have noticed.
 var transientErrors = []error{errNoAddress, overlay.ErrUnreachable, ErrAway, ErrNoJob, slurm.ErrSilent, errStepNotStarted, errSharedAway}
 
+// killedText is how os/exec says that a program was killed. A restore is killed with the processes of its step, which Slurm
+// ends if the step has lost a node, or where there is no memory.
+const killedText = "signal: killed"
+
 // isTransient tells whether what has failed may succeed soon: slurmctld, or a node's daemon or
 // network, was away. An error that has come from another node is only a text.
 func isTransient(err error) bool {
+	if strings.Contains(err.Error(), killedText) {
+		return true
+	}
 	for _, e := range transientErrors {
 		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
 			return true
@@ -74,7 +81,10 @@ func (f failedRun) retryOrHold(why error) error {
 		return f.holdOrRestart(why)
 	}
 	f.freezeEverything(ctx)
-	text := strings.ReplaceAll(why.Error(), ErrNoJob.Error(), "it does not know the job any more, as after a failure")
+	text := strings.NewReplacer(
+		ErrNoJob.Error(), "it does not know the job any more, as after a failure",
+		killedText, "killed, as by Slurm where a step has lost a node",
+	).Replace(why.Error())
 	j.report.AddEvent(records.EventRequeued, nil, text)
 	j.report.SetCommentNow(ctx, "to be restored again: "+text)
 	err = f.retrySlurmCommand(ctx, j.c.Slurm.Requeue)

@@ -32,6 +32,7 @@ func TestRestoreTriedAgain(t *testing.T) {
 		{"a daemon was away", []error{ErrAway}, []string{"requeue 7"}},
 		{"a daemon was away for another node", []error{remote}, []string{"requeue 7"}},
 		{"a node was started again", []error{errors.New("restore program s0-1.0 on n1: node n1: node n2: " + ErrNoJob.Error())}, []string{"requeue 7"}},
+		{"a step was killed", []error{errors.New("restore program s0-1.0 on n1: restore of process 306: signal: killed")}, []string{"requeue 7"}},
 		{"damaged", []error{damaged}, []string{"requeuehold 7"}},
 		{"again and again", []error{stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7"}},
 		{"released after that", []error{stepFailed, stepFailed, stepFailed, stepFailed, stepFailed}, []string{"requeue 7", "requeue 7", "requeue 7", "requeuehold 7", "requeue 7"}},
