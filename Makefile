@@ -85,6 +85,8 @@ SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
 LONG_DEVICES := TestCorpus/torch-(nodes|four)
+# Only make test-long has this: the store on NFS, in an emulated machine.
+LONG_CLUSTER := TestStoreOnNFS
 
 LINT_PART     = 'lint: $(SELF) lint'
 UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
@@ -106,7 +108,7 @@ FULL_HERE = \
 	'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
 	'first installation: $(GO_CLUSTER) install -timeout 20m ./tests/install -trees $(CACHE)'
 FULL_CLUSTER = \
-	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER))$$"'
+	'cluster, the rest: $(GO_CLUSTER) cluster -timeout 60m -parallel 3 ./tests/cluster -skip "^($(SOME_CLUSTER)|$(LONG_CLUSTER))$$"'
 FULL_PROGRAMS = \
 	'devices, the rest: $(GO_CLUSTER) corpus -timeout 60m ./tests/corpus $(DEVICES) -rounds 2 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$|$(LONG_DEVICES)$$"' \
 	'controller, some kills: $(GO_CLUSTER) harm -timeout 30m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
@@ -203,6 +205,7 @@ test-long: deps build ## fuzzing, larger programs at the barrier, cold root file
 	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
+	$(GO) test -count=1 -tags cluster -timeout 45m -v -run '^($(LONG_CLUSTER))$$' ./tests/cluster
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
 	$(MAKE) --no-print-directory test-releases
 	$(MAKE) --no-print-directory test-devices

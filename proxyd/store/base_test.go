@@ -126,12 +126,12 @@ func TestCarryOutlivesItsBase(t *testing.T) {
 // deleted at any moment, on several nodes, beside collectors.
 func TestCarriersAndCollectors(t *testing.T) { seeded(t, carriers) }
 
-func carriers(t *testing.T, be store.Backend, seed uint64) {
+func carriers(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	image := storetest.NewImage(seed, 60).Bytes()
 	var nodes, collectors sync.WaitGroup
 	done := make(chan struct{})
 	for range 2 {
-		s := openStore(t, be, store.Options{})
+		s := openStore(t, openBackend(), store.Options{})
 		collectors.Go(func() {
 			for {
 				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err != nil && !errors.Is(err, store.ErrBusy) {
@@ -146,7 +146,7 @@ func carriers(t *testing.T, be store.Backend, seed uint64) {
 		})
 	}
 	for node := range uint32(3) {
-		s := openStore(t, be, store.Options{})
+		s := openStore(t, openBackend(), store.Options{})
 		nodes.Go(func() {
 			err := dump(t.Context(), s, ckpt(node+1, 1), image)
 			for n := uint32(2); n < 16 && err == nil; n++ {
@@ -165,7 +165,7 @@ func carriers(t *testing.T, be store.Backend, seed uint64) {
 	nodes.Wait()
 	close(done)
 	collectors.Wait()
-	s := openStore(t, be, store.Options{})
+	s := openStore(t, openBackend(), store.Options{})
 	if r, err := s.Verify(t.Context(), nil, nil); err != nil || len(r.Problems) > 0 || r.Checkpoints != 3 {
 		t.Errorf("verify: %+v, %v", r, err)
 	}

@@ -35,24 +35,51 @@ func TestWritersAndCollectors(t *testing.T) { seeded(t, mingle) }
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests, as their log says it; 0: a new one")
 
-// seeded runs a random test on each back end.
-func seeded(t *testing.T, run func(t *testing.T, be store.Backend, seed uint64)) {
+// seeded runs a random test on each back end. openBackend is called for each Store: with
+// STORE_TEST_MOUNTS the nodes have the folder by one mount of a shared file system each.
+func seeded(t *testing.T, run func(t *testing.T, openBackend func() store.Backend, seed uint64)) {
 	t.Helper()
 	for _, name := range []string{"mem", "posix"} {
 		t.Run(name, func(t *testing.T) {
-			var be store.Backend = storetest.NewMem()
+			mem := storetest.NewMem()
+			openBackend := func() store.Backend { return mem }
 			if name == "posix" {
-				be = folder(t)
+				openBackend = mounts(t)
 			}
-			openStore(t, be, store.Options{})
+			openStore(t, openBackend(), store.Options{})
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()))
 			t.Logf("replay with: go test -run %s ./proxyd/store -seed %d", t.Name(), seed)
-			run(t, be, seed)
+			run(t, openBackend, seed)
 		})
 	}
 }
 
-func mingle(t *testing.T, be store.Backend, seed uint64) {
+// mounts returns what opens an empty folder, by the mounts that STORE_TEST_MOUNTS lists in turn.
+// All of them show the same file system.
+func mounts(t *testing.T) func() store.Backend {
+	all := filepath.SplitList(os.Getenv("STORE_TEST_MOUNTS"))
+	if len(all) == 0 {
+		be := folder(t)
+		return func() store.Backend { return be }
+	}
+	dir, err := os.MkdirTemp(all[0], "store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	calls := 0
+	return func() store.Backend {
+		be, err := posix.Open(filepath.Join(all[calls%len(all)], filepath.Base(dir)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { be.Close() })
+		calls++
+		return be
+	}
+}
+
+func mingle(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	images := make([][]byte, 6)
 	base := storetest.NewImage(seed, 120)
 	for i := range images {
@@ -62,7 +89,7 @@ func mingle(t *testing.T, be store.Backend, seed uint64) {
 	done := make(chan struct{})
 	var runs atomic.Int64
 	for range 2 {
-		s := openStore(t, be, store.Options{})
+		s := openStore(t, openBackend(), store.Options{})
 		collectors.Go(func() {
 			for {
 				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err == nil {
@@ -80,7 +107,7 @@ func mingle(t *testing.T, be store.Backend, seed uint64) {
 		})
 	}
 	for node := range 4 {
-		s := openStore(t, be, store.Options{})
+		s := openStore(t, openBackend(), store.Options{})
 		r := rand.New(rand.NewPCG(seed, uint64(node)))
 		wg.Go(func() {
 			for n := range 25 {
@@ -95,7 +122,7 @@ func mingle(t *testing.T, be store.Backend, seed uint64) {
 	wg.Wait()
 	close(done)
 	collectors.Wait()
-	s := openStore(t, be, store.Options{})
+	s := openStore(t, openBackend(), store.Options{})
 	report, err := s.Verify(t.Context(), nil, nil)
 	if err != nil || len(report.Problems) > 0 {
 		t.Errorf("verify: %+v, %v", report, err)
@@ -107,14 +134,14 @@ func mingle(t *testing.T, be store.Backend, seed uint64) {
 // though all of them live: dumps and collections may fail, but what was committed is whole.
 func TestEverybodyIsTakenForDead(t *testing.T) { seeded(t, distrust) }
 
-func distrust(t *testing.T, be store.Backend, seed uint64) {
+func distrust(t *testing.T, openBackend func() store.Backend, seed uint64) {
 	opt := store.Options{Beat: time.Hour, Lapse: time.Nanosecond}
 	base := storetest.NewImage(seed, 60)
 	var writers, collectors sync.WaitGroup
 	var collected, fenced atomic.Int64
 	done := make(chan struct{})
 	for range 3 {
-		s := openStore(t, be, opt)
+		s := openStore(t, openBackend(), opt)
 		collectors.Go(func() {
 			for {
 				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err == nil {
@@ -130,7 +157,7 @@ func distrust(t *testing.T, be store.Backend, seed uint64) {
 	}
 	var committed sync.Map
 	for node := range 3 {
-		s := openStore(t, be, opt)
+		s := openStore(t, openBackend(), opt)
 		r := rand.New(rand.NewPCG(seed, uint64(node)))
 		writers.Go(func() {
 			for n := range 60 {
@@ -154,7 +181,7 @@ func distrust(t *testing.T, be store.Backend, seed uint64) {
 	writers.Wait()
 	close(done)
 	collectors.Wait()
-	s, n := openStore(t, be, store.Options{}), 0
+	s, n := openStore(t, openBackend(), store.Options{}), 0
 	committed.Range(func(id, image any) bool {
 		n++
 		if got, err := readBack(t.Context(), s, id.(store.ID), 0); err != nil || !bytes.Equal(got, image.([]byte)) {

@@ -109,12 +109,18 @@ func (b *Backend) Move(ctx context.Context, from, to string) error {
 	})
 }
 
-// linkAndUnlink is a move on file systems without RENAME_NOREPLACE.
+// linkAndUnlink is a move on file systems without RENAME_NOREPLACE, as NFS.
 func linkAndUnlink(olddir int, old string, newdir int, new string) error {
-	if err := unix.Linkat(olddir, old, newdir, new, 0); err != nil {
+	err := unix.Linkat(olddir, old, newdir, new, 0)
+	var st unix.Stat_t
+	if errors.Is(err, unix.EPERM) && unix.Fstatat(olddir, old, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		// A folder in the place of a file has no links. What its rename replaces is an empty folder, if anything.
+		return unix.Renameat(olddir, old, newdir, new)
+	}
+	if err != nil {
 		return err
 	}
-	err := unix.Unlinkat(olddir, old, 0)
+	err = unix.Unlinkat(olddir, old, 0)
 	if errors.Is(err, unix.ENOENT) {
 		err = nil // as if the file had been moved, then removed by other processes at its old name
 	}

@@ -94,10 +94,11 @@ func (b *Backend) Follow() error {
 	if err := unix.Lstat(b.path, &now); err != nil {
 		return fmt.Errorf("store %s: %w", b.path, err)
 	}
-	if err := unix.Fstat(b.root, &was); err != nil {
+	switch err := unix.Fstat(b.root, &was); {
+	case errors.Is(err, unix.ESTALE): // an NFS server has the folder no more
+	case err != nil:
 		return fmt.Errorf("store %s: %w", b.path, err)
-	}
-	if now.Dev == was.Dev && now.Ino == was.Ino {
+	case now.Dev == was.Dev && now.Ino == was.Ino:
 		return nil
 	}
 	found, err := Open(b.path)

@@ -2,13 +2,15 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: initrd.sh KERNEL_FOLDER SCRATCH >INITRD
+# usage: initrd.sh KERNEL_FOLDER SCRATCH [MODULE...] >INITRD
 # Makes an initial file system: busybox, the modules for what the guest sees of the
-# machine, and an init that goes over to the tree shared as "tree", writes kept in memory.
+# machine and those that are named, and an init that goes over to the tree shared as
+# "tree", writes kept in memory, and to /guest/run.sh there.
 set -eu
 umask 022
 kernel=$1
 scratch=$2
+shift 2
 mkdir -p "$scratch/bin" "$scratch/tree" "$scratch/memory" "$scratch/root"
 cp /bin/busybox "$scratch/bin/busybox"
 ln -s busybox "$scratch/bin/sh"
@@ -25,7 +27,7 @@ with() {
 }
 # Written into the package without it; depmod busybox has one for any folder.
 [ -s "$modules/modules.dep" ] || busybox depmod -b "$kernel" "${modules##*/}"
-for m in virtio_pci 9pnet_virtio 9p overlay; do
+for m in virtio_pci 9pnet_virtio 9p overlay "$@"; do
 	with "$m"
 done >"$scratch/modules"
 
