@@ -117,7 +117,7 @@ func deviceCommand() *cobra.Command {
 				return fmt.Errorf("device: %w", err)
 			}
 			if o.gate >= 0 {
-				switch err := life.Become(o.gate, max(o.gate, o.listen, o.control)); {
+				switch err := life.Become(o.gate, max(o.gate, o.listen, o.control), softgpu.Prepare); {
 				case errors.Is(err, life.ErrUnwanted):
 					return nil
 				case err != nil:

@@ -81,6 +81,10 @@ var _ backend.Backend = (*Backend)(nil)
 // ParseCapability does not return.
 func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
 
+// Prepare opens what the kernel tells a process about its own memory. A process that becomes a user's calls Prepare
+// before, as root; otherwise the devices cannot have memory in common, and take all memory for touched and written.
+func Prepare() error { return pages.OpenMap() }
+
 func newBackend(cfg Config, e engine) (*Backend, error) {
 	cfg.Capability = cmp.Or(cfg.Capability, DefaultCapability)
 	if _, ok := capabilities[cfg.Capability]; !ok {

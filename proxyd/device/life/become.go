@@ -32,13 +32,16 @@ type identity struct {
 var ErrUnwanted = errors.New("whoever has started it is gone")
 
 // Become waits at the gate, a descriptor, and then makes this process the user's. There is no way back. A
-// process that Start has started calls Become first of all; only the descriptors up to last stay open. Become
-// can be called once.
+// process that Start has started calls Become first of all; only the descriptors up to last stay open, and
+// what prepare, which is called as root, opens. Become can be called once.
 //
 // The process changes its user and never executes a program after that, so the user can look into the process
 // at no moment. The user could trace a program that the process executed as the user.
-func Become(gate, last int) error {
+func Become(gate, last int, prepare func() error) error {
 	closeInherited(last)
+	if err := prepare(); err != nil {
+		return err
+	}
 	f := os.NewFile(uintptr(gate), "gate")
 	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	f.Close()

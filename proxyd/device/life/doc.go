@@ -34,6 +34,10 @@
 // files, so they cannot answer orders in its place. The daemon does not trust the server's answers in any
 // case.
 //
+// What the kernel tells a process about its own pages (/proc/self/pagemap) is root's in such a process, so the server opens that
+// while it is root, without the right to see physical addresses. Without it, memory is never in common, and all of it counts
+// as written.
+//
 // The server can read the memory of the job's processes all the same: the kernel's check depends on the
 // credentials of the reader and on whether the process that is read is dumpable. The server is outside of the
 // capsule's PID namespace: a shim sees the server as process 0, and allows every process of the user to trace

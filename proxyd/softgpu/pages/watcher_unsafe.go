@@ -6,6 +6,7 @@ package pages
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -57,6 +58,29 @@ var Map = sync.OnceValue(func() *os.File {
 	}
 	return f
 })
+
+// OpenMap has Map open the file now. A process of root that is about to become a user's, and that the user must not look
+// into, calls OpenMap before: its file is root's, and stays so. The process does not get the physical addresses of its
+// pages, which root may read and the user may not.
+func OpenMap() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var had, now [2]unix.CapUserData
+	if err := unix.Capget(&h, &had[0]); err != nil {
+		return fmt.Errorf("capget: %w", err)
+	}
+	now = had
+	now[unix.CAP_SYS_ADMIN/32].Effective &^= 1 << (unix.CAP_SYS_ADMIN % 32)
+	if err := unix.Capset(&h, &now[0]); err != nil { // of this thread
+		return fmt.Errorf("capset: %w", err)
+	}
+	Map()
+	if err := unix.Capset(&h, &had[0]); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	return nil
+}
 
 // addressOf is where bytes lie in this process.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
