@@ -55,11 +55,13 @@ var jobFields = table[Job]{
 	"max_nodes":       numberField(func(j *Job) *Number { return &j.MaxNodes }),
 	"tasks":           numberField(func(j *Job) *Number { return &j.Tasks }),
 	"tasks_per_node":  numberField(func(j *Job) *Number { return &j.TasksPerNode }),
-	"cpus":            numberField(func(j *Job) *Number { return &j.CPUs }),
-	"cpus_per_task":   numberField(func(j *Job) *Number { return &j.CPUsPerTask }),
-	"memory_per_node": numberField(func(j *Job) *Number { return &j.MemoryPerNode }),
-	"memory_per_cpu":  numberField(func(j *Job) *Number { return &j.MemoryPerCPU }),
-	"job_resources":   readResources,
+	// Of the job's tasks on a node, which Slurm raises with their number, and does not lower again.
+	"minimum_cpus_per_node": numberField(func(j *Job) *Number { return &j.MinCPUsPerNode }),
+	"cpus":                  numberField(func(j *Job) *Number { return &j.CPUs }),
+	"cpus_per_task":         numberField(func(j *Job) *Number { return &j.CPUsPerTask }),
+	"memory_per_node":       numberField(func(j *Job) *Number { return &j.MemoryPerNode }),
+	"memory_per_cpu":        numberField(func(j *Job) *Number { return &j.MemoryPerCPU }),
+	"job_resources":         readResources,
 
 	"tres_per_job":    tresText(func(j *Job) *string { return &j.TRESPerJob }),
 	"tres_per_node":   tresText(func(j *Job) *string { return &j.TRESPerNode }),

@@ -129,12 +129,14 @@ type JobUpdate struct {
 	CPUsPerTask   *int64
 	NodeCount     *int64
 	Tasks         *int64
-	TasksPerNode  *int64  // operators only
-	TimeLimit     *Limit  // a running job too; only operators may raise the limit
-	Requeue       *bool   // whether the job may be requeued; any job
-	Priority      *int64  // more than 0; only operators may raise the priority
-	Hold          *bool   // false releases; any unfinished job
-	Dependency    *string //
+	TasksPerNode  *int64 // operators only
+	// MinCPUsPerNode is raised by Slurm with TasksPerNode, and never lowered.
+	MinCPUsPerNode *int64
+	TimeLimit      *Limit  // a running job too; only operators may raise the limit
+	Requeue        *bool   // whether the job may be requeued; any job
+	Priority       *int64  // more than 0; only operators may raise the priority
+	Hold           *bool   // false releases; any unfinished job
+	Dependency     *string //
 	// BeginTime is the earliest start. A time that is zero or has passed means as
 	// soon as possible, which clears the two minutes that follow a requeue. The
 	// client then waits until two seconds have gone since that: started sooner,
@@ -154,7 +156,7 @@ func (u JobUpdate) checkFields() error {
 		return errors.New("priority and hold exclude each other: Slurm keeps both in one field")
 	}
 	for name, n := range map[string]*int64{
-		"node count": u.NodeCount, "tasks": u.Tasks, "tasks per node": u.TasksPerNode,
+		"node count": u.NodeCount, "tasks": u.Tasks, "tasks per node": u.TasksPerNode, "least cpus per node": u.MinCPUsPerNode,
 		"cpus per task": u.CPUsPerTask, "memory per node": u.MemoryPerNode,
 	} {
 		if n != nil && *n < 1 {

@@ -53,6 +53,7 @@ type Job struct {
 	MaxNodes       Number
 	Tasks          Number
 	TasksPerNode   Number
+	MinCPUsPerNode Number
 	CPUs           Number
 	CPUsPerTask    Number
 	MemoryPerNode  Number // MiB

@@ -106,6 +106,7 @@ func (modern) jobUpdate(u JobUpdate, now time.Time) draft {
 	putIfSet(b, "maximum_nodes", u.NodeCount)
 	putIfSet(b, "tasks", u.Tasks)
 	putIfSet(b, "tasks_per_node", u.TasksPerNode)
+	putIfSet(b, "minimum_cpus_per_node", u.MinCPUsPerNode)
 	putIfSet(b, "requeue", u.Requeue)
 	putIfSet(b, "hold", u.Hold)
 	putIfSet(b, "dependency", u.Dependency)

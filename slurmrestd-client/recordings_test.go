@@ -112,7 +112,7 @@ func TestRecordedJobs(t *testing.T) {
 			ID: two.ID, Cluster: "mini", Name: "two-nodes", User: "alice", UserID: 1001, GroupID: 1001,
 			Account: "research", Partition: "main", QOS: "basic", State: slurmrest.State{Base: slurmrest.Running},
 			Reason: "None", Comment: "a comment", Priority: two.Priority, Requeueable: true, Batch: true,
-			Nodes: "n[1-2]", BatchHost: "n1", NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(2), CPUs: slurmrest.Num(2),
+			Nodes: "n[1-2]", BatchHost: "n1", NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(2), CPUs: slurmrest.Num(2), MinCPUsPerNode: slurmrest.Num(1),
 			TRESPerNode: "gres/gpu:1", GRESDetail: []string{"gpu:1(IDX:0)", "gpu:1(IDX:0)"},
 			Layout:        []slurmrest.NodeLayout{{Node: "n1", CPUs: 1}, {Node: "n2", CPUs: 1}},
 			TRESRequested: two.TRESRequested, TRESAllocated: two.TRESAllocated,

@@ -104,6 +104,7 @@ func (d v0038) jobUpdate(u JobUpdate, now time.Time) draft {
 	putIfSet(b, "cpus_per_task", u.CPUsPerTask)
 	putIfSet(b, "tasks", u.Tasks)
 	putIfSet(b, "tasks_per_node", u.TasksPerNode)
+	putIfSet(b, "minimum_cpus_per_node", u.MinCPUsPerNode)
 	putIfSet(b, "priority", u.Priority)
 	putIfSet(b, "hold", u.Hold)
 	putIfSet(b, "dependency", u.Dependency)

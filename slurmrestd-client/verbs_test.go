@@ -169,7 +169,7 @@ func TestSubmitRoundTrip(t *testing.T) {
 			CPUsPerTask: slurmrest.Num(3), MemoryPerNode: slurmrest.Num(512), TRESPerNode: "gres/gpu:2", TRESPerJob: "gres/gpu:4",
 			TimeLimit: slurmrest.LimitOf(time.Hour), EligibleTime: jobBegin, Priority: slurmrest.Num(9), WorkDir: "/tmp",
 			StdOut: "/o", StdErr: "/e", SubmitTime: job.SubmitTime,
-			MaxNodes: job.MaxNodes, TimeMinimum: job.TimeMinimum, // not written alike when not set
+			MaxNodes: job.MaxNodes, TimeMinimum: job.TimeMinimum, MinCPUsPerNode: job.MinCPUsPerNode, // not written alike when not set
 		})
 		var sent struct{ Job struct{ Environment any } }
 		requests := s.Requests()
@@ -394,7 +394,7 @@ func TestModelRoundTrip(t *testing.T) {
 			Restarts: 3, Requeueable: true, Batch: true, ExitCode: slurmrest.ExitCode{Code: 3},
 			DerivedExitCode: slurmrest.ExitCode{Signal: 9}, Dependency: "afterok:1", RequestedFeatures: "f",
 			Nodes: "n[1-2]", RequiredNodes: "n1", ExcludedNodes: "n3", ScheduledNodes: "n9", BatchHost: "n1", FailedNode: "n8",
-			NodeCount: slurmrest.Num(2), MaxNodes: slurmrest.Num(4), Tasks: slurmrest.Num(8), TasksPerNode: slurmrest.Num(4),
+			NodeCount: slurmrest.Num(2), MaxNodes: slurmrest.Num(4), Tasks: slurmrest.Num(8), TasksPerNode: slurmrest.Num(4), MinCPUsPerNode: slurmrest.Num(8),
 			CPUs: slurmrest.Num(16), CPUsPerTask: slurmrest.Num(2), MemoryPerNode: slurmrest.Num(1024), MemoryPerCPU: slurmrest.Num(64),
 			Layout:     []slurmrest.NodeLayout{{Node: "n1", CPUs: 1, Memory: 10}, {Node: "n2", CPUs: 1, Memory: 20}},
 			TRESPerJob: "gres/gpu:8", TRESPerNode: "gres/gpu:4", TRESPerSocket: "gres/gpu:1", TRESPerTask: "gres/gpu:1",

@@ -23,8 +23,10 @@ type Request struct {
 	Excluded string `json:"excluded,omitempty"`
 	QOS      string `json:"qos,omitempty"`
 	Nodes    int64  `json:"nodes,omitempty"`
-	Tasks    int64  `json:"tasks,omitempty"`   // never changes
-	PerNode  int64  `json:"perNode,omitempty"` // tasks on each node, if the job says so
+	Tasks    int64  `json:"tasks,omitempty"`    // never changes
+	PerNode  int64  `json:"perNode,omitempty"`  // tasks on each node, if the job says so
+	PerTask  int64  `json:"perTask,omitempty"`  // CPUs, never changes
+	LeastCPU int64  `json:"leastCPU,omitempty"` // CPUs that each node has at least
 	TRESNode string `json:"tresNode,omitempty"`
 	TRESJob  string `json:"tresJob,omitempty"`
 	TRESTask string `json:"tresTask,omitempty"`
@@ -34,7 +36,7 @@ type Request struct {
 func Of(j *slurmrest.Job) Request {
 	return Request{
 		Required: j.RequiredNodes, Excluded: j.ExcludedNodes, QOS: j.QOS,
-		Nodes: j.NodeCount.Or(0), Tasks: j.Tasks.Or(0), PerNode: j.TasksPerNode.Or(0),
+		Nodes: j.NodeCount.Or(0), Tasks: j.Tasks.Or(0), PerNode: j.TasksPerNode.Or(0), PerTask: j.CPUsPerTask.Or(0), LeastCPU: j.MinCPUsPerNode.Or(0),
 		TRESNode: j.TRESPerNode, TRESJob: j.TRESPerJob, TRESTask: j.TRESPerTask,
 	}
 }
@@ -67,7 +69,13 @@ func (r *Request) setNodeCount(nodes int64) error {
 		return errPerTask
 	}
 	if r.PerNode != 0 {
+		was := r.PerNode
 		r.PerNode = (r.Tasks + nodes - 1) / nodes
+		// With more tasks on a node Slurm raises this, and with fewer it would wait for nodes that give these tasks more CPUs
+		// than they can have.
+		if cpus := max(r.PerTask, 1); r.LeastCPU == was*cpus {
+			r.LeastCPU = r.PerNode * cpus
+		}
 	}
 	r.Nodes = nodes
 	return nil
@@ -165,6 +173,9 @@ func (r Request) EditTo(wanted Request) slurmrest.JobUpdate {
 	text(&u.TRESPerJob, r.TRESJob, wanted.TRESJob)
 	number(&u.NodeCount, r.Nodes, wanted.Nodes)
 	number(&u.TasksPerNode, r.PerNode, wanted.PerNode)
+	if wanted.LeastCPU < r.LeastCPU { // Slurm raises it by itself
+		number(&u.MinCPUsPerNode, r.LeastCPU, wanted.LeastCPU)
+	}
 	if u.NodeCount != nil { // if not, Slurm changes the number with the nodes
 		u.Tasks = &wanted.Tasks
 		if wanted.Tasks == 0 {
@@ -221,5 +232,6 @@ func (r Request) TakeBack(old, edited Request) Request {
 	text(&to.TRESJob, old.TRESJob, edited.TRESJob)
 	number(&to.Nodes, old.Nodes, edited.Nodes)
 	number(&to.PerNode, old.PerNode, edited.PerNode)
+	number(&to.LeastCPU, old.LeastCPU, edited.LeastCPU)
 	return to
 }

@@ -3,7 +3,12 @@
 
 package jobrequest
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
 
 func TestSameHosts(t *testing.T) {
 	for _, c := range []struct {
@@ -51,5 +56,32 @@ func TestDecode(t *testing.T) {
 	}
 	if _, err := Decode([]byte("{")); err == nil {
 		t.Error("a record that is cut off is accepted")
+	}
+}
+
+// TestNodeCount: fewer nodes have Slurm raise the CPUs that each node needs for its tasks. More nodes lower that again, unless the user
+// has asked for so many.
+func TestNodeCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked Request
+		nodes int64
+		edit  slurmrest.JobUpdate
+	}{
+		"fewer":                 {Request{Nodes: 4, Tasks: 4, PerNode: 1, LeastCPU: 1}, 1, slurmrest.JobUpdate{NodeCount: new(int64(1)), Tasks: new(int64(4)), TasksPerNode: new(int64(4))}},
+		"more":                  {Request{Nodes: 1, Tasks: 4, PerNode: 4, LeastCPU: 4}, 4, slurmrest.JobUpdate{NodeCount: new(int64(4)), Tasks: new(int64(4)), TasksPerNode: new(int64(1)), MinCPUsPerNode: new(int64(1))}},
+		"more, of larger tasks": {Request{Nodes: 1, Tasks: 4, PerNode: 4, PerTask: 2, LeastCPU: 8}, 2, slurmrest.JobUpdate{NodeCount: new(int64(2)), Tasks: new(int64(4)), TasksPerNode: new(int64(2)), MinCPUsPerNode: new(int64(4))}},
+		"as the user has asked": {Request{Nodes: 1, Tasks: 4, PerNode: 4, LeastCPU: 16}, 4, slurmrest.JobUpdate{NodeCount: new(int64(4)), Tasks: new(int64(4)), TasksPerNode: new(int64(1))}},
+		"not said":              {Request{Nodes: 1, Tasks: 4, LeastCPU: 1}, 4, slurmrest.JobUpdate{NodeCount: new(int64(4)), Tasks: new(int64(4))}},
+	} {
+		wanted := c.asked
+		if err := wanted.setNodeCount(c.nodes); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := c.asked.EditTo(wanted); !reflect.DeepEqual(got, c.edit) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if !wanted.SameAs(wanted) || wanted.TakeBack(c.asked, wanted) != c.asked {
+			t.Errorf("%s: taken back: %+v", name, wanted.TakeBack(c.asked, wanted))
+		}
 	}
 }
