@@ -48,6 +48,7 @@ type deviceOptions struct {
 	rung     string // how far ranks that share a device may share their memory, too
 	exact    bool   // reductions do not depend on where ranks are
 	spare    int    // devices beyond soft, for Server.Place
+	tenants  bool   // serve several capsules, which are admitted over control
 	order    []int
 	status   string // a file for the server's last status, or ""
 	verbose  bool
@@ -99,8 +100,12 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 
 // shownDevices is what programs are told of the devices, wherever these are.
 func (o *deviceOptions) shownDevices(cfg softgpu.Config) []backend.Info {
-	var all []backend.Info
-	for i := range max(o.soft, len(o.order)) {
+	return describeDevices(cfg, max(o.soft, len(o.order)))
+}
+
+// describeDevices is what programs are told of n devices.
+func describeDevices(cfg softgpu.Config, n int) (all []backend.Info) {
+	for i := range n {
 		all = append(all, softgpu.Describe(cfg, i, cfg.Memory[0]))
 	}
 	return all
@@ -124,6 +129,9 @@ func deviceCommand() *cobra.Command {
 					return err
 				}
 			}
+			if o.tenants {
+				return serveTenants(c.Context(), o)
+			}
 			if o.socket == "" && o.listen < 0 {
 				return fmt.Errorf("device: --socket names no file; %w", errUsage)
 			}
@@ -142,6 +150,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
 	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
 	c.Flags().IntVar(&o.spare, "spare", 0, "make `N` more software GPUs, on which the job's are put only when it is told to")
+	c.Flags().BoolVar(&o.tenants, "tenants", false, "serve no program at first, and several capsules of a job that --control admits")
 	c.Flags().BoolVar(&o.await, "await", false, "have processes wait until it is told to restore")
 	return c
 }
@@ -166,16 +175,21 @@ func endAnyway(ctx context.Context, grace time.Duration, over <-chan struct{}, e
 	}
 }
 
+// endInTime ends the process some time after ctx is done, unless the returned function was called before.
+func (o *deviceOptions) endInTime(ctx context.Context) (over func()) {
+	ended := make(chan struct{})
+	go endAnyway(ctx, endGrace, ended, func() {
+		o.openLog().Error("the device server was told to end, and something holds it up: it ends without waiting", "waited", endGrace)
+		os.Exit(1)
+	})
+	return func() { close(ended) }
+}
+
 // serveDevices is a device server's life, until ctx is done or its lifeline ends.
 func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	over := make(chan struct{})
-	defer close(over)
-	go endAnyway(ctx, endGrace, over, func() {
-		o.openLog().Error("the device server was told to end, and something holds it up: it ends without waiting", "waited", endGrace)
-		os.Exit(1)
-	})
+	defer o.endInTime(ctx)()
 	b, shown, devices, err := o.openDevices()
 	if err != nil {
 		return err
@@ -277,11 +291,7 @@ func serveParent(s *server.Server, fd int) (<-chan error, error) {
 	if fd < 0 {
 		return told, nil
 	}
-	// Its own user may not reach into a process that speaks to its parent.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, err
-	}
-	l, err := listenerOf(fd, "control")
+	l, err := listenToParent(fd)
 	if err != nil {
 		return nil, err
 	}
@@ -293,6 +303,15 @@ func serveParent(s *server.Server, fd int) (<-chan error, error) {
 		told <- err
 	}()
 	return told, nil
+}
+
+// listenToParent is where the parent connects.
+func listenToParent(fd int) (*net.UnixListener, error) {
+	// Its own user may not reach into a process that speaks to its parent.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	return listenerOf(fd, "control")
 }
 
 // listenForPrograms is where processes connect.

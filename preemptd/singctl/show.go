@@ -195,12 +195,15 @@ var reductionsText = map[string]string{
 }
 
 // sharingText says what sharing a GPU has cost, "" if the GPU is not shared.
-func sharingText(s *rpc.Sharing) string {
+// capsules is how many capsules share the GPU.
+func sharingText(s *rpc.Sharing, capsules int) string {
 	if s.GetSwitches() == 0 && s.GetSwappedOut() == 0 {
 		return ""
 	}
 	what := "processes share a GPU"
-	if s.GetDevices() > 1 {
+	if capsules > 1 {
+		what = "they share a GPU"
+	} else if s.GetDevices() > 1 {
 		what = fmt.Sprintf("%d GPUs share one of the node's", s.GetDevices())
 	}
 	text := fmt.Sprintf("%s: %d switches took %s, %d of them in the middle of work", what, s.GetSwitches(),
@@ -225,6 +228,31 @@ func sharingText(s *rpc.Sharing) string {
 		text += fmt.Sprintf("; at the last checkpoint several of them held the same %s", bytesText(int64(s.GetAlike())))
 	}
 	return text
+}
+
+// sharingNotes says what sharing has cost a capsule's GPUs. Capsules that share a device server share its GPUs: what it has
+// counted is said once, with the first of them.
+func sharingNotes(c *rpc.Capsule, all []*rpc.Capsule) (notes []string) {
+	together := []string{strconv.Itoa(int(c.GetIndex()))}
+	for _, o := range all {
+		if o == c || c.GetDevices().GetServer() == "" || o.GetNode() != c.GetNode() || o.GetDevices().GetServer() != c.GetDevices().GetServer() {
+			continue
+		}
+		if o.GetIndex() < c.GetIndex() {
+			return nil
+		}
+		together = append(together, strconv.Itoa(int(o.GetIndex())))
+	}
+	who := "capsule " + together[0]
+	if last := len(together) - 1; last > 0 {
+		who = fmt.Sprintf("capsules %s and %s", strings.Join(together[:last], ", "), together[last])
+	}
+	for _, s := range c.GetDevices().GetSharing() {
+		if text := sharingText(s, len(together)); text != "" {
+			notes = append(notes, who+": "+text)
+		}
+	}
+	return notes
 }
 
 // printDevices prints the GPUs of capsules, and what went wrong with them.
@@ -260,11 +288,7 @@ func (a showCommand) printDevices(capsules []*rpc.Capsule) {
 		for _, o := range c.GetLeases() {
 			notes = append(notes, fmt.Sprintf("capsule %d: job %d lends it %s", c.GetIndex(), o.GetJob(), pluralOf(int64(o.GetGpus()), "GPU")))
 		}
-		for _, s := range d.GetSharing() {
-			if text := sharingText(s); text != "" {
-				notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
-			}
-		}
+		notes = append(notes, sharingNotes(c, capsules)...)
 		for _, what := range d.GetMissed() {
 			notes = append(notes, fmt.Sprintf("capsule %d: a program wanted what is not covered: %s", c.GetIndex(), what))
 		}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,7 +131,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
 	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
-	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
+	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().sharedDevicesDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -336,5 +337,20 @@ func (f nodeFolders) srunDir(job uint32, index int) string {
 func (f nodeFolders) capsulesDir() string { return filepath.Join(f.lib, "capsules") }
 
 func (f nodeFolders) devicesDir() string { return filepath.Join(f.lib, "devices") }
+
+// sharedDeviceDir is the folder of a process that is the device server of several capsules of a run, of which first is the
+// lowest. It is named for the run, so no capsule comes to a process of an earlier run.
+func (f nodeFolders) sharedDeviceDir(job uint32, run, first int) string {
+	return filepath.Join(f.sharedDevicesDir(), fmt.Sprintf("%d.%d.%d", job, run, first))
+}
+
+// sharedDeviceIndex is the lowest capsule of a folder that sharedDeviceDir has named.
+func sharedDeviceIndex(dir string) int {
+	name := filepath.Base(dir)
+	index, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for a name of another kind, which there is not
+	return index
+}
+
+func (f nodeFolders) sharedDevicesDir() string { return filepath.Join(f.lib, "shared-devices") }
 
 func (f nodeFolders) notesDir() string { return filepath.Join(f.lib, "notes") }

@@ -59,7 +59,8 @@ const (
 )
 
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
-// by which programs reach the server.
+// by which programs reach the server. Capsules that share a software GPU have a process together,
+// in which each is served by itself.
 func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *runs.ResumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
 	j := lc.j
 	snap := j.run.Snapshot()
@@ -79,27 +80,34 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 		}
 		address = at.String()
 	}
-	dir := j.c.folders().deviceDir(j.id, lc.index)
-	// A server of an earlier run: this node has missed the end of that run.
-	if err := j.c.endLeftoverDevices(ctx, j.id, lc.index); err != nil {
+	// Servers of an earlier run: this node has missed the end of that run.
+	if err := j.endOldDevices(ctx); err != nil {
 		return nil, err
 	}
 	spec := life.Spec{
-		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact, Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
+		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(),
+		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact,
+		Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
-	if j.c.Devices.Kind == kindCuda {
+	switch {
+	case j.c.Devices.Kind == kindCuda:
 		spec.Kind = kindCuda
 		if spec.GPUs, err = j.c.realGPUs(ctx, g.MachineNumbers); err != nil {
 			return nil, err
 		}
+	case g.Sharing != nil:
+		first := g.Sharing[0]
+		spec.Shared, spec.Spare = j.c.folders().sharedDeviceDir(j.id, snap.Number, first), 0
+		spec.Cgroup = processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), first)
 	}
 	if m != nil && m.Devices != nil {
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		if err := g.CheckSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
-			return nil, err
+		if spec.Shared == "" {
+			if err := g.CheckSharedMemory(point.Meta.Capsules, j.c.Devices.Memory); err != nil {
+				return nil, err
+			}
 		}
 		spec.Order = nil // the server knows which ranks have memory that is alike
 		lc.devices, err = life.Restore(ctx, spec, streamSource{point.Reader, m, records.DevicesFolder + "/"})
@@ -128,6 +136,30 @@ func (c *Conductor) endLeftoverDevices(ctx context.Context, job uint32, index in
 		return err
 	}
 	return endDeviceServer(ctx, s)
+}
+
+// endOldDevices ends the device servers of the job's capsules that this node does not have any
+// more. A process that several of them share ends with the last one.
+func (j *job) endOldDevices(ctx context.Context) error {
+	entries, err := os.ReadDir(j.c.folders().devicesDir())
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, lc := range j.localCapsules() {
+		known[capsuleName(j.id, lc.index)] = true
+	}
+	for _, e := range entries {
+		id, index, found := strings.Cut(e.Name(), ".")
+		n, err := strconv.Atoi(index)
+		if !found || err != nil || id != strconv.FormatUint(uint64(j.id), 10) || known[e.Name()] {
+			continue
+		}
+		if err := j.c.endLeftoverDevices(ctx, j.id, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deviceEnv returns the variables by which programs find the capsule's devices.
@@ -206,52 +238,6 @@ func (lc *localCapsule) saveDevices(ctx context.Context, w upload.ShareWriter, o
 	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known}, nil
 }
 
-// adoptProcesses hands the processes of a restored program to the capsule's device server. The
-// processes wait at the server's gates, or will.
-func (lc *localCapsule) adoptProcesses(ctx context.Context, m *records.CapsuleMeta, group string) error {
-	if m.Devices == nil {
-		return nil
-	}
-	saved := map[int]server.SavedProcess{}
-	for _, p := range m.Devices.Processes {
-		saved[p.Capsule] = p
-	}
-	for _, pid := range processes.InCgroup(group) {
-		p, ok := saved[processes.NamespacePID(pid)]
-		if !ok {
-			continue
-		}
-		if err := lc.adoptProcess(ctx, p, pid); err != nil {
-			return fmt.Errorf("devices of process %d: %w", p.Capsule, err)
-		}
-	}
-	return nil
-}
-
-// adoptProcess hands a process to the device server, together with descriptors of the memory that
-// both share: the server may not open them.
-func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess, pid int) error {
-	with, err := server.Belongings(pid, p)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for _, f := range with {
-			f.Close()
-		}
-	}()
-	return lc.devices.Adopt(ctx, p.ID, pid, with)
-}
-
-// resumeDevices lets the devices of a restored capsule work. A second call is harmless.
-func (lc *localCapsule) resumeDevices(ctx context.Context) error {
-	st, err := lc.devices.Status(ctx)
-	if err != nil || !st.Stopped {
-		return err
-	}
-	return lc.devices.Resume(ctx)
-}
-
 // discardDevices ends the device servers of this node that belong to no known capsule.
 func (r restart) discardDevices(ctx context.Context, known []string) error {
 	c := r.c
@@ -282,7 +268,11 @@ func (lc *localCapsule) enterJobCgroup(task int) {
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}
-	g := processes.DeviceCgroup(processes.JobCgroup(j.c.Cgroups, task), lc.index)
+	index := lc.index
+	if dir := lc.devices.Shared(); dir != "" {
+		index = sharedDeviceIndex(dir)
+	}
+	g := processes.DeviceCgroup(processes.JobCgroup(j.c.Cgroups, task), index)
 	if g == "" {
 		return
 	}

@@ -11,7 +11,9 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/calls"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 
 	"golang.org/x/sync/errgroup"
 
@@ -106,4 +108,50 @@ func (r *restore) reconnectOnNodes(ctx context.Context, nodes map[string]bool, b
 		})
 	}
 	return all, g.Wait()
+}
+
+// adoptProcesses hands the processes of a restored program to the capsule's device server. The
+// processes wait at the server's gates, or will.
+func (lc *localCapsule) adoptProcesses(ctx context.Context, m *records.CapsuleMeta, group string) error {
+	if m.Devices == nil {
+		return nil
+	}
+	saved := map[int]server.SavedProcess{}
+	for _, p := range m.Devices.Processes {
+		saved[p.Capsule] = p
+	}
+	for _, pid := range processes.InCgroup(group) {
+		p, ok := saved[processes.NamespacePID(pid)]
+		if !ok {
+			continue
+		}
+		if err := lc.adoptProcess(ctx, p, pid); err != nil {
+			return fmt.Errorf("devices of process %d: %w", p.Capsule, err)
+		}
+	}
+	return nil
+}
+
+// adoptProcess hands a process to the device server, together with descriptors of the memory that
+// both share: the server may not open them.
+func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess, pid int) error {
+	with, err := server.Belongings(pid, p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range with {
+			f.Close()
+		}
+	}()
+	return lc.devices.Adopt(ctx, p.ID, pid, with)
+}
+
+// resumeDevices lets the devices of a restored capsule work. A second call is harmless.
+func (lc *localCapsule) resumeDevices(ctx context.Context) error {
+	st, err := lc.devices.Status(ctx)
+	if err != nil || !st.Stopped {
+		return err
+	}
+	return lc.devices.Resume(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -180,6 +181,9 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 				j.log.Info("describe the job", "error", err)
 			} else {
 				m.Devices = messages.EncodeDevices(st)
+				if dir := lc.devices.Shared(); dir != "" {
+					m.Devices.Server = filepath.Base(dir)
+				}
 			}
 		}
 		views = append(views, v)
@@ -314,26 +318,33 @@ func DescribeLoad(c *Conductor) Load {
 // countsWithin limits the time for a device server to tell its counts. A server that saves or restores answers later.
 const countsWithin = time.Second
 
-// DeviceCounts asks all device servers of this node for their counts and returns these by the names of the capsules; nil for a
-// server that does not answer now.
+// DeviceCounts asks all device servers of this node for their counts and returns these by the names of the capsules, or of the
+// process that several capsules share; nil for a server that does not answer now.
 func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.SharingStatus {
 	ctx, cancel := context.WithTimeout(ctx, countsWithin)
 	defer cancel()
 	var mu sync.Mutex
-	counts := map[string][]server.SharingStatus{}
+	counts, asked := map[string][]server.SharingStatus{}, map[string]bool{}
 	var all sync.WaitGroup
 	for _, j := range c.jobs.allJobs() {
 		for _, lc := range j.localCapsules() {
 			if lc.devices == nil {
 				continue
 			}
+			name := capsuleName(j.id, lc.index)
+			if dir := lc.devices.Shared(); dir != "" { // each of the capsules that it serves says the same
+				if name = filepath.Base(dir); asked[name] {
+					continue
+				}
+				asked[name] = true
+			}
 			all.Go(func() {
 				st, err := lc.devices.Status(ctx)
 				mu.Lock()
 				defer mu.Unlock()
-				counts[capsuleName(j.id, lc.index)] = nil
+				counts[name] = nil
 				if err == nil {
-					counts[capsuleName(j.id, lc.index)] = st.Sharing
+					counts[name] = st.Sharing
 				}
 			})
 		}

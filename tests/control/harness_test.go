@@ -60,13 +60,14 @@ type site struct {
 // with is the site for a part of the test.
 func (s *site) with(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
 
-// raise brings a cluster up, and starts the calm run, of so many ranks.
-func raise(t *testing.T, name string, nodes, gpus, ranks int) *site {
+// raise brings a cluster up, and starts the calm run, of so many ranks and with more options.
+func raise(t *testing.T, name string, nodes, gpus, ranks int, options ...string) *site {
 	t.Helper()
 	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: name}}
 	bin := t.TempDir()
 	s.local("make", "-s", "-C", "../workloads", "O="+bin)
 	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", strconv.Itoa(ranks), "--", filepath.Join(bin, "mlp"), "--ranks", strconv.Itoa(ranks), "--steps", "0")
+	calm.Args = append(calm.Args, options...)
 	said := filepath.Join(bin, "said") // by a run that is killed at the end, for one
 	errs, err := os.Create(said)
 	if err != nil {

@@ -41,7 +41,7 @@ type Grant struct {
 	Order        []int // for each GPU of the first run, its index among these
 
 	MachineNumbers []int // SlurmNumbers, counted on the machine
-	sharing        []int // capsules of the job that share the capsule's only GPU, itself among them; nil: it has its GPUs for itself
+	Sharing        []int // capsules of the job that share the capsule's only GPU, itself among them, in order; nil: it has its GPUs for itself
 }
 
 // DeviceNames returns for each device of the capsule Slurm's number of the GPU that stands for the device. Devices that
@@ -88,7 +88,7 @@ func FindGrant(rec *records.Record, where records.Placement, node string, index 
 	}
 	g := grantGPUs(gpus, place, len(here), rec.GPUs[index])
 	g.MachineNumbers = machine
-	g.sharing = capsulesSharing(here, place, len(gpus))
+	g.Sharing = capsulesSharing(here, place, len(gpus))
 	return &g, nil
 }
 
@@ -109,12 +109,12 @@ func capsulesSharing(here []int, place, gpus int) (sharing []int) {
 	return sharing
 }
 
-// CheckSharedMemory refuses capsules with memory that does not fit on the GPU that they share. Each has a device server of its
-// own, and these do not swap for each other.
+// CheckSharedMemory refuses capsules with memory that does not fit on the GPU that they share, where each has a device
+// server of its own: these do not swap for each other.
 func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64) error {
 	held := uint64(0)
 	for _, m := range capsules {
-		if m.Devices != nil && slices.Contains(g.sharing, m.Index) {
+		if m.Devices != nil && slices.Contains(g.Sharing, m.Index) {
 			held += m.Devices.Bytes
 		}
 	}
@@ -122,7 +122,7 @@ func (g *Grant) CheckSharedMemory(capsules []records.CapsuleMeta, memory uint64)
 		return nil
 	}
 	return fmt.Errorf("capsules %s would share GPU %d, which has %d MiB, and hold %d MiB on theirs: give the job more GPUs or nodes",
-		strings.Trim(fmt.Sprint(g.sharing), "[]"), g.SlurmNumbers[0], memory>>20, (held+1<<20-1)>>20)
+		strings.Trim(fmt.Sprint(g.Sharing), "[]"), g.SlurmNumbers[0], memory>>20, (held+1<<20-1)>>20)
 }
 
 // HasFewer tells whether a node of this run has fewer GPUs than its capsules had in the first

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
-// TestSharedMemory: capsules share a GPU only if their memory fits on the GPU.
+// TestSharedMemory: capsules with device servers of their own share a GPU only if their memory fits on the GPU.
 func TestSharedMemory(t *testing.T) {
 	const mib = 1 << 20
 	var capsules []records.CapsuleMeta
@@ -34,7 +34,7 @@ func TestSharedMemory(t *testing.T) {
 		{[]int{1, 2, 4}, 0, 1, 799 * mib, "capsules 1 2 4 would share GPU 5, which has 799 MiB, and hold 800 MiB on theirs: give the job more GPUs or nodes"},
 		{[]int{0, 1}, 0, 1, 0, ""}, // not known
 	} {
-		g := Grant{SlurmNumbers: []int{5}, sharing: capsulesSharing(c.here, c.place, c.gpus)}
+		g := Grant{SlurmNumbers: []int{5}, Sharing: capsulesSharing(c.here, c.place, c.gpus)}
 		got := ""
 		if err := g.CheckSharedMemory(capsules, c.memory); err != nil {
 			got = err.Error()
@@ -53,8 +53,8 @@ func TestSharedMemory(t *testing.T) {
 					same = append(same, index)
 				}
 			}
-			if len(same) > 1 && !slices.Equal(same, g.sharing) || len(same) == 1 && g.sharing != nil {
-				t.Errorf("%+v: shared by %v, not %v", c, same, g.sharing)
+			if len(same) > 1 && !slices.Equal(same, g.Sharing) || len(same) == 1 && g.Sharing != nil {
+				t.Errorf("%+v: shared by %v, not %v", c, same, g.Sharing)
 			}
 		}
 	}

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package life starts, finds, commands and ends the device server of a capsule: a process, "proxyd device",
-// that the node's daemon starts as the job's user and finds again after a restart of the daemon.
+// that the node's daemon starts as the job's user and finds again after a restart of the daemon. Capsules that
+// share a GPU have a process together: see shared.go.
 //
 //	daemon, root ── Start ──► proxyd device
 //	   │                         waits at its gate: if the daemon dies, the server exits

@@ -100,8 +100,15 @@ func (s *Server) SocketDir() string { return filepath.Join(s.dir, socketDir) }
 // known to run: the kernel reuses PIDs.
 func (s *Server) PID() int { return s.rec.PID }
 
-// Cgroup returns the server's own cgroup, or "".
+// Cgroup returns the cgroup of the server's process, or "".
 func (s *Server) Cgroup() string {
+	if s.rec.Shared != "" {
+		rec, err := readRecord(s.rec.Shared)
+		if err != nil {
+			return ""
+		}
+		return rec.Cgroup
+	}
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	return s.rec.Cgroup
@@ -109,8 +116,11 @@ func (s *Server) Cgroup() string {
 
 // Enter moves a server that has no cgroup into a cgroup of its own, which Enter makes if it is missing and
 // End removes. Memory that the server has already allocated is not counted in the new cgroup. Enter returns
-// ErrDied for a server that has ended, because its PID may be another process's by then.
+// ErrDied for a server that has ended, because its PID may be another process's by then. Of tenants the first one's cgroup counts.
 func (s *Server) Enter(cgroup string) error {
+	if s.rec.Shared != "" {
+		return s.enterShared(cgroup)
+	}
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	select {
@@ -268,14 +278,24 @@ func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
 }
 
 // End kills the server, waits until the process has ended, removes the server's cgroup and folder, and closes
-// the handle. End may be called again, also after a failure, and for a server that was never finished.
+// the handle. End may be called again, also after a failure, and for a server that was never finished. A tenant's process
+// goes on as long as it has other tenants.
 func (s *Server) End(ctx context.Context) error {
+	if s.rec.Shared != "" {
+		defer lockShared(s.rec.Shared)()
+	}
+	return s.end(ctx)
+}
+
+// end is End; for a tenant, the caller holds the lock of what is shared.
+func (s *Server) end(ctx context.Context) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
-	if err := s.killProcess(ctx); err != nil {
-		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
+	endProcess := s.endAlone
+	if s.rec.Shared != "" {
+		endProcess = s.leaveShared
 	}
-	err := group(s.rec.Cgroup).endGroup(ctx)
+	err := endProcess(ctx)
 	if err == nil {
 		err = os.RemoveAll(s.dir) // last, because the folder's record names what there is to remove
 	}
@@ -284,6 +304,14 @@ func (s *Server) End(ctx context.Context) error {
 	}
 	s.Close()
 	return nil
+}
+
+// endAlone ends the process and its cgroup.
+func (s *Server) endAlone(ctx context.Context) error {
+	if err := s.killProcess(ctx); err != nil {
+		return err
+	}
+	return group(s.rec.Cgroup).endGroup(ctx)
 }
 
 func (s *Server) killProcess(ctx context.Context) error {

@@ -34,7 +34,8 @@ type record struct {
 	Boot   string `json:"boot"`             // the kernel's boot ID
 	Cgroup string `json:"cgroup,omitempty"` // the cgroup that End removes
 	PID    int    `json:"pid,omitempty"`
-	Start  uint64 `json:"start,omitempty"` // in ticks since boot; identifies the process together with PID
+	Start  uint64 `json:"start,omitempty"`  // in ticks since boot; identifies the process together with PID
+	Shared string `json:"shared,omitempty"` // of a tenant: the folder of the process's server
 }
 
 // writeRecord replaces the record. It does not sync, because the record is useless after a reboot.

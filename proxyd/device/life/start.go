@@ -4,6 +4,7 @@
 package life
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,9 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +47,11 @@ type Spec struct {
 	Self       int    // number of this server among the job's device servers, from 0
 	Order      []int  // for each device of the job, the number of the machine's device; nil: the same numbers
 	Verbose    bool   // logs each process that attaches or ends
+
+	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
+	// started with the first of them, by the Spec of that one; Order, Exact, Self and Dir are each tenant's own. Spare must
+	// be 0, and Kind software GPUs.
+	Shared string
 }
 
 // ErrExists is wrapped by the error of Start and Restore if the folder exists already. Call Find and End for
@@ -58,6 +62,7 @@ var ErrExists = errors.New("the folder is there already")
 type making struct {
 	Spec
 	await   bool // set for a restore: wait for Adopt
+	host    bool // a process for tenants
 	rec     record
 	control *os.File
 	devices *os.File
@@ -67,12 +72,15 @@ type making struct {
 	s       *Server
 }
 
-// steps make a device server, from top to bottom. Whichever step the daemon dies after, Find and End find all
-// that the steps have made, and no process passes its gate before its record is written.
-var steps = []struct {
+// step is a step of making a device server.
+type step struct {
 	name string
 	do   func(*making, context.Context) error
-}{
+}
+
+// steps make a device server, from top to bottom. Whichever step the daemon dies after, Find and End find all
+// that the steps have made, and no process passes its gate before its record is written.
+var steps = []step{
 	{"folder", (*making).makeFolder},
 	{"record", (*making).recordGroup}, // the cgroup is recorded before it exists, so that End can remove it
 	{"cgroup", (*making).makeGroup},
@@ -96,6 +104,15 @@ func Start(ctx context.Context, spec Spec) (*Server, error) {
 }
 
 func (m *making) makeAll(ctx context.Context) (*Server, error) {
+	if m.Shared != "" {
+		defer lockShared(m.Shared)()
+		return m.makeSteps(ctx, tenantSteps)
+	}
+	return m.makeSteps(ctx, steps)
+}
+
+// makeSteps carries out steps. If one fails, nothing is left.
+func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
@@ -136,7 +153,7 @@ func (m *making) undoMaking(ctx context.Context) error {
 	if m.s == nil {
 		m.s = endedServer(m.Dir, m.rec)
 	}
-	return m.s.End(ctx)
+	return m.s.end(ctx)
 }
 
 // closeMaking closes the descriptors that only Start needs. It may be called more than once.
@@ -182,6 +199,9 @@ func (m *making) makeSockets(context.Context) error {
 	}
 	if err := withFD(m.control, func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if m.host {
+		return nil
 	}
 	folder := filepath.Join(m.Dir, socketDir)
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -230,106 +250,6 @@ func (m *making) makeLog(context.Context) (err error) {
 	return err
 }
 
-// Descriptors that the process starts with.
-const (
-	gateFD    = 3
-	socketFD  = 4
-	controlFD = 5
-)
-
-// processArguments returns the arguments of the server's process.
-func (m *making) processArguments() []string {
-	args := []string{
-		"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--listen", strconv.Itoa(socketFD), "--control", strconv.Itoa(controlFD),
-		"--soft", strconv.Itoa(m.Count),
-	}
-	if m.Kind != "" {
-		args = append(args, "--kind", m.Kind)
-	}
-	if m.Exact {
-		args = append(args, "--exact")
-	}
-	if m.Spare != 0 {
-		args = append(args, "--spare", strconv.Itoa(m.Spare))
-	}
-	if m.Memory != "" {
-		args = append(args, "--memory", m.Memory)
-	}
-	if m.Capability != "" {
-		args = append(args, "--capability", m.Capability)
-	}
-	if m.Address != "" {
-		args = append(args, "--address", m.Address)
-	}
-	if m.Self != 0 {
-		args = append(args, "--self", strconv.Itoa(m.Self))
-	}
-	if m.Order != nil {
-		args = append(args, "--order", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Order)), ","), "[]"))
-	}
-	if m.await {
-		args = append(args, "--await")
-	}
-	if m.Verbose {
-		args = append(args, "--verbose")
-	}
-	return args
-}
-
-// processEnvironment returns the environment of the server's process: it has only the variable that selects
-// the devices which the driver shows.
-func (m *making) processEnvironment() []string {
-	if m.GPUs == nil {
-		return []string{}
-	}
-	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(m.GPUs, ",")}
-}
-
-func (m *making) makeProcess(context.Context) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	theirs, gate, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer theirs.Close()
-	m.gate = gate
-	program := m.Program
-	if program == "" {
-		program = "/proc/self/exe"
-	}
-	pidfd := -1
-	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if m.group != nil {
-		sys.UseCgroupFD, sys.CgroupFD = true, int(m.group.Fd())
-	}
-	var files []uintptr
-	for _, f := range []*os.File{null, null, m.log, theirs, m.devices, m.control} {
-		files = append(files, f.Fd())
-	}
-	pid, err := syscall.ForkExec(program, m.processArguments(), &syscall.ProcAttr{Dir: "/", Env: m.processEnvironment(), Files: files, Sys: sys})
-	if err != nil {
-		return fmt.Errorf("start %s: %w", program, err)
-	}
-	if pidfd >= 0 {
-		unix.Close(pidfd) // recordProcess opens the pidfd again, as Find does
-	}
-	m.rec.PID = pid
-	return nil
-}
-
-// reapChild waits for a child of this process.
-func reapChild(pid int) {
-	for {
-		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
-			return
-		}
-	}
-}
-
 // recordProcess writes the process's identity to the record. The process is reaped only after that: until
 // then no other process can get the same PID.
 func (m *making) recordProcess(context.Context) (err error) {
@@ -359,8 +279,14 @@ func (m *making) openGate(context.Context) error {
 // ever.
 func (m *making) awaitReady(ctx context.Context) error {
 	m.closeMaking()
-	if _, err := m.s.Status(ctx); err != nil {
-		return fmt.Errorf("%w%s", err, lastWords(m.Dir))
+	var err error
+	if m.host {
+		_, err = m.s.tenants(ctx)
+	} else {
+		_, err = m.s.Status(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w%s", err, lastWords(cmp.Or(m.rec.Shared, m.Dir)))
 	}
 	return nil
 }

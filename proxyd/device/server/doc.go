@@ -12,6 +12,8 @@
 //	   ├─ modules          code and launches        ├─ graphs    graphs and captures
 //	   └─ nccl             communicators            └─ nvml      what NVML tells
 //
+// A Server has a Machine to itself, or shares one with the servers of other capsules: see Tenants.
+//
 // Package handles has the table of what a class of handles stands for.
 //
 // A message goes this way:

@@ -176,7 +176,7 @@ func (t *Tenants) noteEnd(name string, s *Server, err error) {
 }
 
 // dismiss ends a tenant: its processes' work ends, and its memory is free for the other tenants when dismiss returns. A tenant that is
-// not there is no error.
+// not there is no error. To a job that is stopped that is as the death of a process of its own would be.
 func (t *Tenants) dismiss(name string) error {
 	t.mu.Lock()
 	s := t.servers[name]
@@ -184,6 +184,7 @@ func (t *Tenants) dismiss(name string) error {
 	if s == nil {
 		return nil
 	}
+	_ = s.Leave() // of a job that is stopped: its rings may be saved, and are not to say that their server is gone
 	err := s.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# A training of two ranks, or of RANKS, that goes on until NAME.stop is there. Its pipe is short and its reader slow: it never computes
+# A training of two ranks, or of RANKS, or one in each task of a step, that goes on until NAME.stop is there. Its pipe is short and its reader slow: it never computes
 # far ahead of what is written, and leaves the processors to others.
 #SBATCH --nodes=1 --ntasks=1 --output=%x.log --open-mode=append
 if ((${BALLAST:-0})); then # MiB of memory that no checkpoint makes smaller
@@ -10,7 +10,13 @@ if ((${BALLAST:-0})); then # MiB of memory that no checkpoint makes smaller
 	ballast=$!
 	read -ru 3 _
 fi
-/shared/bin/mlp --ranks "${RANKS:-2}" --steps 0 | {
+train=(/shared/bin/mlp --steps 0 --extra "${EXTRA:-0}")
+if ((SLURM_NTASKS > 1)); then
+	train=(srun "${train[@]}")
+else
+	train+=(--ranks "${RANKS:-2}")
+fi
+"${train[@]}" | {
 	python3 -c 'import fcntl; fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)'
 	while read -r line; do
 		echo "$line"

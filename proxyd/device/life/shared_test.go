@@ -1,0 +1,374 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+// tenantSpecs returns the Specs of n tenants of a process with a single device.
+func tenantSpecs(t *testing.T, w *soft.World, n int) []Spec {
+	t.Helper()
+	folder := t.TempDir()
+	shared := filepath.Join(t.TempDir(), "shared")
+	var all []Spec
+	for i := range n {
+		spec := specOf(t, w)
+		spec.Dir, spec.Shared = filepath.Join(folder, strconv.Itoa(i)), shared
+		spec.Count, spec.Order, spec.Self = 1, []int{0}, i
+		all = append(all, spec)
+	}
+	return all
+}
+
+// TestShared: programs of two capsules use a device of one process. A capsule that ends takes its program's device away, and
+// nothing from the other; with the last one the process ends, and its cgroup.
+func TestShared(t *testing.T) {
+	w := world(t)
+	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+	g := cgroup(t)
+	specs[0].Cgroup, specs[1].Cgroup = g, g
+	var all []*Server
+	var programs []*program
+	for _, spec := range specs {
+		s := start(t, spec)
+		all = append(all, s)
+		programs = append(programs, inCapsule(t, w, s, "testdata/steps.c"))
+	}
+	for i, p := range programs {
+		p.line(t)
+		if got := p.next(t); got != "32896" {
+			t.Error(got)
+		}
+		st, err := all[i].Status(ctx)
+		if err != nil || len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid {
+			t.Errorf("%+v, %v", st, err)
+		}
+		if all[i].PID() != all[0].PID() || all[i].Shared() != specs[0].Shared || all[i].Cgroup() != g {
+			t.Errorf("tenant %d: process %d in %q", i, all[i].PID(), all[i].Cgroup())
+		}
+	}
+	if st, err := all[0].Status(ctx); err != nil || st.Sharing[0].Spaces != 2 {
+		t.Errorf("the programs do not share the device: %+v, %v", st, err)
+	}
+	if log := logOf(all[0]) + string(mustRead(t, filepath.Join(specs[0].Shared, logName))); strings.Contains(log, "cannot be read") {
+		t.Errorf("the server could not read a process's memory; its log:\n%s", log)
+	}
+	pid := all[0].PID()
+	end(t, all[0])
+	if !isNotThere(specs[0].Dir) {
+		t.Error("the folder of a tenant that has ended is left")
+	}
+	if got := programs[1].next(t); got != "98176" {
+		t.Errorf("the other tenant's program: %q", got)
+	}
+	// Its place can be taken again, by a daemon that is another one.
+	again, err := Start(ctx, specs[0])
+	if err != nil || again.PID() != pid {
+		t.Fatal(again, err)
+	}
+	found, err := Find(ctx, specs[0].Dir)
+	if err != nil || found == nil {
+		t.Fatal(found, err)
+	}
+	if _, err := found.Status(ctx); err != nil {
+		t.Error(err)
+	}
+	end(t, all[1])
+	end(t, found)
+	<-found.Died()
+	again.Close()
+	if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
+		t.Error("something is left")
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestSharedMoved: the state of a tenant is restored in a process of its own, and the other way round.
+func TestSharedMoved(t *testing.T) {
+	w := world(t)
+	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+	other := start(t, specs[0])
+	s := start(t, specs[1])
+	p := inCapsule(t, w, s, "testdata/steps.c")
+	p.line(t)
+	want := []string{"32896", "98176", "196096"}
+	for i, shared := range []string{"", specs[1].Shared} {
+		if got := p.next(t); got != want[i] {
+			t.Error(got)
+		}
+		folder := server.Folder(t.TempDir())
+		r, err := s.Save(ctx, folder, server.SaveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer with[0].Close()
+		end(t, s)
+		spec := specs[1]
+		spec.Shared, spec.Order = shared, nil
+		if s, err = Restore(ctx, spec, folder); err != nil {
+			t.Fatal(err)
+		}
+		defer end(t, s)
+		err = errors.Join(s.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, with), s.Resume(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if together := s.PID() == other.PID(); together != (shared != "") {
+			t.Errorf("tenant of %q: together %v", shared, together)
+		}
+	}
+	if got := p.next(t); got != want[2] {
+		t.Error(got)
+	}
+}
+
+// TestSharedAlike: what the programs of two capsules hold alike, each on a device of its own, is there once when they come to
+// one, although the process is of a user whom the kernel tells nothing about its pages.
+func TestSharedAlike(t *testing.T) {
+	w := world(t)
+	ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+	var programs []*program
+	var folders []server.Folder
+	var saved []*server.Report
+	var rings [][]*os.File
+	for _, spec := range specs {
+		spec.Shared = ""
+		s := start(t, spec)
+		p := inCapsule(t, w, s, "testdata/steps.c")
+		p.line(t)
+		p.next(t)
+		folder := server.Folder(t.TempDir())
+		r, err := s.Save(ctx, folder, server.SaveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer with[0].Close()
+		end(t, s)
+		programs, folders, saved, rings = append(programs, p), append(folders, folder), append(saved, r), append(rings, with)
+	}
+	var all []*Server
+	for i, spec := range specs {
+		spec.Order = nil
+		s, err := Restore(ctx, spec, folders[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end(t, s)
+		if err := s.Adopt(ctx, saved[i].Processes[0].ID, programs[i].cmd.Process.Pid, rings[i]); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	st, err := all[0].Status(ctx)
+	if err != nil || st.Sharing[0].Saved == 0 || st.Sharing[0].Common < st.Sharing[0].Saved {
+		t.Errorf("nothing is there once: %+v, %v", st.Sharing, err)
+	}
+	for i, s := range all {
+		if err := s.Resume(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := programs[i].next(t); got != "98176" {
+			t.Error(got)
+		}
+	}
+}
+
+// TestSharedKilledAtEachStep: at whichever step a daemon is killed, of the first tenant or of a later one, and of the process, the
+// tenants' records lead to all that is left.
+func TestSharedKilledAtEachStep(t *testing.T) {
+	w := world(t)
+	g := cgroup(t)
+	for _, later := range []bool{false, true} {
+		var names []string
+		for _, s := range tenantSteps {
+			names = append(names, s.name)
+		}
+		if !later {
+			for _, s := range steps {
+				names = append(names, s.name)
+			}
+		}
+		for _, step := range names {
+			t.Run(step+" later "+strconv.FormatBool(later), func(t *testing.T) {
+				ctx, specs := deadline(t), tenantSpecs(t, w, 2)
+				specs[0].Cgroup, specs[1].Cgroup = g, g
+				if later {
+					first := start(t, specs[0])
+					defer func() {
+						if _, err := first.Status(ctx); err != nil {
+							t.Errorf("the first tenant: %v", err)
+						}
+						end(t, first)
+						if !isNotThere(specs[0].Shared) || g != "" && !isNotThere(g) || len(serversLeft(t, specs[0].Program)) != 0 {
+							t.Error("something is left with the last tenant")
+						}
+					}()
+				}
+				spec := specs[1]
+				daemon(t, spec, step).Wait()
+				s, err := Find(ctx, spec.Dir)
+				if err != nil || s == nil {
+					t.Fatal(s, err)
+				}
+				if err := errors.Join(s.End(ctx), s.End(ctx)); err != nil {
+					t.Error(err)
+				}
+				if !isNotThere(spec.Dir) || !later && (!isNotThere(spec.Shared) || g != "" && !isNotThere(g)) {
+					t.Error("something is left")
+				}
+				if !later {
+					for _, pid := range serversLeft(t, spec.Program) { // before it was recorded
+						waitFor(t, ctx, pid)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSharedDies: the end of the process is the end of all tenants, and no tenant joins it any more.
+func TestSharedDies(t *testing.T) {
+	w := world(t)
+	ctx, specs := deadline(t), tenantSpecs(t, w, 3)
+	first, second := start(t, specs[0]), start(t, specs[1])
+	if err := unix.Kill(first.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-first.Died()
+	<-second.Died()
+	if s, err := Start(ctx, specs[2]); !errors.Is(err, ErrDied) {
+		t.Errorf("%v, %v", s, err)
+	}
+	if !isNotThere(specs[2].Dir) {
+		t.Error("something is left")
+	}
+	end(t, first)
+	end(t, second)
+	third := start(t, specs[2]) // of another run
+	if _, err := third.Status(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSharedStopped: a user who stops the process does not keep a tenant from ending, and the others are told.
+func TestSharedStopped(t *testing.T) {
+	was := dismissTime
+	dismissTime = time.Second
+	defer func() { dismissTime = was }()
+	w := world(t)
+	specs := tenantSpecs(t, w, 2)
+	first, second := start(t, specs[0]), start(t, specs[1])
+	if err := unix.Kill(first.PID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	end(t, first)
+	<-second.Died()
+	end(t, second)
+	if !isNotThere(specs[0].Shared) {
+		t.Error("something is left")
+	}
+}
+
+// TestSharedTogether: tenants that begin and end at the same time get a process together, and nothing of it is left.
+func TestSharedTogether(t *testing.T) {
+	w := world(t)
+	ctx, specs := deadline(t), tenantSpecs(t, w, 6)
+	all := make([]*Server, len(specs))
+	var wg sync.WaitGroup
+	for i, spec := range specs {
+		wg.Go(func() {
+			var err error
+			if all[i], err = Start(ctx, spec); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, s := range all {
+		if s.PID() != all[0].PID() {
+			t.Errorf("processes %d and %d", s.PID(), all[0].PID())
+		}
+		wg.Go(func() { end(t, s) })
+	}
+	wg.Wait()
+	if !isNotThere(specs[0].Shared) || len(serversLeft(t, specs[0].Program)) != 0 {
+		t.Error("something is left")
+	}
+}
+
+// TestSharedEnter: the process enters the cgroup that comes first, and no tenant takes it to another.
+func TestSharedEnter(t *testing.T) {
+	w := world(t)
+	g := cgroup(t)
+	if g == "" {
+		t.Skip("SKIP: needs cgroup v2 to write to")
+	}
+	specs := tenantSpecs(t, w, 2)
+	first, second := start(t, specs[0]), start(t, specs[1])
+	if err := errors.Join(first.Enter(g), second.Enter(g+"-other")); err != nil {
+		t.Fatal(err)
+	}
+	if first.Cgroup() != g || second.Cgroup() != g || !isNotThere(g+"-other") {
+		t.Errorf("in %q and %q", first.Cgroup(), second.Cgroup())
+	}
+	end(t, first)
+	if isNotThere(g) {
+		t.Error("the cgroup is gone, and a tenant is left")
+	}
+	end(t, second)
+	if !isNotThere(g) {
+		t.Error("the cgroup is left")
+	}
+}
+
+// TestSharedSpec: what tenants cannot have is refused in words, and nothing is left.
+func TestSharedSpec(t *testing.T) {
+	w := world(t)
+	for says, bad := range map[string]func(*Spec){
+		"--tenants is for software GPUs": func(s *Spec) { s.Spare = 1 },
+		"devices on [1] of 1":            func(s *Spec) { s.Order = []int{1} },
+		"--soft 0: it is from 1":         func(s *Spec) { s.Count = 0 },
+	} {
+		spec := tenantSpecs(t, w, 1)[0]
+		bad(&spec)
+		if s, err := Start(deadline(t), spec); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, %v, not %q", s, err, says)
+		}
+		if !isNotThere(spec.Dir) || !isNotThere(spec.Shared) {
+			t.Error("something is left")
+		}
+	}
+}
