@@ -56,7 +56,8 @@
 // # Limits
 //
 //   - IPv4 only: eth0 has no IPv6 address; lo has ::1.
-//   - A connection to the outside, or between a node and a capsule, ends with a move: ResetConnections.
+//   - A connection to the outside, or between a node and a capsule, ends with a move: ResetConnections. Connections to
+//     the outside that a process within the node answers (Divert) can be saved and made again (TakeConnection).
 //   - The host of a node behind a gateway cannot reach a capsule: only capsules' packets travel in vxlan.
 //   - A packet filter of the node's own that drops what is forwarded also drops what is
 //     forwarded to and from capsules. Open finds such filters in nftables: see Overlay.Notes.
