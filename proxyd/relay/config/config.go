@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is what an administrator tells the relay: a struct, filled from a table of keys by package
+// table.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
+)
+
+// File is where the configuration is unless told otherwise.
+const File = "/etc/singularity-slurm/relay.yaml"
+
+// Config is the configuration. The table of keys says what each field means.
+type Config struct {
+	Listen      string
+	Links       string
+	User        string
+	Allow       []netip.Prefix
+	Deny        []netip.Prefix
+	PerUser     int
+	Keep        time.Duration
+	MungeSocket string
+	Level       slog.Level
+	JSON        bool
+
+	values table.Values
+}
+
+// wants is the error of a value: what is accepted.
+type wants string
+
+func (w wants) Error() string { return "want " + string(w) }
+
+var keys = table.Table[Config]{Daemon: "proxyd relay", Variables: "SINGULARITY_SLURM_RELAY_", Keys: []table.Key[Config]{
+	{Name: "listen", Default: ":6833", Meaning: "Address and port for the nodes' proxyds, which name it as relay in proxyd.yaml.",
+		Set: wantText(func(c *Config) *string { return &c.Listen }, isHostPort, "[ADDRESS]:PORT")},
+	{Name: "links", Default: ":6834", Meaning: "Address and port to which the nodes carry connections of jobs, at the same host.",
+		Set: wantText(func(c *Config) *string { return &c.Links }, isHostPort, "[ADDRESS]:PORT")},
+	{Name: "user", Default: "nobody", Meaning: "User of the process that connects to outside. It needs no rights and no files.",
+		Set: wantText(func(c *Config) *string { return &c.User }, isUser, "a user of this host other than root")},
+	{Name: "allow", Meaning: "Networks to which it connects, such as 10.2.0.0/16, and addresses. Empty: to all addresses but those of its\nown host. What its host may reach and nodes may not belongs in deny, or its host is the wrong one.",
+		Set: wantPrefixes(func(c *Config) *[]netip.Prefix { return &c.Allow }), List: true},
+	{Name: "deny", Default: "100.64.0.0/10", Meaning: "Networks and addresses to which it does not connect, although allow has them: network.range of the nodes' proxyds,\nin which other jobs are, among them.",
+		Set: wantPrefixes(func(c *Config) *[]netip.Prefix { return &c.Deny }), List: true},
+	{Name: "per_user", Default: "1024", Meaning: "Connections of one user at a time. Each takes up to 512 KiB of memory.",
+		Set: table.Number(func(c *Config) *int { return &c.PerUser }, 1, 1_000_000)},
+	{Name: "keep", Default: "7d", Meaning: "How long connections of a job are kept that is away, and that no node names.",
+		Set: wantAge(func(c *Config) *time.Duration { return &c.Keep })},
+	{Name: "munge_socket", Meaning: "Socket of munged. Empty: munge's own default.",
+		Set: wantText(func(c *Config) *string { return &c.MungeSocket }, filepath.IsAbs, "an absolute path")},
+	{Name: "log.level", Default: "info", Meaning: "debug, info, warn or error.",
+		Set: table.LogLevel(func(c *Config) *slog.Level { return &c.Level })},
+	{Name: "log.format", Default: "text", Meaning: "text (key=value) or json, one object a line.",
+		Set: table.LogFormat(func(c *Config) *bool { return &c.JSON })},
+}}
+
+func wantText(field func(*Config) *string, check func(string) bool, want wants) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if v != "" && !check(v) {
+			return want
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func isHostPort(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return host == "" || err == nil
+}
+
+var userSyntax = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
+
+func isUser(s string) bool { return userSyntax.MatchString(s) && s != "root" }
+
+// wantPrefixes takes networks and addresses.
+func wantPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		var all []netip.Prefix
+		for s := range strings.SplitSeq(v, ",") {
+			if s = strings.TrimSpace(s); s == "" {
+				continue
+			}
+			p, err := netip.ParsePrefix(s)
+			if a, bad := netip.ParseAddr(s); err != nil && bad == nil {
+				p, err = a.Prefix(a.BitLen())
+			}
+			if err != nil || !p.Addr().Is4() {
+				return wants("IPv4 networks as in 10.2.0.0/16, and addresses, separated by commas")
+			}
+			all = append(all, p.Masked())
+		}
+		*field(c) = all
+		return nil
+	}
+}
+
+func wantAge(field func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		d, err := table.ParseDuration(v)
+		if err != nil {
+			return err
+		}
+		if d < time.Minute {
+			return wants("at least 1m")
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+// Load reads the file, and lets the environment, of "NAME=value" as from os.Environ, override the file. All mistakes
+// are reported at once. A file with the name File need not exist: every key has a default. Only root may be able
+// to write the file.
+func Load(file string, environ []string) (*Config, error) {
+	b, err := table.ReadFile(file)
+	if err != nil && (!errors.Is(err, os.ErrNotExist) || file != File) {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	c := &Config{}
+	var errs []error
+	if c.values, errs = keys.Parse(c, file, b, environ, nil); len(errs) > 0 {
+		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))
+	}
+	return c, nil
+}
+
+// Explain prints the configuration, each key with its meaning.
+func (c *Config) Explain(w io.Writer) error { return keys.Explain(w, c.values) }
+
+// Reference returns each key with its meaning.
+func Reference() [][2]string { return keys.Reference() }

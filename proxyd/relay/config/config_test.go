@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLoad: what is accepted, and what is said of the rest.
+func TestLoad(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: the file must be root's")
+	}
+	for text, want := range map[string]string{
+		"":                                   "",
+		"allow: [10.2.0.0/16, 192.0.2.7]\n":  "",
+		"allow: [10.2.0.0/16, databases]\n":  "allow",
+		"deny: ['fd00::/8']\n":               "deny",
+		"user: root\n":                       "other than root",
+		"listen: 6833\n":                     "[ADDRESS]:PORT",
+		"keep: 1s\n":                         "at least 1m",
+		"per_user: 0\n":                      "per_user",
+		"peruser: 1\n":                       "per_user",
+		"links: relay.example:6834\nuser: a": "[ADDRESS]:PORT",
+	} {
+		file := filepath.Join(t.TempDir(), "relay.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(file, nil)
+		if want == "" {
+			if err != nil || c.Keep == 0 || c.Listen != ":6833" {
+				t.Errorf("%q: %v, %+v", text, err, c)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

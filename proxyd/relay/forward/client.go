@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+)
+
+// Orders is the daemon's side of a connection by which orders are given.
+type Orders struct{ conn *net.UnixConn }
+
+// NewOrders returns the orders by a connection, which Close closes.
+func NewOrders(c *net.UnixConn) Orders { return Orders{c} }
+
+// Close hangs up. The state of the forwarder does not change.
+func (o Orders) Close() { o.conn.Close() }
+
+// giveOrder sends an order and receives the answer.
+func (o Orders) giveOrder(ctx context.Context, what order, files ...*os.File) (reply, []*os.File, error) {
+	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
+	if err := sendPacket(o.conn, what, files...); err != nil {
+		return reply{}, nil, err
+	}
+	return o.receiveReply()
+}
+
+func (o Orders) receiveReply() (r reply, files []*os.File, err error) {
+	if files, err = receivePacket(o.conn, &r); err != nil {
+		return r, nil, err
+	}
+	if r.Error != "" {
+		localsock.CloseAll(files)
+		return r, nil, errors.New(r.Error)
+	}
+	return r, files, nil
+}
+
+// Begin tells where the relay is. listener, if not nil, is where programs' connections come from; the caller
+// closes its descriptor.
+func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
+	var files []*os.File
+	if listener != nil {
+		files = append(files, listener)
+	}
+	_, got, err := o.giveOrder(ctx, order{Do: doBegin, Relay: r}, files...)
+	localsock.CloseAll(got)
+	return err
+}
+
+// Hold has the forwarder stand still until Go, and returns its connections with their sockets, which the caller
+// closes. A second call returns the same again.
+func (o Orders) Hold(ctx context.Context) (all []Saved, sockets []*os.File, err error) {
+	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
+	r, files, err := o.giveOrder(ctx, order{Do: doHold})
+	for err == nil {
+		var some []Saved
+		if len(files) == 0 {
+			err = errors.New("no text comes along")
+			break
+		}
+		if err = readText(files[0], &some); err == nil && len(some) != len(files)-1 {
+			err = errors.New("not as many sockets as connections")
+		}
+		files[0].Close()
+		all, sockets = append(all, some...), append(sockets, files[1:]...)
+		if err != nil || !r.More {
+			break
+		}
+		r, files, err = o.receiveReply()
+	}
+	if err != nil {
+		localsock.CloseAll(sockets)
+		return nil, nil, err
+	}
+	return all, sockets, nil
+}
+
+// Go has the forwarder go on. A second call is harmless.
+func (o Orders) Go(ctx context.Context) error {
+	_, files, err := o.giveOrder(ctx, order{Do: doGo})
+	localsock.CloseAll(files)
+	return err
+}
+
+// Add gives the forwarder connections of a checkpoint, with their sockets, which the caller closes.
+func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error {
+	for len(all) > 0 {
+		n := min(len(all), batch)
+		text, err := textFile(all[:n])
+		if err != nil {
+			return err
+		}
+		_, files, err := o.giveOrder(ctx, order{Do: doAdd}, append([]*os.File{text}, sockets[:n]...)...)
+		text.Close()
+		localsock.CloseAll(files)
+		if err != nil {
+			return err
+		}
+		all, sockets = all[n:], sockets[n:]
+	}
+	return nil
+}
+
+// Status returns what the forwarder has.
+func (o Orders) Status(ctx context.Context) (s Status, err error) {
+	_, files, err := o.giveOrder(ctx, order{Do: doStatus})
+	if err != nil {
+		return s, err
+	}
+	defer localsock.CloseAll(files)
+	if len(files) != 1 {
+		return s, errors.New("no text comes along")
+	}
+	return s, readText(files[0], &s)
+}

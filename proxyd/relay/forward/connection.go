@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+)
+
+// Saved is what a checkpoint keeps of a connection, beside its socket.
+type Saved struct {
+	ID     string       `json:"id"`
+	From   string       `json:"from"` // the program's address and port
+	To     string       `json:"to"`   // those that the program has asked for
+	Opened bool         `json:"opened,omitempty"`
+	Shut   bool         `json:"shut,omitempty"`  // the socket to the program was shut down
+	Ended  bool         `json:"ended,omitempty"` // the program sends no more
+	Stream stream.State `json:"stream"`
+}
+
+// Reasons for which connections end.
+var (
+	errProgramReset = errors.New("the program has reset the connection")
+	errLost         = errors.New("the relay has no such connection")
+)
+
+// connection is a connection of a program.
+type connection struct {
+	f      *Forwarder
+	id     string
+	from   string
+	to     string
+	stream *stream.Stream
+	socket *net.TCPConn
+	raw    syscall.RawConn
+
+	mu      sync.Mutex
+	opened  bool // confirmed by the relay
+	shut    bool // the socket was shut down
+	ended   bool // the program sends no more
+	resumed bool // comes from a checkpoint, and is not confirmed by the relay yet
+}
+
+// newConnection returns a connection and takes the socket to the program over.
+func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if err := socket.SetLinger(-1); err != nil { // the default
+		return nil, err
+	}
+	// The kernel finds out that a program's socket is gone without an end of the connection.
+	if err := socket.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: time.Minute, Count: 10}); err != nil {
+		return nil, err
+	}
+	return &connection{
+		f: f, id: s.ID, from: s.From, to: s.To, opened: s.Opened, shut: s.Shut, ended: s.Ended, resumed: s.Opened,
+		stream: stream.NewStream(stream.FromState(s.Stream), &f.rest), socket: socket, raw: raw,
+	}, nil
+}
+
+// carryBytes carries the connection until both directions have ended, or the connection fails.
+func (c *connection) carryBytes(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context) error{c.fromProgram, c.toProgram} {
+		loops.Go(func() {
+			if err := loop(ctx); err != nil && ctx.Err() == nil {
+				c.stream.Fail(err)
+			}
+		})
+	}
+	err := c.holdLink(ctx)
+	cancel()
+	if err != nil {
+		// The program gets a reset. After an orderly end, the socket has been shut down.
+		_ = c.socket.SetLinger(0)
+	}
+	c.f.rest.RLock() // the socket is not closed during a checkpoint
+	c.socket.Close()
+	c.f.rest.RUnlock()
+	loops.Wait()
+	return err
+}
+
+// fromProgram reads what the program sends.
+func (c *connection) fromProgram(ctx context.Context) error {
+	buf := make([]byte, stream.MaxData)
+	for !c.hasEnded() {
+		if err := c.stream.Wait(ctx, func(e *stream.End) bool { return e.Room() > 0 }); err != nil {
+			return err
+		}
+		var failed error
+		err := c.raw.Read(func(fd uintptr) (done bool) {
+			c.stream.Do(func(e *stream.End) bool {
+				var n int
+				n, done, failed = transferOnce(func() (int, error) { return unix.Read(int(fd), buf[:min(len(buf), e.Room())]) })
+				if done && failed == nil && n == 0 {
+					e.CloseWrite()
+					c.changeLocked(func() { c.ended = true })
+				}
+				e.Write(buf[:n])
+				return done
+			})
+			return done
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toProgram writes what has come for the program.
+func (c *connection) toProgram(ctx context.Context) error {
+	for {
+		err := c.stream.Wait(ctx, func(e *stream.End) bool {
+			b, ends := e.Inbox()
+			return len(b) > 0 || ends
+		})
+		if err != nil {
+			return err
+		}
+		var failed error
+		over := false
+		err = c.raw.Write(func(fd uintptr) (done bool) {
+			c.stream.Do(func(e *stream.End) bool {
+				b, ends := e.Inbox()
+				if len(b) == 0 {
+					if done, over = true, ends; over {
+						c.changeLocked(func() {
+							if !c.shut {
+								failed, c.shut = unix.Shutdown(int(fd), unix.SHUT_WR), true
+							}
+						})
+					}
+					return true
+				}
+				var n int
+				n, done, failed = transferOnce(func() (int, error) { return unix.Write(int(fd), b) })
+				e.Consume(n)
+				return done
+			})
+			return done
+		})
+		if err := errors.Join(err, failed); err != nil || over {
+			return err
+		}
+	}
+}
+
+// transferOnce reads or writes once. done is false if the call would have to wait.
+func transferOnce(f func() (int, error)) (n int, done bool, err error) {
+	for {
+		n, err := f()
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return 0, false, nil
+		case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+			return 0, true, errProgramReset
+		}
+		return max(n, 0), true, err
+	}
+}
+
+func (c *connection) changeLocked(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *connection) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// Times of links.
+const (
+	dialTimeout  = 10 * time.Second
+	helloTimeout = 60 * time.Second // the relay connects to the other side meanwhile
+	firstRetry   = 50 * time.Millisecond
+	longestRetry = 5 * time.Second
+	// openPatience is how long a new connection waits for a relay that does not answer.
+	openPatience = time.Minute
+	// lastPatience is how long a relay that does not answer is tried, to report that a connection has failed.
+	lastPatience = 10 * time.Second
+)
+
+// holdLink keeps a link to the relay until the connection is over. holdLink returns nil after an orderly end.
+func (c *connection) holdLink(ctx context.Context) error {
+	began, retry := time.Now(), firstRetry
+	for {
+		relay, changed := c.f.currentRelay()
+		linked, err := c.linkOnce(ctx, relay)
+		if errors.Is(err, errOrderly) {
+			return nil
+		}
+		if linked {
+			began, retry = time.Now(), firstRetry
+		}
+		failed := c.stream.Failed()
+		c.mu.Lock()
+		opened := c.opened
+		c.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case failed != nil && (linked || time.Since(began) > lastPatience || !errors.Is(failed, errProgramReset)):
+			return failed
+		case !opened && time.Since(began) > openPatience:
+			c.stream.Fail(fmt.Errorf("the relay does not answer: %w", err))
+			return c.stream.Failed()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-time.After(retry):
+		}
+		retry = min(2*retry, longestRetry)
+	}
+}
+
+// errOrderly says that both directions have ended.
+var errOrderly = errors.New("both directions have ended")
+
+// linkOnce makes a link, and carries frames until the link breaks. linked tells whether the relay has
+// confirmed the connection.
+func (c *connection) linkOnce(ctx context.Context, to Relay) (linked bool, err error) {
+	if to.Address == "" {
+		return false, errors.New("the relay has not admitted the job yet")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.stream.Do(func(*stream.End) bool { return false }) // not between hold and go
+	link, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to.Address)
+	if err != nil {
+		return false, err
+	}
+	defer link.Close()
+	defer context.AfterFunc(ctx, func() { link.Close() })()
+	if err := link.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return false, err
+	}
+	if err := stream.WriteJSON(link, stream.KindHello, c.makeHello(to.Ticket)); err != nil {
+		return false, err
+	}
+	answer, err := stream.ReadFrame(link)
+	if err != nil {
+		return false, err
+	}
+	if err := c.takeWelcome(answer); err != nil {
+		return false, err
+	}
+	if err := link.SetDeadline(time.Time{}); err != nil {
+		return false, err
+	}
+	orderly := make(chan struct{})
+	go func() {
+		if c.stream.Wait(ctx, func(e *stream.End) bool { return e.Done() && e.Idle() }) == nil {
+			close(orderly)
+			cancel()
+		}
+	}()
+	err = c.stream.Carry(ctx, link, c.takeOver)
+	select {
+	case <-orderly:
+		return true, errOrderly
+	default:
+		return true, err
+	}
+}
+
+func (c *connection) makeHello(ticket string) stream.Hello {
+	h := stream.Hello{Ticket: ticket, ID: c.id, To: c.to}
+	c.stream.Do(func(e *stream.End) bool {
+		h.Position = e.Position()
+		return false
+	})
+	if err := c.stream.Failed(); err != nil {
+		h.Over = err.Error()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.Opened = c.opened
+	return h
+}
+
+// takeWelcome takes the relay's answer.
+func (c *connection) takeWelcome(answer *stream.Frame) (err error) {
+	switch answer.Kind {
+	case stream.KindWelcome:
+		c.f.noteRefused(false)
+	case stream.KindOver:
+		return c.takeOver(answer)
+	default:
+		return fmt.Errorf("%w: kind %d instead of an answer", stream.ErrProtocol, answer.Kind)
+	}
+	var w stream.Welcome
+	if err := answer.Parse(&w); err != nil {
+		return err
+	}
+	c.stream.Do(func(e *stream.End) bool {
+		if err = e.Resume(w.Position); err == nil {
+			c.changeLocked(func() { c.opened, c.resumed = true, false })
+		}
+		return true
+	})
+	if err != nil {
+		c.stream.Fail(err)
+	}
+	return err
+}
+
+// takeOver takes the relay's word that there is no connection any more.
+func (c *connection) takeOver(f *stream.Frame) error {
+	var o stream.Over
+	if err := f.Parse(&o); err != nil {
+		return err
+	}
+	if o.Retry {
+		c.f.noteRefused(true)
+		return errors.New(o.Reason)
+	}
+	if c.isOver() {
+		return errOrderly // forgotten by the relay already
+	}
+	c.stream.Fail(fmt.Errorf("%w: %s", errLost, o.Reason))
+	return c.stream.Failed()
+}
+
+// isOver tells whether the program has sent and got all that there is.
+func (c *connection) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended && c.shut
+}
+
+// savedState returns what a checkpoint keeps. The caller holds Forwarder.rest.
+func (c *connection) savedState() Saved {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Saved{ID: c.id, From: c.from, To: c.to, Opened: c.opened, Shut: c.shut, Ended: c.ended, Stream: c.stream.State()}
+}

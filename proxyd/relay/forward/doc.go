@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forward is the process of a capsule ("proxyd forward") that takes the capsule's TCP connections to
+// outside and carries them to the relay (package stream). The process runs outside of the capsule, as the job's user, with
+// no more rights than that; the node's daemon makes the sockets within the capsule and hands them over.
+//
+//	capsule                     node
+//	program ── TCP, by lo ── │ ── forwarder ── link ──► relay ── TCP ──► the other side
+//	                              ▲ orders
+//	                              daemon
+//
+// # Orders
+//
+// The daemon connects to a socket of packets that the forwarder has inherited. Each packet is an order in JSON,
+// which is answered before the next; descriptors come along. Text that is too long for a packet comes in a file
+// without a name.
+//
+//	begin    where the relay is, the ticket of the run, perhaps the listener
+//	hold     stand still: answered by batches of connections with their sockets, and go on standing still when
+//	         the daemon hangs up
+//	go       go on
+//	add      connections of a checkpoint, with their sockets
+//	status   the connections, and those that were lost
+//
+// # At a checkpoint
+//
+// After hold, nothing is read, written, sent or taken in. The daemon saves what the forwarder says of each
+// connection, and its socket (overlay.TakeConnection). Programs stand still, and the network of the capsule is
+// locked, so both ends of each connection within the capsule are of the same moment.
+package forward

@@ -1,0 +1,449 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+)
+
+const patience = 20 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownAddress returns an address of this host that a relay may connect to if it is named.
+func ownAddress(t *testing.T) netip.Addr {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	must(t, err)
+	for _, a := range all {
+		if x, ok := a.(*net.IPNet); ok && x.IP.To4() != nil && !x.IP.IsLoopback() && !x.IP.IsLinkLocalUnicast() {
+			return netip.AddrFrom4([4]byte(x.IP.To4()))
+		}
+	}
+	t.Skip("SKIP: this host has no address but that of lo")
+	return netip.Addr{}
+}
+
+// site is a relay, with a wire to it that a test can cut.
+type site struct {
+	*legs.Holder
+	t    *testing.T
+	at   netip.Addr
+	wire string
+
+	mu    sync.Mutex
+	links []net.Conn
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	at := ownAddress(t)
+	s := &site{t: t, at: at, Holder: legs.New(t.Context(), legs.Config{
+		Policy: legs.Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: 4, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
+	})}
+	l := s.listen("127.0.0.1:0")
+	go func() { _ = s.Serve(l) }()
+	wire := s.listen("127.0.0.1:0")
+	s.wire = wire.Addr().String()
+	go func() {
+		for {
+			a, err := wire.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				a.Close()
+				continue
+			}
+			s.mu.Lock()
+			s.links = append(s.links, a, b)
+			s.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					pair[0].Close()
+					pair[1].Close()
+				}()
+			}
+		}
+	}()
+	return s
+}
+
+func (s *site) listen(at string) net.Listener {
+	s.t.Helper()
+	l, err := net.Listen("tcp", at)
+	must(s.t, err)
+	s.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// cut breaks all links.
+func (s *site) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.links {
+		c.Close()
+	}
+	s.links = nil
+}
+
+// process is a forwarder that gets orders.
+type process struct {
+	Orders
+	end func()
+}
+
+// start starts a forwarder of a run, which has connections of a checkpoint.
+func (s *site) start(run int, resumed ...Saved) process {
+	s.t.Helper()
+	var ids []string
+	for _, c := range resumed {
+		ids = append(ids, c.ID)
+	}
+	ticket := fmt.Sprint("ticket of run ", run)
+	must(s.t, s.Admit(legs.Admission{Job: "812", UID: 7, Run: run, Ticket: legs.HashTicket(ticket), Connections: ids}))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.t.Cleanup(cancel)
+	path := filepath.Join(s.t.TempDir(), "control")
+	control, err := localsock.Listen(path, 0o600)
+	must(s.t, err)
+	go func() { _ = Run(ctx, control, slog.New(slog.DiscardHandler)) }()
+	c, err := localsock.Dial(path)
+	must(s.t, err)
+	s.t.Cleanup(func() { c.Close() })
+	p := process{NewOrders(c), cancel}
+	must(s.t, p.Begin(s.t.Context(), Relay{Address: s.wire, Ticket: ticket}, nil))
+	return p
+}
+
+// connect makes a connection of a program, of which the forwarder has the other end.
+func (s *site) connect(p process, id, to string) *net.TCPConn {
+	s.t.Helper()
+	l := s.listen("127.0.0.1:0")
+	program, err := net.Dial("tcp", l.Addr().String())
+	must(s.t, err)
+	s.t.Cleanup(func() { program.Close() })
+	inner, err := l.Accept()
+	must(s.t, err)
+	f, err := inner.(*net.TCPConn).File()
+	must(s.t, err)
+	inner.Close()
+	must(s.t, p.Add(s.t.Context(), []Saved{{ID: id + "-0123456789abcdef", To: to}}, []*os.File{f}))
+	f.Close()
+	must(s.t, program.SetDeadline(time.Now().Add(patience)))
+	return program.(*net.TCPConn)
+}
+
+// echo is a server that answers each byte with its successor.
+func (s *site) echo() string {
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := make([]byte, 32<<10)
+				for {
+					n, err := c.Read(b)
+					for i := range b[:n] {
+						b[i]++
+					}
+					if _, bad := c.Write(b[:n]); err != nil || bad != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestAway: links break at random moments, and the capsule is taken away and comes back, again and again. The
+// program gets an answer to each byte, and the end.
+func TestAway(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	run := 1
+	p := s.start(run)
+	program := s.connect(p, "first", s.echo())
+	sent := make([]byte, 4<<20)
+	for i := range sent {
+		sent[i] = byte(i * 7 >> 5)
+	}
+	got := make(chan []byte, 1)
+	go func() {
+		all, err := io.ReadAll(program)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- all
+	}()
+	often := make(chan struct{}) // closed when the capsule was taken away often enough
+	go func() {
+		for b := sent; len(b) > 0; b = b[min(len(b), 100_000):] {
+			if len(b) <= 2_000_000 {
+				<-often
+			}
+			if _, err := program.Write(b[:min(len(b), 100_000)]); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := program.CloseWrite(); err != nil {
+			t.Error(err)
+		}
+	}()
+	random := rand.New(rand.NewPCG(1, 2))
+	for {
+		select {
+		case all := <-got:
+			for i := range sent {
+				sent[i]++
+			}
+			if !bytes.Equal(all, sent) {
+				t.Errorf("%d bytes came back, %d were sent; equal: %v", len(all), len(sent), bytes.Equal(all, sent[:min(len(all), len(sent))]))
+			}
+			return
+		case <-time.After(time.Duration(random.IntN(100)) * time.Millisecond):
+		}
+		if random.IntN(2) > 0 {
+			s.cut()
+			continue
+		}
+		all, sockets, err := p.Hold(t.Context())
+		must(t, err)
+		p.end()
+		run++
+		p = s.start(run, all...)
+		must(t, p.Add(t.Context(), all, sockets))
+		localsock.CloseAll(sockets)
+		if run == 4 {
+			close(often)
+		}
+	}
+}
+
+// TestRunOn: a capsule that was held goes on, and so does another connection.
+func TestRunOn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	to := s.echo()
+	a, b := s.connect(p, "a", to), s.connect(p, "b", to)
+	answers(t, a, "abc", "bcd")
+	answers(t, b, "abc", "bcd")
+	_, sockets, err := p.Hold(t.Context())
+	must(t, err)
+	if len(sockets) != 2 {
+		t.Errorf("%d sockets, want 2", len(sockets))
+	}
+	localsock.CloseAll(sockets)
+	must(t, p.Go(t.Context()))
+	answers(t, a, "bcd", "cde")
+	answers(t, b, "bcd", "cde")
+	st, err := p.Status(t.Context())
+	if err != nil || len(st.Connections) != 2 || st.Connections[0].To != to || !st.Connections[0].Opened {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func answers(t *testing.T, c net.Conn, question, want string) {
+	t.Helper()
+	_, err := io.WriteString(c, question)
+	must(t, err)
+	b := make([]byte, len(want))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+		t.Errorf("%q, %v; want %q", b, err, want)
+	}
+}
+
+// awaitLost waits until the forwarder has lost a connection, and returns the reason.
+func awaitLost(t *testing.T, p process) Lost {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		st, err := p.Status(t.Context())
+		must(t, err)
+		if len(st.Lost) > 0 {
+			return st.Lost[0]
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("no connection is lost")
+	return Lost{}
+}
+
+func isReset(t *testing.T, c net.Conn) {
+	t.Helper()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("the program gets %v, want a reset", err)
+	}
+}
+
+// TestOlderCheckpoint: a capsule that comes back from a checkpoint after which it ran on gets a reset, with the
+// reason.
+func TestOlderCheckpoint(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	program := s.connect(p, "first", s.echo())
+	answers(t, program, "abc", "bcd")
+	all, sockets, err := p.Hold(t.Context())
+	must(t, err)
+	must(t, p.Go(t.Context()))
+	answers(t, program, "abcd", "bcde")
+	p.end()
+	p = s.start(2, all...)
+	must(t, p.Add(t.Context(), all, sockets))
+	localsock.CloseAll(sockets)
+	if l := awaitLost(t, p); !l.Resumed || !strings.Contains(l.Reason, "has gone on") {
+		t.Errorf("%+v", l)
+	}
+	isReset(t, program)
+}
+
+// TestRefused: what the relay does not do, and what the program gets.
+func TestRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	closed := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	closed.Close()
+	for to, want := range map[string]string{
+		"127.0.0.1:22": "does not connect", "169.254.169.254:80": "does not connect", "192.0.2.1:80": "relay.allow",
+		closed.Addr().String(): "refused",
+	} {
+		p := s.start(1)
+		program := s.connect(p, "x", to)
+		isReset(t, program)
+		if l := awaitLost(t, p); l.To != to || !strings.Contains(l.Reason, want) {
+			t.Errorf("%s: %+v, want %s", to, l, want)
+		}
+		p.end()
+	}
+	p := s.start(1)
+	to := s.echo()
+	for n := range 4 {
+		answers(t, s.connect(p, fmt.Sprint("n", n), to), "a", "b")
+	}
+	isReset(t, s.connect(p, "n4", to))
+	if l := awaitLost(t, p); !strings.Contains(l.Reason, "relay.per_user") {
+		t.Errorf("%+v", l)
+	}
+	s.Forget("812")
+	must(t, s.Admit(legs.Admission{Job: "812", UID: 8, Run: 1, Ticket: "x"}))
+	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: "x"}); err == nil || !strings.Contains(err.Error(), "another user") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAbandoned: a job that resumes without a connection has the relay end it.
+func TestAbandoned(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	p := s.start(1)
+	program := s.connect(p, "first", l.Addr().String())
+	_, err := io.WriteString(program, "abc")
+	must(t, err)
+	outer, err := l.Accept()
+	must(t, err)
+	b := make([]byte, 3)
+	_, err = io.ReadFull(outer, b)
+	must(t, err)
+	p.end()
+	s.start(2)
+	must(t, outer.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := outer.Read(b); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("the other side gets %v, want a reset", err)
+	}
+}
+
+// TestAcceptedLate: a connection that a program has made, and that the forwarder has not accepted yet, is held and
+// in the checkpoint; a connection to the listener itself is refused.
+func TestAcceptedLate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	lo := s.listen("127.0.0.1:0")
+	for _, x := range []net.Listener{l, lo} {
+		f, err := x.(*net.TCPListener).File()
+		must(t, err)
+		defer f.Close()
+		must(t, p.Begin(t.Context(), Relay{}, f))
+	}
+	_, _, err := p.Hold(t.Context())
+	must(t, err)
+	for _, x := range []net.Listener{l, lo} {
+		c, err := net.Dial("tcp", x.Addr().String())
+		must(t, err)
+		defer c.Close()
+	}
+	all, sockets, err := p.Hold(t.Context())
+	must(t, err)
+	localsock.CloseAll(sockets)
+	if len(all) != 1 || all[0].To != l.Addr().String() {
+		t.Errorf("%+v, want the connection to %s", all, l.Addr())
+	}
+}
+
+// TestFenced: the forwarder of an earlier run, on a node that was taken for dead, gets no connection any more.
+func TestFenced(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	old := s.start(1)
+	program := s.connect(old, "first", s.echo())
+	answers(t, program, "abc", "bcd")
+	s.start(2)
+	_, err := io.WriteString(program, "abc")
+	must(t, err)
+	must(t, program.SetReadDeadline(time.Now().Add(time.Second)))
+	if n, err := program.Read(make([]byte, 3)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v: want none", n, err)
+	}
+	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("x")}); err == nil {
+		t.Error("a run that is over is admitted")
+	}
+}

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxConnections bounds the connections of a capsule.
+const maxConnections = 1024
+
+// maxLost bounds the list of connections that were lost.
+const maxLost = 100
+
+// Relay is where connections are carried to.
+type Relay struct {
+	Address string `json:"address"` // host and port for links
+	Ticket  string `json:"ticket"`
+}
+
+// Forwarder has the connections of a capsule. The daemon gives the orders (orders.go).
+type Forwarder struct {
+	ctx context.Context
+	log *slog.Logger
+
+	rest sync.RWMutex // held shared while a connection changes, and alone between hold and go. Taken first
+
+	mu          sync.Mutex
+	held        bool
+	relay       Relay
+	told        chan struct{} // closed when relay changes
+	connections map[string]*connection
+	lost        []Lost
+	listeners   []syscall.RawConn
+	refused     bool // the relay did not know the ticket when a link was made last
+}
+
+// noteRefused notes whether the relay knew the ticket when a link was made.
+func (f *Forwarder) noteRefused(refused bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused = refused
+}
+
+// Lost is a connection that has failed, with the reason.
+type Lost struct {
+	To      string `json:"to"`
+	Reason  string `json:"reason"`
+	Resumed bool   `json:"resumed,omitempty"` // came from a checkpoint, and could not go on
+}
+
+func newForwarder(ctx context.Context, log *slog.Logger) *Forwarder {
+	return &Forwarder{ctx: ctx, log: log, connections: map[string]*connection{}, told: make(chan struct{})}
+}
+
+// currentRelay returns the relay, and a channel that is closed when the relay changes.
+func (f *Forwarder) currentRelay() (Relay, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.relay, f.told
+}
+
+// acceptFrom takes the connections of programs from a listener, and closes the listener at the end.
+func (f *Forwarder) acceptFrom(l *net.TCPListener) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.listeners = append(f.listeners, raw)
+	f.mu.Unlock()
+	go func() {
+		defer context.AfterFunc(f.ctx, func() { l.Close() })()
+		for {
+			err := raw.Read(func(fd uintptr) bool {
+				// Not between hold and go: then holdAll has accepted what there was.
+				f.rest.RLock()
+				defer f.rest.RUnlock()
+				return !f.acceptWaiting(int(fd))
+			})
+			if err != nil {
+				return // the listener is closed
+			}
+			select { // no descriptors, or no memory
+			case <-f.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+		}
+	}()
+	return nil
+}
+
+// acceptPause is the time between two tries to accept where descriptors or memory were short.
+const acceptPause = 100 * time.Millisecond
+
+// acceptWaiting accepts all connections that wait. The result is false if that failed for another reason than
+// that none waits. The caller holds rest.
+func (f *Forwarder) acceptWaiting(listener int) bool {
+	for {
+		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return true
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+			continue
+		case err != nil:
+			f.log.Warn("accept", "error", err)
+			return false
+		}
+		file := os.NewFile(uintptr(fd), "connection of a program")
+		conn, err := net.FileConn(file)
+		file.Close()
+		if err != nil {
+			f.log.Warn("accept", "error", err)
+			return false
+		}
+		if socket, ok := conn.(*net.TCPConn); ok {
+			f.takeSocket(socket)
+		}
+	}
+}
+
+// takeSocket begins to carry a program's new connection. The caller holds rest.
+func (f *Forwarder) takeSocket(socket *net.TCPConn) {
+	to := socket.LocalAddr().String()
+	refuse := func(why string) {
+		f.log.Warn("connection refused", "to", to, "reason", why)
+		_ = socket.SetLinger(0)
+		socket.Close()
+	}
+	if a, ok := socket.LocalAddr().(*net.TCPAddr); !ok || a.IP.IsLoopback() {
+		refuse("it is to the listener itself") // what programs connect to on lo is not diverted
+		return
+	}
+	c, err := f.newConnection(Saved{ID: rand.Text(), From: socket.RemoteAddr().String(), To: to}, socket)
+	if err != nil {
+		refuse(err.Error())
+		return
+	}
+	if !f.addConnection(c) {
+		refuse("there are too many")
+	}
+}
+
+// addConnection begins to serve a connection. The result is false if there are too many.
+func (f *Forwarder) addConnection(c *connection) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.connections) >= maxConnections {
+		return false
+	}
+	f.connections[c.id] = c
+	go f.serveConnection(c)
+	return true
+}
+
+func (f *Forwarder) serveConnection(c *connection) {
+	err := c.carryBytes(f.ctx)
+	f.rest.RLock() // a checkpoint has the connection until its end
+	defer f.rest.RUnlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.connections, c.id)
+	if err == nil || f.ctx.Err() != nil {
+		return
+	}
+	f.log.Info("connection lost", "to", c.to, "reason", err)
+	if !errors.Is(err, errProgramReset) {
+		c.mu.Lock()
+		f.lost = append(f.lost, Lost{To: c.to, Reason: err.Error(), Resumed: c.resumed})
+		c.mu.Unlock()
+		f.lost = f.lost[max(0, len(f.lost)-maxLost):]
+	}
+}
+
+// allConnections returns the connections in the order of their names.
+func (f *Forwarder) allConnections() []*connection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*connection
+	for _, id := range slices.Sorted(maps.Keys(f.connections)) {
+		all = append(all, f.connections[id])
+	}
+	return all
+}
+
+// resumeSaved begins to serve connections of a checkpoint. sockets has a socket for each of them.
+func (f *Forwarder) resumeSaved(all []Saved, sockets []*os.File) error {
+	if len(all) != len(sockets) {
+		return errors.New("not as many sockets as connections")
+	}
+	for i, s := range all {
+		conn, err := net.FileConn(sockets[i])
+		if err != nil {
+			return err
+		}
+		socket, ok := conn.(*net.TCPConn)
+		if !ok {
+			conn.Close()
+			return errors.New("not a socket of TCP")
+		}
+		c, err := f.newConnection(s, socket)
+		if err != nil {
+			socket.Close()
+			return err
+		}
+		if !f.addConnection(c) {
+			socket.Close()
+			return errors.New("too many connections")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
+)
+
+// The orders.
+const (
+	doBegin  = "begin"
+	doHold   = "hold"
+	doGo     = "go"
+	doAdd    = "add"
+	doStatus = "status"
+)
+
+// order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
+// others are their sockets.
+type order struct {
+	Do    string `json:"do"`
+	Relay Relay  `json:"relay,omitzero"` // of begin
+}
+
+// reply is what the forwarder answers. After hold and status, a file with the text comes along; hold's has the
+// sockets, a batch for each reply.
+type reply struct {
+	Error string `json:"error,omitempty"`
+	More  bool   `json:"more,omitempty"` // another batch follows
+}
+
+// batch is the largest number of sockets in a packet: the kernel takes 253.
+const batch = 200
+
+// maxPacket bounds a packet; long text goes by a file.
+const maxPacket = 8 << 10
+
+// maxText bounds the text of such a file.
+const maxText = 1 << 30
+
+// Connection is a connection of the capsule, for people.
+type Connection struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Opened  bool   `json:"opened"`            // confirmed by the relay
+	Resumed bool   `json:"resumed,omitempty"` // came from a checkpoint, and is not confirmed by the relay yet
+}
+
+// Status is what there is.
+type Status struct {
+	Connections []Connection `json:"connections"`
+	Lost        []Lost       `json:"lost"`
+	Refused     bool         `json:"refused,omitempty"` // the relay did not know the ticket, since the status before
+}
+
+// Run serves orders that come by a listening socket of packets, until ctx ends.
+func Run(ctx context.Context, control *net.UnixListener, log *slog.Logger) error {
+	f := newForwarder(ctx, log)
+	defer context.AfterFunc(ctx, func() { control.Close() })()
+	for {
+		c, err := control.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		go func() {
+			defer c.Close()
+			// The folder of the socket is root's alone. This is a second lock.
+			if who, err := localsock.PeerCredentials(c); err != nil || who.Uid != 0 {
+				return
+			}
+			if err := f.answerOrders(c); err != nil && !errors.Is(err, io.EOF) {
+				log.Warn("orders", "error", err)
+			}
+		}()
+	}
+}
+
+func (f *Forwarder) answerOrders(c *net.UnixConn) error {
+	for {
+		var o order
+		files, err := receivePacket(c, &o)
+		if err != nil {
+			return err
+		}
+		err = f.carryOut(c, o, files)
+		localsock.CloseAll(files)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// carryOut carries an order out and sends the answer.
+func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
+	switch o.Do {
+	case doBegin:
+		return sendReply(c, f.beginRelay(o.Relay, files))
+	case doHold:
+		f.holdAll()
+		return f.tellHeld(c)
+	case doGo:
+		f.goOn()
+		return sendReply(c, nil)
+	case doAdd:
+		if len(files) == 0 {
+			return sendReply(c, errors.New("no connections come along"))
+		}
+		var all []Saved
+		err := readText(files[0], &all)
+		if err == nil {
+			err = f.resumeSaved(all, files[1:])
+		}
+		return sendReply(c, err)
+	case doStatus:
+		return sendText(c, f.describeStatus(), reply{})
+	default:
+		return sendReply(c, fmt.Errorf("unknown order %q", o.Do))
+	}
+}
+
+func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
+	f.mu.Lock()
+	f.relay = r
+	close(f.told)
+	f.told = make(chan struct{})
+	f.mu.Unlock()
+	for _, file := range files {
+		l, err := net.FileListener(file)
+		if err != nil {
+			return err
+		}
+		listener, ok := l.(*net.TCPListener)
+		if !ok {
+			l.Close()
+			return errors.New("not a listener of TCP")
+		}
+		if err := f.acceptFrom(listener); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdAll has all connections stand still, also those that programs have made and that are not accepted yet. A second
+// call is harmless.
+func (f *Forwarder) holdAll() {
+	f.mu.Lock()
+	held := f.held
+	f.held = true
+	f.mu.Unlock()
+	if !held {
+		f.rest.Lock()
+	}
+	f.mu.Lock()
+	listeners := f.listeners
+	f.mu.Unlock()
+	for _, raw := range listeners {
+		_ = raw.Control(func(fd uintptr) { f.acceptWaiting(int(fd)) }) // an error: the listener is closed
+	}
+}
+
+// goOn undoes hold. A second call is harmless.
+func (f *Forwarder) goOn() {
+	f.mu.Lock()
+	held := f.held
+	f.held = false
+	f.mu.Unlock()
+	if held {
+		f.rest.Unlock()
+	}
+}
+
+// tellHeld sends the connections with their sockets.
+func (f *Forwarder) tellHeld(c *net.UnixConn) error {
+	all := f.allConnections()
+	for {
+		n := min(len(all), batch)
+		var saved []Saved
+		var sockets []*os.File
+		for _, x := range all[:n] {
+			s, err := x.socket.File()
+			if err != nil {
+				continue // the connection has ended, and its socket is closed
+			}
+			saved, sockets = append(saved, x.savedState()), append(sockets, s)
+		}
+		all = all[n:]
+		err := sendText(c, saved, reply{More: len(all) > 0}, sockets...)
+		localsock.CloseAll(sockets)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+	}
+}
+
+func (f *Forwarder) describeStatus() Status {
+	var s Status
+	for _, c := range f.allConnections() {
+		c.mu.Lock()
+		s.Connections = append(s.Connections, Connection{From: c.from, To: c.to, Opened: c.opened, Resumed: c.resumed})
+		c.mu.Unlock()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Lost, s.Refused, f.refused = append(s.Lost, f.lost...), f.refused, false
+	return s
+}
+
+func sendReply(c *net.UnixConn, err error) error {
+	var r reply
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return sendPacket(c, r)
+}
+
+func sendPacket(c *net.UnixConn, v any, files ...*os.File) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return localsock.Send(c, b, localsock.Descriptors(files)...)
+}
+
+// receivePacket receives a packet and the descriptors that come along, which the caller closes.
+func receivePacket(c *net.UnixConn, v any) ([]*os.File, error) {
+	b := make([]byte, maxPacket)
+	n, files, err := localsock.Receive(c, b, batch+1)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b[:n], v); err != nil {
+		localsock.CloseAll(files)
+		return nil, err
+	}
+	return files, nil
+}
+
+// sendText sends a packet with a file that has v, and other files.
+func sendText(c *net.UnixConn, v, packet any, files ...*os.File) error {
+	f, err := textFile(v)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return sendPacket(c, packet, append([]*os.File{f}, files...)...)
+}
+
+// textFile returns a file in memory, without a name, that has v in JSON.
+func textFile(v any) (*os.File, error) {
+	fd, err := unix.MemfdCreate("connections", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "connections")
+	if err := json.NewEncoder(f).Encode(v); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readText reads such a file from its beginning.
+func readText(f *os.File, v any) error {
+	return json.NewDecoder(io.NewSectionReader(f, 0, maxText)).Decode(v)
+}

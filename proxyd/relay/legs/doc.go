@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package legs is the relay's part of connections of jobs to outside. The relay connects to the other side, keeps that
+// connection while the job is away, and meets the job's forwarders at links (package stream).
+//
+//	forwarder ── link ──► relay ── TCP ──► the other side
+//	daemon ── Admit ──► relay
+//
+// # What may connect where
+//
+// A link is admitted by a ticket, a random text that the daemon of the job's node has chosen. The daemon tells the
+// relay the ticket's hash, the job, its user and its run. The caller of Admit has checked the daemon's credential.
+// A ticket of an earlier run than the newest is void, so of two incarnations of a job only the newer has the
+// connections. The relay connects to addresses that its Policy allows, with nothing but the rights of any
+// program of its host, and for a user to no more than so many at a time.
+//
+// # What is kept
+//
+// All is in memory: connections end with the process. A connection without a link is kept for as long as its job
+// is: until Forget, or until no daemon has named the job for the time that Keep says. Of each direction the relay
+// keeps what the other end has not used, up to stream.Window; then the relay reads no more, and the other side waits,
+// as for a program that does not read.
+package legs

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+)
+
+// Config of the relay.
+type Config struct {
+	Policy  Policy
+	PerUser int           // connections of a user at a time
+	Keep    time.Duration // how long a job is kept that no daemon names
+	Log     *slog.Logger
+}
+
+// Admission is what a daemon says of a capsule on its node.
+type Admission struct {
+	Job     string `json:"job"` // distinguishes the job from all other jobs of all clusters
+	UID     uint32 `json:"uid"`
+	Run     int    `json:"run"`
+	Capsule int    `json:"capsule"`
+	Ticket  string `json:"ticket"` // HashTicket of the ticket
+	// Connections has the names of the capsule's connections that the run has from its checkpoint.
+	Connections []string `json:"connections,omitempty"`
+}
+
+// HashTicket returns what a relay is told of a ticket.
+func HashTicket(ticket string) string {
+	sum := sha256.Sum256([]byte(ticket))
+	return hex.EncodeToString(sum[:])
+}
+
+// Holder has the connections of all jobs.
+type Holder struct {
+	cfg Config
+	ctx context.Context
+
+	mu      sync.Mutex
+	jobs    map[string]*job
+	tickets map[string]ticket // by their hashes
+	users   map[uint32]int    // connections
+	callers map[string]int    // links that have not said hello, by host
+}
+
+// job is a job with its connections.
+type job struct {
+	name  string
+	uid   uint32
+	run   int
+	named time.Time // by a daemon
+	kept  map[string]*kept
+	seen  map[int]int // the newest run of each capsule that was named, plus 1
+}
+
+type ticket struct {
+	job     *job
+	run     int
+	capsule int
+}
+
+// kept is a connection to the other side.
+type kept struct {
+	job     *job
+	capsule int
+	id      string
+	to      netip.AddrPort
+	stream  *stream.Stream
+
+	dialed chan struct{} // closed when dialing has ended
+	linked sync.Mutex    // held by the link that carries frames
+	unlink func()        // ends the present link. Needs Holder.mu
+	run    int           // of the present link. Needs Holder.mu
+}
+
+// New returns a Holder without connections, which ends with ctx.
+func New(ctx context.Context, cfg Config) *Holder {
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, callers: map[string]int{}}
+	go h.forgetUnnamed()
+	return h
+}
+
+// Admit admits links with a ticket. The daemon repeats the call while the capsule runs. A newer run voids the tickets
+// of earlier runs.
+func (h *Holder) Admit(a Admission) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := h.jobs[a.Job]
+	if j == nil {
+		j = &job{name: a.Job, uid: a.UID, run: a.Run, kept: map[string]*kept{}, seen: map[int]int{}}
+		h.jobs[a.Job] = j
+	}
+	if j.uid != a.UID {
+		return fmt.Errorf("job %s is another user's", a.Job)
+	}
+	if a.Run < j.run {
+		return fmt.Errorf("job %s: run %d is over, run %d has begun", a.Job, a.Run, j.run)
+	}
+	if a.Run > j.run {
+		j.run = a.Run
+		for hash, t := range h.tickets {
+			if t.job == j {
+				delete(h.tickets, hash)
+			}
+		}
+		for _, k := range j.kept {
+			if k.unlink != nil && k.run < a.Run {
+				k.unlink()
+			}
+		}
+	}
+	if j.seen[a.Capsule] < a.Run+1 {
+		j.seen[a.Capsule] = a.Run + 1
+		for _, k := range j.kept {
+			if k.capsule == a.Capsule && !slices.Contains(a.Connections, k.id) {
+				k.stream.Fail(errAbandoned)
+			}
+		}
+	}
+	j.named = time.Now()
+	h.tickets[a.Ticket] = ticket{job: j, run: a.Run, capsule: a.Capsule}
+	return nil
+}
+
+// Reasons for which connections end that have no program any more.
+var (
+	errForgotten = errors.New("the job is over")
+	errAbandoned = errors.New("the job has resumed from a checkpoint without the connection")
+)
+
+// Forget ends the connections of a job that is over. A second call is harmless.
+func (h *Holder) Forget(name string) {
+	h.mu.Lock()
+	j := h.jobs[name]
+	h.mu.Unlock()
+	if j != nil {
+		h.forgetJob(j)
+	}
+}
+
+func (h *Holder) forgetJob(j *job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.jobs, j.name)
+	for hash, t := range h.tickets {
+		if t.job == j {
+			delete(h.tickets, hash)
+		}
+	}
+	for _, k := range j.kept {
+		k.stream.Fail(errForgotten)
+	}
+}
+
+// forgetUnnamed ends the connections of jobs that no daemon has named for long.
+func (h *Holder) forgetUnnamed() {
+	tick := time.NewTicker(max(h.cfg.Keep/10, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h.mu.Lock()
+		var old []*job
+		for _, j := range h.jobs {
+			if time.Since(j.named) > h.cfg.Keep {
+				old = append(old, j)
+			}
+		}
+		h.mu.Unlock()
+		for _, j := range old {
+			h.cfg.Log.Info("no daemon names the job any more", "job", j.name)
+			h.forgetJob(j)
+		}
+	}
+}
+
+// Counts returns how many jobs and connections there are.
+func (h *Holder) Counts() (jobs, connections int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, j := range h.jobs {
+		connections += len(j.kept)
+	}
+	return len(h.jobs), connections
+}
+
+// findKept returns the connection of a hello; a new connection is to be dialed. An error with retry is of this link alone.
+func (h *Holder) findKept(hello *stream.Hello) (k *kept, t ticket, isNew, retry bool, err error) {
+	to, err := netip.ParseAddrPort(hello.To)
+	if err != nil {
+		return nil, t, false, false, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, ok := h.tickets[HashTicket(hello.Ticket)]
+	if !ok {
+		return nil, t, false, true, errors.New("the relay does not know the ticket (yet)")
+	}
+	j := t.job
+	if k := j.kept[hello.ID]; k != nil {
+		return k, t, false, false, nil
+	}
+	switch {
+	case hello.Opened:
+		return nil, t, false, false, errors.New("it is not there any more: the other side has ended it, or the relay was started again")
+	case hello.Over != "":
+		return nil, t, false, false, errors.New("it was never there")
+	case len(hello.ID) < 16 || len(hello.ID) > 64:
+		return nil, t, false, false, errors.New("a name that is none")
+	case h.users[j.uid] >= h.cfg.PerUser:
+		return nil, t, false, false, fmt.Errorf("user %d has %d connections already, as many as the site allows (relay.per_user)", j.uid, h.cfg.PerUser)
+	}
+	if err := h.cfg.Policy.checkAddress(to); err != nil {
+		return nil, t, false, false, err
+	}
+	k = &kept{job: j, capsule: t.capsule, id: hello.ID, to: to, stream: stream.NewStream(stream.End{}, nil), dialed: make(chan struct{})}
+	j.kept[hello.ID] = k
+	h.users[j.uid]++
+	return k, t, true, false, nil
+}
+
+// dropKept forgets a connection that is over. A second call is harmless.
+func (h *Holder) dropKept(k *kept) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k.job.kept[k.id] == k {
+		delete(k.job.kept, k.id)
+	}
+}
+
+// dialTimeout bounds the time for which the relay tries to reach the other side.
+const dialTimeout = 30 * time.Second
+
+// carryKept connects to the other side, and carries bytes until both directions have ended, or the connection
+// fails.
+func (h *Holder) carryKept(k *kept) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	to := net.TCPAddrFromAddrPort(k.to)
+	outer, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to.String())
+	socket, _ := outer.(*net.TCPConn)
+	if err == nil && socket == nil {
+		err = errors.New("not TCP")
+	}
+	if err != nil {
+		k.stream.Fail(err)
+		close(k.dialed)
+		h.afterEnd(k, err)
+		return
+	}
+	close(k.dialed)
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context, *kept, *net.TCPConn) error{fromOutside, toOutside} {
+		loops.Go(func() {
+			if err := loop(ctx, k, socket); err != nil && ctx.Err() == nil {
+				k.stream.Fail(err)
+			}
+		})
+	}
+	err = k.stream.Wait(ctx, func(e *stream.End) bool { return e.Done() })
+	if err != nil {
+		_ = socket.SetLinger(0) // the other side gets a reset
+	}
+	cancel()
+	socket.Close()
+	loops.Wait()
+	h.afterEnd(k, err)
+}
+
+// overPatience is how long the relay remembers why a connection has failed, for a forwarder that is away.
+const overPatience = 24 * time.Hour
+
+// afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its
+// forwarder.
+func (h *Holder) afterEnd(k *kept, err error) {
+	h.mu.Lock()
+	if h.users[k.job.uid]--; h.users[k.job.uid] == 0 {
+		delete(h.users, k.job.uid)
+	}
+	h.mu.Unlock()
+	if err == nil {
+		h.dropKept(k)
+		return
+	}
+	h.cfg.Log.Debug("connection has failed", "job", k.job.name, "to", k.to, "reason", err)
+	k.stream.Forget()
+	time.AfterFunc(overPatience, func() { h.dropKept(k) })
+}
+
+// fromOutside reads what the other side sends.
+func fromOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
+	buf := make([]byte, stream.MaxData)
+	for {
+		room := 0
+		err := k.stream.Wait(ctx, func(e *stream.End) bool {
+			room = e.Room()
+			return room > 0
+		})
+		if err != nil {
+			return err
+		}
+		n, err := socket.Read(buf[:min(len(buf), room)])
+		ended := isEnd(err)
+		k.stream.Do(func(e *stream.End) bool {
+			if e.Write(buf[:n]); ended {
+				e.CloseWrite()
+			}
+			return true
+		})
+		if ended {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the other side: %w", err)
+		}
+	}
+}
+
+// toOutside writes what has come from the program.
+func toOutside(ctx context.Context, k *kept, socket *net.TCPConn) error {
+	buf := make([]byte, stream.MaxData)
+	for {
+		n, ends := 0, false
+		err := k.stream.Wait(ctx, func(e *stream.End) bool {
+			b, inEnd := e.Inbox()
+			n, ends = copy(buf, b), inEnd && len(b) == 0
+			return n > 0 || ends
+		})
+		if err != nil {
+			return err
+		}
+		if ends {
+			return socket.CloseWrite()
+		}
+		if _, err := socket.Write(buf[:n]); err != nil {
+			return fmt.Errorf("the other side: %w", err)
+		}
+		k.stream.Do(func(e *stream.End) bool {
+			e.Consume(n)
+			return true
+		})
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+)
+
+// Bounds of links that have not been admitted.
+const (
+	helloTimeout = 10 * time.Second
+	maxCallers   = 64 // of a host
+)
+
+// errProgramEnd says that a connection has failed at the program's end.
+var errProgramEnd = errors.New("the program's end has failed")
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) }
+
+// Serve serves links until the listener is closed.
+func (h *Holder) Serve(l net.Listener) error {
+	for {
+		link, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) || h.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			h.cfg.Log.Warn("accept", "error", err)
+			select { // no descriptors, or no memory
+			case <-h.ctx.Done():
+				return nil
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		host, _, _ := net.SplitHostPort(link.RemoteAddr().String())
+		if !h.countCaller(host) {
+			link.Close()
+			continue
+		}
+		go func() {
+			defer link.Close()
+			hello, err := readHello(link)
+			h.discountCaller(host)
+			if err == nil {
+				err = h.serveLink(link, hello)
+			}
+			if err != nil && !isEnd(err) {
+				h.cfg.Log.Debug("link", "from", host, "error", err)
+			}
+		}()
+	}
+}
+
+// countCaller counts a link that has not said hello. The result is false if its host has too many.
+func (h *Holder) countCaller(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.callers[host] >= maxCallers {
+		return false
+	}
+	h.callers[host]++
+	return true
+}
+
+func (h *Holder) discountCaller(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.callers[host]--; h.callers[host] == 0 {
+		delete(h.callers, host)
+	}
+}
+
+func readHello(link net.Conn) (*stream.Hello, error) {
+	if err := link.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return nil, err
+	}
+	f, err := stream.ReadFrame(link)
+	if err != nil {
+		return nil, err
+	}
+	if f.Kind != stream.KindHello {
+		return nil, fmt.Errorf("%w: kind %d instead of a hello", stream.ErrProtocol, f.Kind)
+	}
+	hello := &stream.Hello{}
+	if err := f.Parse(hello); err != nil {
+		return nil, err
+	}
+	return hello, link.SetReadDeadline(time.Time{})
+}
+
+// serveLink answers a hello, and carries frames.
+func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
+	k, t, isNew, retry, err := h.findKept(hello)
+	if err != nil {
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error(), Retry: retry})
+	}
+	defer func() {
+		if k.stream.Failed() != nil {
+			h.dropKept(k) // the forwarder knows
+		}
+	}()
+	if hello.Over != "" {
+		k.stream.Fail(fmt.Errorf("%w: %s", errProgramEnd, hello.Over))
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: hello.Over})
+	}
+	if isNew {
+		go h.carryKept(k)
+	}
+	select {
+	case <-k.dialed:
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	if !h.takeOver(k, t, cancel) {
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: "a newer run of the job has begun", Retry: true})
+	}
+	k.linked.Lock() // the link before ends now
+	defer k.linked.Unlock()
+	if err := k.stream.Failed(); err != nil {
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error()})
+	}
+	var w stream.Welcome
+	k.stream.Do(func(e *stream.End) bool {
+		w.Position = e.Position()
+		err = e.Resume(hello.Position)
+		return true
+	})
+	if err != nil {
+		k.stream.Fail(err)
+		return stream.WriteJSON(link, stream.KindOver, stream.Over{Reason: err.Error()})
+	}
+	if err := stream.WriteJSON(link, stream.KindWelcome, w); err != nil {
+		return err
+	}
+	return k.stream.Carry(ctx, link, func(f *stream.Frame) error {
+		var o stream.Over
+		if err := f.Parse(&o); err != nil {
+			return err
+		}
+		k.stream.Fail(fmt.Errorf("%w: %s", errProgramEnd, o.Reason))
+		return k.stream.Failed()
+	})
+}
+
+// takeOver makes a link the connection's link: the link before is ended. The result is false for a link of a run
+// that is over.
+func (h *Holder) takeOver(k *kept, t ticket, cancel func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.run < k.job.run {
+		return false
+	}
+	if k.unlink != nil {
+		k.unlink()
+	}
+	k.unlink, k.run = cancel, t.run
+	return true
+}

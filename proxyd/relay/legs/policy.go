@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// Policy says where the relay connects to.
+type Policy struct {
+	// Allow lists the addresses to which the relay connects. Empty: all addresses except its own host's.
+	Allow []netip.Prefix
+	// Deny lists addresses to which the relay does not connect, although Allow has them.
+	Deny []netip.Prefix
+
+	// own returns the addresses of the host, which programs of other hosts may reach in another way, or not at
+	// all.
+	own func() ([]net.Addr, error)
+}
+
+// checkAddress returns an error that says why the relay does not connect to an address.
+func (p *Policy) checkAddress(to netip.AddrPort) error {
+	a := to.Addr().Unmap()
+	if !a.IsValid() || to.Port() == 0 {
+		return fmt.Errorf("%s is no address", to)
+	}
+	within := func(x netip.Prefix) bool { return x.Contains(a) }
+	switch {
+	// What these reach from the relay is not what they reach from a node.
+	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
+		return fmt.Errorf("%s means another address on each host: the relay does not connect to it", a)
+	case !a.Is4(): // capsules have no other addresses to outside
+		return fmt.Errorf("%s is no IPv4 address", a)
+	case slices.ContainsFunc(p.Deny, within):
+		return fmt.Errorf("the site does not let the relay connect to %s (relay.deny)", a)
+	case slices.ContainsFunc(p.Allow, within):
+		return nil
+	case len(p.Allow) > 0:
+		return fmt.Errorf("the site does not let the relay connect to %s (relay.allow)", a)
+	}
+	own := p.own
+	if own == nil {
+		own = net.InterfaceAddrs
+	}
+	all, err := own()
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if x, ok := o.(*net.IPNet); ok && x.IP.Equal(a.AsSlice()) {
+			return fmt.Errorf("%s is the relay's own host: it connects there only if relay.allow names that address", a)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// The relay is a process of its own, without root's rights. Its parent, which can read credentials, sends orders
+// over a pipe, a line of JSON each, and reads an answer to each from another pipe. The end of the pipe ends the process.
+
+// Settings are what the process is told first.
+type Settings struct {
+	Allow   []netip.Prefix `json:"allow"`
+	Deny    []netip.Prefix `json:"deny"`
+	PerUser int            `json:"per_user"`
+	Keep    time.Duration  `json:"keep"`
+}
+
+type order struct {
+	Settings *Settings  `json:"settings,omitempty"`
+	Admit    *Admission `json:"admit,omitempty"`
+	Forget   string     `json:"forget,omitempty"`
+}
+
+type answer struct {
+	Error string `json:"error,omitempty"`
+}
+
+// Run serves links, and orders that come by in, until in ends.
+func Run(ctx context.Context, links net.Listener, in io.Reader, out io.Writer, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { links.Close() })()
+	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
+	var h *Holder
+	for {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		var err error
+		switch {
+		case o.Settings != nil && h == nil:
+			s := o.Settings
+			h = New(ctx, Config{Policy: Policy{Allow: s.Allow, Deny: s.Deny}, PerUser: s.PerUser, Keep: s.Keep, Log: log})
+			go func() { _ = h.Serve(links) }()
+		case h == nil:
+			err = errors.New("there are no settings yet")
+		case o.Admit != nil:
+			err = h.Admit(*o.Admit)
+		case o.Forget != "":
+			h.Forget(o.Forget)
+		default:
+			err = errors.New("an order that is none")
+		}
+		var a answer
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+// Process is the parent's view of a relay's process. A Process is safe for concurrent use.
+type Process struct {
+	mu  sync.Mutex
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+// NewProcess returns the view of a process with these pipes, which gets its settings.
+func NewProcess(in io.Writer, out io.Reader, s Settings) (*Process, error) {
+	p := &Process{in: json.NewEncoder(in), out: json.NewDecoder(out)}
+	return p, p.giveOrder(order{Settings: &s})
+}
+
+// ErrProcess says that the relay's process does not answer.
+var ErrProcess = errors.New("the relay's process does not answer")
+
+func (p *Process) giveOrder(o order) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var a answer
+	err := p.in.Encode(o)
+	if err == nil {
+		err = p.out.Decode(&a)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrProcess, err)
+	case a.Error != "":
+		return errors.New(a.Error)
+	}
+	return nil
+}
+
+// Admit is Holder.Admit.
+func (p *Process) Admit(a Admission) error { return p.giveOrder(order{Admit: &a}) }
+
+// Forget is Holder.Forget.
+func (p *Process) Forget(job string) error { return p.giveOrder(order{Forget: job}) }

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Window bounds the bytes of a direction that the sender keeps because the receiver has not used them yet.
+const Window = 256 << 10
+
+// MaxData bounds the bytes of a frame of data.
+const MaxData = 64 << 10
+
+// What the errors of Resume and Receive wrap.
+var (
+	// ErrMismatch says that the two ends of a connection are not from the same moment: bytes are missing.
+	ErrMismatch = errors.New("the other end of the connection has gone on")
+	// ErrProtocol says that the other end has broken the protocol.
+	ErrProtocol = errors.New("not the protocol of connections through a relay")
+)
+
+// Position is how far an end of a connection is. Positions count bytes from the beginning of the
+// connection; the end of a direction counts as a byte.
+type Position struct {
+	Received uint64 `json:"received"` // what has come from the other end
+	Base     uint64 `json:"base"`     // from here on, this end can send its bytes again
+	Limit    uint64 `json:"limit"`    // up to here, this end has bytes to send
+}
+
+// State is the state of an End, for a checkpoint.
+type State struct {
+	Base     uint64 `json:"base"`                // bytes that the other end has used
+	Out      []byte `json:"out,omitempty"`       // the bytes from Base on
+	Shut     bool   `json:"shut,omitempty"`      // no more bytes follow Out
+	ShutUsed bool   `json:"shut_used,omitempty"` // the other end knows that: Base is behind the end of the direction
+	In       []byte `json:"in,omitempty"`        // bytes that have come and are not used yet
+	Got      uint64 `json:"got"`                 // bytes that have come, with the end of the direction
+	InEnd    bool   `json:"in_end,omitempty"`    // the other end sends no more
+}
+
+// End is an end of a connection: bytes to send, which are kept until the other end has used them, and bytes
+// that have come and are not used yet. An End has no lock and no socket. The zero value is the end of
+// a new connection.
+type End struct {
+	s    State
+	next uint64 // the next position to send by the present link
+	told uint64 // what the other end knows to be used
+}
+
+// State returns a copy of the end's state.
+func (e *End) State() State {
+	s := e.s
+	s.Out, s.In = slices.Clone(s.Out), slices.Clone(s.In)
+	return s
+}
+
+// FromState returns the end of a state. Resume must be called before the end sends.
+func FromState(s State) End { return End{s: s, next: s.Base} }
+
+// Room returns how many bytes Write takes now.
+func (e *End) Room() int {
+	if e.s.Shut {
+		return 0
+	}
+	return max(0, Window-len(e.s.Out))
+}
+
+// Write adds bytes to send: no more than Room, or they are kept in memory until the other end
+// has room for them.
+func (e *End) Write(b []byte) { e.s.Out = append(e.s.Out, b...) }
+
+// CloseWrite says that no more bytes follow. A second call is harmless.
+func (e *End) CloseWrite() { e.s.Shut = true }
+
+// WriteClosed tells whether CloseWrite was called.
+func (e *End) WriteClosed() bool { return e.s.Shut }
+
+// Inbox returns the bytes that have come and are not used yet, and whether no more follow. The bytes are
+// valid until the next call of a method.
+func (e *End) Inbox() (b []byte, ends bool) { return e.s.In, e.s.InEnd }
+
+// Consume says that the first n bytes of Inbox are used: the other end may forget them.
+func (e *End) Consume(n int) {
+	if e.s.In = e.s.In[n:]; len(e.s.In) == 0 {
+		e.s.In = nil // what was used is not kept
+	}
+}
+
+// usedPosition returns what the other end may forget. The end of the direction is used when all bytes are.
+func (e *End) usedPosition() uint64 {
+	n := e.s.Got - uint64(len(e.s.In))
+	if e.s.InEnd && len(e.s.In) > 0 {
+		n--
+	}
+	return n
+}
+
+// sendLimit returns the position behind all that there is to send.
+func (e *End) sendLimit() uint64 {
+	n := e.s.Base + uint64(len(e.s.Out))
+	if e.s.Shut && !e.s.ShutUsed {
+		n++
+	}
+	return n
+}
+
+// Done tells whether nothing remains to be sent, to come or to be used.
+func (e *End) Done() bool { return e.s.ShutUsed && e.s.InEnd && len(e.s.In) == 0 }
+
+// Idle tells whether there is nothing to send by the present link.
+func (e *End) Idle() bool {
+	return e.told >= e.usedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
+}
+
+// Position returns how far the end is, for the other end's Resume.
+func (e *End) Position() Position {
+	return Position{Received: e.s.Got, Base: e.s.Base, Limit: e.sendLimit()}
+}
+
+// Resume begins a new link to the other end, which has told its position. An error wraps
+// ErrMismatch: an end comes from a checkpoint, and the other end has gone on since.
+func (e *End) Resume(other Position) error {
+	switch {
+	case other.Received < e.s.Base || other.Received > e.sendLimit():
+		return fmt.Errorf("%w: it has received %d bytes, this end can send from %d to %d", ErrMismatch, other.Received, e.s.Base, e.sendLimit())
+	case e.s.Got < other.Base || e.s.Got > other.Limit:
+		return fmt.Errorf("%w: it can send from %d to %d, this end has received %d bytes", ErrMismatch, other.Base, other.Limit, e.s.Got)
+	}
+	e.next = other.Received
+	// The other end may know less than this end has told by an earlier link, or more, if this end comes from
+	// a checkpoint.
+	e.told = other.Base
+	return nil
+}
+
+// Pull returns the next frame to send by the present link; nil if there is none. What was used is told
+// before data is sent, so that two ends never wait for each other.
+func (e *End) Pull() *Frame {
+	if used := e.usedPosition(); e.told < used {
+		e.told = used
+		return &Frame{Kind: KindUsed, Used: used}
+	}
+	sent := e.next - e.s.Base
+	// Out has more than Window only after a checkpoint, which adds what a socket had received.
+	if n := uint64(min(len(e.s.Out), Window)); sent < n {
+		b := e.s.Out[sent:min(n, sent+MaxData)]
+		e.next += uint64(len(b))
+		return &Frame{Kind: KindData, Data: slices.Clone(b)}
+	}
+	if e.next < e.sendLimit() && sent == uint64(len(e.s.Out)) {
+		e.next++
+		return &Frame{Kind: KindEnd}
+	}
+	return nil
+}
+
+// Receive takes a frame of the present link. An error wraps ErrProtocol.
+func (e *End) Receive(f *Frame) error {
+	switch f.Kind {
+	case KindData:
+		if e.s.InEnd || e.s.Got+uint64(len(f.Data)) > e.told+Window {
+			return fmt.Errorf("%w: more bytes than may come", ErrProtocol)
+		}
+		e.s.In = append(e.s.In, f.Data...)
+		e.s.Got += uint64(len(f.Data))
+	case KindEnd:
+		if e.s.InEnd {
+			return fmt.Errorf("%w: a direction ends twice", ErrProtocol)
+		}
+		e.s.InEnd = true
+		e.s.Got++
+	case KindUsed:
+		if f.Used < e.s.Base || f.Used > e.next {
+			return fmt.Errorf("%w: %d bytes used, of %d", ErrProtocol, f.Used, e.next)
+		}
+		e.forgetUsed(f.Used)
+	default:
+		return fmt.Errorf("%w: frame of kind %d", ErrProtocol, f.Kind)
+	}
+	return nil
+}
+
+// forgetUsed drops what the other end has used.
+func (e *End) forgetUsed(used uint64) {
+	n := used - e.s.Base
+	if n > uint64(len(e.s.Out)) {
+		n, e.s.ShutUsed = uint64(len(e.s.Out)), true
+	}
+	if e.s.Out = e.s.Out[n:]; len(e.s.Out) == 0 {
+		e.s.Out = nil
+	}
+	e.s.Base = used
+}
