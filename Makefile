@@ -200,7 +200,7 @@ test-suites: deps build ## other people's CUDA programs on software GPUs; writes
 
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
-test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, devices, harm (3 h)
+test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, devices, harm (5 h)
 	contrib/fuzz 60s
 	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
@@ -212,9 +212,10 @@ test-long: deps build ## fuzzing, larger programs at the barrier, cold root file
 	$(MAKE) --no-print-directory test-harm
 
 # Something is killed at each step of each of the controller's actions, a person interferes
-# at each step, and a hundred random things happen to twenty jobs. About an hour.
-test-harm: deps build ## something killed at each step of each action; random operations (1 h)
-	$(GO) test -count=1 -tags harm -timeout 3h -v ./tests/harm
+# at each step, and a thousand random things happen to twenty jobs, some of them on GPUs.
+EVENTS ?= 1000
+test-harm: deps build ## something killed at each step of each action; EVENTS=1000 random operations and faults (2 h)
+	$(GO) test -count=1 -tags harm -timeout 6h -v ./tests/harm -random $(EVENTS)
 
 # What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
 # on a machine that does nothing else. Writes the table in docs/performance.md.

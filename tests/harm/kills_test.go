@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package harm does harm while preemptd acts on jobs of a real cluster: it kills daemons and
-// nodes at each step of each action, has a person interfere at each step, and lets a hundred
-// random things happen to twenty jobs. Whatever it was, actions come to an end, nothing is
+// nodes at each step of each action, has a person interfere at each step, and lets random
+// things happen to twenty jobs, of which some train on software GPUs; a job that ends is judged, and
+// has another in its place. Whatever it was, actions come to an end, nothing is
 // done twice, nobody is left held, and the jobs' results are right to the byte. It needs root
 // and a built minicluster; the tests run under the build tag "harm".
 package harm

@@ -25,6 +25,9 @@ type storm struct {
 	jobs           []*counter
 	down           int // events until what is broken is healed; 0: nothing is
 	begun, refused int
+	losses         []byte // of the training that nothing disturbs
+	submitted      int
+	ended          int               // jobs that were right, and have been replaced
 	held           map[*counter]bool // somebody wanted it held, at some time
 	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
 }
@@ -95,6 +98,7 @@ var events = []event{
 	{"migrate to", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--to", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
 	{"migrate away", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--away", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
 	{"resize", 4, asks("operator", func(r *rand.Rand) []string { return []string{"resize", "--nodes", fmt.Sprint(1 + r.IntN(2))} })},
+	{"resize GPUs", 4, asks("operator", func(r *rand.Rand) []string { return []string{"resize", "--gpus", fmt.Sprint(1 + r.IntN(2))} })},
 	{"hold", 4, asks("alice", just("hold"))},
 	{"release", 4, asks("alice", just("release"))},
 	{"requeue", 4, asks("alice", func(r *rand.Rand) []string {
@@ -175,24 +179,18 @@ func (s *storm) works(ctx context.Context) error {
 // same seed has the same things happen in the same order.
 func (w *world) random(t *testing.T) {
 	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute+time.Duration(*randomEvents)*10*time.Second)
 	defer cancel()
 	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}}
 	if err := w.configure(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
-	for i := range *randomJobs {
-		script, options := inBash, []string{"--qos=" + []string{"basic", "standard", "premium"}[i%3]}
-		if i%4 == 1 {
-			script = inPython
-		}
-		if i%5 == 2 {
-			options = append(options, "-n2")
-		}
-		// One that lost its node before its first checkpoint begins anew.
-		script = strings.NewReplacer("exec 3>>numbers", "echo >>begins; exec 3>numbers", `"a"`, `"w"`,
-			"until [ -e stop ]", "until [ -e stop ] || [ $i = 600 ]", `exists("stop")`, `exists("stop") and i < 600`).Replace(script)
-		c, err := w.submit(ctx, fmt.Sprint("random", i), script, options...)
+	var err error
+	if s.losses, err = w.buildTraining(ctx, t); err != nil {
+		t.Fatal(err)
+	}
+	for place := range *randomJobs {
+		c, err := s.submit(ctx, place)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,13 +202,18 @@ func (w *world) random(t *testing.T) {
 	s.protect(ctx)
 	happened := map[string]int{}
 	for i := range *randomEvents {
+		if i%10 == 9 && s.down == 0 {
+			if err := s.replace(ctx); err != nil {
+				t.Fatalf("before event %d: %v", i, err)
+			}
+		}
 		e, c := s.pick(), s.jobs[s.rng.IntN(len(s.jobs))]
 		happened[e.name]++
 		if err := errors.Join(e.do(ctx, s, c), s.mend(ctx)); err != nil {
 			t.Fatalf("event %d, %s, job %d: %v", i, e.name, c.id, err)
 		}
 	}
-	t.Logf("%v; %d actions begun, %d requests refused", happened, s.begun, s.refused)
+	t.Logf("%v; %d actions begun, %d requests refused; %d jobs ended before the end, all right", happened, s.begun, s.refused, s.ended)
 	if err := s.settle(ctx, t); err != nil {
 		t.Error(err)
 	}

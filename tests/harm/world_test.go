@@ -33,7 +33,7 @@ var (
 	some         = flag.Int("some", 0, "only so many kills, and so many interferences, picked by the seed; 0: all")
 	randomEvents = flag.Int("random", 100, "how many random operations and faults")
 	randomJobs   = flag.Int("jobs", 20, "how many jobs they happen to")
-	clusterName  = flag.String("cluster", "", "use this cluster of minicluster up --controller --nodes 3, and leave it up")
+	clusterName  = flag.String("cluster", "", "use this cluster of minicluster up --controller --nodes 3 --gpus 2, and leave it up")
 )
 
 // aliceID is alice's number, on every host.
@@ -53,7 +53,7 @@ func newWorld(t *testing.T, name string) *world {
 		w.Name = *clusterName
 	} else {
 		t.Cleanup(func() { _, _ = w.Run(context.Background(), "down") })
-		if _, err := w.Run(t.Context(), "up", "--nodes", strconv.Itoa(len(w.nodes)), "--controller"); err != nil {
+		if _, err := w.Run(t.Context(), "up", "--nodes", strconv.Itoa(len(w.nodes)), "--gpus", "2", "--controller"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
-// others are their sockets.
+// other files are their sockets.
 type order struct {
 	Do    string `json:"do"`
 	Relay Relay  `json:"relay,omitzero"` // of begin

@@ -1,0 +1,103 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// longest is how far a job of the storm counts, or trains, if nothing stops it: a minute.
+const longest = 600
+
+// buildTraining puts the training where the cluster's hosts find it, and has the machine that
+// the test runs on print the losses of a run that nothing disturbs.
+func (w *world) buildTraining(ctx context.Context, t *testing.T) ([]byte, error) {
+	bin := t.TempDir()
+	if said, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+bin).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the workloads: %w\n%s", err, said)
+	}
+	program, err := os.ReadFile(filepath.Join(bin, "mlp"))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(w.Shared("bin"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(w.Shared("bin/mlp"), program, 0o755); err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	undisturbed := exec.CommandContext(ctx, "../../bin/proxyd", "run", "--soft", "2", "--",
+		filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", strconv.Itoa(longest))
+	undisturbed.Stderr = &said
+	losses, err := undisturbed.Output()
+	if err != nil {
+		return nil, fmt.Errorf("the run that nothing disturbs: %w\n%s", err, &said)
+	}
+	lines := bytes.SplitAfterN(losses, []byte("\n"), longest+1)
+	if len(lines) <= longest {
+		return nil, fmt.Errorf("the run that nothing disturbs printed %d lines, not %d:\n%s", len(lines)-1, longest, losses)
+	}
+	return bytes.Join(lines[:longest], nil), nil
+}
+
+// submit submits the job of a place in the storm: every fourth one counts in Python, every
+// other fourth one trains on GPUs, and the rest counts in bash, some on two nodes.
+func (s *storm) submit(ctx context.Context, place int) (*counter, error) {
+	script, options := inBash, []string{"--qos=" + []string{"basic", "standard", "premium"}[place%3]}
+	training := place%4 == 3
+	switch {
+	case training:
+		script = strings.Replace(inTraining, "LINES", strconv.Itoa(longest), 1)
+		options = append(options, "--gpus-per-node=1", "--singularity-gpus=1-2")
+	case place%4 == 1:
+		script = inPython
+	}
+	if place%5 == 2 && !training {
+		options = append(options, "-n2")
+	}
+	// One that lost its node before its first checkpoint begins anew.
+	script = strings.NewReplacer("exec 3>>numbers", "echo >>begins; exec 3>numbers", `"a"`, `"w"`,
+		"until [ -e stop ]", fmt.Sprintf("until [ -e stop ] || [ $i = %d ]", longest),
+		`exists("stop")`, fmt.Sprintf(`exists("stop") and i < %d`, longest)).Replace(script)
+	s.submitted++
+	c, err := s.world.submit(ctx, fmt.Sprint("random", s.submitted), script, options...)
+	if err == nil && training {
+		c.losses = s.losses
+	}
+	return c, err
+}
+
+// replace looks at all jobs, judges those that have ended, and has others in their places.
+func (s *storm) replace(ctx context.Context) error {
+	for place, c := range s.jobs {
+		now := c.state(ctx)
+		if !now.over() {
+			continue
+		}
+		if now.state != "COMPLETED" {
+			return fmt.Errorf("job %d is lost: %s", c.id, now)
+		}
+		if err := c.right(); err != nil {
+			return err
+		}
+		s.ended++
+		next, err := s.submit(ctx, place)
+		if err != nil {
+			return err
+		}
+		s.jobs[place] = next
+	}
+	return nil
+}
