@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
-#include "pmi.h"
+#include "hub.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -19,31 +19,6 @@
 #include <unistd.h>
 
 enum { READ_SIZE = 64 << 10, MAX_STRANGERS = 64, FIRST_PEER = 2 };
-
-/* The connection of a server. */
-struct peer {
-	int fd;
-	int rank; /* -1 until HELLO has come */
-	bool fenced;
-	struct buffer in, out;
-};
-
-struct hub {
-	const char *secret;
-	int listener;
-	int parent;
-	struct peer *peers;
-	struct pollfd *fds; /* listener, parent, then each peer's */
-	size_t n, room;
-	int size; /* of the step; 0 until the first HELLO */
-	int ranks; /* connected */
-	int fenced;
-	bool lost; /* a rank has left */
-	bool full; /* there are no more descriptors */
-	bool aborted; /* by a rank; ranks that connect later get ABORT, too */
-	struct buffer pairs; /* of the ranks that have sent FENCE */
-	struct pairs names;
-};
 
 /* --- sending --- */
 
@@ -62,7 +37,7 @@ static void send_bytes(struct peer *p, const char *bytes, size_t n)
 		shutdown(p->fd, SHUT_RDWR); /* no memory: the next read ends, and the peer is dropped */
 }
 
-static void send_frame(struct peer *p, enum frame_kind kind, const char *bytes, size_t n)
+void send_frame(struct peer *p, enum frame_kind kind, const char *bytes, size_t n)
 {
 	struct buffer header = { 0 };
 
@@ -92,6 +67,7 @@ static void forget_step(struct hub *h)
 	h->lost = h->aborted = false;
 	free_buffer(&h->pairs);
 	free_pairs(&h->names);
+	forget_collectives(h);
 }
 
 /* Send LOST to the ranks that wait in a fence: no fence can be complete any more. */
@@ -118,10 +94,12 @@ static void drop_peer(struct hub *h, size_t i)
 	h->full = false;
 	if (gone.rank < 0)
 		return;
-	if (--h->ranks == 0)
+	if (--h->ranks == 0) {
 		forget_step(h);
-	else
-		fail_fences(h);
+		return;
+	}
+	fail_fences(h);
+	leave_collectives(h, gone.rank);
 }
 
 static int make_room(struct hub *h)
@@ -206,11 +184,17 @@ static int take_hello(struct hub *h, struct peer *p, const struct frame *f)
 		if (h->peers[i].rank == (int)rank)
 			return (-1);
 	}
+	if (!h->left)
+		h->left = calloc(size, sizeof(*h->left));
+	if (!h->left)
+		return (-1);
 	h->size = (int)size;
 	p->rank = (int)rank;
 	++h->ranks;
+	h->left[rank] = false;
 	if (h->aborted)
 		send_frame(p, FRAME_ABORT, NULL, 0);
+	send_asks(h, p);
 
 	return (0);
 }
@@ -319,6 +303,12 @@ static int obey_frame(struct hub *h, struct peer *p, const struct frame *f)
 	case FRAME_ABORT:
 		send_abort(h, p);
 		return (0);
+	case FRAME_COLLECT:
+		return (take_collect(h, p, f));
+	case FRAME_ASK:
+		return (take_ask(h, p, f));
+	case FRAME_TELL:
+		return (take_tell(h, f));
 	default:
 		return (-1);
 	}

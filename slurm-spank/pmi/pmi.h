@@ -36,6 +36,18 @@
  *	                                     ◄──  ABORT, to all other servers
  *	closes ─────────────────────────────────► no fence can be complete any more
  *	                                     ◄──  LOST, to each server that has sent FENCE, or will
+ *
+ * For `srun --mpi=pmix` the server is sing-pmix (../pmix), and the hub is the same:
+ *
+ *	COLLECT request, signature, data ───────► waits until all members in the signature have sent the same
+ *	                                     ◄──  COLLECTED request, status, context, the data of all members
+ *	ASK request, rank ──────────────────────► waits until that rank has connected
+ *	                                     ◄──  ASKED asker, request, to the server of that rank
+ *	TELL asker, request, status, keys ──────►
+ *	                                     ◄──  TOLD request, status, keys, to the asker
+ *
+ * A signature is a kind, a number of ranks, the ranks, and a name; no ranks stands for all ranks. context is a number
+ * that no other collective of the step has.
  */
 #ifndef SING_PMI_PMI_H
 #define SING_PMI_PMI_H
@@ -50,6 +62,12 @@
  * and proxyd keeps it only where the step uses PMI (proxyd/srun/mpi.go has the same name).
  */
 #define PMI_VARIABLE "SINGULARITY_SLURM_PMI"
+
+/* The same where the step uses PMIx. */
+#define PMIX_VARIABLE "SINGULARITY_SLURM_PMIX"
+
+/* Where sing-pmix writes the task's environment to. */
+enum { PMIX_ENVIRONMENT_FD = 3 };
 
 enum {
 	PMI_SECRET_SIZE = 32,	  /* hexadecimal digits */
@@ -179,13 +197,32 @@ enum frame_kind {
 	FRAME_UNPUBLISH = 4,
 	FRAME_LOOKUP = 5,
 	FRAME_ABORT = 6,
+	FRAME_COLLECT = 7,
+	FRAME_ASK = 8,
+	FRAME_TELL = 9,
 
 	FRAME_FENCED = 16,
 	FRAME_ANSWER = 17,
 	FRAME_LOST = 18,
+	FRAME_COLLECTED = 19,
+	FRAME_ASKED = 20,
+	FRAME_TOLD = 21,
 };
 
 enum { FRAME_HEADER = 5, HELLO_SIZE = 8 + PMI_SECRET_SIZE };
+
+/* The status in COLLECTED, TELL and TOLD; any other is a failure. */
+enum { STATUS_DONE = 0, STATUS_LOST = 1, STATUS_FULL = 2 };
+
+/* The kinds of collectives. */
+enum {
+	COLLECT_FENCE = 1,
+	COLLECT_CONNECT = 2,
+	COLLECT_DISCONNECT = 3,
+	COLLECT_GROUP = 4,
+	COLLECT_LEAVE_GROUP = 5,
+	COLLECT_LAYOUT = 6,
+};
 
 struct frame {
 	enum frame_kind kind;
@@ -221,6 +258,7 @@ struct task {
 	int size;
 	char step[PMI_NAME_SIZE];
 	pid_t program; /* is killed when another task of the step aborts; 0 for none */
+	bool pmix;     /* is served by sing-pmix */
 };
 
 /* Serve a task until the task ends. client is the server's end of the socketpair, and its only descriptor. */

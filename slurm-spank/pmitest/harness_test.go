@@ -29,7 +29,7 @@ var buildHarness = sync.OnceValues(func() (string, error) {
 	}
 	out := filepath.Join(dir, "harness")
 	args := []string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", out, "testdata/harness.c"}
-	for _, part := range []string{"buffer", "command", "frame", "pairs", "server", "hub"} {
+	for _, part := range []string{"buffer", "command", "frame", "pairs", "server", "hub", "collective"} {
 		args = append(args, "../pmi/"+part+".c")
 	}
 	if text, err := exec.Command("cc", args...).CombinedOutput(); err != nil {

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pmitest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The kinds of frames for PMIx, as in pmi.h.
+const (
+	frameHello     = 1
+	frameCollect   = 7
+	frameAsk       = 8
+	frameTell      = 9
+	frameCollected = 19
+	frameAsked     = 20
+	frameTold      = 21
+)
+
+func numbers(all ...uint32) (s string) {
+	for _, n := range all {
+		s += string(binary.BigEndian.AppendUint32(nil, n))
+	}
+	return s
+}
+
+// pmixServer talks to a hub as sing-pmix does.
+type pmixServer struct {
+	net.Conn
+	t *testing.T
+}
+
+func startPMIx(t *testing.T, place string, rank, size uint32) pmixServer {
+	t.Helper()
+	s := pmixServer{dialHub(t, place), t}
+	s.say(frameHello, numbers(rank, size)+strings.Split(place, ":")[2])
+	return s
+}
+
+func startPMIxStep(t *testing.T, size uint32) (place string, all []pmixServer) {
+	t.Helper()
+	place = startHub(t)
+	for rank := range size {
+		all = append(all, startPMIx(t, place, rank, size))
+	}
+	return place, all
+}
+
+func (s pmixServer) say(kind byte, body string) {
+	s.t.Helper()
+	if _, err := s.Write([]byte(makeFrame(kind, body))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// hears checks the next frame. The hub joins what collectives have in the order in which it was read, so that part is
+// sorted before.
+func (s pmixServer) hears(kind byte, body string) {
+	s.t.Helper()
+	_ = s.SetReadDeadline(time.Now().Add(patience))
+	header := make([]byte, 5)
+	if _, err := io.ReadFull(s, header); err != nil {
+		s.t.Fatal(err)
+	}
+	got := make([]byte, binary.BigEndian.Uint32(header))
+	if _, err := io.ReadFull(s, got); err != nil {
+		s.t.Fatal(err)
+	}
+	if kind == frameCollected && len(got) > 12 {
+		slices.Sort(got[12:])
+	}
+	if header[4] != kind || string(got) != body {
+		s.t.Fatalf("got %d %q, want %d %q", header[4], got, kind, body)
+	}
+}
+
+// collect contributes to a collective of ranks, none for all.
+func (s pmixServer) collect(request, kind uint32, name, data string, ranks ...uint32) {
+	s.t.Helper()
+	signature := numbers(kind, uint32(len(ranks))) + numbers(ranks...) + name
+	s.say(frameCollect, numbers(request, uint32(len(signature)))+signature+data)
+}
+
+// TestCollectives: collectives of all ranks and of some go on beside each other, each with a number of its own.
+func TestCollectives(t *testing.T) {
+	t.Parallel()
+	_, s := startPMIxStep(t, 3)
+	s[2].collect(7, 1, "", "c")
+	s[0].collect(1, 4, "group", "x", 0, 2)
+	s[0].collect(2, 1, "", "a")
+	s[2].collect(8, 4, "group", "y", 0, 2)
+	s[2].hears(frameCollected, numbers(8, 0, 1)+"xy")
+	s[0].hears(frameCollected, numbers(1, 0, 1)+"xy")
+	s[0].collect(3, 1, "", "A") // the same once more, before the first is complete
+	s[1].collect(5, 1, "", "b")
+	s[0].hears(frameCollected, numbers(2, 0, 2)+"abc")
+	s[1].hears(frameCollected, numbers(5, 0, 2)+"abc")
+	s[2].hears(frameCollected, numbers(7, 0, 2)+"abc")
+	s[1].collect(6, 1, "", "B")
+	s[2].collect(9, 1, "", "C")
+	s[0].hears(frameCollected, numbers(3, 0, 3)+"ABC")
+	s[0].collect(4, 2, "", "", 0)
+	s[0].hears(frameCollected, numbers(4, 0, 4))
+}
+
+// TestCollectiveLost: a rank that leaves fails the collectives of which it is a member, now and later, and no others. A
+// step that begins anew with the same hub is not disturbed.
+func TestCollectiveLost(t *testing.T) {
+	t.Parallel()
+	place, s := startPMIxStep(t, 3)
+	s[0].collect(1, 1, "", "a")
+	s[0].collect(2, 1, "", "a", 0, 2)
+	s[1].Close()
+	s[0].hears(frameCollected, numbers(1, 1, 0))
+	s[2].collect(7, 1, "", "c")
+	s[2].hears(frameCollected, numbers(7, 1, 0))
+	s[2].collect(8, 1, "", "c", 0, 2)
+	s[0].hears(frameCollected, numbers(2, 0, 1)+"ac")
+	s[2].hears(frameCollected, numbers(8, 0, 1)+"ac")
+	s[0].say(frameAsk, numbers(3, 1))
+	s[0].hears(frameTold, numbers(3, 1))
+	s[1] = startPMIx(t, place, 1, 3) // its program has called MPI again
+	s[1].collect(9, 5, "", "", 1)
+	s[1].hears(frameCollected, numbers(9, 0, 2))
+	for i := range s {
+		s[i].collect(10, 1, "", fmt.Sprint(i))
+	}
+	for i := range s {
+		s[i].hears(frameCollected, numbers(10, 0, 3)+"012")
+	}
+}
+
+// TestQuestions: a question waits until the rank that it is for has connected, and fails when that rank leaves.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	place := startHub(t)
+	a, b := startPMIx(t, place, 0, 3), startPMIx(t, place, 1, 3)
+	a.say(frameAsk, numbers(1, 2))
+	b.say(frameAsk, numbers(1, 2))
+	a.collect(2, 1, "", "", 0) // the hub has read a's question
+	a.hears(frameCollected, numbers(2, 0, 1))
+	b.collect(2, 1, "", "", 1)
+	b.hears(frameCollected, numbers(2, 0, 2))
+	c := startPMIx(t, place, 2, 3)
+	c.hears(frameAsked, numbers(1, 1))
+	c.hears(frameAsked, numbers(0, 1))
+	c.say(frameTell, numbers(0, 1, 0)+"keys")
+	a.hears(frameTold, numbers(1, 0)+"keys")
+	c.say(frameTell, numbers(0, 1, 0)+"again")  // nobody has asked
+	c.say(frameTell, numbers(17, 1, 0)+"again") // nor is there such a rank
+	c.Close()
+	b.hears(frameTold, numbers(1, 1))
+}
+
+// TestWrongFrames: a server that says what no server says is dropped, and the hub lives.
+func TestWrongFrames(t *testing.T) {
+	t.Parallel()
+	place := startHub(t)
+	startPMIx(t, place, 1, 3)
+	for name, say := range map[string]string{
+		"short":                    makeFrame(frameCollect, numbers(1)),
+		"seven bytes":              makeFrame(frameCollect, numbers(1)+"abc"),
+		"a long signature":         makeFrame(frameCollect, numbers(1, 9, 1, 0)),
+		"a short signature":        makeFrame(frameCollect, numbers(1, 4, 1)),
+		"ranks that are not there": makeFrame(frameCollect, numbers(1, 8, 1, 2)),
+		"no such rank":             makeFrame(frameCollect, numbers(1, 12, 1, 1, 3)),
+		"a rank twice":             makeFrame(frameCollect, numbers(1, 20, 1, 3, 0, 1, 1)),
+		"of others":                makeFrame(frameCollect, numbers(1, 16, 1, 2, 1, 2)),
+		"many ranks":               makeFrame(frameCollect, numbers(1, 8, 1, 0xffffffff)),
+		"a question to nobody":     makeFrame(frameAsk, numbers(1, 3)),
+		"a short question":         makeFrame(frameAsk, numbers(1)),
+		"a short answer":           makeFrame(frameTell, numbers(0, 1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startPMIx(t, place, 0, 3)
+			if _, err := s.Write([]byte(say)); err != nil {
+				t.Fatal(err)
+			}
+			isClosed(t, s)
+		})
+	}
+}
+
+// FuzzHub gives a hub, under sanitizers, what a server of PMIx says after its HELLO.
+func FuzzHub(f *testing.F) {
+	for _, seed := range []string{
+		makeFrame(frameCollect, numbers(1, 8, 1, 0)+"data") + makeFrame(frameCollect, numbers(2, 12, 4, 1, 0)+"x"),
+		makeFrame(frameCollect, numbers(1, 16, 1, 2, 0, 1)), makeFrame(frameAsk, numbers(1, 1)) + makeFrame(frameAsk, numbers(2, 0)),
+		makeFrame(frameTell, numbers(0, 2, 0)+"keys"), makeFrame(2, "") + makeFrame(6, ""),
+	} {
+		f.Add([]byte(seed))
+	}
+	place := startHub(f)
+	at := strings.Split(place, ":")
+	f.Fuzz(func(t *testing.T, input []byte) {
+		c, err := net.Dial("tcp", at[0]+":"+at[1])
+		if err != nil {
+			t.Fatalf("the hub died: %v", err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, err = c.Write([]byte(makeFrame(frameHello, numbers(0, 3)+at[2]) + string(input)))
+		if tcp, ok := c.(*net.TCPConn); ok && err == nil {
+			err = tcp.CloseWrite()
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, c)
+		}
+		if err != nil && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "broken pipe") {
+			t.Fatalf("%q: %v", input, err)
+		}
+	})
+}
+
+// TestPMIxABI compares what sing-pmix knows of PMIx's library with PMIx's headers.
+func TestPMIxABI(t *testing.T) {
+	include := os.Getenv("PMIX_INCLUDE")
+	if include == "" {
+		found, _ := filepath.Glob("/usr/lib/*/pmix2/include/pmix_server.h")
+		if len(found) == 0 {
+			t.Skip("SKIP: needs libpmix-dev, or PMIx's headers in PMIX_INCLUDE")
+		}
+		include = filepath.Dir(found[0])
+	}
+	program := filepath.Join(t.TempDir(), "abi")
+	if text, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", include, "-o", program, "testdata/abi.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if err := exec.Command(program).Run(); err != nil {
+		t.Errorf("attributes have other names: %v", err)
+	}
+}
