@@ -26,7 +26,7 @@ DOC            = $(PREFIX)/share/doc/singularity-slurm
 LDFLAGS        = -X main.version=$(VERSION)
 MODULE        := github.com/singularity-slurm/singularity-slurm
 NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go' -o -path '*/web/page/*')
-C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
+C_PARTS     := slurm-spank/warden slurm-spank/srun slurm-spank/pmix libsingshim
 RELEASES    := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
@@ -171,9 +171,9 @@ test-cluster: deps build trees ## all tests on real Slurm (15 min)
 test-control: deps build ## the controller on a cluster, scenario by scenario (4 min)
 	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
-# 113 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
+# 115 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
-test-corpus: deps build ## 113 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
+test-corpus: deps build ## 115 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md $(if $(RUN),-run '$(RUN)')
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.
@@ -321,6 +321,7 @@ install-node-locked: node
 	install -CD -m 755 $(B)/singctl $(DESTDIR)$(PREFIX)/bin/singctl
 	install -CD -m 755 $(B)/sing-warden $(DESTDIR)$(LIBEXEC)/sing-warden
 	install -CD -m 755 $(B)/sing-srun $(DESTDIR)$(LIBEXEC)/sing-srun
+	install -CD -m 755 $(B)/sing-pmix $(DESTDIR)$(LIBEXEC)/sing-pmix
 	install -CD -m 644 $(B)/libsingshim.so $(DESTDIR)$(LIB)/libsingshim.so
 	install -CD -m 644 $(B)/libsingshim-device.so $(DESTDIR)$(LIB)/libsingshim-device.so
 	install -CD -m 644 $(B)/libsingshim-criu.so $(DESTDIR)$(LIB)/libsingshim-criu.so

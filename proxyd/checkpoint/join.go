@@ -205,7 +205,7 @@ var captureEnv = []string{
 
 // mpiEnv returns the variable by which sing-srun knows that steps use MPI without being asked to.
 func (c *Conductor) mpiEnv() []string {
-	if c.MPIDefault != srun.MPIPMI2 {
+	if !srun.ServesMPI(c.MPIDefault) {
 		return nil
 	}
 	return []string{srun.MPIDefaultVariable, c.MPIDefault}

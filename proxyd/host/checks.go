@@ -130,11 +130,11 @@ func lackingCapabilities(status string) []string {
 }
 
 func checkPrograms(_ context.Context, n *node) Finding {
-	f := Finding{Name: "installed", Needs: "sing-warden and sing-srun beside proxyd"}
+	f := Finding{Name: "installed", Needs: "sing-warden, sing-srun and sing-pmix beside proxyd"}
 	if n.known.Libexec == "" {
 		return f.withOK("not looked at")
 	}
-	for _, name := range []string{"sing-warden", "sing-srun"} {
+	for _, name := range []string{"sing-warden", "sing-srun", "sing-pmix"} {
 		path := filepath.Join(n.known.Libexec, name)
 		info, err := os.Stat(path)
 		switch {

@@ -18,7 +18,7 @@ type Known struct {
 	// Capture is the longest time that a job of this node took from Slurm's signal until
 	// its memory was captured.
 	Capture time.Duration
-	// Libexec is the folder of sing-warden and sing-srun; "" is not looked at.
+	// Libexec is the folder of sing-warden, sing-srun and sing-pmix; "" is not looked at.
 	Libexec string
 	// Program is proxyd, which is asked for the node's GPUs; "" is not.
 	Program string

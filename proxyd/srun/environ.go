@@ -29,7 +29,7 @@ func (w *rewriter) rewriteEnviron(env []string) []string {
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
 		if seen[name] || name == KeyVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) ||
-			w.servesPMI && name == mpiTypeVariable || !w.servesPMI && name == PMIVariable {
+			w.served != "" && name == mpiTypeVariable || name != w.served && (name == PMIVariable || name == PMIxVariable) {
 			continue
 		}
 		seen[name] = true

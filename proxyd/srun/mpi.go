@@ -11,28 +11,60 @@ import (
 
 // MPI programs are started by srun with a server that tells the tasks of each other (PMI). Slurm's
 // own is in slurmstepd, outside of the capsules, and a connection to it cannot be captured. For PMI-2
-// there is one of ours within the capsules (slurm-spank/pmi): the tasks' wardens start its parts, and
-// the real srun runs with --mpi=none.
+// and PMIx there are servers of ours within the capsules (slurm-spank/pmi, slurm-spank/pmix): the
+// tasks' wardens start their parts, and the real srun runs with --mpi=none.
 
-// PMIVariable is the environment variable by which the wardens of a step learn where its hub is.
-// sing-srun sets it in the calls that may need it.
-const PMIVariable = "SINGULARITY_SLURM_PMI"
+// PMIVariable and PMIxVariable are the environment variables by which the wardens of a step learn
+// where its hub is, and which server to start. sing-srun sets them in the calls that may need it;
+// PMIxVariable only if it can load PMIx's library.
+const (
+	PMIVariable  = "SINGULARITY_SLURM_PMI"
+	PMIxVariable = "SINGULARITY_SLURM_PMIX"
+)
 
-// MPIDefaultVariable tells sing-srun that steps use PMI-2 without being asked to. It is set in
-// capsules where that is Slurm's MpiDefault.
+// MPIDefaultVariable tells sing-srun that steps use PMI without being asked to. It is set in
+// capsules where Slurm's MpiDefault says so.
 const MPIDefaultVariable = "SINGULARITY_SLURM_MPI_DEFAULT"
-
-// MPIPMI2 is the value of --mpi and of MpiDefault that is served within capsules.
-const MPIPMI2 = "pmi2"
 
 // mpiTypeVariable is srun's variable for --mpi.
 const mpiTypeVariable = "SLURM_MPI_TYPE"
 
-// ErrPMIx is returned for a call that asks for PMIx: the server of slurmstepd listens in the node's
-// network, where tasks in a capsule cannot reach it.
-var ErrPMIx = errors.New("--mpi=pmix does not work in a protected job: " +
-	"its server is outside of the job. Start MPI programs with mpirun in the script, " +
+// ErrPMIx is returned for a call that asks for PMIx where it cannot be served within the capsules:
+// the server of slurmstepd listens in the node's network, where tasks in a capsule cannot reach it.
+var ErrPMIx = errors.New("--mpi=pmix cannot be served in this job: it needs PMIx's library on the nodes, " +
+	"and a job that began under this release. Start MPI programs with mpirun in the script, " +
 	"or programs of MPICH with srun --mpi=pmi2; or submit the job without --singularity")
+
+// ErrContainer is returned for a call that asks for PMIx in a container: sing-pmix and the library are
+// files of the node, which the container's root does not have.
+var ErrContainer = errors.New("--mpi=pmix does not work in a container of a protected job: " +
+	"programs of MPICH can be started with srun --mpi=pmi2")
+
+// containerVariable is srun's variable for --container.
+const containerVariable = "SLURM_CONTAINER"
+
+// inContainer tells whether a component of a call runs in a container.
+func inContainer(opts []given, env []string) bool {
+	return slices.ContainsFunc(opts, func(g given) bool { return canonicalName(g.option) == "container" }) ||
+		slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, containerVariable+"=") })
+}
+
+// variableOf returns the variable of what serves a kind of MPI within capsules, "" if nothing does.
+func variableOf(kind string) string {
+	switch {
+	case kind == "pmi2":
+		return PMIVariable
+	case asksForPMIx(kind):
+		return PMIxVariable
+	}
+	return ""
+}
+
+// asksForPMIx tells whether a kind of MPI is PMIx: "pmix", or "pmix_v5" where a site has several.
+func asksForPMIx(kind string) bool { return strings.HasPrefix(kind, "pmix") }
+
+// ServesMPI tells whether a value of --mpi and MpiDefault can be served within capsules.
+func ServesMPI(kind string) bool { return variableOf(kind) != "" }
 
 // mpiType returns which MPI a component of a call asks for, as srun finds it: the last option, else
 // the variable. explicit is false where only the site's default says so.
@@ -50,25 +82,32 @@ func (w *rewriter) mpiType(opts []given, env []string) (kind string, explicit bo
 	return w.MPIDefault, false
 }
 
-// chooseMPI decides whether the tasks of a call are served within the capsules.
+// chooseMPI decides what serves the tasks of a call within the capsules. The components of a call are
+// served by the same: they are one step to the hub.
 func (w *rewriter) chooseMPI(parts []component, env []string) error {
-	offered := slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, PMIVariable+"=") })
 	for _, part := range parts {
 		kind, explicit := w.mpiType(part.opts, env)
+		variable := variableOf(kind)
+		offered := variable != "" && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, variable+"=") })
 		switch {
 		case asksForHelp(part.opts):
-		case kind == MPIPMI2 && offered:
-			w.servesPMI = true
-		case explicit && strings.HasPrefix(kind, "pmix"):
+		case asksForPMIx(kind) && inContainer(part.opts, env):
+			if explicit {
+				return ErrContainer
+			}
+		case offered:
+			w.served = variable
+		case explicit && asksForPMIx(kind):
 			return ErrPMIx
 		}
 	}
 	return nil
 }
 
-// withoutMPI replaces what a component says about MPI by --mpi=none, if it asks for PMI-2.
+// withoutMPI replaces what a component says about MPI by --mpi=none, if it is served within the capsules.
 func (w *rewriter) withoutMPI(opts []given, env []string) []given {
-	if kind, _ := w.mpiType(opts, env); !w.servesPMI || kind != MPIPMI2 {
+	kind, _ := w.mpiType(opts, env)
+	if w.served == "" || variableOf(kind) != w.served || asksForPMIx(kind) && inContainer(opts, env) {
 		return opts
 	}
 	opts = slices.DeleteFunc(opts, func(g given) bool { return canonicalName(g.option) == "mpi" })
@@ -77,8 +116,8 @@ func (w *rewriter) withoutMPI(opts []given, env []string) []given {
 
 // exportedNames are the variables that a step's tasks need whatever the user exports.
 func (w *rewriter) exportedNames() string {
-	if w.servesPMI {
-		return KeyVariable + "," + PMIVariable
+	if w.served != "" {
+		return KeyVariable + "," + w.served
 	}
 	return KeyVariable
 }

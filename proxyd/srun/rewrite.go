@@ -130,7 +130,7 @@ type rewriter struct {
 	read  func(string) ([]byte, error)
 	out   Command
 
-	servesPMI bool // the tasks are served within the capsules
+	served string // the variable of what serves the tasks within the capsules; "" for nothing
 }
 
 func (w *rewriter) rewriteComponent(part component) {

@@ -83,7 +83,8 @@ func TestRewriteArguments(t *testing.T) {
 
 func TestRewriteMPI(t *testing.T) {
 	const offer = PMIVariable + "=10.88.1.1:4000:0"
-	kept := offer + " " + KeyVariable + "=s1"
+	const offerX = PMIxVariable + "=10.88.1.1:4000:0"
+	kept, keptX := offer+" "+KeyVariable+"=s1", offerX+" "+KeyVariable+"=s1"
 	for _, tc := range []struct {
 		name, line, env, byDefault string
 		want, wantEnv              string
@@ -100,7 +101,14 @@ func TestRewriteMPI(t *testing.T) {
 		{name: "not by default", line: "--mpi=none a", env: offer, byDefault: "pmi2", want: "--mpi=none a", wantEnv: KeyVariable + "=s1"},
 		{name: "an older sing-srun", line: "--mpi=pmi2 a", want: "--mpi=pmi2 a", wantEnv: KeyVariable + "=s1"},
 		{name: "a list", line: "--mpi=list", env: offer, want: "--mpi=list", wantEnv: KeyVariable + "=s1"},
-		{name: "PMIx", line: "--mpi=pmix_v5 a", env: offer, err: ErrPMIx},
+		{name: "PMIx", line: "--mpi=pmix_v5 -n2 a", env: offer + " " + offerX, want: "--mpi=none -n2 a", wantEnv: keptX},
+		{name: "PMIx, exported", line: "--export=NONE --mpi=pmix a", env: offerX, want: "--mpi=none --export=" + KeyVariable + "," + PMIxVariable + ",NONE a", wantEnv: keptX},
+		{name: "PMI-2 where PMIx is the default", line: "--mpi=pmi2 a", env: offer + " " + offerX, byDefault: "pmix", want: "--mpi=none a", wantEnv: kept},
+		{name: "PMIx by default, served", line: "a", env: offerX, byDefault: "pmix", want: "--mpi=none a", wantEnv: keptX},
+		{name: "not PMIx by default", line: "--mpi=none a", env: offerX, byDefault: "pmix", want: "--mpi=none a", wantEnv: KeyVariable + "=s1"},
+		{name: "PMIx, not served", line: "--mpi=pmix_v5 a", env: offer, err: ErrPMIx},
+		{name: "PMIx in a container", line: "--mpi=pmix --container=/b a", env: offerX, err: ErrContainer},
+		{name: "PMIx by default, in a container", line: "--container=/b a", env: offerX, byDefault: "pmix", want: "--container=/b a", wantEnv: KeyVariable + "=s1"},
 		{name: "PMIx by the variable", line: "a", env: "SLURM_MPI_TYPE=pmix", err: ErrPMIx},
 		{name: "PMIx by default", line: "a", byDefault: "pmix", want: "a", wantEnv: KeyVariable + "=s1"},
 	} {

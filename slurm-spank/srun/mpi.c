@@ -12,6 +12,7 @@
 #include "../pmi/pmi.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -19,25 +20,53 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-/* The site's default, where that is pmi2 (proxyd/srun/mpi.go has the same name). */
+/* The site's default, where that is pmi2 or PMIx (proxyd/srun/mpi.go has the same name). */
 #define DEFAULT_VARIABLE "SINGULARITY_SLURM_MPI_DEFAULT"
 
-static bool names_pmi(const char *value)
+static bool names(const char *value, const char *kind)
 {
-	return (value && strstr(value, "pmi2"));
+	return (value && strstr(value, kind));
 }
 
-/* Whether the step may want PMI. srun takes "--mpi=pmi2", "--mpi pmi2" and abbreviations. */
-static bool may_want_pmi(int argc, char **argv)
+/* Whether the user may have asked for a kind of PMI. srun takes "--mpi=pmi2", "--mpi pmi2" and abbreviations. */
+static bool may_ask(int argc, char **argv, const char *kind)
 {
 	for (int i = 1; i < argc; ++i) {
-		if (strncmp(argv[i], "--mp", 4) == 0 && (names_pmi(argv[i]) || (i + 1 < argc && names_pmi(argv[i + 1]))))
+		if (strncmp(argv[i], "--mp", 4) == 0 && (names(argv[i], kind) || (i + 1 < argc && names(argv[i + 1], kind))))
 			return (true);
 	}
 
-	return (names_pmi(getenv("SLURM_MPI_TYPE")) || names_pmi(getenv(DEFAULT_VARIABLE)));
+	return (names(getenv("SLURM_MPI_TYPE"), kind));
+}
+
+/*
+ * Whether sing-pmix can load PMIx's library here. If not, it says why, where the user may have asked for PMIx. Without
+ * the library the step is not offered PMIx: proxyd refuses a step that asks for PMIx, and others run as ever.
+ */
+static bool can_serve_pmix(bool asked)
+{
+	int status = -1;
+	pid_t pid;
+
+	signal(SIGCHLD, SIG_DFL); /* ignored, there would be no status */
+	pid = fork();
+	if (pid == 0) {
+		if (!asked)
+			close_range(0, UINT_MAX, 0);
+		unsetenv("LD_PRELOAD"); /* the shim is for programs of the user */
+		execl(SING_PMIX, SING_PMIX, "--check", (char *)NULL);
+		fprintf(stderr, "singularity: srun --mpi=pmix: %s: %m\n", SING_PMIX);
+		_exit(1);
+	}
+	if (pid < 0)
+		return (false);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+
+	return (status == 0);
 }
 
 /* The child, with no descriptor but the hub's: as long as it held others, no reader would see them close. */
@@ -96,11 +125,15 @@ out:
 
 void offer_pmi(int argc, char **argv)
 {
+	const bool pmi = may_ask(argc, argv, "pmi2") || names(getenv(DEFAULT_VARIABLE), "pmi2");
+	const bool asked = may_ask(argc, argv, "pmix");
+	const bool pmix = (asked || names(getenv(DEFAULT_VARIABLE), "pmix")) && can_serve_pmix(asked);
 	char text[128], address[INET_ADDRSTRLEN];
 	struct hub_place p;
 
 	unsetenv(PMI_VARIABLE); /* of a step within which this process was started */
-	if (!may_want_pmi(argc, argv))
+	unsetenv(PMIX_VARIABLE);
+	if (!pmi && !pmix)
 		return;
 	if (start_hub(&p) || !inet_ntop(AF_INET, &p.address, address, sizeof(address))) {
 		/* Without the variable, Slurm serves the step, which then cannot be captured. */
@@ -108,5 +141,8 @@ void offer_pmi(int argc, char **argv)
 		return;
 	}
 	snprintf(text, sizeof(text), "%s:%d:%s", address, ntohs(p.port), p.secret);
-	setenv(PMI_VARIABLE, text, 1);
+	if (pmi)
+		setenv(PMI_VARIABLE, text, 1);
+	if (pmix)
+		setenv(PMIX_VARIABLE, text, 1);
 }

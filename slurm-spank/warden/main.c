@@ -88,6 +88,11 @@ static int begin(struct warden *w, const struct options *o, const sigset_t *mask
 	struct task task;
 	const bool mpi = find_task(&task, o->name);
 
+	if (!mpi && asks_for_pmix()) {
+		/* Without a server each task of an MPI program would take itself for the only one. */
+		fprintf(stderr, "singularity: srun --mpi=pmix: the environment of %s has no place in a step\n", o->name);
+		return (-1);
+	}
 	forget_place();
 	reopen_stdio(o->proc_fd);
 	if (o->root_fd >= 0 && enter_container(o->root_fd, o->root_cwd))

@@ -29,6 +29,12 @@ static const struct {
 	{ "I_MPI_FABRICS", "ofi" },
 };
 
+/* What the exec of sing-pmix needs. */
+static struct {
+	char place[128];
+	char path[PATH_MAX];
+} pmix;
+
 /* A number of the environment, or -1. */
 static int number_of(const char *name, int max)
 {
@@ -43,26 +49,48 @@ static int number_of(const char *name, int max)
 	return (*end || n > max ? -1 : (int)n);
 }
 
+/* sing-pmix is beside this program, by the path with which Slurm has executed it: /proc does not have this process. */
+static int find_pmix_server(const char *place)
+{
+	const char *slash = strrchr(program_invocation_name, '/');
+	const int folder = slash ? (int)(slash - program_invocation_name) : -1;
+
+	if (folder < 0 || snprintf(pmix.place, sizeof(pmix.place), "%s", place) >= (int)sizeof(pmix.place))
+		return (-1);
+
+	return (snprintf(pmix.path, sizeof(pmix.path), "%.*s/sing-pmix", folder, program_invocation_name) < PATH_MAX ? 0 : -1);
+}
+
 bool find_task(struct task *t, const char *name)
 {
-	const char *place = getenv(PMI_VARIABLE);
+	const char *place_of_pmix = getenv(PMIX_VARIABLE);
+	const char *place = place_of_pmix ? place_of_pmix : getenv(PMI_VARIABLE);
 	const char *dot = strrchr(name, '.');
 	const size_t n = dot ? (size_t)(dot - name) : strlen(name);
 
 	*t = (struct task){
 		.rank = number_of("SLURM_PROCID", PMI_MAX_RANKS),
 		.size = number_of("SLURM_STEP_NUM_TASKS", PMI_MAX_RANKS),
+		.pmix = place_of_pmix,
 	};
 	if (!place || n >= sizeof(t->step) || parse_place(&t->hub, place) || t->rank < 0 || t->rank >= t->size)
+		return (false);
+	if (t->pmix && find_pmix_server(place))
 		return (false);
 	memcpy(t->step, name, n);
 
 	return (true);
 }
 
+bool asks_for_pmix(void)
+{
+	return (getenv(PMIX_VARIABLE));
+}
+
 void forget_place(void)
 {
 	unsetenv(PMI_VARIABLE); /* the secret is the steward's and sing-srun's */
+	unsetenv(PMIX_VARIABLE);
 }
 
 static void set_number(const char *name, int n)
@@ -90,7 +118,7 @@ static int tell_program(const struct task *t, int end)
 }
 
 /* The server, with no descriptor but its end of the socketpair. */
-static _Noreturn void become_server(const struct task *t, int end)
+static void become_server(const struct task *t, int end)
 {
 	setsid();
 	prctl(PR_SET_NAME, "sing-pmi");
@@ -107,7 +135,7 @@ static _Noreturn void become_server(const struct task *t, int end)
  * here and not by the steward because this process is in the program's cgroup by now, so that
  * what freezes, captures and kills the program does so with the server.
  */
-static int fork_server(const struct task *t, int end)
+static int fork_server(const struct task *t, int end, void (*become)(const struct task *t, int end))
 {
 	static const struct timespec at_once;
 	sigset_t of_children;
@@ -118,7 +146,7 @@ static int fork_server(const struct task *t, int end)
 		const pid_t server = fork();
 
 		if (server == 0)
-			become_server(t, end);
+			become(t, end);
 		_exit(server < 0);
 	}
 	if (pid < 0)
@@ -137,20 +165,89 @@ static int fork_server(const struct task *t, int end)
 	return (status == 0 ? 0 : -1);
 }
 
-int start_server(const struct task *t)
+/* --- PMIx --- */
+
+/*
+ * sing-pmix, which writes the task's environment to end. It keeps standard error until then, for what libraries say. The
+ * shim is for programs of the user.
+ */
+static void become_pmix_server(const struct task *t, int end)
 {
-	struct task mine = *t;
+	char rank[16], size[16], step[PMI_NAME_SIZE], program[16];
+	char *const argv[] = { pmix.path, rank, size, step, program, NULL };
+
+	snprintf(rank, sizeof(rank), "%d", t->rank);
+	snprintf(size, sizeof(size), "%d", t->size);
+	snprintf(step, sizeof(step), "%s", t->step);
+	snprintf(program, sizeof(program), "%d", (int)t->program);
+	setsid();
+	if (setenv(PMIX_VARIABLE, pmix.place, 1) || unsetenv("LD_PRELOAD") || chdir("/") || dup2(end, PMIX_ENVIRONMENT_FD) < 0)
+		_exit(1);
+	fcntl(PMIX_ENVIRONMENT_FD, F_SETFD, 0); /* for the case that both are the same */
+	close_range(PMIX_ENVIRONMENT_FD + 1, UINT_MAX, 0);
+	execv(argv[0], argv);
+	fprintf(stderr, "singularity: srun --mpi=pmix: %s: %s\n", argv[0], strerror(errno));
+	_exit(1);
+}
+
+/* Put "NAME=VALUE" texts, each with its NUL, into the environment. The last must be empty. */
+static int take_environment(char *text, size_t n)
+{
+	char *const last = text + n - 1;
+
+	if (n == 0 || *last || (n > 1 && last[-1]))
+		return (-1);
+	for (; text < last; text += strlen(text) + 1) {
+		if (!strchr(text, '=') || putenv(text)) /* which keeps the text: it is never freed */
+			return (-1);
+	}
+
+	return (0);
+}
+
+static int start_pmix_server(const struct task *t)
+{
+	struct buffer text = { 0 };
+	ssize_t got = 0;
+	int ends[2];
+	int rv;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return (-1);
+	rv = fork_server(t, ends[1], become_pmix_server);
+	close(ends[1]);
+	while (rv == 0 && (got = read_into(&text, ends[0], 4096)) > 0)
+		;
+	close(ends[0]);
+	if (rv || got < 0 || text.failed)
+		return (-1);
+
+	return (take_environment(text.bytes, text.n));
+}
+
+/* --- PMI-2 --- */
+
+static int start_pmi_server(const struct task *t)
+{
 	int ends[2];
 	int rv;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return (-1);
-	mine.program = getpid();
-	rv = fork_server(&mine, ends[1]);
+	rv = fork_server(t, ends[1], become_server);
 	if (rv == 0)
 		rv = tell_program(t, ends[0]);
 	close(ends[0]);
 	close(ends[1]);
 
 	return (rv);
+}
+
+int start_server(const struct task *t)
+{
+	struct task mine = *t;
+
+	mine.program = getpid();
+
+	return (t->pmix ? start_pmix_server(&mine) : start_pmi_server(&mine));
 }

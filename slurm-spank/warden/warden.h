@@ -87,12 +87,15 @@ int release_program(struct program *p);
 /* Whether the environment makes this process a task that uses PMI, and which. name is the program's. */
 bool find_task(struct task *t, const char *name);
 
+/* Whether the environment says that the task is to be served by PMIx. */
+bool asks_for_pmix(void);
+
 /* Take the place of the hub out of the environment. */
 void forget_place(void);
 
 /*
- * Start the server of this process, which is about to become the program, and tell the program of its end of the
- * socketpair in the environment. All signals must be blocked. Returns -1 on error.
+ * Start the server of this process, which is about to become the program, and put into the environment how the program
+ * reaches it. All signals must be blocked. Returns -1 on error.
  */
 int start_server(const struct task *t);
 

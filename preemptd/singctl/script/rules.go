@@ -39,10 +39,6 @@ type commandRule struct {
 var commandRules = []commandRule{
 	{[]string{"salloc"}, nil, Unprotected, "an allocation of its own cannot be requeued: use the job's, by srun"},
 	{[]string{"srun"}, hasWord("--pty"), Uncaptured, "it is refused in a protected job: leave --pty out"},
-	{
-		[]string{"srun"}, asksForPMIx, Uncaptured,
-		"it is refused in a protected job: start the program with mpirun, or a program of MPICH with --mpi=pmi2",
-	},
 	{[]string{"srun"}, hasWord(":"), Changed, "a step of several components that runs at a checkpoint fails when the job resumes: use --multi-prog"},
 	{
 		[]string{"sudo", "su", "doas", "pkexec"},
@@ -65,16 +61,6 @@ func (r commandRule) matchesCommand(c command) bool {
 
 func hasWord(word string) func([]string) bool {
 	return func(arguments []string) bool { return slices.Contains(arguments, word) }
-}
-
-func asksForPMIx(arguments []string) bool {
-	for i, a := range arguments {
-		value, joined := strings.CutPrefix(a, "--mpi=")
-		if joined && strings.HasPrefix(value, "pmix") || i > 0 && arguments[i-1] == "--mpi" && strings.HasPrefix(a, "pmix") {
-			return true
-		}
-	}
-	return false
 }
 
 func hasKVM(arguments []string) bool {

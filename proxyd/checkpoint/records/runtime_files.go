@@ -20,9 +20,9 @@ import (
 )
 
 // A kit is the set of our files that a job's programs use: sing-warden, which is the first
-// process of each program, sing-srun in place of srun, and the shims. CRIU restores a program
-// only with the very files that the program had mapped. So a job keeps the kit of its first start
-// while its nodes are updated:
+// process of each program, sing-srun in place of srun, sing-pmix beside tasks, and the shims. CRIU
+// restores a program only with the very files that the program had mapped. So a job keeps the kit
+// of its first start while its nodes are updated:
 //
 //	SHARED/kits/HASH   the kit of each release with which a job began
 //	LIB/kits/HASH      this node's copy, which capsules see; an update does not replace it
@@ -43,14 +43,18 @@ const (
 	// KitScontrol is sing-srun again, in place of scontrol. Kits of older releases have none.
 	KitScontrol = "sing-scontrol"
 
+	// kitPMIx serves PMIx beside the tasks of srun --mpi=pmix. Wardens and sing-srun look for it beside themselves.
+	// Kits of older releases have none.
+	kitPMIx = "sing-pmix"
+
 	KitDevices = "devices" // a folder of links
 )
 
-var kitNames = []string{KitWarden, KitSrun, KitScontrol, kitShim, KitDriver}
+var kitNames = []string{KitWarden, KitSrun, KitScontrol, kitPMIx, kitShim, KitDriver}
 
 // kitLinks are the links in KitDevices, with their targets.
 var kitLinks = map[string]string{
-	KitWarden: KitWarden, kitShim: KitDriver,
+	KitWarden: KitWarden, kitPMIx: kitPMIx, kitShim: KitDriver,
 	"libcuda.so.1": KitDriver, "libcuda.so": KitDriver, "libnccl.so.2": KitDriver, "libnvidia-ml.so.1": KitDriver,
 }
 
@@ -67,10 +71,12 @@ type Kits struct {
 // hash. shim may be "".
 func (k Kits) KeepInstalled(warden, shim string) (hash string, err error) {
 	from := map[string]string{KitWarden: warden, KitSrun: k.Wrapper, KitScontrol: k.Wrapper}
+	if pmix := filepath.Join(filepath.Dir(k.Wrapper), kitPMIx); isThere(pmix) {
+		from[kitPMIx] = pmix
+	}
 	if shim != "" {
 		from[kitShim] = shim
-		driver := filepath.Join(filepath.Dir(shim), KitDriver)
-		if _, err := os.Stat(driver); err == nil {
+		if driver := filepath.Join(filepath.Dir(shim), KitDriver); isThere(driver) {
 			from[KitDriver] = driver
 		}
 	}
@@ -106,8 +112,10 @@ func (k Kits) OnNode(hash string) (string, error) {
 }
 
 // HasDevices tells whether programs of a kit can use devices.
-func HasDevices(kit string) bool {
-	_, err := os.Stat(filepath.Join(kit, KitDriver))
+func HasDevices(kit string) bool { return isThere(filepath.Join(kit, KitDriver)) }
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
 	return err == nil
 }
 
