@@ -157,7 +157,7 @@ func (c *cluster) noticesRestart(t *testing.T, programs []program) {
 func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r result) {
 	folder := func(run string) string { return filepath.Join("corpus/runs", p.name, run) }
 	r.program = p
-	alone, err := c.do(ctx, p, lane, folder("alone"), strings.Fields(*first), nil, ending{})
+	alone, err := c.do(ctx, p, lane, folder("alone"), strings.Fields(*first+" "+p.first), nil, ending{})
 	if err != nil {
 		r.broken = fmt.Errorf("%w\n%s", err, alone.log)
 		return r

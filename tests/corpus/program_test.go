@@ -37,12 +37,14 @@ type program struct {
 	gpus     int    // of each node
 	tasks    int    // of each node
 	most     int    // GPUs that it can use, with those of other jobs
+	first    string // more options of the first run, which plain Slurm could not do
 	fails    string // why it is known not to come through; "" for all but a few
 }
 
 var (
 	whatLine  = regexp.MustCompile(`(?m)^# What: (.+)$`)
 	failsLine = regexp.MustCompile(`(?m)^# Fails: (.+)$`)
+	firstLine = regexp.MustCompile(`(?m)^# First: (.+)$`)
 	needsLine = regexp.MustCompile(`(?m)^# Needs: (.+)$`)
 	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
 	nodesFlag = regexp.MustCompile(`--nodes=(\d+)`)
@@ -85,6 +87,9 @@ func parseProgram(name, text string) (program, error) {
 		return p, fmt.Errorf("want --output=log, or log.%%a for an array")
 	}
 	p.what, p.needs = what[1], needs[1]
+	if first := firstLine.FindStringSubmatch(text); first != nil {
+		p.first = first[1]
+	}
 	if fails := failsLine.FindStringSubmatch(text); fails != nil {
 		p.fails = fails[1]
 	}
@@ -148,6 +153,8 @@ func TestParseProgram(t *testing.T) {
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, gpus: 1, most: 2}},
 		"known to fail": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, fails: "by design"}},
+		"its first run": {text: head + "# First: --singularity\n#SBATCH --job-name=p --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, tasks: 1, first: "--singularity"}},
 		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},
 		"wrong name": {text: head + "#SBATCH --job-name=pq --output=log\n", err: "want --job-name=p"},
 		"other log":  {text: head + "#SBATCH --job-name=p --output=log.txt\n", err: "want --output=log, or log.%a for an array"},
