@@ -2,40 +2,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #define _GNU_SOURCE
+/* The header of Slurm 26.05 converts the number of a job to what its functions take. */
+#define SLURM_BACKWARD_COMPAT
 #include "borrower.h"
 
-#include <dlfcn.h>
 #include <errno.h>
+#include <slurm/slurm.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Slurm's ESLURM_INVALID_JOB_ID, of each release. */
-enum { NO_SUCH_JOB = 2017 };
-
 /*
- * Slurm's functions are in the program that loads the plugin. They are found by name, because the plugin is
- * loaded by programs without them, too. The answer is not read: its layout is that of one release.
+ * The plugin is not linked with libslurm: sbatch has the functions. A program without them can load the
+ * plugin all the same.
  */
-typedef int load_job(void **answer, uint32_t job, uint16_t flags);
-typedef void free_jobs(void *answer);
+#pragma weak slurm_load_job
+#pragma weak slurm_free_job_info_msg
 
 const char *borrower_refusal(const char *job)
 {
 	static char why[128];
-	void *answer = NULL;
-	load_job *load;
-	free_jobs *done;
+	const uint32_t number = (uint32_t)strtoul(job, NULL, 10);
+	job_info_msg_t *answer = NULL;
 
-	*(void **)&load = dlsym(RTLD_DEFAULT, "slurm_load_job");
-	*(void **)&done = dlsym(RTLD_DEFAULT, "slurm_free_job_info_msg");
-	if (!load || !done)
+	if (!slurm_load_job || !slurm_free_job_info_msg)
 		return (NULL);
-	if (load(&answer, (uint32_t)strtoul(job, NULL, 10), 0) == 0) {
-		done(answer);
+	if (slurm_load_job(&answer, number, 0) == 0) {
+		slurm_free_job_info_msg(answer);
 		return (NULL);
 	}
-	if (errno != NO_SUCH_JOB) /* slurmctld is away, and sbatch will say so */
+	if (errno != ESLURM_INVALID_JOB_ID) /* slurmctld is away, and sbatch will say so */
 		return (NULL);
 	snprintf(why, sizeof(why), "--singularity-lease=%.20s: Slurm knows no such job; accepted: the number of a running job of yours", job);
 

@@ -11,7 +11,6 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "../message.h"
@@ -58,10 +57,6 @@ int epilog(void);
 void job_setenv(const char *name, const char *value);
 const char *job_getenv(const char *name);
 int job_variables(void);
-
-/* What sbatch has of libslurm. */
-int slurm_load_job(void **answer, uint32_t job, uint16_t flags);
-void slurm_free_job_info_msg(void *answer);
 
 /* --- proxyd.c --- */
 
