@@ -159,7 +159,8 @@ func Jobs() ([]string, error) {
 // maxLog is how much of the end of a log is read.
 const maxLog = 4 << 10
 
-// LogEnd returns the last lines of the log of a session's job, at most most, or none if there is no log.
+// LogEnd returns the last lines of the log of a session's job, at most most, without what Slurm says of the job's end; none
+// if there is no log.
 func LogEnd(job string, most int) []string {
 	path, err := filePath(job, logEnding)
 	if err != nil {
@@ -176,6 +177,7 @@ func LogEnd(job string, most int) []string {
 		}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxLog))
+	b = obituary.ReplaceAll(append(b, '\n'), nil)
 	if err != nil || strings.TrimSpace(string(b)) == "" {
 		return nil
 	}

@@ -262,3 +262,30 @@ func TestRunOnTerminal(t *testing.T) {
 		t.Errorf("shown: %q", got)
 	}
 }
+
+// TestLogEnd: the end of a log has why a session could not begin, and not what Slurm says of each end of a job.
+func TestLogEnd(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if err := os.MkdirAll(home+"/.singularity-slurm/sessions", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const slurms = "[2026-11-26T15:41:05.399] error: *** JOB 4 ON n1 CANCELLED AT 2026-11-26T15:41:05 DUE TO JOB REQUEUE ***"
+	for _, c := range []struct{ log, want string }{
+		{"", ""},
+		{slurms, ""},
+		{slurms + "\n" + slurms + "\n", ""},
+		{"singctl: no nonsense\n" + slurms + "\n", "singctl: no nonsense"},
+		{strings.Repeat("a line of a log\n", 1000) + "two\nthree\n", "two three"},
+	} {
+		if err := os.WriteFile(home+"/.singularity-slurm/sessions/4.log", []byte(c.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(LogEnd("4", 2), " "); got != c.want {
+			t.Errorf("%.80q: %q, want %q", c.log, got, c.want)
+		}
+	}
+	if got := LogEnd("5", 2); got != nil {
+		t.Errorf("no log: %q", got)
+	}
+}
