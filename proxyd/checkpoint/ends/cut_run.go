@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -63,7 +64,7 @@ func (e Ends) reportCut(ctx context.Context, id uint32, s *slurm.Job, cut CutRun
 		return err
 	}
 	return errors.Join(
-		e.Timeline.Write(id, records.Event{What: string(cut), Where: e.Node, Text: text}),
+		e.Timeline.Write(id, records.Event{At: time.Now(), What: string(cut), Where: e.Node, Text: text}),
 		e.slurmComments().Write(ctx, s.String(), text),
 	)
 }

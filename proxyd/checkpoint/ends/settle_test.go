@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm/slurmtest"
@@ -97,7 +98,8 @@ func TestCutRunTold(t *testing.T) {
 			restartedJob(t, q, tt.state)
 			e := endsOn(t, "n1", t.TempDir(), q, 7)
 			e.Store = storeWithCheckpoint(t)
-			for _, event := range tt.events {
+			for n, event := range tt.events {
+				event.At = time.Unix(int64(n+1), 0)
 				if err := e.Timeline.Write(7, event); err != nil {
 					t.Fatal(err)
 				}
@@ -111,7 +113,7 @@ func TestCutRunTold(t *testing.T) {
 				t.Errorf("want the comment %q; asked:\n%s", tt.want, asked)
 			}
 			events, err := e.Timeline.Read(7)
-			told := len(events) > 0 && events[len(events)-1].Text == tt.want && events[len(events)-1].Where == "n1"
+			told := len(events) > 0 && !events[len(events)-1].At.IsZero() && events[len(events)-1].Text == tt.want && events[len(events)-1].Where == "n1"
 			if err != nil || told != (tt.want != "") {
 				t.Errorf("time line: %+v, %v", events, err)
 			}
