@@ -4,7 +4,7 @@
 /*
  * dlopen: a program that opens a library by one of these names, in whatever folder, gets this library, if there
  * is a device server. dlsym: a program that looks up a call of NVRTC in NVRTC's handle, as PyTorch does, gets the call
- * of nvrtc.c. Without a device server nothing of this has an effect.
+ * of nvrtc.c, and one of nvJitLink's in jitlink.c. Without a device server nothing of this has an effect.
  */
 #define _GNU_SOURCE
 #include "load.h"
@@ -12,12 +12,16 @@
 #include "../../wire/attach.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef void *opener(const char *, int);
+
+#define JITLINK "libnvJitLink.so"
 
 static const char names[] = "libcuda.so\0libcuda.so.1\0libnccl.so\0libnccl.so.2\0libnvidia-ml.so\0libnvidia-ml.so.1\0";
 
@@ -41,11 +45,34 @@ static void *ourselves(const char *name, int mode)
 	return dladdr(names, &us) == 0 ? NULL : next()(us.dli_fname, mode);
 }
 
+/* dlopen of a library that is nowhere. */
+static void *nothing(const char *name, int mode)
+{
+	(void)name;
+	return next()("/none/libcuda.so", mode);
+}
+
+/*
+ * nvJitLink links by the driver where there is one, through a table without a public description, and fails if the driver
+ * has no such table. Without a driver nvJitLink links by itself.
+ */
+static int is_in_jitlink(const void *caller)
+{
+	const char *slash;
+	Dl_info of;
+
+	if (dladdr(caller, &of) == 0 || of.dli_fname == NULL)
+		return 0;
+	slash = strrchr(of.dli_fname, '/');
+	return strncmp(slash != NULL ? slash + 1 : of.dli_fname, JITLINK, strlen(JITLINK)) == 0;
+}
+
 /* Called by the dlopen below: the place where dlopen goes on. */
-__attribute__((used)) static opener *sing_dlopen_way(const char *name)
+__attribute__((used)) static opener *sing_dlopen_way(const char *name, int mode, const void *caller)
 {
 	const char *slash, *server;
 
+	(void)mode;
 	if (name == NULL)
 		return next();
 	slash = strrchr(name, '/');
@@ -54,7 +81,9 @@ __attribute__((used)) static opener *sing_dlopen_way(const char *name)
 	for (const char *n = names; *n != 0; n += strlen(n) + 1)
 		if (strcmp(n, name) == 0) {
 			server = getenv(SING_DEVICE_ENV);
-			return server != NULL && *server != 0 ? ourselves : next();
+			if (server == NULL || *server == 0)
+				return next();
+			return strncmp(name, "libcuda.so", 10) == 0 && is_in_jitlink(caller) ? nothing : ourselves;
 		}
 	return next();
 }
@@ -72,12 +101,64 @@ finder *sing_next_dlsym(void)
 	return f;
 }
 
-/* In the place of dlsym for the name of a call of nvrtc.c: that call, if the library has the name at all. */
-static void *find_nvrtc_call(void *library, const char *name)
+/* What take_path looks for, and what it finds. */
+struct wanted {
+	const char *name;
+	char path[PATH_MAX];
+};
+
+/* Called for each library in the process: takes the path of the wanted one, which some packages give a longer name. */
+static int take_path(struct dl_phdr_info *library, size_t size, void *to)
+{
+	struct wanted *const wanted = to;
+	const char *slash = strrchr(library->dlpi_name, '/');
+	const char *name = slash != NULL ? slash + 1 : library->dlpi_name;
+
+	(void)size;
+	if (strncmp(name, wanted->name, strlen(wanted->name)) != 0 || strncmp(name, "libnvrtc-builtins", 17) == 0 ||
+	    strlen(library->dlpi_name) >= sizeof(wanted->path))
+		return 0;
+	strcpy(wanted->path, library->dlpi_name);
+	return 1;
+}
+
+/*
+ * RTLD_NEXT does not see a library that another one, which was opened with RTLD_LOCAL, has brought in, as PyTorch's
+ * libcaffe2_nvrtc brings NVRTC.
+ */
+void *sing_find_call(const char *name, const char *symbol)
+{
+	struct wanted wanted = { .name = name };
+	finder *const find = sing_next_dlsym();
+	void *f = find(RTLD_NEXT, symbol), *library;
+
+	if (f == NULL && dl_iterate_phdr(take_path, &wanted) != 0) {
+		library = dlopen(wanted.path, RTLD_LAZY | RTLD_NOLOAD);
+		if (library != NULL) {
+			f = find(library, symbol);
+			dlclose(library);
+		}
+	}
+	/* A program that asks dlerror later must not find this failure. */
+	if (f == NULL)
+		dlerror();
+	return f;
+}
+
+/* The call of ours with this name that stands before one of NVRTC or nvJitLink, or NULL. */
+static void *compiler_call(const char *name)
+{
+	void *f = sing_nvrtc_call(name);
+
+	return f != NULL ? f : sing_jitlink_call(name);
+}
+
+/* In the place of dlsym for the name of such a call: that call, if the library has the name at all. */
+static void *find_compiler_call(void *library, const char *name)
 {
 	void *f = sing_next_dlsym()(library, name);
 
-	return f == NULL ? NULL : sing_nvrtc_call(name);
+	return f == NULL ? NULL : compiler_call(name);
 }
 
 /* Called by the dlsym below: the place where dlsym goes on. */
@@ -86,10 +167,10 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 	const char *server;
 
 	/* What is next is not ours to choose: a library that stands before NVRTC asks so, as this one does. */
-	if (library == RTLD_NEXT || name == NULL || sing_nvrtc_call(name) == NULL)
+	if (library == RTLD_NEXT || name == NULL || compiler_call(name) == NULL)
 		return sing_next_dlsym();
 	server = getenv(SING_DEVICE_ENV);
-	return server != NULL && *server != 0 ? find_nvrtc_call : sing_next_dlsym();
+	return server != NULL && *server != 0 ? find_compiler_call : sing_next_dlsym();
 }
 
 /*
@@ -110,6 +191,7 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 		"	.cfi_adjust_cfa_offset 8\n" \
 		"	sub $8, %rsp\n" \
 		"	.cfi_adjust_cfa_offset 8\n" \
+		"	mov 24(%rsp), %rdx\n" /* who calls */ \
 		"	call " way "\n" \
 		"	add $8, %rsp\n" \
 		"	.cfi_adjust_cfa_offset -8\n" \
@@ -133,6 +215,7 @@ __attribute__((used)) static finder *sing_dlsym_way(void *library, const char *n
 		"	.cfi_offset 29, -32\n" \
 		"	.cfi_offset 30, -24\n" \
 		"	stp x0, x1, [sp, #16]\n" \
+		"	mov x2, x30\n" /* who calls */ \
 		"	bl " way "\n" \
 		"	mov x16, x0\n" \
 		"	ldp x0, x1, [sp, #16]\n" \

@@ -14,8 +14,6 @@
 #include "gen_abi.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,42 +36,7 @@ EXPORT compile_call nvrtcCompileProgram;
 EXPORT size_call nvrtcGetCUBINSize;
 EXPORT code_call nvrtcGetCUBIN;
 
-/* Called for each library in the process: takes the path of NVRTC, which some packages give a longer name. */
-static int take_nvrtc_path(struct dl_phdr_info *library, size_t size, void *path)
-{
-	const char *slash = strrchr(library->dlpi_name, '/');
-	const char *name = slash != NULL ? slash + 1 : library->dlpi_name;
-
-	(void)size;
-	if (strncmp(name, "libnvrtc", 8) != 0 || strncmp(name, "libnvrtc-builtins", 17) == 0 ||
-	    strlen(library->dlpi_name) >= PATH_MAX)
-		return 0;
-	strcpy(path, library->dlpi_name);
-	return 1;
-}
-
-/*
- * Find a function of NVRTC. RTLD_NEXT does not see NVRTC where a library that was opened with RTLD_LOCAL has brought it
- * in, as PyTorch's libcaffe2_nvrtc. NULL if there is no such function.
- */
-static void *find_call(const char *symbol)
-{
-	char path[PATH_MAX] = "";
-	finder *const find = sing_next_dlsym();
-	void *f = find(RTLD_NEXT, symbol), *library;
-
-	if (f == NULL && dl_iterate_phdr(take_nvrtc_path, path) != 0) {
-		library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-		if (library != NULL) {
-			f = find(library, symbol);
-			dlclose(library);
-		}
-	}
-	/* A program that asks dlerror later must not find this failure. */
-	if (f == NULL)
-		dlerror();
-	return f;
-}
+static void *find_call(const char *symbol) { return sing_find_call("libnvrtc", symbol); }
 
 void *sing_nvrtc_call(const char *name)
 {
@@ -166,18 +129,19 @@ int nvrtcCompileProgram(nvrtcProgram program, int n, const char *const *options)
 	return r;
 }
 
-/* Whether the process's first device runs PTX alone. The name is that of proxyd/softgpu. */
-static int is_software(void)
+/* The name is that of proxyd/softgpu. */
+int sing_is_software(void)
 {
 	char name[64] = "";
 
-	return cuDeviceGetName(name, sizeof(name), 0) == CUDA_SUCCESS && strcmp(name, "Singularity software GPU") == 0;
+	return has_server() && cuDeviceGetName(name, sizeof(name), 0) == CUDA_SUCCESS &&
+	       strcmp(name, "Singularity software GPU") == 0;
 }
 
 /* Whether the program gets PTX in the place of the machine code, whose size is n. */
 static int gets_ptx(size_t n)
 {
-	return has_server() && (n == 0 || is_software());
+	return has_server() && (n == 0 || sing_is_software());
 }
 
 int nvrtcGetCUBINSize(nvrtcProgram program, size_t *n)
