@@ -54,7 +54,7 @@ deps: ## installs what the rest needs of this machine, if missing (needs root)
 	@contrib/deps
 
 # A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
-demo: deps $(MINICLUSTER) ## a training moved, shrunk and grown on a full cluster, and drawn in demo.png (3 min)
+demo: deps $(MINICLUSTER) ## PyTorch moved, shrunk and grown on a full cluster, and drawn in demo.png (3 min)
 	@contrib/demo/run
 
 # What the targets are, and how long they take: the text behind ##.
@@ -71,12 +71,13 @@ SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
-# The whole unit tests run with the race detector, but for tests/pytorch, whose programs are not Go. Packages with tests that
-# do less with the race detector, because of its time or memory, are in NO_RACE.
-NO_RACE := ./proxyd/store ./slurmrestd-client ./tests/pytorch
+# The whole unit tests run with the race detector, but for tests/pytorch and tests/llama, whose programs are not Go. Packages
+# with tests that do less with the race detector, because of its time or memory, are in NO_RACE.
+NO_RACE := ./proxyd/store ./slurmrestd-client ./tests/pytorch ./tests/llama
 
-# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch too.
-SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch libsingshim/shimtest
+# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs, PyTorch
+# and llama.cpp too.
+SLOW_UNIT  := tests/device tests/gpu tests/workloads tests/pytorch tests/llama libsingshim/shimtest
 QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
@@ -84,14 +85,14 @@ QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
 SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
 # Only make test-devices has these: five to ten minutes each on a busy machine.
-LONG_DEVICES := TestCorpus/torch-(nodes|four)
+LONG_DEVICES := TestCorpus/(torch-(nodes|four)|llama-answers)
 # Only make test-long has this: the store on NFS, in an emulated machine.
 LONG_CLUSTER := TestStoreOnNFS
 
 LINT_PART     = 'lint: $(SELF) lint'
 UNIT_IN_SHORT = 'unit, in short: $(GO) test -json -short -timeout 40m ./...'
 UNIT_WHOLE    = \
-	'unit, with the race detector: $(GO) test -json -race -timeout 50m $$($(GO) list ./... | grep -v /tests/pytorch$$)' \
+	'unit, with the race detector: $(GO) test -json -race -timeout 50m $$($(GO) list ./... | grep -v -e /tests/pytorch$$ -e /tests/llama$$)' \
 	'unit, without the race detector: $(GO) test -json -timeout 40m $(NO_RACE)'
 TEST_HERE = \
 	'plugin, on stubs of Slurm: $(SELF) test-c'

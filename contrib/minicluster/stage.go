@@ -41,19 +41,33 @@ func stageInstall(ctx context.Context, tree string, controller bool) (string, er
 	return dir, nil
 }
 
-// fetchCUDA returns the folder of PyTorch with CUDA, which is fetched if missing.
-func fetchCUDA(ctx context.Context) (string, error) {
-	source, err := sourceTree()
-	if err != nil {
-		return "", err
+// fetchSoftware returns the folders that hosts have in /opt, by the names that they have there. What is missing is fetched.
+func (w wanted) fetchSoftware(ctx context.Context, say *progress) (map[string]string, error) {
+	folders := map[string]string{}
+	for _, s := range []struct {
+		wanted                          bool
+		option, name, what, description string
+	}{
+		{w.torchCUDA, "--with-torch-cuda", "cuda-software", "pytorch", "PyTorch with CUDA (once: 1.4 GB to fetch)"},
+		{w.llama, "--with-llama", "cuda-llama", "llama", "llama.cpp with CUDA (once: 0.6 GB to fetch)"},
+	} {
+		if !s.wanted {
+			continue
+		}
+		say.showLine("looking for " + s.description)
+		source, err := sourceTree()
+		if err != nil {
+			return nil, err
+		}
+		fetch := exec.CommandContext(ctx, filepath.Join(source, "contrib", "cuda-software", "fetch"), s.what)
+		fetch.Stderr = os.Stderr // shows the progress
+		out, err := fetch.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.option, err)
+		}
+		folders[s.name] = strings.TrimSpace(string(out))
 	}
-	fetch := exec.CommandContext(ctx, filepath.Join(source, "contrib", "cuda-software", "fetch"))
-	fetch.Stderr = os.Stderr // shows the progress
-	out, err := fetch.Output()
-	if err != nil {
-		return "", fmt.Errorf("--with-torch-cuda: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return folders, nil
 }
 
 // sourceTree is the tree in which this program was built.
@@ -67,7 +81,7 @@ func sourceTree() (string, error) {
 	}
 	root := filepath.Join(filepath.Dir(self), "..", "..")
 	if _, err := os.Stat(filepath.Join(root, "slurm-spank", "Makefile")); err != nil {
-		return "", fmt.Errorf("minicluster was built in no source tree: %s is in none; --singularity and --with-torch-cuda need one", self)
+		return "", fmt.Errorf("minicluster was built in no source tree: %s is in none; --singularity, --with-torch-cuda and --with-llama need one", self)
 	}
 	return root, nil
 }

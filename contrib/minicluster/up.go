@@ -33,7 +33,8 @@ const (
 type wanted struct {
 	suite, install, cache, mirror string
 	nodes, gpus                   int
-	torch, torchCUDA, corpus      bool
+	torch, torchCUDA, llama       bool
+	corpus                        bool
 	singularity, controller       bool
 }
 
@@ -71,6 +72,7 @@ func upCommand(at place) *cobra.Command {
 	f.BoolVar(&w.controller, "controller", false, "run its controller, preemptd, on ctl as well; --singularity is meant by that")
 	f.BoolVar(&w.torch, "with-torch", false, "install PyTorch too")
 	f.BoolVar(&w.torchCUDA, "with-torch-cuda", false, "have PyTorch with CUDA, cuBLAS and NCCL at /opt/cuda-software on every host: run /opt/cuda-software/python")
+	f.BoolVar(&w.llama, "with-llama", false, "have llama.cpp with CUDA and cuBLAS at /opt/cuda-llama on every host: run /opt/cuda-llama/node")
 	f.BoolVar(&w.corpus, "with-corpus", false, "install PyTorch and the programs that tests/corpus runs (forky only)")
 	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "keep root file systems in `DIR`, or $MINICLUSTER_CACHE")
 	f.StringVar(&w.mirror, "mirror", "", "fetch packages from the Debian mirror at `URI` (default: the one in this machine's apt configuration)")
@@ -147,11 +149,8 @@ func raiseCluster(ctx context.Context, p state.Place, suite rootfs.Suite, w want
 	}
 	defer hold.Close()
 	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install, Singularity: w.singularity, Controller: w.controller}
-	if w.torchCUDA {
-		say.showLine("looking for PyTorch with CUDA (once: 1.4 GB to fetch)")
-		if spec.CUDA, err = fetchCUDA(ctx); err != nil {
-			return err
-		}
+	if spec.Opt, err = w.fetchSoftware(ctx, say); err != nil {
+		return err
 	}
 	if w.singularity {
 		say.showLine("building singularity-slurm for Slurm " + suite.Slurm)

@@ -29,7 +29,7 @@ type cluster struct {
 	lanes   int
 	free    chan int // lanes without a program
 	board   board
-	noTorch error // why PyTorch with CUDA is not there
+	missing map[string]error // why software that contrib/cuda-software fetches is not there, by what programs call it
 }
 
 // laneNodes are the nodes of a lane, and strangers those of all others.
@@ -48,7 +48,7 @@ func (c *cluster) laneNodes(lane int) (own, strangers []string) {
 // raise brings the cluster up for the whole test.
 func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 	t.Helper()
-	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}}
+	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}, missing: map[string]error{}}
 	for lane := range lanes {
 		c.free <- lane
 	}
@@ -58,10 +58,14 @@ func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 		args = append(args, "--with-corpus")
 	}
 	if *programsDir == "devices" {
-		if _, err := exec.CommandContext(t.Context(), "../../contrib/cuda-software/fetch").Output(); err != nil {
-			c.noTorch = fmt.Errorf("contrib/cuda-software: %w", err)
-		} else {
-			args = append(args, "--with-torch-cuda")
+		for _, s := range []struct{ needs, what, option string }{
+			{"cuda-software", "pytorch", "--with-torch-cuda"}, {"cuda-llama", "llama", "--with-llama"},
+		} {
+			if _, err := exec.CommandContext(t.Context(), "../../contrib/cuda-software/fetch", s.what).Output(); err != nil {
+				c.missing[s.needs] = fmt.Errorf("contrib/cuda-software/fetch %s: %w", s.what, err)
+				continue
+			}
+			args = append(args, s.option)
 		}
 	}
 	if _, err := c.Run(t.Context(), "up", args...); err != nil {

@@ -79,8 +79,8 @@ func TestCorpus(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			if p.needs == "cuda-software" && c.noTorch != nil {
-				t.Skip("SKIP: ", c.noTorch)
+			if err := c.missing[p.needs]; err != nil {
+				t.Skip("SKIP: ", err)
 			}
 			lane := <-c.free
 			defer func() { c.free <- lane }()
@@ -116,12 +116,14 @@ func install(ctx context.Context, c *cluster) error {
 		if out, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+filepath.Join(to, "bin")).CombinedOutput(); err != nil {
 			return fmt.Errorf("tests/workloads: %w: %s", err, out)
 		}
-		text, err := os.ReadFile("../pytorch/programs/gpt.py")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, "bin/gpt.py"), text, 0o644); err != nil {
-			return err
+		for _, file := range []string{"../pytorch/programs/gpt.py", "../llama/programs/model.mjs", "../llama/programs/answer.mjs"} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(to, "bin", filepath.Base(file)), text, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return os.CopyFS(filepath.Join(to, "programs"), os.DirFS(*programsDir))

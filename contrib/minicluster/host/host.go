@@ -21,16 +21,16 @@ const Arg = "host-init"
 
 // Spec is all that a host's first process needs to know.
 type Spec struct {
-	Name   string   // host name
-	Addr   string   // address of eth0 with its prefix, "10.77.0.2/24"
-	Lower  []string // read-only layers of the root, uppermost first
-	Upper  string   // the host's own disk: outlives the host's processes
-	Work   string   // overlay's scratch folder, beside Upper
-	Root   string   // where the root is put together
-	Shared string   // seen as /shared
-	Logs   string   // seen as /var/log/slurm
-	CUDA   string   // seen as /opt/cuda-software, read-only; or ""
-	GPUs   int      // number of /dev/sgpuN
+	Name   string            // host name
+	Addr   string            // address of eth0 with its prefix, "10.77.0.2/24"
+	Lower  []string          // read-only layers of the root, uppermost first
+	Upper  string            // the host's own disk: outlives the host's processes
+	Work   string            // overlay's scratch folder, beside Upper
+	Root   string            // where the root is put together
+	Shared string            // seen as /shared
+	Logs   string            // seen as /var/log/slurm
+	Opt    map[string]string // folders by the names that they have in /opt, read-only
+	GPUs   int               // number of /dev/sgpuN
 }
 
 // File descriptors that the first process starts with.

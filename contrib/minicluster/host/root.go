@@ -41,9 +41,9 @@ func mountsOf(s Spec) []mount {
 		{s.Logs, "var/log/slurm", "", unix.MS_BIND, ""},
 		{s.Logs, "var/log/slurm", "", ownFlags, ""},
 	}
-	if s.CUDA != "" {
-		mounts = append(mounts, mount{s.CUDA, "opt/cuda-software", "", unix.MS_BIND, ""},
-			mount{s.CUDA, "opt/cuda-software", "", ownFlags | unix.MS_RDONLY, ""})
+	for name, folder := range s.Opt {
+		mounts = append(mounts, mount{folder, "opt/" + name, "", unix.MS_BIND, ""},
+			mount{folder, "opt/" + name, "", ownFlags | unix.MS_RDONLY, ""})
 	}
 	return mounts
 }

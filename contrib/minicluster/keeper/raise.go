@@ -94,7 +94,7 @@ func (c *cluster) makeMachines() {
 			spec: host.Spec{
 				Name: name, Addr: conf.Addr(i) + "/24", Lower: layers,
 				Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
-				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs, CUDA: c.spec.CUDA,
+				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs, Opt: c.spec.Opt,
 			},
 			daemons: c.spec.daemonsOf(name),
 		})

@@ -32,7 +32,9 @@ type Spec struct {
 	GPUs    int
 	Tree    string // the suite's root file system
 	Install string // a `make install DESTDIR=…` tree, or ""
-	CUDA    string // what contrib/cuda-software has fetched, or ""
+
+	// Opt are folders by the names that they have in /opt of each host: what contrib/cuda-software has fetched.
+	Opt map[string]string
 
 	Singularity bool // Install has singularity-slurm: configure it and start its daemons
 	Controller  bool // and preemptd
