@@ -312,7 +312,7 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 
 // deviceConfig is what jobs of this node have as GPUs.
 func (n *node) deviceConfig(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
-	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
+	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Capability: n.cfg.Devices.Capability, Kernels: n.cfg.Devices.Kernels, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
 	var err error
 	if c.Kind != "none" {
 		c.Relative, err = s.Constrains(ctx)

@@ -38,6 +38,7 @@ type deviceOptions struct {
 	on       int    // devices that there are; 0: as many
 	memory   string
 	shows    string // the compute capability of software GPUs
+	kernels  string // how they execute kernels
 	address  string // of this host, for device servers of other hosts
 	ready    int    // a descriptor that is written to when the server listens, or -1
 	lifeline int    // a descriptor: its end of file ends the server, or -1
@@ -61,6 +62,7 @@ func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.shows, "capability", softgpu.DefaultCapability.String(), "have them show this compute `CAPABILITY`: 8.0, 8.9, 9.0 or 10.0. Below 10.0\ncuBLAS and its like load machine code, which they cannot run")
+	c.Flags().StringVar(&o.kernels, "kernels", softgpu.CompiledKernels, "have software GPUs execute kernels `HOW`: compiled, as machine code, where the processor has AVX-512, or\ninterpreted; the results are the same bits")
 	c.Flags().StringVar(&o.rung, "rung", server.RungAlias, "`HOW` ranks that share a software GPU share it: swap has a copy of their memory for each, alias has bytes\nthat are the same there once, splice also has kernels that they launch alike run for one of them")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
@@ -91,7 +93,10 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 	if err != nil {
 		return softgpu.Config{}, fmt.Errorf("--capability: %w; %w", err, errUsage)
 	}
-	c := softgpu.Config{Seed: "singularity-slurm", Capability: shows, Separate: o.rung == server.RungSwap, Splice: o.rung == server.RungSplice}
+	if o.kernels != softgpu.CompiledKernels && o.kernels != softgpu.InterpretedKernels {
+		return softgpu.Config{}, fmt.Errorf("--kernels %q: it is compiled or interpreted; %w", o.kernels, errUsage)
+	}
+	c := softgpu.Config{Seed: "singularity-slurm", Capability: shows, Interpret: o.kernels == softgpu.InterpretedKernels, Separate: o.rung == server.RungSwap, Splice: o.rung == server.RungSplice}
 	for range cmp.Or(o.on, o.soft) + o.spare {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}

@@ -53,6 +53,7 @@ func TestCommandLine(t *testing.T) {
 		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": it is a size from 2M to 1T, as 512M or 16G; `},
 		{"run --memory 1K -- true", 2, "", `proxyd: run: --memory "1K": it is a size from 2M to 1T, as 512M or 16G; `},
 		{"run --rung ladder -- true", 2, "", `proxyd: run: --rung "ladder": it is splice, alias or swap; `},
+		{"run --kernels fast -- true", 2, "", `proxyd: run: --kernels "fast": it is compiled or interpreted; `},
 		{"run --capability 7.5 -- true", 2, "", `proxyd: run: --capability: "7.5" is not 8.0, 8.9, 9.0 or 10.0; `},
 		{"run --memory 0 -- true", 2, "", `proxyd: run: --memory "0": it is a size from 2M to 1T, as 512M or 16G; `},
 		{"run --shim /nowhere -- true", 1, "", "proxyd: no libsingshim-device.so at /nowhere; --shim names one"},

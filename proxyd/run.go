@@ -182,7 +182,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		return nil, err
 	}
 	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory,
-		"--capability", o.shows, "--rung", o.rung, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+		"--capability", o.shows, "--kernels", o.kernels, "--rung", o.rung, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
 	if o.address != "" {
 		args = append(args, "--address", o.address)
 	}

@@ -43,6 +43,7 @@ type DeviceConfig struct {
 	Kind       string // "none", "soft" or "cuda"
 	Memory     uint64 // bytes of each GPU
 	Capability string // of software GPUs
+	Kernels    string // how software GPUs execute kernels: compiled or interpreted
 	Address    string // of this node, for device servers of other nodes; "": as Slurm knows it
 	Dir        string // where capsules see the socket of their server; an empty folder of the node
 	Relative   bool   // Slurm numbers the GPUs of each job from 0
@@ -86,7 +87,8 @@ func (lc *localCapsule) startDevices(ctx context.Context, kit string, point *run
 	}
 	spec := life.Spec{
 		Dir: j.c.folders().deviceDir(j.id, lc.index), UID: rec.UID, GID: rec.GID, Count: len(g.SlurmNumbers), Spare: g.SpareDevices(),
-		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact,
+		Memory: strconv.FormatUint(j.c.Devices.Memory, 10), Capability: j.c.Devices.Capability, Kernels: j.c.Devices.Kernels,
+		Address: address, Self: lc.index, Order: g.Order, Exact: rec.Options.Exact,
 		Cgroup: processes.DeviceCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index),
 	}
 	switch {

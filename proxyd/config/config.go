@@ -73,6 +73,7 @@ type Devices struct {
 	Kind       string // "none", "soft" or "cuda"
 	Memory     uint64 // of each
 	Capability string // of software GPUs, as in "10.0"
+	Kernels    string // of software GPUs: "compiled" or "interpreted"
 	Address    string // of this node, for device servers of other nodes
 }
 

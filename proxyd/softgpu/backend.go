@@ -57,7 +57,18 @@ type Config struct {
 	Splice bool
 
 	Capability Capability // 0: DefaultCapability
+	// Interpret has kernels interpreted where they could be compiled to machine code. The results are the same bits.
+	Interpret bool
 }
+
+// How kernels are executed.
+const (
+	CompiledKernels    = "compiled"
+	InterpretedKernels = "interpreted"
+)
+
+// Kernels says how kernels are executed: CompiledKernels, or InterpretedKernels with the reason.
+func (b *Backend) Kernels() string { return b.engine.describeKernels() }
 
 // Backend is a set of software GPUs.
 type Backend struct {
@@ -79,7 +90,7 @@ var _ backend.Backend = (*Backend)(nil)
 
 // New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue, and so is a capability that
 // ParseCapability does not return.
-func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine(cfg.Interpret)) }
 
 // Prepare opens what the kernel tells a process about its own memory. A process that becomes a user's calls Prepare
 // before, as root; otherwise the devices cannot have memory in common, and take all memory for touched and written.

@@ -15,6 +15,8 @@ import (
 type engine interface {
 	// compile links texts of PTX. The error wraps a Result, and the log says more.
 	compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error)
+	// describeKernels says how kernels are executed, as Backend.Kernels does.
+	describeKernels() string
 	// newAddresses makes an empty memory for kernels.
 	newAddresses() addresses
 }

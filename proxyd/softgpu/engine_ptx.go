@@ -17,9 +17,19 @@ import (
 )
 
 // ptxEngine is package ptx.
-type ptxEngine struct{}
+type ptxEngine struct{ interpret bool }
 
-func newEngine() engine { return ptxEngine{} }
+func newEngine(interpret bool) engine { return ptxEngine{interpret} }
+
+func (e ptxEngine) describeKernels() string {
+	if e.interpret {
+		return InterpretedKernels + ": as asked for"
+	}
+	if err := ptx.Native(); err != nil {
+		return InterpretedKernels + ": " + err.Error()
+	}
+	return CompiledKernels
+}
 
 func (ptxEngine) newAddresses() addresses { return new(memory.Memory) }
 
@@ -44,7 +54,7 @@ func toDriverError(err error) (string, error) {
 	return text, fmt.Errorf("%w: %w", result, err)
 }
 
-func (ptxEngine) compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error) {
+func (e ptxEngine) compileProgram(texts []string, c Capability, cfg backend.LoadConfig) (program, backend.Log, error) {
 	later := compilesLater(texts, cfg)
 	parse := ptx.Parse
 	if later {
@@ -67,7 +77,7 @@ func (ptxEngine) compileProgram(texts []string, c Capability, cfg backend.LoadCo
 		log, err := toDriverError(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, cfg, c, later}, backend.Log{}, nil
+	return &ptxProgram{p, cfg, c, later, e.interpret}, backend.Log{}, nil
 }
 
 // longText is the length from which on kernels are compiled at their first use. Shorter code is compiled when loaded,
@@ -90,6 +100,8 @@ type ptxProgram struct {
 	cfg      backend.LoadConfig
 	device   Capability
 	deferred bool
+
+	interpret bool
 }
 
 func (p *ptxProgram) isDeferred() bool { return p.deferred }
@@ -125,12 +137,14 @@ func (p *ptxProgram) findKernel(name string) (kernel, backend.Log, error) {
 		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, p.device) +
 			fmt.Sprintf("ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
 	}
-	return ptxKernel{k, p.cfg.MaxRegisters}, backend.Log{Info: info}, nil
+	return ptxKernel{k, p.cfg.MaxRegisters, p.interpret}, backend.Log{Info: info}, nil
 }
 
 type ptxKernel struct {
 	*ptx.Kernel
 	limit uint32 // of registers, as the program asked; 0: none
+
+	interpret bool
 }
 
 // targetVersion is the number in a target: 80 of "sm_80".
@@ -186,7 +200,7 @@ func (k ptxKernel) runLaunch(ctx context.Context, l launch) (uint64, error) {
 		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { output(1, []byte(p.Text())) }, Malloc: malloc, Free: free},
 		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
 		Issued: l.issued, Touched: touched,
-		Done: &done, Paused: l.paused,
+		Done: &done, Paused: l.paused, Interpret: k.interpret,
 	})
 	var fault *ptx.Fault
 	var refused *ptx.LaunchError

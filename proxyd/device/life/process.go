@@ -46,6 +46,9 @@ func (m *making) processArguments() []string {
 	if m.Capability != "" {
 		args = append(args, "--capability", m.Capability)
 	}
+	if m.Kernels != "" {
+		args = append(args, "--kernels", m.Kernels)
+	}
 	if m.Address != "" {
 		args = append(args, "--address", m.Address)
 	}

@@ -43,10 +43,12 @@ type Spec struct {
 	Memory string   // of each software GPU, as in "4G"; "" is the program's default
 	// Capability is the compute capability of software GPUs, as in "8.0"; "" is the program's default.
 	Capability string
-	Address    string // of this host, for device servers of other nodes; "" is the program's default
-	Self       int    // number of this server among the job's device servers, from 0
-	Order      []int  // for each device of the job, the number of the machine's device; nil: the same numbers
-	Verbose    bool   // logs each process that attaches or ends
+	// Kernels is how software GPUs execute kernels, compiled or interpreted; "" is the program's default.
+	Kernels string
+	Address string // of this host, for device servers of other nodes; "" is the program's default
+	Self    int    // number of this server among the job's device servers, from 0
+	Order   []int  // for each device of the job, the number of the machine's device; nil: the same numbers
+	Verbose bool   // logs each process that attaches or ends
 
 	// Shared, if set, is the folder of a process that serves several capsules of a job: see shared.go. The process is
 	// started with the first of them, by the Spec of that one; Order, Exact, Self and Dir are each tenant's own. Spare must

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
@@ -22,9 +23,11 @@ type Status struct {
 	Sharing   []SharingStatus `json:"sharing,omitempty"` // of each device of the machine
 	Processes []ProcessStatus `json:"processes"`
 	// Reductions is how sums of numbers that are rounded were made: ReducedExactly or ReducedByNCCL.
-	Reductions string   `json:"reductions,omitempty"`
-	Missed     []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
-	Faults     []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
+	Reductions string `json:"reductions,omitempty"`
+	// Kernels is how software GPUs execute kernels: compiled, or interpreted with the reason.
+	Kernels string   `json:"kernels,omitempty"`
+	Missed  []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
+	Faults  []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first faults
 }
 
 // Of Status.Reductions.
@@ -39,6 +42,14 @@ func describeReductions(c *nccl.Collectives) string {
 		return ReducedByNCCL
 	}
 	return ReducedExactly
+}
+
+// describeKernels tells how a backend executes kernels, if it says so.
+func describeKernels(b backend.Backend) string {
+	if k, ok := b.(interface{ Kernels() string }); ok {
+		return k.Kernels()
+	}
+	return ""
 }
 
 // DeviceStatus is a device of the job's.
@@ -132,7 +143,7 @@ func plainText(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Kernels: describeKernels(s.cfg.Backend), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	on := placesOf(s)
 	for i, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory, On: on[i]})

@@ -285,6 +285,20 @@ func opFrame(w *warp, in *inst, m uint32) {
 	}
 }
 
+func emitFlagMove(l *lowerer, d, s ref) {
+	l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0).key = "mov.pred"
+}
+
+func emitSpin(l *lowerer) { l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0).key = "spin" }
+
+// flagLogic names what opLogicPred does, by imm.
+var flagLogic = map[uint64]string{1: "and.pred", 2: "or.pred", 3: "xor.pred"}
+
+func emitFlagLogic(l *lowerer, op uint64, d, a, b ref) {
+	m := l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, d, 0, a, b, 0)
+	m.imm, m.key = op, flagLogic[op]
+}
+
 // opSpin notes that memory is read which other threads may change.
 func opSpin(w *warp, _ *inst, _ uint32) { w.spinning = true }
 

@@ -19,6 +19,7 @@ type block struct {
 	exited bool // since barriers were last looked at
 	spun   bool // a warp of the block seemed to wait for other warps
 	gone   uint64
+	sites  []*memory.Range // last range that each access site has used, in any warp
 	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
 	touched map[*memory.Range]bool
 }
@@ -48,10 +49,8 @@ func (b *block) keepRoom() {
 
 // forgetRanges makes all accesses look for their range again.
 func (b *block) forgetRanges() {
-	for _, w := range b.warps {
-		for s := range w.sites {
-			w.sites[s] = &memory.Nowhere
-		}
+	for s := range b.sites {
+		b.sites[s] = &memory.Nowhere
 	}
 }
 
@@ -59,12 +58,11 @@ func (b *block) forgetRanges() {
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
 	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stackSize(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b.sites = make([]*memory.Range, r.kernel.sites)
+	b.forgetRanges()
 	for i := range b.warps {
-		w := &warp{sites: make([]*memory.Range, r.kernel.sites)}
+		w := &warp{sites: b.sites}
 		w.local.Init(r.kernel.stackSize(r.cfg.StackSize))
-		for s := range w.sites {
-			w.sites[s] = &memory.Nowhere
-		}
 		for k := range warpSize {
 			at := r.cfg.Block.positionAt(uint64(i*warpSize + k))
 			w.tid[0][k], w.tid[1][k], w.tid[2][k] = at.X, at.Y, at.Z

@@ -5,6 +5,20 @@ package ptx
 
 import "math/bits"
 
+// frame is an activation of a function. A frame does not change, so that all fragments which came
+// from its caller together can share it.
+type frame struct {
+	parent   *frame
+	code     *code
+	site     *inst // the call, in the parent
+	retPC    int32
+	depth    int32
+	base32   int // first register of each file
+	base64   int
+	basePred int
+	local    uint32 // first byte of local memory
+}
+
 // maxDepth bounds recursion; local memory usually ends recursion before.
 const maxDepth = 1 << 14
 

@@ -12,6 +12,7 @@
 //	Place       globals get addresses, initial bytes are returned    link.go
 //	Kernel      lowered to micro-operations, once, on first use      lower*.go
 //	            then liveness and register assignment                flow.go assign.go
+//	            then machine code, where there can be any, at the first launch   native_unsafe.go
 //	Launch      blocks over cores, warps round robin in a block      launch.go block.go warp.go
 //
 // The packages below, in the order in which they can be read; each imports only those before:
@@ -21,6 +22,8 @@
 //	simd        lane loops of full warps in the vector instructions of the processor
 //	printf      what a kernel prints, formatted as C does
 //	memory      the memory that a kernel sees: mapped ranges, and the local memory of threads
+//	amd64       encodes instructions of the processor
+//	native      compiles micro-operations to machine code
 //	syntax      lexer, parser, and the tree that the parser makes of a text
 //
 // # Registers
@@ -38,6 +41,13 @@
 // else in the warp can run, because lanes wait for other lanes at a barrier, or where a fragment
 // spins on memory, the lanes that stand at such a meeting point go on without the rest: progress is
 // independent, as from sm_70 on.
+//
+// # Machine code
+//
+// Pieces of a kernel run as machine code (package native) on processors with AVX-512, over the same registers, and leave all
+// that is not plain arithmetic, loads, stores and branches of whole fragments to the interpreter. Config.Interpret has all
+// interpreted. What a launch leaves does not depend on that, nor do the counts of instructions. A launch that counts
+// lane-instructions is interpreted.
 //
 // # Determinism
 //

@@ -3,7 +3,11 @@
 
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
 
 // RefusedError is valid PTX that this package does not execute.
 type RefusedError struct {
@@ -104,3 +108,22 @@ func (w *warp) raiseFault(kind FaultKind, in *inst, lane int, addr uint64, msg s
 	}
 	panic(f)
 }
+
+// recoverFault turns a fault's panic into an error.
+func recoverFault(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *Fault:
+		*err = p
+	case stopped:
+		*err = p.err
+	case runtime.Error:
+		// A mistake of this package ends the launch, not the process with all that is on the device.
+		*err = &Fault{Kind: InternalError, Msg: fmt.Sprintf("%v\n%s", p, debug.Stack())}
+	default:
+		panic(p)
+	}
+}
+
+// stopped carries an error that ends a launch out of the interpreter.
+type stopped struct{ err error }

@@ -3,7 +3,11 @@
 
 package ptx
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
+)
 
 // basic is a basic block: micro-operations from to to-1, the last of which may jump.
 type basic struct {
@@ -20,7 +24,7 @@ func finishFunction(l *lowerer) {
 	g := graphOf(l)
 	g.findMeetings()
 	assignRegisters(g)
-	l.out.insts = g.layoutCode()
+	l.out.insts, l.out.plan = g.layoutCode()
 }
 
 // graph is a function's control flow.
@@ -266,7 +270,7 @@ func (g *graph) findEndless(prev [][]int) []bool {
 
 // layoutCode returns the code with meeting points before the blocks that have them, and turns
 // targets into its numbers.
-func (g *graph) layoutCode() []inst {
+func (g *graph) layoutCode() ([]inst, []native.Inst) {
 	pos := make([]int32, len(g.blocks))
 	at := int32(0)
 	for b, blk := range g.blocks {
@@ -276,10 +280,11 @@ func (g *graph) layoutCode() []inst {
 			at++
 		}
 	}
-	insts := make([]inst, 0, at)
+	insts, plan := make([]inst, 0, at), make([]native.Inst, 0, at)
 	for _, blk := range g.blocks {
 		if blk.joins {
 			insts = append(insts, inst{flow: flowJoin, line: g.l.code[blk.from].line, target: -1, join: -1, site: -1})
+			plan = append(plan, native.Inst{Flow: native.Join})
 		}
 		for i := blk.from; i < blk.to; i++ {
 			m := &g.l.code[i]
@@ -295,7 +300,8 @@ func (g *graph) layoutCode() []inst {
 				m.join = pos[m.join]
 			}
 			insts = append(insts, m.inst)
+			plan = append(plan, m.describe(g.l.out.rets))
 		}
 	}
-	return insts
+	return insts, plan
 }

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -108,6 +109,7 @@ type micro struct {
 	inst
 	shape shape
 	label string // target before labels are resolved
+	key   string // the operation, for machine code
 }
 
 // code is a lowered function.
@@ -117,6 +119,8 @@ type code struct {
 	n32, n64, np  int    // registers of a frame
 	local         uint32 // bytes of a frame's local memory
 	formals, rets []argument
+	plan          []native.Inst // until machine code is made of it
+	native        *native.Code  // nil: interpreted
 }
 
 // argument is a formal or an actual parameter of a call: a register, or bytes of the

@@ -59,6 +59,7 @@ type Kernel struct {
 	const64     []uint64
 	sites       int
 	byAddress   map[uint64]*code
+	machine     machineCode
 }
 
 // stackSize is the size of a thread's local memory.
@@ -185,6 +186,9 @@ func (b *builder) buildKernel(f *syntax.Function) (*Kernel, error) {
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
 	k.Ordered, k.reserved = b.ordered, b.reserved
+	for _, c := range b.codes {
+		k.machine.codes = append(k.machine.codes, c)
+	}
 	return k, nil
 }
 

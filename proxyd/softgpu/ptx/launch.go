@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
 
 // The limits of a launch: the limits of compute capability 8.0.
@@ -32,6 +32,9 @@ type Config struct {
 	Params      []byte // the kernel's parameters, as Kernel.Params lays them out
 	Memory      *memory.Memory
 	Hooks       Hooks
+
+	// Interpret executes all by the interpreter, even where there can be machine code. The result is the same.
+	Interpret bool
 
 	// Cooperative launches run all blocks at once, so that they may wait for each other.
 	// All are held in memory; the caller bounds their number.
@@ -72,6 +75,7 @@ type launch struct {
 	memory   *memory.Memory
 	params   []byte
 	counting bool
+	native   bool   // machine code runs where there is some
 	first    uint64 // blocks that ran before
 }
 
@@ -110,6 +114,9 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 	}
 	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, params: make([]byte, (k.ParamSize+31)&^15), counting: cfg.Count != nil}
 	copy(r.params, cfg.Params)
+	if r.native = !cfg.Interpret && !r.counting && native.Check() == nil; r.native {
+		k.compileNative()
+	}
 	if cfg.Done != nil {
 		r.first = *cfg.Done
 	}
@@ -267,25 +274,6 @@ func (b *block) addCount() {
 	}
 	b.addTouched()
 }
-
-// recoverFault turns a fault's panic into an error.
-func recoverFault(err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case *Fault:
-		*err = p
-	case stopped:
-		*err = p.err
-	case runtime.Error:
-		// A mistake of this package ends the launch, not the process with all that is on the device.
-		*err = &Fault{Kind: InternalError, Msg: fmt.Sprintf("%v\n%s", p, debug.Stack())}
-	default:
-		panic(p)
-	}
-}
-
-// stopped carries an error that ends a launch out of the interpreter.
-type stopped struct{ err error }
 
 // runBlock runs a block from start to end.
 func (r *launch) runBlock(b *block, index uint64) (err error) {

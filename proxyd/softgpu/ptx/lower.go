@@ -160,7 +160,9 @@ func (l *lowerer) emitOperation(key string, d ref, src ...ref) *micro {
 	}
 	var s [3]ref
 	copy(s[:], src)
-	return l.emitMicro(op.fn, op.shape, d, 0, s[0], s[1], s[2])
+	m := l.emitMicro(op.fn, op.shape, d, 0, s[0], s[1], s[2])
+	m.key = key
+	return m
 }
 
 // alu has all generated operations.
@@ -221,7 +223,7 @@ func (l *lowerer) resultRef(t types.Type) ref {
 }
 
 // emitLanes emits an operation that is computed lane by lane from zero-extended values.
-func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64, st []types.Type, src ...ref) {
+func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64, st []types.Type, src ...ref) *micro {
 	var s [3]ref
 	var o [3]opnd
 	for i, r := range src {
@@ -229,6 +231,7 @@ func (l *lowerer) emitLanes(dt types.Type, d ref, f func(a, b, c uint64) uint64,
 	}
 	m := l.emitMicro(opLanes, shape{d: defOperand(dt.Class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
 	m.ext = &ext{f: f, opnds: []opnd{defOperand(dt.Class()), o[0], o[1], o[2]}}
+	return m
 }
 
 // emitLanes2 is emitLanes for two operands of the type of the result.

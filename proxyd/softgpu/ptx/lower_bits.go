@@ -14,8 +14,7 @@ func lowerLogic(l *lowerer) {
 	t, op := l.lastType(), l.in.Op
 	if t == types.Pred {
 		l.checkArgs(3)
-		m := l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, l.resultRef(t), 0, l.sourceRef(1, t), l.sourceRef(2, t), 0)
-		m.imm = map[string]uint64{"and": 1, "or": 2, "xor": 3}[op]
+		emitFlagLogic(l, map[string]uint64{"and": 1, "or": 2, "xor": 3}[op], l.resultRef(t), l.sourceRef(1, t), l.sourceRef(2, t))
 		return
 	}
 	l.mustInt(t)
@@ -36,7 +35,7 @@ func lowerNot(l *lowerer) {
 			return 0
 		}, []types.Type{t}, l.sourceRef(1, t))
 	case t == types.Pred:
-		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, l.resultRef(t), 0, l.sourceRef(1, t)^1, 0, 0)
+		emitFlagMove(l, l.resultRef(t), l.sourceRef(1, t)^1)
 	default:
 		l.mustInt(t)
 		l.emitOperation(unsignedKey("not", t), l.resultRef(t), l.sourceRef(1, t))

@@ -80,7 +80,10 @@ func (l *lowerer) emitComparison(t types.Type, d, e ref) {
 	if e != 0 {
 		l.emitLanes(types.Pred, e, test(16), []types.Type{t, t}, a, b)
 	}
-	l.emitLanes(types.Pred, d, test(0), []types.Type{t, t}, a, b)
+	m := l.emitLanes(types.Pred, d, test(0), []types.Type{t, t}, a, b)
+	if t == types.F32 {
+		m.key = "setp." + op + ".ftz.f32"
+	}
 }
 
 func (l *lowerer) boolOp() uint64 {
@@ -122,12 +125,12 @@ func lowerSetp(l *lowerer) {
 	if op != 0 {
 		// c may be a result.
 		c = l.newReg(types.ClassPred)
-		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, c, 0, l.sourceRef(3, types.Pred), 0, 0)
+		emitFlagMove(l, c, l.sourceRef(3, types.Pred))
 	} else {
 		op = 1
 	}
 	logic := func(d, a ref) {
-		l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, d, 0, a, c, 0).imm = op
+		emitFlagLogic(l, op, d, a, c)
 	}
 	logic(p, low)
 	switch {
@@ -157,7 +160,7 @@ func lowerSet(l *lowerer) {
 		c := l.sourceRef(3, types.Pred)
 		for _, p := range []ref{low, high} {
 			if p != 0 {
-				l.emitMicro(opLogicPred, shape{d: defPred, a: usePred, b: usePred}, p, 0, p, c, 0).imm = op
+				emitFlagLogic(l, op, p, p, c)
 			}
 		}
 	} else {

@@ -98,7 +98,7 @@ func lowerFence(l *lowerer) {
 	if l.hasModifier("proxy") && (l.hasModifier("tensormap::generic") || l.hasModifier("async")) {
 		l.refuseInstruction("asynchronous proxies are not supported")
 	}
-	l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
+	emitSpin(l)
 }
 
 // lowerBar is bar and barrier.
@@ -164,7 +164,7 @@ func (l *lowerer) memberMask(i int) ref {
 		return l.sourceRef(i, types.B32)
 	}
 	d := l.newReg(types.Class32)
-	l.emitMicro(opActive, shape{d: def32}, d, 0, 0, 0, 0)
+	l.emitMicro(opActive, shape{d: def32}, d, 0, 0, 0, 0).key = "active"
 	return d
 }
 
@@ -182,7 +182,7 @@ func opActive(w *warp, in *inst, m uint32) {
 
 func lowerActivemask(l *lowerer) {
 	l.checkArgs(1)
-	l.emitMicro(opActive, shape{d: def32}, l.resultRef(types.B32), 0, 0, 0, 0)
+	l.emitMicro(opActive, shape{d: def32}, l.resultRef(types.B32), 0, 0, 0, 0).key = "active"
 }
 
 func lowerShfl(l *lowerer) {

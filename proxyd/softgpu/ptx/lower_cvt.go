@@ -60,8 +60,8 @@ func lowerCvt(l *lowerer) {
 		if len(l.in.Mods) == 3 && !l.hasModifier("rn") {
 			key += l.in.Mods[0] + "."
 		}
-		if op, ok := alu[key+dt.String()+"."+st.String()]; ok {
-			l.emitMicro(op.fn, op.shape, l.resultRef(dt), 0, l.sourceRef(1, st), 0, 0)
+		if key += dt.String() + "." + st.String(); alu[key].fn != nil {
+			l.emitOperation(key, l.resultRef(dt), l.sourceRef(1, st))
 			return
 		}
 	}

@@ -96,7 +96,7 @@ func (l *lowerer) frameRef(off uint32) ref {
 	}
 	d := l.newReg(types.Class32)
 	m := l.emitMicro(opFrame, shape{d: def32}, d, 0, 0, 0, 0)
-	m.imm = uint64(off)
+	m.imm, m.key = uint64(off), "frame"
 	return d
 }
 

@@ -4,6 +4,8 @@
 package ptx
 
 import (
+	"fmt"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
 )
@@ -26,7 +28,7 @@ func (l *lowerer) noteWatched(space types.Space) {
 			if space == types.Generic || space == types.GlobalSpace {
 				l.b.ordered = true
 			}
-			l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
+			emitSpin(l)
 			return
 		}
 	}
@@ -75,14 +77,14 @@ func lowerLd(l *lowerer) {
 	d := l.resultRef(t)
 	if at := l.b.constantAt(a); op != nil && a.space == types.ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
 		m := l.emitMicro(opParam, shape{d: defOperand(t.Class())}, d, 0, 0, 0, 0)
-		m.imm, m.ext = at, &ext{param: t}
+		m.imm, m.ext, m.key = at, &ext{param: t}, sizeKey("param", t)
 		return
 	}
 	if op == nil {
 		l.failSyntax("no such form")
 	}
 	m := l.numberSite(l.emitMicro(op(a.space), shape{d: defOperand(t.Class()), a: a.addressOperand()}, d, 0, a.base, ref(a.space), 0))
-	m.imm = a.off
+	m.imm, m.key = a.off, accessKey("ld", a.space, t)
 }
 
 // listElements lists the registers of a vector operand, or of an operand of type b128.
@@ -129,7 +131,7 @@ func (l *lowerer) listElements(i int, t types.Type, n int, write bool) ([]ref, [
 func (l *lowerer) ldVector(t types.Type, n int, a access) {
 	refs, os, size := l.listElements(0, t, n, true)
 	m := l.numberSite(l.emitMicro(vectorLoad(a.space, size, os), shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), ref(size)))
-	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	m.imm, m.ext, m.key = a.off, &ext{refs: refs, opnds: os}, vectorKey("ld", a.space, size, os)
 	if t.IsSigned() {
 		m.e = 1
 	}
@@ -151,7 +153,7 @@ func lowerSt(l *lowerer) {
 	if t == types.B128 || n > 1 {
 		refs, os, size := l.listElements(1, t, n, false)
 		m := l.numberSite(l.emitMicro(vectorStore(a.space, size, os), shape{a: a.addressOperand()}, 0, 0, a.base, ref(a.space), ref(size)))
-		m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+		m.imm, m.ext, m.key = a.off, &ext{refs: refs, opnds: os}, vectorKey("st", a.space, size, os)
 		return
 	}
 	op := stores[t.Size()]
@@ -160,14 +162,47 @@ func lowerSt(l *lowerer) {
 	}
 	v := l.sourceRef(1, t)
 	m := l.numberSite(l.emitMicro(op(a.space), shape{a: a.addressOperand(), c: useOperand(t.Class())}, 0, 0, a.base, ref(a.space), v))
-	m.imm = a.off
+	m.imm, m.key = a.off, accessKey("st", a.space, wordOfSize(t))
+}
+
+// accessKey names an access to machine code; there is none for spaces that have no name.
+func accessKey(op string, space types.Space, t types.Type) string {
+	name := accessSpaces[space]
+	if name == "" {
+		return ""
+	}
+	return sizeKey(op+"."+name, t)
+}
+
+var accessSpaces = map[types.Space]string{
+	types.Generic: "global", types.GlobalSpace: "global", types.ConstSpace: "global", types.SharedSpace: "shared", types.LocalSpace: "local",
+}
+
+// sizeKey adds the size of a type to a name, and whether it is extended with its sign.
+func sizeKey(op string, t types.Type) string {
+	key := fmt.Sprintf("%s.%d", op, t.Size())
+	if t.IsSigned() && t.Size() < 4 {
+		key += "s"
+	}
+	return key
+}
+
+func wordOfSize(t types.Type) types.Type { return bySize[t.Size()] }
+
+// vectorKey names an access to a vector whose elements fill their registers.
+func vectorKey(op string, space types.Space, size uint32, os []opnd) string {
+	name := accessSpaces[space]
+	if name == "" || size < 4 || size == 4 && !areAllWords(os) {
+		return ""
+	}
+	return fmt.Sprintf("%s.%s.%d.v%d", op, name, size, len(os))
 }
 
 // emitMove copies a value of type t.
 func (l *lowerer) emitMove(t types.Type, d, s ref) {
 	switch t.Class() {
 	case types.ClassPred:
-		l.emitMicro(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
+		emitFlagMove(l, d, s)
 	case types.Class64:
 		l.emitOperation("mov.u64", d, s)
 	default:

@@ -4,6 +4,8 @@
 package ptx
 
 import (
+	"fmt"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/syntax"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
@@ -73,7 +75,10 @@ func (l *lowerer) packElements(t types.Type, list []syntax.Operand) {
 	size := 8 * et.Size()
 	mask := types.SizeMask(et.Size())
 	if len(src) == 2 {
-		l.emitLanes(t, d, func(a, b, _ uint64) uint64 { return a&mask | b&mask<<size }, []types.Type{et, et}, src...)
+		m := l.emitLanes(t, d, func(a, b, _ uint64) uint64 { return a&mask | b&mask<<size }, []types.Type{et, et}, src...)
+		if t.Size() >= 4 {
+			m.key = fmt.Sprintf("pack.b%d", 8*t.Size())
+		}
 		return
 	}
 	acc := l.constantRef(t.Class(), 0)
@@ -114,7 +119,10 @@ func (l *lowerer) unpackElements(t types.Type, list []syntax.Operand) {
 			continue
 		}
 		shift := 8 * et.Size() * uint32(i)
-		l.emitLanes(et, l.refForResult(o, et), func(a, _, _ uint64) uint64 { return a >> shift & types.SizeMask(et.Size()) }, []types.Type{t}, keep)
+		m := l.emitLanes(et, l.refForResult(o, et), func(a, _, _ uint64) uint64 { return a >> shift & types.SizeMask(et.Size()) }, []types.Type{t}, keep)
+		if m.imm = uint64(shift); len(list) == 2 && t.Size() >= 4 {
+			m.key = fmt.Sprintf("unpack.b%d", 8*t.Size())
+		}
 	}
 }
 

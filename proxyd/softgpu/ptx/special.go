@@ -40,7 +40,7 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	}
 	if strings.Contains(name, "clock") || strings.Contains(name, "timer") {
 		l.b.spins = true
-		l.emitMicro(opSpin, shape{}, 0, 0, 0, 0, 0)
+		emitSpin(l)
 	}
 	c := s.typ.Class()
 	d := l.newReg(c)
@@ -50,6 +50,7 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	m := l.emitMicro(opSpecial, shape{d: defOperand(c)}, d, 0, 0, 0, 0)
 	l.guard = was
 	m.ext = &ext{special: &s}
+	m.key, m.imm = specialKeys[name].key, specialKeys[name].inst.imm
 	return d, s.typ, true
 }
 

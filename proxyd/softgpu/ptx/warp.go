@@ -7,21 +7,8 @@ import (
 	"math/bits"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/memory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
 )
-
-// frame is an activation of a function. A frame does not change, so that all fragments which came
-// from its caller together can share it.
-type frame struct {
-	parent   *frame
-	code     *code
-	site     *inst // the call, in the parent
-	retPC    int32
-	depth    int32
-	base32   int // first register of each file
-	base64   int
-	basePred int
-	local    uint32 // first byte of local memory
-}
 
 // fragState says what a fragment waits for.
 type fragState uint8
@@ -56,7 +43,7 @@ type warp struct {
 	basePred       int
 	block          *block
 	cur            *frag
-	sites          []*memory.Range // last range that each access site has used
+	sites          []*memory.Range // the block's
 	local          memory.Local
 	live           uint32 // lanes that have not exited
 	spinning       bool   // memory that other threads may change was read since the last backward branch
@@ -77,6 +64,8 @@ type warp struct {
 	spare  []*frag
 	gather gather
 	mma    mmaBuffers
+
+	machine native.State
 }
 
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
@@ -86,6 +75,9 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
 	w.spinning, w.waitingLoops, w.ticks, w.counting = false, 0, 0, b.run.counting
 	w.setConstants(k.const32, k.const64)
+	if b.run.native {
+		w.startNative()
+	}
 	f := &frame{code: k.main}
 	w.enterFrame(f, k.main)
 	// What a program reads before writing must not depend on earlier blocks.
@@ -281,7 +273,17 @@ func (w *warp) runFragment(budget *int) bool {
 	f := w.cur
 	code := f.frame.code.insts
 	from := f.pc // what is before was counted
+	var machine *native.Code
+	if w.block.run.native {
+		machine = f.frame.code.native
+	}
+	var after native.Place
 	for {
+		if machine != nil && (after.Resumes() || machine.HasEntry(f.pc, f.mask)) {
+			w.issued += uint64(f.pc - from)
+			after = w.runNative(machine, after, budget)
+			from = f.pc
+		}
 		in := &code[f.pc]
 		m := f.mask
 		if in.guard != 0 {

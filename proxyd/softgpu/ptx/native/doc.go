@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package native compiles the micro-operations of package ptx to machine code: AVX-512, over the 32 lanes of a warp. The
+// code works on the same registers in memory as the interpreter, gives the same bits, and counts the same instructions;
+// the interpreter stays, as reference and for all that is not compiled.
+//
+// In the order in which it can be read:
+//
+//	inst.go           what is compiled: Inst, which package ptx makes
+//	code.go           Code: Compile, Run, Resume
+//	state_unsafe.go   State, on which code works
+//	emit.go           blocks, entries, exits
+//	flow.go           entry and exit, branches, meeting points, flags
+//	liveness.go       which registers are read after a block
+//	cache.go          which registers are kept in vector registers
+//	operation.go      the table of operations; ops_int.go, ops_float.go, ops_cvt.go, ops_flag.go fill it
+//	memory_unsafe.go  loads and stores: the check that all lanes' elements lie within memory
+//	load.go store.go  routines that load and store for 16 lanes
+//	tables.go         vectors of constants
+//	text_unsafe.go    executable memory
+//	call_amd64.s      from Go into the code
+//
+// # What code does, and what it leaves
+//
+// Code is entered at an instruction, with the lanes of a fragment, and runs until the first instruction that is not
+// its own: an operation that is not in the table, a barrier, a call, an exit, a branch where lanes part, a meeting
+// point at which these lanes wait, an access that does not lie wholly within the memory that its site has used before, a
+// backward branch when the turn is over. The code returns the number of that instruction, with all registers in memory, and
+// the interpreter goes on exactly there; after that instruction code may be entered again. So faults, the note of which
+// memory a launch touches, the turns of warps, pauses and the end of a launch stay where they were: in package ptx.
+//
+// A function is compiled twice: for warps in which all 32 lanes run, and for the rest. The latter code keeps what the lanes
+// that do not run have in each register that it writes. A guarded instruction does so in both.
+//
+// # Registers
+//
+// A Word fills two vector registers, a Long four. V0 to V9 are for the moment, V30 and V31 constants, and V10 to V29 are
+// slots: they keep what a block has read or written. A value that is later than memory is written back when its slot is
+// needed for a value that is used earlier, before what is left to the interpreter, and at the block's end, unless nothing reads
+// it any more. At an exit in the middle of a block the slots are saved, and Go puts them where they belong.
+//
+// # Go
+//
+// To Go's scheduler the code is a function that cannot be preempted: without a stack map, so a signal finds no safe point.
+// The code is left at the latest after the number of backward branches that its caller allows; a piece without a branch is as
+// long as a kernel's text. The code takes no stack but for the return addresses of its own routines, leaves R14 and RBP
+// alone, and calls nothing. Memory for code is written first, made executable then, and never both.
+//
+// # Memory
+//
+// An access knows the range that it used last (memory.Range, or the block's shared or the threads' local memory). Machine
+// code turns all lanes' addresses into numbers of elements, in which what is not aligned becomes too large, and compares
+// the largest with what the range has: a single comparison for all lanes. Only then elements are accessed, 16 lanes at a
+// time: all at once if they follow each other or are the same, else by a gather or a scatter.
+package native

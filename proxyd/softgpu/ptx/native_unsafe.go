@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/native"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx/types"
+)
+
+// Machine code takes the place of the interpreter from where it has an entry until it comes to what it leaves to the
+// interpreter. Registers, counters and sites are the same for both.
+
+// Native says why kernels are only interpreted; nil if they are compiled to machine code at their first launch.
+func Native() error { return native.Check() }
+
+// machineCode is the machine code of a kernel's functions, made at its first launch.
+type machineCode struct {
+	once  sync.Once
+	codes []*code // functions that have none yet
+}
+
+// compileNative makes machine code of a kernel's functions. A function of which none can be made is interpreted.
+func (k *Kernel) compileNative() {
+	k.machine.once.Do(func() {
+		for _, c := range k.machine.codes {
+			// The error would say that the function is too large, or that the system gives no memory for its code.
+			c.native, _ = native.Compile(c.plan)
+			c.plan = nil
+		}
+		k.machine.codes = nil
+	})
+}
+
+// describe describes a micro-operation to the compiler. rets are the results of its function.
+func (m *micro) describe(rets []argument) native.Inst {
+	in := native.Inst{
+		Key: m.key, D: native.Ref(m.d), E: native.Ref(m.e), A: native.Ref(m.a), B: native.Ref(m.b), C: native.Ref(m.c),
+		Guard: native.Ref(m.guard), Imm: m.imm, Site: m.site, Target: m.target,
+	}
+	note := func(o opnd, r ref) {
+		a := native.Access{Class: native.Word, Ref: native.Ref(r)}
+		switch o.registerClass() {
+		case types.Class64:
+			a.Class = native.Long
+		case types.ClassPred:
+			a.Class = native.Flag
+		}
+		if o&opndUse != 0 {
+			in.Accesses = append(in.Accesses, a)
+		}
+		if a.Write = true; o&opndDef != 0 {
+			in.Accesses = append(in.Accesses, a)
+		}
+	}
+	m.eachOperand(func(o opnd, r *ref) { note(o, *r) })
+	if m.ext != nil {
+		for _, r := range m.ext.refs {
+			in.List = append(in.List, native.Ref(r))
+		}
+		in.Targets = m.ext.targets
+	}
+	switch m.flow {
+	case flowNone:
+	case flowBranch:
+		in.Flow = native.Branch
+	default:
+		in.Flow, in.Stops = native.Elsewhere, m.endsFlow()
+	}
+	if m.flow == flowReturn {
+		for _, r := range rets {
+			if !r.inMemory {
+				note(useOperand(r.class), r.ref)
+			}
+		}
+	}
+	return in
+}
+
+// Special registers that are the same in all lanes, as machine code finds them.
+const (
+	uniformBlock = 0 // %ctaid
+	uniformSize  = 3 // %ntid
+	uniformGrid  = 6 // %nctaid
+	uniformWarp  = 9 // %warpid
+)
+
+// specialKeys are the operations that read special registers.
+var specialKeys = func() map[string]micro {
+	m := map[string]micro{"%laneid": {key: "lane"}, "%warpid": {key: "uniform", inst: inst{imm: uniformWarp}}}
+	for k, axis := range []string{"x", "y", "z"} {
+		m["%tid."+axis] = micro{key: "thread", inst: inst{imm: uint64(k)}}
+		for name, at := range map[string]int{"%ctaid.": uniformBlock, "%ntid.": uniformSize, "%nctaid.": uniformGrid} {
+			m[name+axis] = micro{key: "uniform", inst: inst{imm: uint64(at + k)}}
+		}
+	}
+	return m
+}()
+
+// startNative tells machine code what does not change while a warp runs its block.
+func (w *warp) startNative() {
+	s, r := &w.machine, w.block.run
+	at, size, grid := w.block.pos, r.cfg.Block, r.cfg.Grid
+	s.Uniform = [native.Uniforms]uint32{
+		uniformBlock: at.X, at.Y, at.Z, uniformSize: size.X, size.Y, size.Z, uniformGrid: grid.X, grid.Y, grid.Z, uniformWarp: uint32(w.id),
+	}
+	s.Sites = unsafe.Pointer(unsafe.SliceData(w.sites))
+	s.Shared, s.SharedSize = unsafe.Pointer(unsafe.SliceData(w.block.shared)), uint32(len(w.block.shared))
+	s.Local, s.LocalSize = unsafe.Pointer(unsafe.SliceData(w.local.Data)), w.local.Size
+	s.Params = unsafe.Pointer(unsafe.SliceData(r.params))
+	s.Threads = unsafe.Pointer(&w.tid)
+	s.Const32, s.Const64 = w.bank32[1], w.bank64[1]
+}
+
+// nativeTurn is the number of branches after which machine code returns, so that Go can stop the goroutine there.
+const nativeTurn = 512
+
+// runNative runs machine code from where the current fragment stands, or on after an instruction that the interpreter has
+// executed for it. It returns where the code has left off: that instruction is to be interpreted next.
+func (w *warp) runNative(c *native.Code, after native.Place, budget *int) native.Place {
+	s, f := &w.machine, w.cur
+	s.File32, s.File64 = w.bank32[0], w.bank64[0]
+	s.Flags = unsafe.Pointer(&w.preds[w.basePred])
+	s.Mask, s.Meet, s.Frame = f.mask, -1, f.frame.local
+	if f.join != nil && f.join.frame == f.frame {
+		s.Meet = f.join.pc
+	}
+	s.Spinning, s.LocalUsed = w.spinning, w.local.Used
+	turn := min(*budget, nativeTurn)
+	s.Budget, s.Issued, s.Ticks = int64(turn), 0, 0
+	if after.Resumes() {
+		after = c.Resume(s, after)
+	} else {
+		after = c.Run(s, f.pc)
+	}
+	*budget -= turn - int(s.Budget)
+	w.issued += s.Issued
+	w.ticks += s.Ticks
+	w.spinning, w.local.Used = s.Spinning, s.LocalUsed
+	f.pc = after.PC
+	return after
+}
