@@ -35,6 +35,7 @@ func (w *warp) runBarrier(in *inst) bool {
 		w.raiseFault(IllegalInstruction, in, first, 0, "barrier number beyond 15")
 	}
 	b := &blk.bars[id]
+	blk.barsUsed = max(blk.barsUsed, int(id)+1)
 	if b.lanes == 0 {
 		b.need, b.count, b.and = 0, 0, true
 	}

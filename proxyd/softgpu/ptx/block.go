@@ -19,7 +19,9 @@ type block struct {
 	exited bool // since barriers were last looked at
 	spun   bool // a warp of the block seemed to wait for other warps
 	gone   uint64
-	sites  []*memory.Range // last range that each access site has used, in any warp
+	// barsUsed is the number of the first bars among which are all that a warp has come to.
+	barsUsed int
+	sites    []*memory.Range // last range that each access site has used, in any warp
 	// touched has the ranges that the block's threads have accessed, if the launch collects them; true: written.
 	touched map[*memory.Range]bool
 }
@@ -41,7 +43,7 @@ func (b *block) keepRoom() {
 	k := b.run.kernel
 	b.forgetRanges()
 	for _, w := range b.warps {
-		w.lanesRun, w.issued = 0, 0
+		w.lanesRun, w.issued, w.told = 0, 0, nil
 	}
 	b.run = nil
 	k.blocks.Put(b)
@@ -91,10 +93,11 @@ func (b *block) startBlock(index uint64) {
 		w.local.Clear()
 		w.startWarp(b, i, mask)
 	}
-	for i := range b.bars {
+	for i := range b.bars[:b.barsUsed] {
 		clear(b.bars[i].arrived)
 		b.bars[i].lanes, b.bars[i].waiting = 0, 0
 	}
+	b.barsUsed = 0
 }
 
 // runTurn gives each warp a turn. runTurn reports whether the block is done and whether anything has
@@ -122,7 +125,7 @@ func (b *block) runTurn() (done, moved bool) {
 		}
 		if b.exited {
 			b.exited = false
-			for i := range b.bars {
+			for i := range b.bars[:b.barsUsed] {
 				if b.isComplete(&b.bars[i]) {
 					b.openBarrier(i)
 				}

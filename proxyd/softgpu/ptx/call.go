@@ -126,3 +126,29 @@ func writeBytes(b []byte, v uint64) {
 		b[i] = byte(v >> (8 * i))
 	}
 }
+
+// runIndexedBranch executes brx.idx: lanes with the same index stay together.
+func (w *warp) runIndexedBranch(in *inst) {
+	f := w.cur
+	idx := w.u32(in.a)
+	for left := f.mask; left != 0; {
+		i := bits.TrailingZeros32(left)
+		if int64(idx[i]) >= int64(len(in.ext.targets)) {
+			w.raiseFault(IllegalInstruction, in, i, 0, "brx.idx: index beyond the list of labels")
+		}
+		same := uint32(0)
+		for m := left; m != 0; m &= m - 1 {
+			k := bits.TrailingZeros32(m) & 31
+			if idx[k] == idx[i] {
+				same |= 1 << k
+			}
+		}
+		left &^= same
+		target := in.ext.targets[idx[i]]
+		if left == 0 {
+			f.pc = target
+			return
+		}
+		w.splitFragment(in, same, target)
+	}
+}

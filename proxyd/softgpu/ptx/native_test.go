@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -398,7 +400,7 @@ func (p *nativeProgram) access() {
 	if space == "global" && p.r.IntN(5) == 0 {
 		where = ""
 	}
-	if p.r.IntN(2) == 0 && !(space == "global" && strings.Contains(p.lastBase(), "%in;")) {
+	if p.r.IntN(2) == 0 && (space != "global" || !strings.Contains(p.lastBase(), "%in;")) {
 		p.line("st%s%s.%s [%s], %s", where, vector, k.typ, at, regs)
 		return
 	}
@@ -617,5 +619,41 @@ func TestNativeOperations(t *testing.T) {
 				m.run("k", Dim3{1, 1, 1}, Dim3{threads, 1, 1}, addrA, addrB, addrC, 0x8877665544332211)
 			}
 		})
+	}
+}
+
+// TestNativeAndCollector: Go's collector stops and scans the goroutines that run machine code, and a launch that never ends
+// by itself is ended.
+func TestNativeAndCollector(t *testing.T) {
+	if err := native.Check(); err != nil {
+		t.Skip(err)
+	}
+	m := boot(t, header+`.visible .entry k(.param .u64 out) {
+	.reg .b32 %r<4>; .reg .b64 %rd<3>; .reg .pred %p;
+	ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+L:	mad.lo.u32 %r1, %r1, 3, 1; st.global.u32 [%rd1], %r1; bra L; }`)
+	m.mapAt(testOut, make([]byte, 4*64))
+	k, err := m.p.Kernel("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		ended <- k.Launch(ctx, Config{
+			Grid: Dim3{4, 1, 1}, Block: Dim3{64, 1, 1}, Memory: &m.mem, Params: binary.LittleEndian.AppendUint64(nil, testOut),
+		})
+	}()
+	for range 30 {
+		runtime.GC()
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the launch has ended: %v", err)
+	default:
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
 	}
 }

@@ -21,6 +21,8 @@ func Native() error { return native.Check() }
 type machineCode struct {
 	once  sync.Once
 	codes []*code // functions that have none yet
+
+	several bool // the kernel calls functions
 }
 
 // compileNative makes machine code of a kernel's functions. A function of which none can be made is interpreted.
@@ -31,8 +33,15 @@ func (k *Kernel) compileNative() {
 			c.native, _ = native.Compile(c.plan)
 			c.plan = nil
 		}
+		k.machine.several = len(k.machine.codes) > 1
 		k.machine.codes = nil
 	})
+}
+
+// readsUnwritten reports whether a thread of the kernel may read a register that it has not written.
+func (k *Kernel) readsUnwritten() bool {
+	m := k.main.native
+	return m == nil || m.NeedsZeros() || k.machine.several
 }
 
 // describe describes a micro-operation to the compiler. rets are the results of its function.
@@ -83,7 +92,7 @@ func (m *micro) describe(rets []argument) native.Inst {
 // Special registers that are the same in all lanes, as machine code finds them.
 const (
 	uniformBlock = 0 // %ctaid
-	uniformSize  = 3 // %ntid
+	uniformSize  = 3 // %ntid, and behind it
 	uniformGrid  = 6 // %nctaid
 	uniformWarp  = 9 // %warpid
 )
@@ -102,10 +111,15 @@ var specialKeys = func() map[string]micro {
 
 // startNative tells machine code what does not change while a warp runs its block.
 func (w *warp) startNative() {
-	s, r := &w.machine, w.block.run
-	at, size, grid := w.block.pos, r.cfg.Block, r.cfg.Grid
-	s.Uniform = [native.Uniforms]uint32{
-		uniformBlock: at.X, at.Y, at.Z, uniformSize: size.X, size.Y, size.Z, uniformGrid: grid.X, grid.Y, grid.Z, uniformWarp: uint32(w.id),
+	s, r, at := &w.machine, w.block.run, w.block.pos
+	s.Uniform[uniformBlock], s.Uniform[uniformBlock+1], s.Uniform[uniformBlock+2] = at.X, at.Y, at.Z
+	if w.told == r {
+		return
+	}
+	w.told = r
+	size, grid := r.cfg.Block, r.cfg.Grid
+	for i, v := range []uint32{size.X, size.Y, size.Z, grid.X, grid.Y, grid.Z, uint32(w.id)} {
+		s.Uniform[uniformSize+i] = v
 	}
 	s.Sites = unsafe.Pointer(unsafe.SliceData(w.sites))
 	s.Shared, s.SharedSize = unsafe.Pointer(unsafe.SliceData(w.block.shared)), uint32(len(w.block.shared))

@@ -50,7 +50,7 @@ func (l *lowerer) specialRegister(o syntax.Operand) (ref, types.Type, bool) {
 	m := l.emitMicro(opSpecial, shape{d: defOperand(c)}, d, 0, 0, 0, 0)
 	l.guard = was
 	m.ext = &ext{special: &s}
-	m.key, m.imm = specialKeys[name].key, specialKeys[name].inst.imm
+	m.key, m.imm = specialKeys[name].key, specialKeys[name].imm
 	return d, s.typ, true
 }
 

@@ -66,6 +66,8 @@ type warp struct {
 	mma    mmaBuffers
 
 	machine native.State
+	told    *launch // that machine knows of
+	top     *frame  // of the kernel itself, for all blocks
 }
 
 // startWarp makes the warp ready to run its block's kernel in the lanes of mask.
@@ -78,11 +80,16 @@ func (w *warp) startWarp(b *block, id int, mask uint32) {
 	if b.run.native {
 		w.startNative()
 	}
-	f := &frame{code: k.main}
+	if w.top == nil {
+		w.top = &frame{code: k.main}
+	}
+	f := w.top
 	w.enterFrame(f, k.main)
 	// What a program reads before writing must not depend on earlier blocks.
-	clear(w.file32)
-	clear(w.file64)
+	if !b.run.native || k.readsUnwritten() {
+		clear(w.file32)
+		clear(w.file64)
+	}
 	clear(w.preds)
 	w.cur = w.newFrag(frag{mask: mask, frame: f})
 	w.frags = append(w.frags, w.cur)
@@ -364,31 +371,5 @@ func (w *warp) runFragment(budget *int) bool {
 			return true
 		}
 		from = f.pc
-	}
-}
-
-// runIndexedBranch executes brx.idx: lanes with the same index stay together.
-func (w *warp) runIndexedBranch(in *inst) {
-	f := w.cur
-	idx := w.u32(in.a)
-	for left := f.mask; left != 0; {
-		i := bits.TrailingZeros32(left)
-		if int64(idx[i]) >= int64(len(in.ext.targets)) {
-			w.raiseFault(IllegalInstruction, in, i, 0, "brx.idx: index beyond the list of labels")
-		}
-		same := uint32(0)
-		for m := left; m != 0; m &= m - 1 {
-			k := bits.TrailingZeros32(m) & 31
-			if idx[k] == idx[i] {
-				same |= 1 << k
-			}
-		}
-		left &^= same
-		target := in.ext.targets[idx[i]]
-		if left == 0 {
-			f.pc = target
-			return
-		}
-		w.splitFragment(in, same, target)
 	}
 }

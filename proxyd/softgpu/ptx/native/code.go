@@ -13,6 +13,7 @@ type Code struct {
 	exits   []exit
 	resumes []int32 // offset of the code after an exit; 0: none
 	resume  int
+	needs   bool // see NeedsZeros
 }
 
 // Compile makes machine code of a function. The function's last instruction must not lead to a next. An error says that the
@@ -25,7 +26,7 @@ func Compile(insts []Inst) (*Code, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Code{full: make([]int32, len(insts)), masked: make([]int32, len(insts)), exits: e.exits, resume: e.resume}
+	c := &Code{full: make([]int32, len(insts)), masked: make([]int32, len(insts)), exits: e.exits, resume: e.resume, needs: e.live.atStart}
 	for _, x := range e.entries {
 		if x.masked {
 			c.masked[x.pc] = int32(e.a.Place(x.label))
@@ -48,6 +49,9 @@ func Compile(insts []Inst) (*Code, error) {
 
 // Size is the number of bytes of machine code.
 func (c *Code) Size() int { return len(c.text.bytes) }
+
+// NeedsZeros reports whether the function may read a Word or a Long that it has not written.
+func (c *Code) NeedsZeros() bool { return c.needs }
 
 // Place is where code has returned.
 type Place struct {

@@ -3,15 +3,18 @@
 
 package native
 
+import "slices"
+
 // liveness knows which Words and Longs a block's successors may read before they write them.
 type liveness struct {
-	insts  []Inst
-	blocks []block
-	at     []int32 // block of each instruction
-	bits   int     // registers
-	longs  int     // number of the first Long
-	out    [][]uint64
-	all    bool // too much to look at: everything may be read
+	insts   []Inst
+	blocks  []block
+	at      []int32 // block of each instruction
+	bits    int     // registers
+	longs   int     // number of the first Long
+	out     [][]uint64
+	atStart bool // registers may be read that were never written
+	all     bool // too much to look at: everything may be read
 }
 
 // block is instructions from to to-1 that follow each other.
@@ -41,7 +44,7 @@ func newLiveness(insts []Inst, blocks []block) *liveness {
 	l.bits += l.longs
 	words := (l.bits + 63) / 64
 	if words*len(blocks) > maxLiveWords {
-		l.all = true
+		l.all, l.atStart = true, true
 		return l
 	}
 	l.out = make([][]uint64, len(blocks))
@@ -68,6 +71,7 @@ func newLiveness(insts []Inst, blocks []block) *liveness {
 			}
 		}
 	}
+	l.atStart = slices.ContainsFunc(in[0], func(w uint64) bool { return w != 0 })
 	return l
 }
 

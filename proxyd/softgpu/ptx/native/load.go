@@ -207,8 +207,8 @@ func (e *routines) loadFours(h helper) {
 // loadSame loads the same element for all lanes.
 func (e *routines) loadSame(h helper) {
 	a, opts := e.a, h.lanesOf()
-	switch {
-	case h.size == 8:
+	switch h.size {
+	case 8:
 		for i := range int(h.count) {
 			a.Op2(amd64.VPBROADCASTQ, amd64.Vec(4+2*i), amd64.Memory(h.elementAt(8*i)), opts)
 		}
@@ -219,7 +219,7 @@ func (e *routines) loadSame(h helper) {
 		for i := range int(h.count) {
 			a.Op2(amd64.VPBROADCASTQ, amd64.Vec(5+2*i), amd64.Memory(h.elementAt(8*i)), opts)
 		}
-	case h.size == 4:
+	case 4:
 		for i := range int(h.count) {
 			a.Op2(amd64.VPBROADCASTD, amd64.Vec(4+i), amd64.Memory(h.elementAt(4*i)), opts)
 		}
