@@ -143,7 +143,7 @@ func plainText(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Kernels: describeKernels(s.cfg.Backend), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: describeReductions(s.collectives), Kernels: describeKernels(s.machine.backend), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	on := placesOf(s)
 	for i, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory, On: on[i]})
