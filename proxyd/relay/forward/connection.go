@@ -21,7 +21,7 @@ import (
 type Saved struct {
 	ID     string       `json:"id"`
 	From   string       `json:"from"` // the program's address and port
-	To     string       `json:"to"`   // those that the program has asked for
+	To     string       `json:"to"`   // the address and port that the program has asked for
 	Opened bool         `json:"opened,omitempty"`
 	Shut   bool         `json:"shut,omitempty"`  // the socket to the program was shut down
 	Ended  bool         `json:"ended,omitempty"` // the program sends no more

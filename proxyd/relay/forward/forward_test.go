@@ -396,9 +396,9 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestAcceptedLate: a connection that a program has made, and that the forwarder has not accepted yet, is held and
-// in the checkpoint; a connection to the listener itself is refused.
-func TestAcceptedLate(t *testing.T) {
+// TestAccepted: connections are accepted as they come. One that a program has made, and that the forwarder has not
+// accepted yet, is in the checkpoint; a connection to the listener itself is refused.
+func TestAccepted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: needs root: orders are root's")
 	}
@@ -412,8 +412,23 @@ func TestAcceptedLate(t *testing.T) {
 		defer f.Close()
 		must(t, p.Begin(t.Context(), Relay{}, f))
 	}
-	_, _, err := p.Hold(t.Context())
+	first, err := net.Dial("tcp", l.Addr().String())
 	must(t, err)
+	defer first.Close()
+	for end := time.Now().Add(patience); ; {
+		st, err := p.Status(t.Context())
+		must(t, err)
+		if len(st.Connections) == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the connection is not accepted")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	_, sockets, err := p.Hold(t.Context())
+	must(t, err)
+	localsock.CloseAll(sockets)
 	for _, x := range []net.Listener{l, lo} {
 		c, err := net.Dial("tcp", x.Addr().String())
 		must(t, err)
@@ -422,8 +437,8 @@ func TestAcceptedLate(t *testing.T) {
 	all, sockets, err := p.Hold(t.Context())
 	must(t, err)
 	localsock.CloseAll(sockets)
-	if len(all) != 1 || all[0].To != l.Addr().String() {
-		t.Errorf("%+v, want the connection to %s", all, l.Addr())
+	if len(all) != 2 || all[0].To != l.Addr().String() || all[1].To != l.Addr().String() {
+		t.Errorf("%+v, want two connections to %s", all, l.Addr())
 	}
 }
 

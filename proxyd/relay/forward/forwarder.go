@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 )
 
 // maxConnections bounds the connections of a capsule.
@@ -73,35 +75,54 @@ func (f *Forwarder) currentRelay() (Relay, <-chan struct{}) {
 	return f.relay, f.told
 }
 
-// acceptFrom takes the connections of programs from a listener, and closes the listener at the end.
-func (f *Forwarder) acceptFrom(l *net.TCPListener) error {
+// acceptFrom takes the connections of programs from a listener, a duplicate of which the forwarder keeps.
+func (f *Forwarder) acceptFrom(listener *os.File) error {
+	var own int
+	var err error
+	if bad := localsock.WithDescriptor(listener, func(fd int) { own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }); bad != nil {
+		err = bad
+	}
+	if err == nil {
+		err = unix.SetNonblock(own, true)
+	}
+	if err != nil {
+		return err
+	}
+	l := os.NewFile(uintptr(own), "listener") // a net.Listener would accept while rest is held
 	raw, err := l.SyscallConn()
 	if err != nil {
+		l.Close()
 		return err
 	}
 	f.mu.Lock()
 	f.listeners = append(f.listeners, raw)
 	f.mu.Unlock()
-	go func() {
-		defer context.AfterFunc(f.ctx, func() { l.Close() })()
-		for {
-			err := raw.Read(func(fd uintptr) bool {
-				// Not between hold and go: then holdAll has accepted what there was.
-				f.rest.RLock()
-				defer f.rest.RUnlock()
-				return !f.acceptWaiting(int(fd))
-			})
-			if err != nil {
-				return // the listener is closed
-			}
-			select { // no descriptors, or no memory
-			case <-f.ctx.Done():
-				return
-			case <-time.After(acceptPause):
-			}
-		}
-	}()
+	go f.acceptLoop(l, raw)
 	return nil
+}
+
+// acceptLoop accepts connections until the forwarder ends, and closes the listener.
+func (f *Forwarder) acceptLoop(l *os.File, raw syscall.RawConn) {
+	defer context.AfterFunc(f.ctx, func() { l.Close() })()
+	for {
+		err := raw.Read(func(fd uintptr) bool {
+			// Not between hold and go: then holdAll has accepted what there was.
+			f.rest.RLock()
+			defer f.rest.RUnlock()
+			return !f.acceptWaiting(int(fd))
+		})
+		if err != nil {
+			if f.ctx.Err() == nil {
+				f.log.Error("connections are not accepted any more", "error", err)
+			}
+			return
+		}
+		select { // no descriptors, or no memory
+		case <-f.ctx.Done():
+			return
+		case <-time.After(acceptPause):
+		}
+	}
 }
 
 // acceptPause is the time between two tries to accept where descriptors or memory were short.

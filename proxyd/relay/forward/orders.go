@@ -28,7 +28,7 @@ const (
 )
 
 // order is what the daemon sends. With add, the first descriptor is a file with the connections, and the
-// other files are their sockets.
+// others are their sockets.
 type order struct {
 	Do    string `json:"do"`
 	Relay Relay  `json:"relay,omitzero"` // of begin
@@ -83,13 +83,14 @@ func Run(ctx context.Context, control *net.UnixListener, log *slog.Logger) error
 			if who, err := localsock.PeerCredentials(c); err != nil || who.Uid != 0 {
 				return
 			}
-			if err := f.answerOrders(c); err != nil && !errors.Is(err, io.EOF) {
+			if err := f.answerOrders(c); !errors.Is(err, io.EOF) {
 				log.Warn("orders", "error", err)
 			}
 		}()
 	}
 }
 
+// answerOrders answers orders until the daemon hangs up, which is io.EOF.
 func (f *Forwarder) answerOrders(c *net.UnixConn) error {
 	for {
 		var o order
@@ -140,23 +141,14 @@ func (f *Forwarder) beginRelay(r Relay, files []*os.File) error {
 	f.told = make(chan struct{})
 	f.mu.Unlock()
 	for _, file := range files {
-		l, err := net.FileListener(file)
-		if err != nil {
-			return err
-		}
-		listener, ok := l.(*net.TCPListener)
-		if !ok {
-			l.Close()
-			return errors.New("not a listener of TCP")
-		}
-		if err := f.acceptFrom(listener); err != nil {
+		if err := f.acceptFrom(file); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// holdAll has all connections stand still, also those that programs have made and that are not accepted yet. A second
+// holdAll has all connections stand still, also connections that programs have made and that are not accepted yet. A second
 // call is harmless.
 func (f *Forwarder) holdAll() {
 	f.mu.Lock()

@@ -30,7 +30,7 @@ func (h *Holder) Serve(l net.Listener) error {
 	for {
 		link, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) || h.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it is to end
 		}
 		if err != nil {
 			h.cfg.Log.Warn("accept", "error", err)

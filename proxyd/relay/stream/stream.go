@@ -15,6 +15,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -122,14 +123,8 @@ func (s *Stream) Carry(ctx context.Context, link net.Conn, over func(*Frame) err
 	}()
 	err := s.receiveFrames(link, over)
 	cancel()
-	if failed := s.Failed(); failed != nil {
-		<-sent
-		return failed
-	}
-	if bad := <-sent; bad != nil && err == nil {
-		err = bad
-	}
-	return err
+	bad := <-sent
+	return cmp.Or(s.Failed(), err, bad)
 }
 
 // sendFrames sends what there is to send, and the reason when the stream fails.
