@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -180,10 +181,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 			if st, err := lc.devices.Status(ctx); err != nil {
 				j.log.Info("describe the job", "error", err)
 			} else {
-				m.Devices = messages.EncodeDevices(st)
-				if dir := lc.devices.Shared(); dir != "" {
-					m.Devices.Server = filepath.Base(dir)
-				}
+				m.Devices = messages.EncodeDevices(st, sharedServer(lc.devices))
 			}
 		}
 		views = append(views, v)
@@ -315,6 +313,14 @@ func DescribeLoad(c *Conductor) Load {
 	return l
 }
 
+// sharedServer returns the name of a device server that serves several capsules; "" for another one.
+func sharedServer(s *life.Server) string {
+	if dir := s.Shared(); dir != "" {
+		return filepath.Base(dir)
+	}
+	return ""
+}
+
 // countsWithin limits the time for a device server to tell its counts. A server that saves or restores answers later.
 const countsWithin = time.Second
 
@@ -332,8 +338,8 @@ func (c *Conductor) DeviceCounts(ctx context.Context) map[string][]server.Sharin
 				continue
 			}
 			name := capsuleName(j.id, lc.index)
-			if dir := lc.devices.Shared(); dir != "" { // each of the capsules that it serves says the same
-				if name = filepath.Base(dir); asked[name] {
+			if shared := sharedServer(lc.devices); shared != "" { // each of the capsules that it serves says the same
+				if name = shared; asked[name] {
 					continue
 				}
 				asked[name] = true

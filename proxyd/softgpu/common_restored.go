@@ -79,7 +79,7 @@ func (d *device) showBlock(b backend.SpaceBlock, c *pages.Block, p []byte, equal
 		if a.commonAt(at) == c {
 			return true
 		}
-		if equal && !(a.isTouched(at) && bytes.Equal(a.blockAt(at), p)) {
+		if equal && (!a.isTouched(at) || !bytes.Equal(a.blockAt(at), p)) {
 			return false
 		}
 		return a.showBlock(at, c) == nil

@@ -135,7 +135,7 @@ func TestProgramStates(t *testing.T) {
 
 // TestDeviceMessages: all fields of the message of devices are set.
 func TestDeviceMessages(t *testing.T) {
-	m := EncodeDevices(filled[server.Status](t))
+	m := EncodeDevices(filled[server.Status](t), "7.1.0")
 	if len(m.GetDevices()) != 2 || len(m.GetSharing()) != 2 || len(m.GetProcesses()) != 2 {
 		t.Fatalf("devices %v", m)
 	}
