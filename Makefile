@@ -338,7 +338,7 @@ install-controller-locked: controller
 SHARE  = $(DESTDIR)$(PREFIX)/share
 SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-functions/_singctl \
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
-UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
+UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer proxyd-relay.service preemptd.service
 
 # Programs of $(B) run under the lock, for another make may be linking them.
 install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
@@ -356,7 +356,7 @@ install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Sl
 	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md docs/policies.md $(DESTDIR)$(DOC)
 	install -m 644 policies/sdk/README.md $(DESTDIR)$(DOC)/policy-sdk.md
 	install -d $(DESTDIR)$(DOC)/proto
-	install -m 644 proxyd/rpc/proxyd.proto preemptd/rpc/preemptd.proto policies/sdk/policypb/policy.proto $(DESTDIR)$(DOC)/proto
+	install -m 644 proxyd/rpc/proxyd.proto proxyd/rpc/relay.proto preemptd/rpc/preemptd.proto policies/sdk/policypb/policy.proto $(DESTDIR)$(DOC)/proto
 
 # deb and rpm packages in $(PACKAGES), for the Slurm of SPANK_INCLUDE.
 PACKAGES ?= $(CURDIR)/$(B)/packages

@@ -24,6 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
@@ -31,6 +32,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/nodesocket"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -290,6 +292,10 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	n.peers = newPeers(n, s)
+	relay, err := n.dialRelay()
+	if err != nil {
+		return nil, err
+	}
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
 		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
@@ -297,10 +303,10 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		Scontrol:      seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, nodesocket.SpankSocket),
 		Release: host.MajorMinor(n.cluster.Version), Help: help, MPIDefault: n.cluster.MPIDefault,
-		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
+		Interval: n.cfg.Interval, NodeMTBF: n.cfg.NodeMTBF, ObstacleInterval: n.cfg.ObstacleInterval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Outside: n.cfg.Outside, RelayName: n.cfg.Relay, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		KeepPast: n.cfg.KeepFor,
 		Devices:  *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
-	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.checkShared})
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Relay: relay, Log: n.log, Meter: n.meter, CheckShared: n.checkShared})
 	if err != nil {
 		return nil, err
 	}
@@ -308,6 +314,14 @@ func (n *node) startConductor(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	return func() { n.conductor.Close(); n.peers.closeAll() }, nil
+}
+
+// dialRelay returns the site's relay, or nil if it has none. Nothing is sent yet.
+func (n *node) dialRelay() (outside.Relay, error) {
+	if n.cfg.Relay == "" {
+		return nil, nil //nolint:nilnil // no error: there is none
+	}
+	return rpc.DialRelay(n.cfg.Relay, n.cfg.NodeName, munge.Programs{Socket: n.cfg.MungeSocket})
 }
 
 // deviceConfig is what jobs of this node have as GPUs.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/manual"
+	relayconfig "github.com/singularity-slurm/singularity-slurm/proxyd/relay/config"
 )
 
 // manCommand prints the manual page. The packages' build calls it; people need not know.
@@ -24,7 +25,8 @@ func manCommand() *cobra.Command {
 func manPage(root *cobra.Command) string {
 	return manual.ProgramPage(root, 8, nil,
 		manual.List{Title: "CONFIGURATION", Items: config.Reference()},
-		manual.List{Title: "FILES", Items: [][2]string{{config.File, "The configuration."}}},
+		manual.List{Title: "CONFIGURATION OF THE RELAY", Items: relayconfig.Reference()},
+		manual.List{Title: "FILES", Items: [][2]string{{config.File, "The configuration."}, {relayconfig.File, "That of the relay."}}},
 		manual.List{Title: "SEE ALSO", Items: [][2]string{
 			{"singctl(1)", "What people use."}, {"preemptd(8)", "The controller."},
 		}})

@@ -94,10 +94,11 @@ static const struct row {
 		.brief = "outside",
 		.key = "outside",
 		.forwarded = FORWARDED "singularity_outside",
-		.accepted = "reset or refuse",
-		.value = "reset|refuse",
+		.accepted = "reset, relay or refuse",
+		.value = "reset|relay|refuse",
 		.help = "connections to other than the job's own nodes when the job resumes: the program finds them reset, "
-			"as after a failure of the network, or the job is not captured while it has any",
+			"as after a failure of the network; the site's relay keeps them; or the job is not captured "
+			"while it has any",
 		.check = value_outside,
 	},
 	{

@@ -138,8 +138,8 @@ const char *value_on_failure(const char *text, char out[VALUE_SIZE])
 
 const char *value_outside(const char *text, char out[VALUE_SIZE])
 {
-	if (strcmp(text, "reset") != 0 && strcmp(text, "refuse") != 0)
-		return ("neither of the two");
+	if (strcmp(text, "reset") != 0 && strcmp(text, "relay") != 0 && strcmp(text, "refuse") != 0)
+		return ("none of the three");
 	snprintf(out, VALUE_SIZE, "%s", text);
 
 	return (NULL);

@@ -78,7 +78,7 @@ enum {
 #define SING_KEY_GROUPS "groups"       /* with container: supplementary groups, with spaces between */
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
- * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, refuse),
+ * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), outside (reset, relay, refuse),
  * exclude (paths, with commas between), lease (a job).
  */
 

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
@@ -62,7 +63,8 @@ type Config struct {
 	NodeMTBF    time.Duration   // mean time between failures of a node, for IntervalAuto
 	OnTimeLimit string          // "requeue", "hold" or "end"
 	OnFailure   string          // after a failed restore, unless the job has its own: "hold" or "restart"
-	Outside     string          // connections to outside of the job, unless the job has its own: "reset" or "refuse"
+	Outside     string          // connections to outside of the job, unless the job has its own: "reset", "relay" or "refuse"
+	RelayName   string          // of the site's relay, for people
 	Without     string          // for a requeued job without a checkpoint: "restart" or "hold"
 	Keep        store.Retention // for checkpoints of running jobs
 	KeepPast    time.Duration   // for time lines of jobs that are over
@@ -85,6 +87,7 @@ type Deps struct {
 	Overlay *overlay.Overlay
 	Pool    *overlay.Pool
 	Remote  Remote
+	Relay   outside.Relay // nil: the site has none
 	Log     *slog.Logger
 	Meter   reports.Meter // nil: no metrics
 
@@ -131,7 +134,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
 	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
-	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().sharedDevicesDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
+	for _, dir := range []string{c.records.Dir, c.folders().capsulesDir(), c.folders().devicesDir(), c.folders().sharedDevicesDir(), c.folders().forwardersDir(), c.folders().notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -323,6 +326,13 @@ func (f nodeFolders) capsuleDir(job uint32, index int) string {
 func (f nodeFolders) deviceDir(job uint32, index int) string {
 	return filepath.Join(f.devicesDir(), capsuleName(job, index))
 }
+
+// forwarderDir is the folder of a capsule's forwarder.
+func (f nodeFolders) forwarderDir(job uint32, index int) string {
+	return filepath.Join(f.forwardersDir(), capsuleName(job, index))
+}
+
+func (f nodeFolders) forwardersDir() string { return filepath.Join(f.lib, "forwarders") }
 
 // journalDir is the folder of a capsule's list of changed files, on this node.
 func (f nodeFolders) journalDir(job uint32, index int) string {

@@ -262,11 +262,11 @@ func (r restart) discardDevices(ctx context.Context, known []string) error {
 	return nil
 }
 
-// enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
-// server was started before the cgroup existed. Memory that the server holds already is not
-// counted.
+// enterJobCgroup moves a device server and a forwarder into the job's cgroup when the first task comes, if
+// they were started before the cgroup existed. Memory that they hold already is not counted.
 func (lc *localCapsule) enterJobCgroup(task int) {
 	j := lc.j
+	outsideOf(lc).putForwarder(processes.ForwardCgroup(processes.JobCgroup(j.c.Cgroups, task), lc.index))
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}

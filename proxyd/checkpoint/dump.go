@@ -269,6 +269,12 @@ func (lc *localCapsule) dumpCapsule(ctx context.Context, w upload.ShareWriter, o
 			return err
 		})
 	}
+	if lc.outside != nil {
+		g.Go(func() (err error) {
+			m.Connections, err = outsideOf(lc).saveConnections(gctx, w, prefix+outsideStream)
+			return err
+		})
+	}
 	for _, f := range privateFolders {
 		g.Go(func() error {
 			return packFolder(gctx, w, prefix+f.name+".pack", filepath.Join(lc.capsule.Dir(), f.name))

@@ -260,6 +260,6 @@ func (c *Conductor) ends() ends.Ends {
 	return ends.Ends{
 		Node: c.Node, Cluster: c.Cluster, OnTimeLimit: c.OnTimeLimit, Keep: c.Keep, KeepPast: c.KeepPast,
 		Slurm: c.Slurm, Store: c.Store, Addresses: c.Pool, Records: c.records, Timeline: c.timeline, Uploads: c.uploads,
-		Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
+		Relay: c.Relay, Jobs: &c.jobs, StartBackground: c.startBackground, Log: c.Log,
 	}
 }

@@ -50,6 +50,9 @@ func (p *participant) freezeBatchHere(ctx context.Context, id store.ID, _ calls.
 			return err
 		}
 		for _, lc := range j.localCapsules() {
+			if err := outsideOf(lc).holdForwarder(ctx); err != nil {
+				return err
+			}
 			if err := overlay.Lock(lc.capsule.PID()); err != nil {
 				return err
 			}
@@ -177,7 +180,7 @@ func (lc *localCapsule) thawCapsule(ctx context.Context) error {
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {
-		errs = append(errs, overlay.Unlock(lc.capsule.PID()))
+		errs = append(errs, overlay.Unlock(lc.capsule.PID()), outsideOf(lc).releaseForwarder(ctx))
 	}
 	if !restoring { // else programs are still to open these files
 		errs = append(errs, lc.unlinkRemoved())

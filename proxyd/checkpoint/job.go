@@ -21,6 +21,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/gpus"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
@@ -78,8 +79,9 @@ type localCapsule struct {
 	j            *job
 	index        int
 	capsule      *capsule.Capsule
-	devices      *life.Server // nil: the capsule has no devices. Does not change
-	stopWatching func()       // ends the goroutines that watch the capsule
+	devices      *life.Server       // nil: the capsule has no devices. Does not change
+	outside      *outside.Forwarder // nil: its connections to outside do not go through a relay. Does not change
+	stopWatching func()             // ends the goroutines that watch the capsule
 
 	lending sync.Mutex // held while the number of leases changes, before placing
 	placing sync.Mutex // held while a lease begins or ends
@@ -127,6 +129,8 @@ type capsuleNote struct {
 	Attempt           *pendingAttempt   `json:"attempt,omitempty"`
 	Links             []string          `json:"links,omitempty"`   // names of removed files during a dump, or until their programs are restored
 	Renamed           map[string]string `json:"renamed,omitempty"` // names of such files at a restore
+
+	Outside *outside.Note `json:"outside,omitempty"` // of the capsule's forwarder
 
 	Containers []capsule.Container `json:"containers,omitempty"` // what the capsule shows
 
@@ -206,6 +210,7 @@ func (lc *localCapsule) removeCapsule(ctx context.Context) error {
 	err := errors.Join(
 		lc.capsule.Remove(ctx),
 		lc.endDevices(ctx),
+		outsideOf(lc).endForwarder(ctx),
 		j.c.Overlay.Detach(ctx, capsuleName(j.id, lc.index)),
 		lc.removeJournal(),
 	)

@@ -63,6 +63,9 @@ func (lc *localCapsule) addCapsule() {
 	if lc.devices != nil {
 		j.c.background.Go(func() { lc.watchDevices(ctx) })
 	}
+	if lc.outside != nil {
+		j.c.background.Go(func() { outsideOf(lc).serveForwarder(ctx) })
+	}
 }
 
 // makeCapsule makes a capsule. m is the capsule's entry in the checkpoint's manifest, or nil for
@@ -155,10 +158,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		return nil, err
 	}
 	lc.capsule = c
-	if m != nil {
-		err = lc.restoreContents(ctx, point, m)
-	}
-	if err != nil {
+	if err := lc.fillCapsule(ctx, point, m); err != nil {
 		return nil, errors.Join(err, c.Remove(context.WithoutCancel(ctx)), j.c.Overlay.Detach(context.WithoutCancel(ctx), capsuleName(j.id, index)))
 	}
 	return lc, nil
@@ -179,6 +179,16 @@ func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
 // isKitFile tells whether a path within a capsule belongs to the kit.
 func (c *Conductor) isKitFile(path string) bool {
 	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
+}
+
+// fillCapsule makes what programs of a new or a restored capsule need before they run.
+func (lc *localCapsule) fillCapsule(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) error {
+	if m != nil {
+		if err := lc.restoreContents(ctx, point, m); err != nil {
+			return err
+		}
+	}
+	return outsideOf(lc).startForwarder(ctx, point, m)
 }
 
 // restoreContents restores what a capsule contains besides programs, and locks its network until

@@ -5,17 +5,22 @@ package checkpoint
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/processes"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/reports"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 )
 
@@ -24,21 +29,37 @@ import (
 // in place, such a connection lives through a checkpoint. At a restore it is reset before the
 // program runs, which then learns at once what it would learn from a failure of the network. A
 // connection between programs of the job is left alone.
+//
+// With the option relay, such a connection is one to a forwarder of the capsule (package outside), and the relay has
+// the one to the other side: both stay.
 
-// outsideRefuse is the value of the option "outside" with which such connections prevent a
-// checkpoint.
-const outsideRefuse = "refuse"
+// Values of the option "outside".
+const (
+	outsideRefuse = "refuse" // such connections prevent a checkpoint
+	outsideRelay  = "relay"  // such connections go through the site's relay
+)
+
+// outsideStream is the stream of a capsule with its connections through the relay.
+const outsideStream = "outside.json"
+
+// errNoRelay refuses a job.
+var errNoRelay = errors.New("--singularity-outside=relay: the site has no relay (relay in proxyd.yaml): submit the job with reset, the default, or with refuse")
 
 // What users can do about connections to outside.
 const (
 	cureRefused = "close it, or submit the job with --singularity-outside=reset"
 	cureReset   = "a restore resets it, and the program has to connect again; with --singularity-outside=refuse the job is not captured meanwhile"
+	cureRelay   = "; with --singularity-outside=relay the site's relay keeps it"
+	cureInward  = "it has come from outside, so a restore resets it: the relay keeps those that programs make themselves"
 )
 
-// refusesOutside tells whether the job is not captured while it has connections to outside.
-func (j *job) refusesOutside() bool {
-	return cmp.Or(j.run.Snapshot().Record.Options.Outside, j.c.Outside) == outsideRefuse
+// outsideOption is what becomes of the job's connections to outside.
+func (j *job) outsideOption() string {
+	return cmp.Or(j.run.Snapshot().Record.Options.Outside, j.c.Outside)
 }
+
+// refusesOutside tells whether the job is not captured while it has connections to outside.
+func (j *job) refusesOutside() bool { return j.outsideOption() == outsideRefuse }
 
 // findOutside returns the connections of programs of a capsule to outside of the job.
 func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.OutsideSocket, error) {
@@ -47,17 +68,190 @@ func (lc *localCapsule) findOutside(programs []capsule.Program) ([]processes.Out
 }
 
 // findObstacles returns what in programs of a capsule cannot be captured, and the connections to
-// outside that a restore would reset.
-func (lc *localCapsule) findObstacles(programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
+// outside, with what becomes of them.
+func (lc *localCapsule) findObstacles(ctx context.Context, programs []capsule.Program) (found, reset []processes.Obstacle, err error) {
 	found = processes.FindObstacles(lc.capsule.PID(), programs)
 	sockets, err := lc.findOutside(programs)
 	if err != nil {
 		return nil, nil, err
 	}
 	if lc.j.refusesOutside() {
-		return append(found, processes.OutsideObstacles(sockets, cureRefused)...), nil, nil
+		return append(found, processes.OutsideObstacles(sockets, func(processes.OutsideSocket) string { return cureRefused })...), nil, nil
 	}
-	return found, processes.OutsideObstacles(sockets, cureReset), nil
+	return found, processes.OutsideObstacles(sockets, outsideOf(lc).fateOfSockets(ctx)), nil
+}
+
+// outsidePart is a capsule as far as its connections to outside are concerned.
+type outsidePart struct{ *localCapsule }
+
+func outsideOf(lc *localCapsule) outsidePart { return outsidePart{lc} }
+
+// fateOfSockets returns a function that says what becomes of a connection to outside.
+func (lc outsidePart) fateOfSockets(ctx context.Context) func(processes.OutsideSocket) string {
+	j := lc.j
+	if lc.outside == nil {
+		text := cureReset
+		if j.c.Relay != nil {
+			text += cureRelay
+		}
+		return func(processes.OutsideSocket) string { return text }
+	}
+	st, err := lc.outside.Status(ctx)
+	if err != nil {
+		j.log.Warn("connections through the relay", "capsule", lc.index, "error", err)
+	}
+	return func(s processes.OutsideSocket) string {
+		for _, c := range st.Connections {
+			switch {
+			case c.From != s.From || c.To != s.To:
+			case c.Opened && !c.Resumed:
+				return "the relay, " + j.c.RelayName + ", keeps it when the job resumes"
+			default:
+				return "it waits for the relay, " + j.c.RelayName
+			}
+		}
+		return cureInward
+	}
+}
+
+// forwarderSpec describes the capsule to its forwarder.
+func (lc outsidePart) forwarderSpec(rec *records.Record) outside.Spec {
+	j := lc.j
+	return outside.Spec{
+		Dir: j.c.folders().forwarderDir(j.id, lc.index), Init: lc.capsule.PID(), UID: rec.UID, GID: rec.GID,
+		Cgroup: processes.ForwardCgroup(processes.JobCgroupHere(j.c.Cgroups, j.id), lc.index), Divert: j.c.Overlay.Divert,
+	}
+}
+
+// startForwarder has the connections of a capsule go through the relay, if the job has that option. The forwarder of
+// a capsule that is restored has the connections of the checkpoint, and stands still until the network is unlocked.
+func (lc outsidePart) startForwarder(ctx context.Context, point *runs.ResumePoint, m *records.CapsuleMeta) (err error) {
+	j := lc.j
+	if j.outsideOption() != outsideRelay {
+		return nil
+	}
+	if j.c.Relay == nil {
+		return fmt.Errorf("node %s: %w", j.c.Node, errNoRelay)
+	}
+	// A forwarder of an earlier run: this node has missed the end of that run.
+	if err := outside.EndLeftover(ctx, j.c.folders().forwarderDir(j.id, lc.index)); err != nil {
+		return err
+	}
+	f, err := outside.Start(ctx, lc.forwarderSpec(j.run.Snapshot().Record))
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		if err := lc.restoreConnections(ctx, f, point, m); err != nil {
+			return errors.Join(err, f.End(context.WithoutCancel(ctx)))
+		}
+	}
+	lc.outside, lc.note.Outside = f, f.Note()
+	return nil
+}
+
+// restoreConnections gives a forwarder the connections of a checkpoint.
+func (lc outsidePart) restoreConnections(ctx context.Context, f *outside.Forwarder, point *runs.ResumePoint, m *records.CapsuleMeta) error {
+	if m.Connections == 0 {
+		return f.Hold(ctx)
+	}
+	r, err := point.Reader.Stream(m.StreamID(outsideStream))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return f.Restore(ctx, r, lc.j.log)
+}
+
+// serveForwarder has the relay admit the capsule while it runs.
+func (lc outsidePart) serveForwarder(ctx context.Context) {
+	j := lc.j
+	j.mu.Lock()
+	run := lc.note.Run
+	j.mu.Unlock()
+	rec := j.run.Snapshot().Record
+	if j.c.Relay == nil {
+		j.log.Error("connections to outside wait: this daemon was started again without a relay", "capsule", lc.index)
+		return
+	}
+	lc.outside.Serve(ctx, j.c.Relay, outside.Admission{Job: rec.RelayKey(j.c.Cluster), Run: run, Capsule: lc.index}, j.log)
+}
+
+// holdForwarder has the forwarder stand still before the network is locked. A second call is harmless.
+func (lc outsidePart) holdForwarder(ctx context.Context) error {
+	if lc.outside == nil {
+		return nil
+	}
+	return lc.outside.Hold(ctx)
+}
+
+// releaseForwarder has the forwarder go on after the network was unlocked. A second call is harmless. A forwarder
+// that has died is no reason to fail: another takes its place.
+func (lc outsidePart) releaseForwarder(ctx context.Context) error {
+	if lc.outside == nil {
+		return nil
+	}
+	err := lc.outside.Go(ctx)
+	if lc.outside.HasDied() {
+		return nil
+	}
+	return err
+}
+
+// saveConnections writes the connections through the relay into the checkpoint.
+func (lc outsidePart) saveConnections(ctx context.Context, w upload.ShareWriter, name string) (int, error) {
+	s, err := w.Create(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := lc.outside.Save(ctx, s)
+	return n, errors.Join(err, s.Close())
+}
+
+// reportResumed tells the user which connections of the checkpoint the relay could not keep.
+func (lc outsidePart) reportResumed() {
+	j := lc.j
+	if lc.outside == nil || len(lc.outside.Note().Names) == 0 {
+		return
+	}
+	j.c.startBackground(func(ctx context.Context) {
+		lost, err := lc.outside.AwaitResumed(ctx)
+		if err != nil {
+			j.log.Warn("connections through the relay do not go on yet", "capsule", lc.index, "error", err)
+		}
+		if len(lost) == 0 {
+			return
+		}
+		var to []string
+		for _, l := range lost {
+			j.log.Info("a connection through the relay is lost", "capsule", lc.index, "to", l.To, "reason", l.Reason)
+			to = append(to, l.To+" ("+l.Reason+")")
+		}
+		slices.Sort(to)
+		j.report.AddEvent(records.EventReset, []string{j.c.Node}, "connections to "+reports.JoinNames(slices.Compact(to)))
+	})
+}
+
+// putForwarder moves a forwarder without a cgroup into one.
+func (lc outsidePart) putForwarder(cgroup string) {
+	if lc.outside == nil || cgroup == "" || lc.outside.Cgroup() != "" {
+		return
+	}
+	if err := lc.outside.Enter(cgroup); err != nil {
+		lc.j.log.Warn("the job's limits do not apply to its forwarder", "capsule", lc.index, "error", err)
+	}
+}
+
+// endForwarder ends the forwarder, and removes the job's cgroup if it is empty. A second call is harmless.
+func (lc outsidePart) endForwarder(ctx context.Context) error {
+	if lc.outside == nil {
+		return nil
+	}
+	g := lc.outside.Cgroup()
+	if err := lc.outside.End(ctx); err != nil || g == "" {
+		return err
+	}
+	return processes.RemoveEmptyCgroup(filepath.Dir(g))
 }
 
 // resetOutside resets the connections of a restored program to outside of the job. The program is
@@ -78,7 +272,7 @@ func (lc *localCapsule) resetOutside(p capsule.Program) error {
 	}()
 	var to []string
 	for _, s := range sockets {
-		if files[s.Link] != nil {
+		if files[s.Link] != nil || lc.outside != nil && lc.outside.Has(outside.Ends{From: s.From, To: s.To}) {
 			continue
 		}
 		f, err := s.Open()
@@ -90,6 +284,9 @@ func (lc *localCapsule) resetOutside(p capsule.Program) error {
 		}
 		files[s.Link] = f
 		to = append(to, s.To)
+	}
+	if len(files) == 0 {
+		return nil
 	}
 	connections := make([]*os.File, 0, len(files))
 	for _, f := range files {

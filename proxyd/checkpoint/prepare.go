@@ -226,7 +226,7 @@ func (p *participant) prepareHere(ctx context.Context, id store.ID, b calls.Prep
 			r.Programs++
 			r.Bytes += processes.ResidentBytes(p)
 		}
-		found, _, err := lc.findObstacles(programs)
+		found, _, err := lc.findObstacles(ctx, programs)
 		if err != nil {
 			return r, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/runs"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/outside"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
@@ -54,6 +55,9 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.restarts.discardDevices(ctx, found); err != nil {
 		return err
 	}
+	if err := outside.EndUnknown(ctx, c.folders().forwardersDir(), func(name string) bool { return slices.Contains(found, name) }); err != nil {
+		c.Log.Error("discard a forwarder", "error", err)
+	}
 	for _, j := range c.jobs.allJobs() {
 		c.restarts.recoverJob(ctx, j)
 	}
@@ -79,6 +83,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		return errors.Join(
 			capsule.Discard(ctx, c.folders().capsuleDir(n.Job, n.Index)),
 			c.endLeftoverDevices(ctx, n.Job, n.Index),
+			outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
@@ -97,6 +102,7 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		return errors.Join(
 			cap.Remove(ctx),
 			c.endLeftoverDevices(ctx, n.Job, n.Index),
+			outside.EndLeftover(ctx, c.folders().forwarderDir(n.Job, n.Index)),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.folders().journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.folders().srunDir(n.Job, n.Index)),
@@ -130,6 +136,10 @@ func (r restart) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		return err
 	}
 	lc.translateContainers()
+	if lc.outside, err = outside.Find(ctx, outsideOf(lc).forwarderSpec(rec), n.Outside); err != nil {
+		cap.Close()
+		return errors.Join(err, lc.journal.Close())
+	}
 	if lc.devices, err = life.Find(ctx, c.folders().deviceDir(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return errors.Join(err, lc.journal.Close())

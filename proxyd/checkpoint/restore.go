@@ -324,6 +324,9 @@ func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ calls.Empty) (ca
 	var errs []error
 	for _, lc := range j.localCapsules() {
 		err := overlay.Unlock(lc.capsule.PID())
+		if err == nil {
+			err = outsideOf(lc).releaseForwarder(ctx)
+		}
 		if err == nil && lc.devices != nil {
 			err = lc.resumeDevices(ctx)
 		}
@@ -332,6 +335,7 @@ func (r *restore) unlockHere(ctx context.Context, _ store.ID, _ calls.Empty) (ca
 			lc.note.NetworkLocked = false
 			lc.saveNote()
 			j.mu.Unlock()
+			outsideOf(lc).reportResumed()
 		}
 		errs = append(errs, err)
 	}

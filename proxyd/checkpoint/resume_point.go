@@ -54,6 +54,9 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t nodesocket
 		return nil, false, err
 	}
 	options, err := records.ParseOptions(t.Options)
+	if err == nil && options.Outside == outsideRelay && j.c.Relay == nil {
+		err = errNoRelay
+	}
 	if err != nil {
 		return nil, false, err
 	}

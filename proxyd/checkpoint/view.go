@@ -174,7 +174,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ calls.Empty) ([]calls.
 			m.Programs = append(m.Programs, messages.EncodeProgram(&p, processes.ResidentBytes(p), since, command))
 		}
 		v := calls.CapsuleView{Capsule: m}
-		if v.Obstacles, v.Outside, err = lc.findObstacles(programs); err != nil {
+		if v.Obstacles, v.Outside, err = lc.findObstacles(ctx, programs); err != nil {
 			j.log.Info("describe the job", "error", err)
 		}
 		if lc.devices != nil {

@@ -41,6 +41,7 @@ type Config struct {
 	WithoutCheckpoint string
 	OnFailure         string
 	Outside           string
+	Relay             string
 	Keep              int
 	KeepFor           time.Duration
 
@@ -145,6 +146,9 @@ func (c *Config) setDerived(file string) []error {
 	var errs []error
 	if c.Shared == "" && c.values["shared"].Text == "" {
 		errs = append(errs, fmt.Errorf("%s: shared: missing; name a folder that all nodes share, as in /shared/singularity", file))
+	}
+	if c.Outside == "relay" && c.Relay == "" {
+		errs = append(errs, fmt.Errorf("%s: outside: relay: there is no relay; name it, as in relay: head1:6833", file))
 	}
 	if c.NodeMTBF == 0 {
 		errs = append(errs, fmt.Errorf("%s: node_mtbf: 0: want at least 1h; interval: 0 switches periodic checkpoints off", file))

@@ -168,6 +168,13 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
+// relayAddress takes a name or an address, and a port.
+func relayAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	return err == nil && bad == nil && n > 0 && host != "" && !strings.ContainsAny(host, "/@ \t\n")
+}
+
 func hostPort(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {

@@ -68,7 +68,7 @@ func help(t *testing.T, c *cluster) {
 		got := c.sh(t, program+" --help").must(t)
 		for _, line := range []string{
 			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-gpus=MIN[-MAX]",
-			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|refuse", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
+			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-outside=reset|relay|refuse", "--singularity-exclude=PATH,...", "--singularity-lease=JOB",
 		} {
 			if !strings.Contains(got, line) {
 				t.Errorf("%s --help does not show %s", program, line)
@@ -87,7 +87,7 @@ func refusedAtSubmission(t *testing.T, c *cluster) {
 		{"sbatch --singularity-gpus=8-4 --wrap true", `singularity: --singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX`},
 		{"srun --singularity-exact=maybe true", `srun: error: singularity: --singularity-exact=maybe: neither yes nor no; accepted: yes, no`},
 		{"salloc --singularity-on-failure=panic true", `salloc: error: singularity: --singularity-on-failure=panic: neither of the two; accepted: hold or restart`},
-		{"salloc --singularity-outside=keep true", `salloc: error: singularity: --singularity-outside=keep: neither of the two; accepted: reset or refuse`},
+		{"salloc --singularity-outside=keep true", `salloc: error: singularity: --singularity-outside=keep: none of the three; accepted: reset, relay or refuse`},
 		{"salloc --singularity-exclude=tmp true", `singularity: --singularity-exclude=tmp: a relative path; accepted: absolute paths`},
 		{`printf '#!/bin/sh\n#SBATCH --singularity-gpus=none\n' | sbatch`, `singularity: --singularity-gpus=none: not a number of GPUs; accepted: MIN`},
 		{"SINGULARITY_SLURM=often sbatch --wrap true", `singularity: SINGULARITY_SLURM=often: unknown; ` + list},

@@ -73,7 +73,7 @@ static void refused(void)
 		{ "singularity-gpus", "8-4", "--singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX" },
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
 		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
-		{ "singularity-outside", "keep", "--singularity-outside=keep: neither of the two; accepted: reset or refuse" },
+		{ "singularity-outside", "keep", "--singularity-outside=keep: none of the three; accepted: reset, relay or refuse" },
 		{ "singularity-lease", "812_3", "--singularity-lease=812_3: not the number of a job; accepted: the number of a running job" },
 		{ "singularity-lease", "0", "--singularity-lease=0: not the number of a job; accepted: the number of a running job" },
 		{ "singularity", "gpus", "--singularity=gpus: unknown; accepted: " LIST },

@@ -79,8 +79,8 @@ static void on_failure(void)
 static void outside(void)
 {
 	static const struct row rows[] = {
-		{ "reset", "reset" }, { "refuse", "refuse" }, { "", "!neither of the two" },
-		{ "Reset", "!neither of the two" }, { "resetrefuse", "!neither of the two" }, { NULL, NULL },
+		{ "reset", "reset" }, { "relay", "relay" }, { "refuse", "refuse" }, { "", "!none of the three" },
+		{ "Reset", "!none of the three" }, { "resetrefuse", "!none of the three" }, { NULL, NULL },
 	};
 
 	table(value_outside, rows);

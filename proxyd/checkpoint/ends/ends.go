@@ -15,6 +15,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
+// Relay keeps connections of jobs to outside while the jobs are away.
+type Relay interface {
+	// Forget ends the connections of a job that is over.
+	Forget(ctx context.Context, job string) error
+}
+
 // Ends removes what ended runs and jobs leave behind, and requeues the jobs that are to run on. All methods may be called
 // concurrently.
 type Ends struct {
@@ -29,6 +35,7 @@ type Ends struct {
 	Records   records.Folder
 	Timeline  *records.Timeline
 	Uploads   Uploads
+	Relay     Relay // nil: the site has none
 	Jobs      Jobs
 	// StartBackground runs f in a goroutine. ctx of f ends with the daemon.
 	StartBackground func(f func(ctx context.Context))

@@ -24,6 +24,14 @@ func (e Ends) DeleteRecord(id uint32) error {
 	if err == nil && rec != nil {
 		err = e.Timeline.KeepPast(rec)
 	}
+	if rec != nil && e.Relay != nil {
+		e.StartBackground(func(ctx context.Context) {
+			if err := e.Relay.Forget(ctx, rec.RelayKey(e.Cluster)); err != nil && ctx.Err() == nil {
+				// The relay forgets a job by itself that no daemon names for long.
+				e.Log.Info("the relay cannot be told that a job is over", "job", id, "error", err)
+			}
+		})
+	}
 	err = errors.Join(err, e.Records.RemoveScript(id))
 	return errors.Join(err, e.Uploads.RemoveEnded(id), e.Records.RemoveChangedFiles(id), e.Records.Remove(id), e.Timeline.Remove(id))
 }

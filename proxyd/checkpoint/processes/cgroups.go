@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slurm's limits of memory and processors for the job apply to its device servers too: their
+// Slurm's limits of memory and processors for the job apply to its device servers and forwarders too: their
 // cgroups lie in the job's cgroup, beside the cgroups of the steps. At the end of the job's last step
 // Slurm finds the job's cgroup in use, leaves it, and does not come back, so the device server's
 // end removes both. With cgroup v1, or without cgroups, no limit applies.
@@ -76,6 +76,14 @@ func DeviceCgroup(job string, index int) string {
 		return ""
 	}
 	return filepath.Join(job, fmt.Sprintf("sing-devices-%d", index))
+}
+
+// ForwardCgroup returns the path of the cgroup for a capsule's forwarder within a job's; "" for none.
+func ForwardCgroup(job string, index int) string {
+	if job == "" {
+		return ""
+	}
+	return filepath.Join(job, fmt.Sprintf("sing-forward-%d", index))
 }
 
 // JobCgroupHere returns the job's cgroup on this node, below root; "" if Slurm has not made it yet. On a node

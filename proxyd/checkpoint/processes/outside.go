@@ -24,6 +24,7 @@ import (
 // OutsideSocket is a descriptor of a process for a TCP connection to outside of its job.
 type OutsideSocket struct {
 	Link string // identifies the socket: several descriptors may share it
+	From string // address and port of this end
 	To   string // address and port of the other end
 
 	program string
@@ -45,7 +46,7 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 		for _, pid := range InCgroup(p.Cgroup) {
 			for fd, link := range descriptorLinks(pid) {
 				if to, ok := outside[link]; ok {
-					found = append(found, OutsideSocket{link, to, p.Name, pid, fd})
+					found = append(found, OutsideSocket{link, to.from, to.to, p.Name, pid, fd})
 				}
 			}
 		}
@@ -53,13 +54,14 @@ func FindOutside(init int, programs []capsule.Program, ours []netip.Addr) ([]Out
 	return found, nil
 }
 
-// OutsideObstacles returns an obstacle for each process and address of connections to outside.
-func OutsideObstacles(sockets []OutsideSocket, cure string) []Obstacle {
+// OutsideObstacles returns an obstacle for each process and address of connections to outside, with what cure says of
+// each.
+func OutsideObstacles(sockets []OutsideSocket, cure func(OutsideSocket) string) []Obstacle {
 	var all []Obstacle
 	for _, s := range sockets {
 		o := Obstacle{
 			Program: s.program, PID: NamespacePID(s.pid), Name: commandName(s.pid),
-			What: "is connected to " + s.To + ", which is outside of the job", Cure: cure,
+			What: "is connected to " + s.To + ", which is outside of the job", Cure: cure(s),
 		}
 		if !slices.Contains(all, o) {
 			all = append(all, o)
@@ -102,10 +104,13 @@ func descriptorLinks(pid int) map[int]string {
 	return links
 }
 
+// ends are the addresses and ports of both ends of a connection.
+type ends struct{ from, to string }
+
 // outsideConnections returns the TCP connections of a network namespace to addresses outside,
 // keyed by the links of their descriptors.
-func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
-	found := map[string]string{}
+func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]ends, error) {
+	found := map[string]ends{}
 	for _, table := range []string{"tcp", "tcp6"} {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -120,9 +125,10 @@ func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]strin
 			if len(w) < 10 || w[3] == "0A" || w[3] == "07" || w[3] == "06" {
 				continue
 			}
+			from, _ := parseAddrPort(w[1])
 			to, ok := parseAddrPort(w[2])
 			if ok && to.Port() != 0 && !inside(to.Addr()) {
-				found["socket:["+w[9]+"]"] = to.String()
+				found["socket:["+w[9]+"]"] = ends{from.String(), to.String()}
 			}
 		}
 		f.Close()

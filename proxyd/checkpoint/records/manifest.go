@@ -60,6 +60,7 @@ type CapsuleMeta struct {
 	Groups      []uint32                      `json:"groups"` // supplementary groups of the processes
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
 	Containers  []capsule.Container           `json:"containers,omitempty"`
+	Connections int                           `json:"connections,omitempty"` // number of connections through the relay
 }
 
 // ProgramMeta describes a program in a checkpoint.

@@ -49,7 +49,7 @@ type Options struct {
 	Interval  time.Duration `json:"interval"` // 0: as configured
 	GPUs      string        `json:"gpus,omitempty"`
 	OnFailure string        `json:"on_failure,omitempty"` // "restart" or "hold"; "": as configured
-	Outside   string        `json:"outside,omitempty"`    // "reset" or "refuse"; "": as configured
+	Outside   string        `json:"outside,omitempty"`    // "reset", "relay" or "refuse"; "": as configured
 	Exact     bool          `json:"exact,omitempty"`      // reductions give the same bits on any placement of the ranks
 	Exclude   []string      `json:"exclude,omitempty"`
 }
@@ -68,6 +68,11 @@ func ParseOptions(given map[string]string) (Options, error) {
 		o.Exclude = strings.Split(s, ",")
 	}
 	return o, nil
+}
+
+// RelayKey distinguishes a job of a cluster from all other jobs, for the site's relay.
+func (r *Record) RelayKey(cluster string) string {
+	return fmt.Sprintf("%s/%d/%s", cluster, r.Job, r.Submitted)
 }
 
 // MostGPUs is how many GPUs the user lets the job have, of all capsules; 0: no more than the job asked Slurm for.

@@ -48,7 +48,7 @@ func Find(_ context.Context, dir string) (*Server, error) {
 	}
 	s, err := openRecorded(dir, rec)
 	if err != nil {
-		return nil, fmt.Errorf("device server in %s: %w", dir, err)
+		return nil, fmt.Errorf("%s in %s: %w", rec.noun(), dir, err)
 	}
 	return s, nil
 }
@@ -125,7 +125,7 @@ func (s *Server) Enter(cgroup string) error {
 	defer s.ending.Unlock()
 	select {
 	case <-s.died:
-		return fmt.Errorf("device server in %s: enter a cgroup: %w", s.dir, ErrDied)
+		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.noun(), s.dir, ErrDied)
 	default:
 	}
 	rec := s.rec
@@ -136,7 +136,7 @@ func (s *Server) Enter(cgroup string) error {
 		err = group(cgroup).addProcess(rec.PID)
 	}
 	if err != nil {
-		return fmt.Errorf("device server in %s: enter a cgroup: %w", s.dir, err)
+		return fmt.Errorf("%s in %s: enter a cgroup: %w", s.rec.noun(), s.dir, err)
 	}
 	return nil
 }
@@ -185,6 +185,15 @@ func (s *Server) hasDied() bool {
 }
 
 func (s *Server) connectToServer(ctx context.Context) (*server.Controller, error) {
+	conn, err := s.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return server.NewController(conn), nil
+}
+
+// Dial connects to the socket for orders, which a Helper answers in its own way.
+func (s *Server) Dial(ctx context.Context) (*net.UnixConn, error) {
 	var conn net.Conn
 	err := throughFolder(s.dir, controlName, func(path string) (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
@@ -193,7 +202,7 @@ func (s *Server) connectToServer(ctx context.Context) (*server.Controller, error
 	if err != nil {
 		return nil, err
 	}
-	return server.NewController(conn.(*net.UnixConn)), nil
+	return conn.(*net.UnixConn), nil
 }
 
 // Save makes the server stop the job and save the job's state to a sink. See server.Controller and
@@ -300,7 +309,7 @@ func (s *Server) end(ctx context.Context) error {
 		err = os.RemoveAll(s.dir) // last, because the folder's record names what there is to remove
 	}
 	if err != nil {
-		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
+		return fmt.Errorf("%s in %s: end: %w", s.rec.noun(), s.dir, err)
 	}
 	s.Close()
 	return nil

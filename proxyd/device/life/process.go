@@ -24,6 +24,9 @@ const (
 
 // processArguments returns the arguments of the server's process.
 func (m *making) processArguments() []string {
+	if m.Helper != "" {
+		return []string{"proxyd", m.Helper, "--gate", strconv.Itoa(gateFD), "--control", strconv.Itoa(controlFD)}
+	}
 	args := []string{"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--control", strconv.Itoa(controlFD)}
 	if m.host {
 		args = append(args, "--tenants")

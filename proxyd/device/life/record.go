@@ -36,6 +36,15 @@ type record struct {
 	PID    int    `json:"pid,omitempty"`
 	Start  uint64 `json:"start,omitempty"`  // in ticks since boot; identifies the process together with PID
 	Shared string `json:"shared,omitempty"` // of a tenant: the folder of the process's server
+	Helper string `json:"helper,omitempty"`
+}
+
+// noun says in errors what the process is.
+func (r record) noun() string {
+	if r.Helper != "" {
+		return "proxyd " + r.Helper
+	}
+	return "device server"
 }
 
 // writeRecord replaces the record. It does not sync, because the record is useless after a reboot.

@@ -35,6 +35,11 @@ type Spec struct {
 	// is missing and starts the server in it. End removes it.
 	Cgroup string
 
+	// Helper, if set, is the command of proxyd that runs instead of a device server: a process with the same life,
+	// which takes orders of its own by Server.Dial. It gets no socket for programs, and the fields below do not
+	// concern it.
+	Helper string
+
 	Kind   string   // of devices; "" is the program's default, software GPUs
 	GPUs   []string // kind cuda: UUIDs of the GPUs to use; UUIDs stay the same whatever the cgroup of devices hides
 	Exact  bool     // makes the result of reductions independent of where ranks are
@@ -118,7 +123,7 @@ func (m *making) makeSteps(ctx context.Context, steps []step) (*Server, error) {
 	defer m.closeMaking()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
-			err = fmt.Errorf("device server in %s: %s: %w", m.Dir, step.name, err)
+			err = fmt.Errorf("%s in %s: %s: %w", m.rec.noun(), m.Dir, step.name, err)
 			if errors.Is(err, ErrExists) {
 				return nil, err
 			}
@@ -180,7 +185,7 @@ func (m *making) recordGroup(context.Context) error {
 	if m.rec.Boot, err = bootID(); err != nil {
 		return err
 	}
-	m.rec.Cgroup = m.Cgroup
+	m.rec.Cgroup, m.rec.Helper = m.Cgroup, m.Helper
 	return m.rec.writeRecord(m.Dir)
 }
 
@@ -282,9 +287,11 @@ func (m *making) openGate(context.Context) error {
 func (m *making) awaitReady(ctx context.Context) error {
 	m.closeMaking()
 	var err error
-	if m.host {
+	switch {
+	case m.Helper != "": // its first order waits for it
+	case m.host:
 		_, err = m.s.tenants(ctx)
-	} else {
+	default:
 		_, err = m.s.Status(ctx)
 	}
 	if err != nil {

@@ -3,7 +3,8 @@
 
 # An HTTP server with connections that stay open, plain and with TLS, outside of all jobs. It
 # answers with the double of the number it is asked for; to /slow when the file go is there, or a
-# connection other than the first asks.
+# connection other than the first asks; to an upload with its hash; to /bytes/N with N bytes.
+import hashlib
 import http.server
 import os
 import ssl
@@ -24,10 +25,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if slow == 1:
                 while not os.path.exists(sys.argv[1] + "/go"):
                     time.sleep(0.05)
-            text = "served"
+            body = b"served"
+        elif self.path.startswith("/bytes/"):
+            body = b"".join(b"%07d\n" % n for n in range(int(self.path[7:]) // 8))
         else:
-            text = str(2 * int(self.path[1:]))
-        body = text.encode()
+            body = str(2 * int(self.path[1:])).encode()
+        self.answer(body)
+
+    def do_PUT(self):
+        digest, left = hashlib.sha256(), int(self.headers["Content-Length"])
+        while left > 0:
+            piece = self.rfile.read(min(left, 1 << 16))
+            if not piece:
+                raise ConnectionError("the upload ends early")
+            digest.update(piece)
+            left -= len(piece)
+        self.answer(digest.hexdigest().encode())
+
+    def answer(self, body):
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -1,0 +1,353 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outside keeps the TCP connections of a capsule to outside of its job by the site's relay. The package starts the
+// capsule's forwarder (package relay/forward), has the relay admit it, and saves and makes again both ends of each
+// connection within the capsule.
+//
+//	make       connections of the capsule are diverted to the forwarder, before a program runs
+//	run        the relay is told of the capsule, again and again
+//	halt       the forwarder stands still, then the capsule's network is locked
+//	dump       what the forwarder has is saved, and its ends of the connections
+//	restore    another forwarder gets that, and stands still
+//	unlock     the network is unlocked, then the forwarder goes on
+//	remove     the forwarder is ended with the capsule
+//
+// The forwarder stands still before the network is locked and goes on after the unlock: a reset that the forwarder sends
+// in between would be dropped, and its program would wait for ever.
+package outside
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/forward"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// Relay is the site's relay.
+type Relay interface {
+	// Admit has the relay take connections of a capsule, and returns the address to which they are carried.
+	Admit(ctx context.Context, req *rpc.AdmitRequest) (string, error)
+	// Forget ends the connections of a job that is over.
+	Forget(ctx context.Context, job string) error
+}
+
+// Note is what a successor of the daemon needs to know of a capsule's connections.
+type Note struct {
+	Ticket  string   `json:"ticket"`
+	Names   []string `json:"names,omitempty"`   // of connections that come from the checkpoint
+	Sockets []Ends   `json:"sockets,omitempty"` // their ends
+}
+
+// Ends are the addresses of a connection, as the program sees them.
+type Ends struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Spec describes a capsule.
+type Spec struct {
+	Dir      string // for the forwarder; must not exist
+	Init     int    // PID of the capsule's first process
+	UID, GID uint32
+	Cgroup   string // for the forwarder, within the job's; "" if there is none yet
+	Divert   func(pid int) (*os.File, error)
+}
+
+// Forwarder is the forwarder of a capsule. A Forwarder is safe for concurrent use.
+type Forwarder struct {
+	spec Spec
+	note Note
+
+	mu      sync.Mutex
+	process *life.Server
+	address string // of the relay, for connections
+}
+
+// Start starts the forwarder of a new capsule, and diverts the capsule's connections to the forwarder.
+func Start(ctx context.Context, spec Spec) (*Forwarder, error) {
+	f := &Forwarder{spec: spec, note: Note{Ticket: rand.Text()}}
+	if err := f.startProcess(ctx, spec.Divert); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// startProcess starts the process, with a listener.
+func (f *Forwarder) startProcess(ctx context.Context, listen func(int) (*os.File, error)) error {
+	listener, err := listen(f.spec.Init)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	p, err := life.Start(ctx, life.Spec{Helper: "forward", Dir: f.spec.Dir, UID: f.spec.UID, GID: f.spec.GID, Cgroup: f.spec.Cgroup})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.process = p
+	to := forward.Relay{Address: f.address, Ticket: f.note.Ticket}
+	f.mu.Unlock()
+	err = f.giveOrder(ctx, func(o forward.Orders) error { return o.Begin(ctx, to, listener) })
+	if err != nil {
+		return errors.Join(err, p.End(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// Find returns the forwarder that a predecessor of the daemon has started; nil if there is none.
+func Find(ctx context.Context, spec Spec, note *Note) (*Forwarder, error) {
+	if note == nil {
+		return nil, nil //nolint:nilnil // no error: the job has no relay
+	}
+	p, err := life.Find(ctx, spec.Dir)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return &Forwarder{spec: spec, note: *note, process: p}, nil
+}
+
+// Note returns what a successor needs to know.
+func (f *Forwarder) Note() *Note { return &f.note }
+
+// End ends the forwarder. A second call is harmless.
+func (f *Forwarder) End(ctx context.Context) error { return f.currentProcess().End(ctx) }
+
+// EndLeftover ends a forwarder of an earlier run or of a dead daemon.
+func EndLeftover(ctx context.Context, dir string) error {
+	p, err := life.Find(ctx, dir)
+	if err != nil || p == nil {
+		return err
+	}
+	return p.End(ctx)
+}
+
+// EndUnknown ends the forwarders in a folder that are not known.
+func EndUnknown(ctx context.Context, dir string, isKnown func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !isKnown(e.Name()) {
+			err = errors.Join(err, EndLeftover(ctx, filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
+
+func (f *Forwarder) currentProcess() *life.Server {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.process
+}
+
+// HasDied tells whether the forwarder's process has ended.
+func (f *Forwarder) HasDied() bool {
+	select {
+	case <-f.currentProcess().Died():
+		return true
+	default:
+		return false
+	}
+}
+
+// Cgroup returns the forwarder's own cgroup, or "".
+func (f *Forwarder) Cgroup() string { return f.currentProcess().Cgroup() }
+
+// Enter moves a forwarder without a cgroup into a cgroup.
+func (f *Forwarder) Enter(cgroup string) error { return f.currentProcess().Enter(cgroup) }
+
+// giveOrder gives an order.
+func (f *Forwarder) giveOrder(ctx context.Context, give func(forward.Orders) error) error {
+	c, err := f.currentProcess().Dial(ctx)
+	if err != nil {
+		return fmt.Errorf("forwarder: %w", err)
+	}
+	o := forward.NewOrders(c)
+	defer o.Close()
+	if err := give(o); err != nil {
+		return fmt.Errorf("forwarder: %w", err)
+	}
+	return nil
+}
+
+// Hold has the forwarder stand still, until Go. A second call is harmless.
+func (f *Forwarder) Hold(ctx context.Context) error {
+	return f.giveOrder(ctx, func(o forward.Orders) error {
+		_, sockets, err := o.Hold(ctx)
+		for _, s := range sockets {
+			s.Close()
+		}
+		return err
+	})
+}
+
+// Go has the forwarder go on. A second call is harmless.
+func (f *Forwarder) Go(ctx context.Context) error {
+	return f.giveOrder(ctx, func(o forward.Orders) error { return o.Go(ctx) })
+}
+
+// Status returns the connections, and the lost connections.
+func (f *Forwarder) Status(ctx context.Context) (s forward.Status, err error) {
+	err = f.giveOrder(ctx, func(o forward.Orders) (err error) {
+		s, err = o.Status(ctx)
+		return err
+	})
+	return s, err
+}
+
+// Times between tries.
+const (
+	admitInterval  = 30 * time.Second
+	admitRetry     = time.Second
+	refusedLook    = time.Second // between looks whether the relay still knows the ticket
+	restartPause   = time.Second
+	resumePatience = 2 * time.Minute
+	resumeLook     = 200 * time.Millisecond
+)
+
+// Admission is what the relay is told of the capsule.
+type Admission struct {
+	Job     string // distinguishes the job from all other jobs
+	Run     int
+	Capsule int
+}
+
+// Serve has the relay admit the capsule, tells the forwarder where the relay is, and replaces a forwarder that
+// has died, until ctx ends.
+func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *slog.Logger) {
+	req := &rpc.AdmitRequest{
+		Job: a.Job, Uid: f.spec.UID, Run: uint32(a.Run), Capsule: uint32(a.Capsule), Ticket: legs.HashTicket(f.note.Ticket), Connections: f.note.Names,
+	}
+	told := ""
+	for {
+		wait := admitInterval
+		address, err := relay.Admit(ctx, req)
+		if err == nil {
+			err = f.tellAddress(ctx, address)
+		}
+		if err != nil {
+			wait = admitRetry
+		}
+		if err != nil && ctx.Err() == nil && told != err.Error() {
+			told = err.Error()
+			log.Warn("the relay has not admitted the capsule: its connections to outside wait", "capsule", a.Capsule, "error", err)
+		}
+		if err == nil && told != "" {
+			told = ""
+			log.Info("the relay has admitted the capsule", "capsule", a.Capsule)
+		}
+		died := f.awaitAdmission(ctx, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		if died {
+			log.Error("the forwarder has died: the capsule's connections to outside are lost", "capsule", a.Capsule)
+			if err := f.startAgain(ctx); err != nil {
+				log.Error("cannot start a forwarder", "capsule", a.Capsule, "error", err)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(restartPause):
+				}
+			}
+		}
+	}
+}
+
+// awaitAdmission waits until the relay is to be asked again: after a while, or as soon as the relay turns out not to
+// know the ticket. died tells that the forwarder has died.
+func (f *Forwarder) awaitAdmission(ctx context.Context, wait time.Duration) (died bool) {
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	look := time.NewTicker(refusedLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-f.currentProcess().Died():
+			return true
+		case <-end.C:
+			return false
+		case <-look.C:
+			if s, err := f.Status(ctx); err == nil && s.Refused {
+				f.mu.Lock()
+				f.address = "" // the forwarder is told again, and tries at once
+				f.mu.Unlock()
+				return false
+			}
+		}
+	}
+}
+
+// tellAddress tells the forwarder where the relay is, if that is new.
+func (f *Forwarder) tellAddress(ctx context.Context, address string) error {
+	f.mu.Lock()
+	known := f.address == address
+	f.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := f.giveOrder(ctx, func(o forward.Orders) error {
+		return o.Begin(ctx, forward.Relay{Address: address, Ticket: f.note.Ticket}, nil)
+	})
+	if err == nil {
+		f.mu.Lock()
+		f.address = address
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// startAgain starts a forwarder after the death of the last.
+func (f *Forwarder) startAgain(ctx context.Context) error {
+	if err := f.currentProcess().End(ctx); err != nil {
+		return err
+	}
+	return f.startProcess(ctx, overlay.DivertRelisten)
+}
+
+// AwaitResumed waits until the relay has confirmed the connections of the checkpoint, or they are lost, and
+// returns the lost connections. AwaitResumed gives up after a while: the relay may be away.
+func (f *Forwarder) AwaitResumed(ctx context.Context) ([]forward.Lost, error) {
+	ctx, cancel := context.WithTimeout(ctx, resumePatience)
+	defer cancel()
+	for {
+		s, err := f.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		waits := false
+		for _, c := range s.Connections {
+			waits = waits || c.Resumed
+		}
+		if !waits {
+			var lost []forward.Lost
+			for _, l := range s.Lost {
+				if l.Resumed {
+					lost = append(lost, l)
+				}
+			}
+			return lost, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(resumeLook):
+		}
+	}
+}

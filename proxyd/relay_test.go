@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// TestRelayAnswers: the relay answers root of a node, and nobody else; it says why a capsule is not admitted.
+func TestRelayAnswers(t *testing.T) {
+	links, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, toOrders := io.Pipe()
+	fromAnswers, answers := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- legs.Run(t.Context(), links, orders, answers, slog.New(slog.DiscardHandler)) }()
+	p, err := legs.NewProcess(toOrders, fromAnswers, legs.Settings{PerUser: 1, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &relayAnswers{process: p, port: 6834, log: slog.New(slog.DiscardHandler)}
+	as := func(uid uint32) context.Context { return munge.WithCaller(t.Context(), munge.Caller{UID: uid}) }
+	for uid, ctx := range map[string]context.Context{"a user": as(1001), "a stranger": t.Context()} {
+		if _, err := a.Admit(ctx, &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001}); err == nil || !strings.Contains(err.Error(), "proxyds only") {
+			t.Errorf("admit, as %s: %v", uid, err)
+		}
+		if _, err := a.Forget(ctx, &rpc.ForgetRequest{Job: "c/1/then"}); err == nil || !strings.Contains(err.Error(), "proxyds only") {
+			t.Errorf("forget, as %s: %v", uid, err)
+		}
+	}
+	admit := func(run uint32) error {
+		reply, err := a.Admit(as(0), &rpc.AdmitRequest{Job: "c/1/then", Uid: 1001, Run: run, Ticket: legs.HashTicket("x")})
+		if err == nil && reply.GetPort() != 6834 {
+			t.Errorf("port %d", reply.GetPort())
+		}
+		return err
+	}
+	if err := errors.Join(admit(0), admit(2), admit(2)); err != nil {
+		t.Error(err)
+	}
+	if err := admit(1); err == nil || !strings.Contains(err.Error(), "run 1 is over, run 2 has begun") {
+		t.Errorf("an earlier run: %v", err)
+	}
+	if _, err := a.Forget(as(0), &rpc.ForgetRequest{Job: "c/1/then"}); err != nil {
+		t.Error(err)
+	}
+	if err := admit(1); err != nil {
+		t.Errorf("after the job was forgotten: %v", err)
+	}
+	if err := errors.Join(toOrders.Close(), <-ended); err != nil {
+		t.Error(err)
+	}
+}

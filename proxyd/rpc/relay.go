@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"net"
+	"strconv"
+
+	"google.golang.org/grpc"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// RelayName is the name of a site's relay in credentials, where others have that of a node.
+const RelayName = "relay"
+
+// NewRelayServer returns a gRPC server that hands requests which passed the gate to impl. The caller serves and
+// stops it.
+func NewRelayServer(gate *munge.Gate, impl RelayServer) *grpc.Server {
+	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(64<<10, 64<<10, 256<<10)...)...)
+	gate.Register(server, &Relay_ServiceDesc, impl)
+	return server
+}
+
+// RelayAsker asks the site's relay. It is safe for concurrent use. Errors of its methods are *Error, or ctx's.
+type RelayAsker struct {
+	host string
+	c    *Client
+	rpc  RelayClient
+}
+
+// DialRelay returns a client of the relay at address ("relay.example:6833"). from is the node of the caller.
+// Nothing is sent before the first call.
+func DialRelay(address, from string, coder munge.Coder) (*RelayAsker, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Dial(RelayName, address, from, coder)
+	if err != nil {
+		return nil, err
+	}
+	return &RelayAsker{host: host, c: c, rpc: NewRelayClient(c.conn)}, nil
+}
+
+// Close ends the connection and the calls that are under way.
+func (r *RelayAsker) Close() error { return r.c.Close() }
+
+// Admit has the relay take connections of a capsule, and returns the address to which they are carried.
+func (r *RelayAsker) Admit(ctx context.Context, req *AdmitRequest) (string, error) {
+	reply, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Admit, req)
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(r.host, strconv.FormatUint(uint64(reply.GetPort()), 10)), nil
+}
+
+// Forget ends the connections of a job that is over.
+func (r *RelayAsker) Forget(ctx context.Context, job string) error {
+	_, err := callUnary(ctx, r.c, shortDeadline, r.rpc.Forget, &ForgetRequest{Job: job})
+	return err
+}

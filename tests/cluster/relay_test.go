@@ -1,0 +1,199 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// raiseWithRelay raises a cluster with servers on ctl, and with a relay there that n1 and n2 know.
+func raiseWithRelay(t *testing.T, name string) protected {
+	t.Helper()
+	c := raiseProtected(t, name, "--nodes", "2", "--with-corpus")
+	c.startServers(t)
+	c.ctl(t, `echo 'allow: [10.77.0.1]' >/etc/singularity-slurm/relay.yaml`)
+	c.startRelay(t)
+	for _, n := range []string{"n1", "n2"} {
+		c.exec(t, n, "", "sh", "-c", "echo 'relay: ctl:6833' >> /etc/singularity-slurm/proxyd.yaml").must(t)
+		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+	}
+	return c
+}
+
+// startRelay starts the relay on ctl, and returns when it listens.
+func (c protected) startRelay(t *testing.T) {
+	t.Helper()
+	c.ctl(t, `setsid proxyd relay >>/var/log/relay.log 2>&1 </dev/null &
+		until grep -q msg=ready /var/log/relay.log; do sleep 0.05; done`)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.exec(t, "ctl", "", "cat", "/var/log/relay.log").out)
+		}
+	})
+}
+
+// Programs that would show a lost connection: none of them connects again.
+const (
+	redisOnce = `coproc redis-cli -h ctl 2>&1
+	for n in $(seq 0 59); do
+		echo "SET n $n" >&${COPROC[1]}; read -r ok <&${COPROC[0]}
+		echo "GET n" >&${COPROC[1]}; read -r said <&${COPROC[0]}; echo $ok $said; sleep 0.15
+	done`
+	psqlOnce = `coproc psql -XAtq -U postgres -h ctl 2>&1
+	for n in $(seq 0 59); do
+		echo "SELECT 2 * $n;" >&${COPROC[1]}; read -r got <&${COPROC[0]}; echo $n $got; sleep 0.15
+	done`
+	curlOnce = `curl -sSk --rate 6/s -w ' %{num_connects}\n' 'https://ctl:8443/[0-59]' | awk '{ print NR - 1, $1; again += $2; fflush() } END { print "again", again - 1 }'`
+)
+
+// TestRelay: real clients of servers outside of the job, and the relay. A checkpoint in place, a requeue and a move
+// disturb none of them: all that they see is a pause.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-relay")
+	var doubled, redis strings.Builder
+	for n := range 60 {
+		fmt.Fprintln(&doubled, n, 2*n)
+		fmt.Fprintln(&redis, "OK", n)
+	}
+	for name, test := range map[string]struct{ script, to, early, late, want string }{
+		"http.client": {"exec python3 outside.py http ctl", ":8080", "8 16", "30 60", doubled.String() + "again 0"},
+		"TLS":         {"exec python3 outside.py tls ctl", ":8443", "8 16", "30 60", doubled.String() + "again 0"},
+		"requests":    {"exec python3 outside.py requests ctl", ":8080", "8 16", "30 60", doubled.String() + "again 0"},
+		"curl":        {curlOnce, ":8443", "8 16", "30 60", doubled.String() + "again 0"},
+		"step":        {"srun python3 outside.py http ctl", ":8080", "8 16", "30 60", doubled.String() + "again 0"},
+		"redis-cli":   {redisOnce, ":6379", "OK 8", "OK 30", strings.TrimSpace(redis.String())},
+		"psql":        {psqlOnce, ":5432", "8 16", "30 60", strings.TrimSpace(doubled.String())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := c.submit(t, "--singularity-outside=relay", test.script)
+			c.reaches(t, job, test.early)
+			eventually(t, 20*time.Second, func() (bool, string) {
+				said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+				return strings.Contains(said, test.to+", which is outside of the job: the relay, ctl:6833, keeps it"), said
+			})
+			c.says(t, "alice", "singctl checkpoint "+job, 0)
+			c.reaches(t, job, test.late)
+			node := c.show(t, job, "NodeList")
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, node)
+			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				t.Errorf("the job: %s", s)
+			}
+			if got := c.log(job); got != test.want {
+				t.Errorf("log:\n%s\nshow:\n%s", got, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			}
+		})
+	}
+}
+
+// TestRelayTransfer: an upload and a download, as of object stores, in the midst of which the job is requeued.
+func TestRelayTransfer(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-transfer")
+	const size = 80_000_000
+	var text strings.Builder
+	for n := range size / 8 {
+		fmt.Fprintf(&text, "%07d\n", n)
+	}
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
+	for name, script := range map[string]string{
+		"upload":   `seq -f %07.0f 0 9999999 >big; curl -sSk --limit-rate 6M -T big https://ctl:8443/put & `,
+		"download": `curl -sSk --limit-rate 6M https://ctl:8443/bytes/80000000 | sha256sum | cut -c 1-64 & `,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := c.submit(t, "--singularity-outside=relay", script+"sleep 3; echo midst; wait $!")
+			c.reaches(t, job, "midst")
+			node := c.show(t, job, "NodeList")
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, node)
+			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				t.Errorf("the job: %s", s)
+			}
+			if got := c.log(job); got != "midst\n"+want {
+				t.Errorf("log:\n%s\nwant %s\nshow:\n%s", got, want, c.exec(t, "ctl", "alice", "singctl", "show", job).out)
+			}
+		})
+	}
+}
+
+// TestRelayLost: what the relay cannot keep is reset and named: after a checkpoint that is older than what the other
+// side has got, and after a new start of the relay. And a site without a relay refuses such jobs.
+func TestRelayLost(t *testing.T) {
+	t.Parallel()
+	c := raiseWithRelay(t, "t-lost")
+	var doubled strings.Builder
+	for n := range 60 {
+		fmt.Fprintln(&doubled, n, 2*n)
+	}
+	named := func(t *testing.T, job, reason string) {
+		t.Helper()
+		eventually(t, 60*time.Second, func() (bool, string) {
+			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			return strings.Contains(said, "connections to 10.77.0.1:8080") && strings.Contains(said, reason), said
+		})
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+	}
+	t.Run("older checkpoint", func(t *testing.T) {
+		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		c.reaches(t, job, "8 16")
+		c.says(t, "alice", "singctl checkpoint "+job, 0)
+		c.reaches(t, job, "30 60")
+		node := c.show(t, job, "NodeList")
+		mc(t, "fail", "--name", c.name, node).must(t)
+		c.ctl(t, "scontrol update nodename="+node+" state=down reason=test")
+		c.again(t, job, node)
+		named(t, job, "has gone on")
+		if got := c.log(job); !strings.HasSuffix(got, "again 1") {
+			t.Errorf("log:\n%s", got)
+		}
+		mc(t, "heal", "--name", c.name, node).must(t)
+	})
+	t.Run("new relay", func(t *testing.T) {
+		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		c.reaches(t, job, "8 16")
+		c.ctl(t, "pkill -x -f 'proxyd relay'; : >/var/log/relay.log")
+		c.startRelay(t)
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if got := c.log(job); got != doubled.String()+"again 1" {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("new forwarder", func(t *testing.T) {
+		job := c.submit(t, "--singularity-outside=relay", "exec python3 outside.py http ctl")
+		c.reaches(t, job, "8 16")
+		c.exec(t, c.show(t, job, "NodeList"), "", "pkill", "-KILL", "-f", "^proxyd forward").must(t)
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if got := c.log(job); got != doubled.String()+"again 1" {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("no relay", func(t *testing.T) {
+		for _, n := range []string{"n1", "n2"} {
+			c.exec(t, n, "", "sed", "-i", "/^relay:/d", "/etc/singularity-slurm/proxyd.yaml").must(t)
+			mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		}
+		job := c.submit(t, "--singularity-outside=relay", "echo runs")
+		if s := c.ends(t, job); !strings.Contains(s, "FAILED") {
+			t.Errorf("the job: %s", s)
+		}
+		if got := c.log(job); !strings.Contains(got, "the site has no relay") || strings.Contains(got, "runs\n") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+}
