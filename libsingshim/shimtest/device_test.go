@@ -5,6 +5,7 @@ package shimtest
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,14 @@ func TestSymbols(t *testing.T) {
 	for c := range table.Calls {
 		if c.Area.Lib == api.LibC {
 			want = append(want, c.Symbol)
+		}
+	}
+	for _, call := range []string{"Create", "GetLinkedCubin", "GetLinkedCubinSize"} {
+		for release := 0; release < 10; release++ { // of CUDA 12, and of 13 until now
+			want = append(want, fmt.Sprintf("__nvJitLink%s_12_%d", call, release))
+			if release < 5 {
+				want = append(want, fmt.Sprintf("__nvJitLink%s_13_%d", call, release))
+			}
 		}
 	}
 	for _, s := range want {
