@@ -9,7 +9,7 @@ const unsigned sing_op_count = 336;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
-	{ 0xa762ac, SING_DRIVER, 0 }, /* cuMemGetAccess */
+	{ 0xa762ac, SING_DRIVER, 1 }, /* cuMemGetAccess */
 	{ 0xd44286, SING_NVML, 1 }, /* nvmlDeviceGetSerial */
 	{ 0x132ecf0, SING_NVML, 1 }, /* nvmlDeviceGetClockInfo */
 	{ 0x1d5de4b, SING_DRIVER, 0 }, /* cuGraphExecEventRecordNodeSetEvent */
@@ -33,13 +33,13 @@ const struct sing_op sing_ops[] = {
 	{ 0x9482826, SING_NVML, 1 }, /* nvmlSystemGetCudaDriverVersion */
 	{ 0x9e4f458, SING_DRIVER, 0 }, /* cuMemcpyAsync */
 	{ 0xa726ee7, SING_DRIVER, 0 }, /* cuEventCreate */
-	{ 0xb356653, SING_DRIVER, 0 }, /* cuMemGetAllocationPropertiesFromHandle */
+	{ 0xb356653, SING_DRIVER, 1 }, /* cuMemGetAllocationPropertiesFromHandle */
 	{ 0xbb595a5, SING_DRIVER, 0 }, /* cuEventQuery */
 	{ 0xbbcd564, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxReset_v2 */
 	{ 0xc08b416, SING_DRIVER, 0 }, /* cuEventRecord */
 	{ 0xc6eca30, SING_DRIVER, 1 }, /* cuGraphMemFreeNodeGetParams */
 	{ 0xca0cc8b, SING_NVML, 1 }, /* nvmlDeviceGetTopologyCommonAncestor */
-	{ 0xe2065a7, SING_DRIVER, 0 }, /* cuMemRelease */
+	{ 0xe2065a7, SING_DRIVER, 1 }, /* cuMemRelease */
 	{ 0xeeee00b, SING_NVML, 1 }, /* nvmlDeviceGetPowerManagementMode */
 	{ 0xef77a97, SING_DRIVER, 0 }, /* cuEventSynchronize */
 	{ 0xf9b157e, SING_NVML, 1 }, /* nvmlDeviceGetDecoderUtilization */
@@ -82,7 +82,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x1f8dd539, SING_DRIVER, 0 }, /* cuCtxGetLimit */
 	{ 0x1ffcd97e, SING_DRIVER, 1 }, /* cuDeviceGetName */
 	{ 0x200e1461, SING_DRIVER, 1 }, /* cuGraphGetEdges */
-	{ 0x207ac214, SING_DRIVER, 0 }, /* cuMemAddressFree */
+	{ 0x207ac214, SING_DRIVER, 1 }, /* cuMemAddressFree */
 	{ 0x21592b01, SING_DRIVER, 0 }, /* cuLinkDestroy */
 	{ 0x216fe889, SING_DRIVER, 0 }, /* cuMemsetD32Async */
 	{ 0x226cb8a4, SING_DRIVER, 1 }, /* graph_exec_destroy */
@@ -129,12 +129,12 @@ const struct sing_op sing_ops[] = {
 	{ 0x3031514c, SING_DRIVER, 0 }, /* cuKernelGetFunction */
 	{ 0x307b1efe, SING_DRIVER, 0 }, /* host_free */
 	{ 0x30922944, SING_DRIVER, 0 }, /* cuLibraryGetModule */
-	{ 0x30ad0619, SING_DRIVER, 0 }, /* cuMemUnmap */
+	{ 0x30ad0619, SING_DRIVER, 1 }, /* cuMemUnmap */
 	{ 0x31b91e08, SING_DRIVER, 1 }, /* graph_set_kernel */
 	{ 0x31fa0d02, SING_NVML, 1 }, /* nvmlDeviceGetNvLinkVersion */
 	{ 0x324dff3d, SING_DRIVER, 1 }, /* tensor_map */
 	{ 0x329658d4, SING_DRIVER, 1 }, /* cuDeviceGetProperties */
-	{ 0x32a15023, SING_DRIVER, 0 }, /* cuMemRetainAllocationHandle */
+	{ 0x32a15023, SING_DRIVER, 1 }, /* cuMemRetainAllocationHandle */
 	{ 0x32ec1b6e, SING_NVML, 1 }, /* nvmlDeviceGetMigMode */
 	{ 0x33551ea7, SING_NVML, 1 }, /* nvmlInit_v2 */
 	{ 0x33769043, SING_DRIVER, 1 }, /* cuLibraryUnload */
@@ -227,7 +227,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x502b4797, SING_NVML, 1 }, /* nvmlDeviceGetTotalEnergyConsumption */
 	{ 0x503c05ce, SING_DRIVER, 0 }, /* largest_cluster */
 	{ 0x510d6c35, SING_DRIVER, 1 }, /* cuGraphAddMemFreeNode */
-	{ 0x5148ed00, SING_DRIVER, 0 }, /* cuMemSetAccess */
+	{ 0x5148ed00, SING_DRIVER, 1 }, /* cuMemSetAccess */
 	{ 0x51b67ae3, SING_DRIVER, 0 }, /* cuStreamQuery */
 	{ 0x51c534da, SING_DRIVER, 0 }, /* cuGraphNodeGetEnabled */
 	{ 0x525e49e5, SING_DRIVER, 0 }, /* cuModuleGetGlobal_v2 */
@@ -262,7 +262,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x5aa7b917, SING_NVML, 1 }, /* nvmlDeviceGetCurrPcieLinkGeneration */
 	{ 0x5b217866, SING_NVML, 1 }, /* nvmlDeviceGetIndex */
 	{ 0x5b5ce8ad, SING_DRIVER, 1 }, /* cuGraphNodeGetDependencies_v2 */
-	{ 0x5c066924, SING_DRIVER, 0 }, /* cuMemGetAllocationGranularity */
+	{ 0x5c066924, SING_DRIVER, 1 }, /* cuMemGetAllocationGranularity */
 	{ 0x5c11ec69, SING_DRIVER, 0 }, /* cuFuncGetModule */
 	{ 0x5c78ea29, SING_DRIVER, 1 }, /* cuMemPoolTrimTo */
 	{ 0x5ce5ccc7, SING_DRIVER, 0 }, /* cuCtxGetId */
@@ -305,7 +305,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x6cdb46d8, SING_NCCL, 0 }, /* redop_create */
 	{ 0x6d2c48de, SING_DRIVER, 1 }, /* cuGraphGetNodes */
 	{ 0x6dfc38d0, SING_DRIVER, 0 }, /* cuMemAlloc_v2 */
-	{ 0x6f7c22fa, SING_DRIVER, 0 }, /* cuMemCreate */
+	{ 0x6f7c22fa, SING_DRIVER, 1 }, /* cuMemCreate */
 	{ 0x6fd1b92c, SING_DRIVER, 1 }, /* cuDeviceGetMemPool */
 	{ 0x70437390, SING_NCCL, 0 }, /* ncclCommRegister */
 	{ 0x70490d9f, SING_NVML, 1 }, /* nvmlDeviceGetPcieThroughput */
@@ -321,11 +321,11 @@ const struct sing_op sing_ops[] = {
 	{ 0x75aae887, SING_NVML, 1 }, /* nvmlDeviceGetComputeRunningProcesses_v3 */
 	{ 0x766234d9, SING_NVML, 1 }, /* nvmlDeviceGetApplicationsClock */
 	{ 0x76e5bd7b, SING_NVML, 1 }, /* nvmlDeviceGetMaxCustomerBoostClock */
-	{ 0x76f15618, SING_DRIVER, 0 }, /* cuMemMap */
+	{ 0x76f15618, SING_DRIVER, 1 }, /* cuMemMap */
 	{ 0x770d16a9, SING_NVML, 1 }, /* nvmlDeviceIsMigDeviceHandle */
 	{ 0x7798ba27, SING_NCCL, 0 }, /* comm_state */
 	{ 0x79520550, SING_DRIVER, 0 }, /* graph_exec_child */
-	{ 0x7b3db36a, SING_DRIVER, 0 }, /* cuMemAddressReserve */
+	{ 0x7b3db36a, SING_DRIVER, 1 }, /* cuMemAddressReserve */
 	{ 0x7b46c098, SING_DRIVER, 0 }, /* cuMemcpyPeer */
 	{ 0x7b48d8ba, SING_DRIVER, 0 }, /* cuMemcpyDtoDAsync_v2 */
 	{ 0x7b821034, SING_NVML, 1 }, /* nvmlDeviceGetNumGpuCores */

@@ -531,7 +531,6 @@ var rules = map[uint32]Rule{
 	0x7b3db36a: {
 		Symbol:   "cuMemAddressReserve",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "range"},
 			{Name: "n", Size: 8, In: true},
@@ -543,7 +542,6 @@ var rules = map[uint32]Rule{
 	0x207ac214: {
 		Symbol:   "cuMemAddressFree",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Break, Class: "range"},
 			{Name: "n", Size: 8, In: true},
@@ -552,7 +550,6 @@ var rules = map[uint32]Rule{
 	0x6f7c22fa: {
 		Symbol:   "cuMemCreate",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "handle", Size: 8, Out: true, Verb: Make, Class: "alloc"},
 			{Name: "n", Size: 8, In: true},
@@ -563,7 +560,6 @@ var rules = map[uint32]Rule{
 	0xe2065a7: {
 		Symbol:   "cuMemRelease",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "handle", Size: 8, In: true, Verb: Break, Class: "alloc"},
 		},
@@ -571,7 +567,6 @@ var rules = map[uint32]Rule{
 	0x76f15618: {
 		Symbol:   "cuMemMap",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Change, Class: "range"},
 			{Name: "n", Size: 8, In: true},
@@ -583,7 +578,6 @@ var rules = map[uint32]Rule{
 	0x30ad0619: {
 		Symbol:   "cuMemUnmap",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Change, Class: "range"},
 			{Name: "n", Size: 8, In: true},
@@ -592,7 +586,6 @@ var rules = map[uint32]Rule{
 	0x5148ed00: {
 		Symbol:   "cuMemSetAccess",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Change, Class: "range"},
 			{Name: "n", Size: 8, In: true},
@@ -601,8 +594,7 @@ var rules = map[uint32]Rule{
 		},
 	},
 	0xa762ac: {
-		Symbol:  "cuMemGetAccess",
-		Context: true,
+		Symbol: "cuMemGetAccess",
 		Args: []Arg{
 			{Name: "flags", Size: 8, Out: true},
 			{Name: "where", Size: 8, In: true},
@@ -610,8 +602,7 @@ var rules = map[uint32]Rule{
 		},
 	},
 	0x5c066924: {
-		Symbol:  "cuMemGetAllocationGranularity",
-		Context: true,
+		Symbol: "cuMemGetAllocationGranularity",
 		Args: []Arg{
 			{Name: "granularity", Size: 8, Out: true},
 			{Name: "prop", Size: 32, In: true},
@@ -619,8 +610,7 @@ var rules = map[uint32]Rule{
 		},
 	},
 	0xb356653: {
-		Symbol:  "cuMemGetAllocationPropertiesFromHandle",
-		Context: true,
+		Symbol: "cuMemGetAllocationPropertiesFromHandle",
 		Args: []Arg{
 			{Name: "prop", Size: 32, Out: true},
 			{Name: "handle", Size: 8, In: true, Verb: Use, Class: "alloc"},
@@ -629,7 +619,6 @@ var rules = map[uint32]Rule{
 	0x32a15023: {
 		Symbol:   "cuMemRetainAllocationHandle",
 		Stateful: true,
-		Context:  true,
 		Args: []Arg{
 			{Name: "handle", Size: 8, Out: true, Verb: Make, Class: "alloc"},
 			{Name: "address", Size: 8, In: true},

@@ -105,11 +105,37 @@ static void pools(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(theirs));
 }
 
+/* Calls about addresses and memory need no context: the current one may have been destroyed. */
+static void without_context(void)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmemAccessDesc all = { .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle m, more;
+	CUdeviceptr before, at;
+	size_t n;
+
+	OK(cuMemAddressReserve(&before, 2 << 20, 0, 0, 0));
+	OK(cuDevicePrimaryCtxRelease(0));
+	WANT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+	OK(cuMemGetAllocationGranularity(&n, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	OK(cuMemAddressReserve(&at, n, 0, 0, 0));
+	OK(cuMemCreate(&m, n, &prop, 0));
+	OK(cuMemMap(at, n, 0, m, 0));
+	OK(cuMemSetAccess(at, n, &all, 1));
+	OK(cuMemRetainAllocationHandle(&more, (void *)at));
+	OK(cuMemRelease(more));
+	OK(cuMemUnmap(at, n));
+	OK(cuMemRelease(m));
+	OK(cuMemAddressFree(at, n));
+	OK(cuMemAddressFree(before, 2 << 20));
+}
+
 int main(void)
 {
 	begin();
 	virtual_memory();
 	pools();
+	without_context();
 	puts("done");
 	return (0);
 }
