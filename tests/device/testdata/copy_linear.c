@@ -62,6 +62,21 @@ static void both_ways(unsigned char *in, unsigned char *out, CUdeviceptr device,
 	same(out, n, seed, what);
 }
 
+/* What is pinned has an address of devices as well. */
+static void as_device(unsigned char *in, unsigned char *out, CUdeviceptr device, size_t n, CUstream stream, const char *what)
+{
+	fill(in, n, 11);
+	memset(out, 0, n);
+	OK(cuMemcpyDtoDAsync(device, (uintptr_t)in, n, stream));
+	OK(cuMemcpyDtoDAsync((uintptr_t)out, device, n, stream));
+	OK(cuStreamSynchronize(stream));
+	same(out, n, 11, what);
+	memset(out, 0, n);
+	OK(cuMemcpyDtoD((uintptr_t)out + 1, (uintptr_t)in, n - 1));
+	OK(cuCtxSynchronize());
+	same(out + 1, n - 1, 11, what);
+}
+
 /* What is not pinned may be used again at once. */
 static void reused(CUdeviceptr device, CUstream stream)
 {
@@ -111,6 +126,9 @@ int main(void)
 		both_ways(pinned[0], pinned[1], device, lengths[i], stream, "pinned");
 		both_ways(registered[0], registered[1], device, lengths[i], stream, "registered");
 		both_ways(pinned[0], plain[1], device, lengths[i], stream, "pinned and plain");
+		as_device(pinned[0], pinned[1], device, lengths[i], stream, "pinned, between devices");
+		as_device(registered[0], registered[1], device, lengths[i], stream, "registered, between devices");
+		as_device(pinned[0], registered[1], device, lengths[i], stream, "pinned and registered, between devices");
 	}
 	reused(device, stream);
 	wrong(device, most);

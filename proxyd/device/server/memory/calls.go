@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -48,7 +49,7 @@ func New(p *driver.Process, graphs graphMemories) *Calls {
 
 // NewPoolAndCopyCalls are the calls that work with the same memory.
 func NewPoolAndCopyCalls(m *Calls) (*PoolCalls, *CopyCalls) {
-	return &PoolCalls{m}, &CopyCalls{m.Process, &m.Shares}
+	return &PoolCalls{m}, &CopyCalls{m.Process, &m.Shares, m}
 }
 
 // pinnedMemory is memory of the program that the program has pinned or registered.
@@ -184,6 +185,16 @@ func (p *Calls) unpinMemory(h dispatch.Hostmem, registered bool) dispatch.Result
 	}
 	p.pinned.Drop(h)
 	return 0
+}
+
+// isPinned tells whether the program has pinned or registered the memory at an address.
+func (p *Calls) isPinned(a uint64) bool {
+	handles, all := handles.Sorted(&p.pinned)
+	i, found := slices.BinarySearch(handles, dispatch.Hostmem(a))
+	if !found {
+		i--
+	}
+	return i >= 0 && a-uint64(handles[i]) < all[i].n
 }
 
 // PointerSet knows the only attribute that can be set. Its effect is that no copy is asynchronous: nothing to do here,

@@ -17,6 +17,7 @@ import (
 type CopyCalls struct {
 	*driver.Process
 	shares *PinnedShares // pinned memory that is mapped here
+	all    *Calls        // all pinned memory
 }
 
 // CopyWaits are the copies that are waited for, if they come as calls.
@@ -74,6 +75,7 @@ func (m *programMemory) hasFailed() bool {
 type copier struct {
 	p      *driver.Process
 	shares *PinnedShares
+	all    *Calls
 	c      *dispatch.Call
 	x      *driver.Context // that is current
 	st     *driver.Stream
@@ -90,40 +92,11 @@ func (p *CopyCalls) beginCopy(c *dispatch.Call, stream dispatch.Stream, symbol s
 	if r != 0 {
 		return nil, r
 	}
-	k := &copier{p: p.Process, shares: p.shares, c: c, x: x, st: st, memory: &programMemory{process: p.Process}}
+	k := &copier{p: p.Process, shares: p.shares, all: p.all, c: c, x: x, st: st, memory: &programMemory{process: p.Process}}
 	if c.Waits == nil {
 		k.memory.late = func() { p.FailLater(x, symbol, dispatch.ResultInvalidValue) }
 	}
 	return k, 0
-}
-
-// onDevice is a side of the copy that is on a device: whichever has the address.
-func (k *copier) onDevice(a uint64) backend.Place {
-	place := backend.Place{Addr: a}
-	if s := k.p.SpaceAt(backend.Addr(a)); s != nil && s != k.st.Context.Space {
-		place.Space = s.Space
-	}
-	return place
-}
-
-// inProgram is a side of the copy that is in the program's memory.
-func (k *copier) inProgram(a uint64) backend.Place { return backend.Place{Addr: a, Host: k.memory} }
-
-// inProgramRow is inProgram for n bytes in a row: of pinned memory that the server has mapped they are copied from
-// there.
-func (k *copier) inProgramRow(a, n uint64) backend.Place {
-	if s := k.shares.findShare(backend.Addr(a), n); s != nil {
-		return backend.Place{Addr: a, Host: s}
-	}
-	return k.inProgram(a)
-}
-
-// onAnySide is a side of the copy with an address that tells the kind of memory.
-func (k *copier) onAnySide(a uint64) backend.Place {
-	if k.p.SpaceAt(backend.Addr(a)) != nil {
-		return k.onDevice(a)
-	}
-	return k.inProgram(a)
 }
 
 // queueCopy queues the copy, and waits for the copy if the program waits for the answer and either side is the
