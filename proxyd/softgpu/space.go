@@ -45,27 +45,19 @@ type space struct {
 
 // NewSpace implements backend.Device.
 func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
-	if cfg.Base == 0 {
-		cfg.Base = backend.DefaultBase
-	}
-	if cfg.Memory == 0 {
-		cfg.Memory = d.info.Memory
-	}
-	size := backend.SpaceSize(cfg.Memory)
-	const tib, top = 1 << 40, 1 << 47
-	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
-		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
+	if err := cfg.CheckAddresses(d.Info()); err != nil {
+		return nil, err
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
 	}
 	s := &space{
-		device: d, cfg: cfg, size: size, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+		device: d, cfg: cfg, size: cfg.Size, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 	}
 	s.at.Store(d)
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
-	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
+	s.ledger.Ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, func(_ backend.Addr, n uint64) (*arena, error) { return makeArena(n) })
 	s.Calls = ledger.NewCalls(&s.mu, s.ledger.Ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {

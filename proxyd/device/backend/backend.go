@@ -38,7 +38,9 @@
 package backend
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -53,8 +55,8 @@ type Backend interface {
 // Device is a device of the machine.
 type Device interface {
 	Info() *Info
-	// NewSpace makes a space, which is not mapped yet. A Base that is no multiple of 1 TiB, or a range that is smaller than
-	// SpaceSize of its memory, is InvalidValue.
+	// NewSpace makes a space, which is not mapped yet. A Base or a Size that is no multiple of 1 TiB, and a Size that is
+	// smaller than SpaceSize of the memory, are InvalidValue.
 	NewSpace(SpaceConfig) (Space, error)
 }
 
@@ -130,6 +132,7 @@ type PCI struct{ Domain, Bus, Device uint32 }
 // SpaceConfig says what a rank's device is like.
 type SpaceConfig struct {
 	Base   Addr   // of all addresses, a multiple of 1 TiB; 0: DefaultBase
+	Size   uint64 // of all addresses; 0: SpaceSize of the memory
 	Memory uint64 // bytes that the rank may allocate, however the device is shared; 0: the device's
 	// Owner is a number that the space has among those of its server, and has again when it is restored: what a driver places by
 	// itself for the space is then in the same place.
@@ -158,6 +161,18 @@ const DefaultBase Addr = 16 << 40
 func SpaceSize(memory uint64) uint64 {
 	const tib = 1 << 40
 	return (64*memory + tib - 1) / tib * tib
+}
+
+// CheckAddresses completes the place of a space: Base, Memory of the device if none is said, and Size.
+func (c *SpaceConfig) CheckAddresses(d *Info) error {
+	c.Base, c.Memory = cmp.Or(c.Base, DefaultBase), cmp.Or(c.Memory, d.Memory)
+	least := SpaceSize(c.Memory)
+	c.Size = cmp.Or(c.Size, least)
+	const tib, top = 1 << 40, 1 << 47
+	if c.Base%tib != 0 || c.Size%tib != 0 || c.Memory%Granule != 0 || c.Size < least || c.Size > top || uint64(c.Base) > top-c.Size {
+		return fmt.Errorf("space of %d bytes in %d addresses at %#x: %w", c.Memory, c.Size, uint64(c.Base), InvalidValue)
+	}
+	return nil
 }
 
 // Space is a rank's device. Addresses are a pure function of what is allocated there, so the same sequence of calls

@@ -96,8 +96,9 @@ const (
 )
 
 // Pools is a space's memory pools. Where memory of a pool is placed follows from the calls alone: what is freed is free
-// for other allocations at once, and the next owner waits for the work that used the memory. So pools keep nothing
-// back, and their attributes about reuse and release are remembered and change nothing.
+// for other allocations at once, and the next owner waits for the work that used the memory. So pools keep no addresses
+// back, and their attributes about reuse are remembered and change nothing. What a device has at free addresses may stay
+// there up to the release threshold.
 type Pools interface {
 	NewPool(maxSize uint64) (PoolID, error)
 	// DestroyPool ends a pool; allocations from the pool live until they are freed.

@@ -50,7 +50,7 @@ type Stream interface {
 	// called again when the space is mapped and not paused; until then the work has not begun.
 	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
 	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
-	// for other work ordered after it.
+	// for other work ordered after it. Its bytes are zero, or those that an earlier allocation of the space has left there.
 	AllocAsync(pool PoolID, n uint64) (Addr, error)
 	// FreeAsync frees what Alloc or AllocAsync returned, in this stream's order.
 	FreeAsync(a Addr) error

@@ -74,7 +74,7 @@ func testCopies(r *rig) {
 
 func testCopiesMisused(r *rig) {
 	a := r.allocBytes(5 << 20)
-	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory, Base: 100 << 40}))(r)
+	other := must(r.dev.NewSpace(r.configApart()))(r)
 	at := func(p backend.Place) backend.Place { p.Addr = uint64(a); return p }
 	for _, tc := range []struct {
 		name string

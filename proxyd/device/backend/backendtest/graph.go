@@ -105,8 +105,10 @@ func testGraphKinds(r *rig) {
 	must(fork.Add(backend.HostNode{Func: func() { <-ping; pong <- struct{}{} }}))(r)
 	r.mustSucceed(r.stream.Graph(must(r.cu.Instantiate(&fork))(r)))
 	r.syncStream()
+}
 
-	// A fault in a graph is the context's, and its events are reached.
+// testFaultInGraph: a fault in a graph is the context's, and its events are reached.
+func testFaultInGraph(r *rig) {
 	cu := must(r.space.NewContext(0))(r)
 	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
 	r.mustSucceed(err)

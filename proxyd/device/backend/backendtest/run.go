@@ -147,6 +147,7 @@ var cases = []struct {
 	{"a fault at a crooked address", func(r *rig) { testFault(r, "poke", faultBehind(1), backend.MisalignedAddress) }},
 	{"a fault by trap", func(r *rig) { testFault(r, "stop", noParams, backend.LaunchFailed) }},
 	{"a fault by assert", func(r *rig) { testFault(r, "claim", noParams, backend.Assert) }},
+	{"a fault in a graph", testFaultInGraph},
 	{"other contexts go on behind a fault", testFaultAlone},
 }
 

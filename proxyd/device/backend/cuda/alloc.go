@@ -81,43 +81,7 @@ func awaitAll(ctx context.Context, over []chan struct{}) error {
 	return nil
 }
 
-// noteLeaving notes that addresses may be given to other allocations, which wait until the channel is closed. The
-// caller holds mu.
-func (s *space) noteLeaving(a backend.Addr, n uint64) chan struct{} {
-	over := make(chan struct{})
-	s.freeing = append(s.freeing, freeing{a, n, over})
-	return over
-}
-
-// waitsForRange lists what must be over before addresses can be used again. The caller holds mu.
-func (s *space) waitsForRange(a backend.Addr, n uint64) []chan struct{} {
-	s.freeing = slices.DeleteFunc(s.freeing, func(f freeing) bool {
-		select {
-		case <-f.over:
-			return true
-		default:
-			return false
-		}
-	})
-	var out []chan struct{}
-	for _, f := range s.freeing {
-		if uint64(f.base) < uint64(a)+n && uint64(a) < uint64(f.base)+f.size {
-			out = append(out, f.over)
-		}
-	}
-	return out
-}
-
-// waitsFor is waitsForRange for a piece. Its granules may still belong to another memory, of which no piece was at the
-// place of p. The caller holds mu.
-func (s *space) waitsFor(p piece) []chan struct{} {
-	if s.view.memoryAt(p.Arena.Base, p.Arena.Bytes) {
-		return s.waitsForRange(p.Alloc.Base, p.Size())
-	}
-	return s.waitsForRange(p.Arena.Base, p.Arena.Size)
-}
-
-// placeMemory places memory and maps it, when its addresses are no longer used by earlier work.
+// placeMemory places memory, zeroed, when its addresses are no longer used by earlier work.
 func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -126,29 +90,26 @@ func (s *space) placeMemory(a backend.Allocation) (piece, error) {
 	}
 	p, err := s.ledger.Place(a)
 	if err != nil {
-		s.mu.Unlock()
+		s.places.unlockAndDrop()
 		return piece{}, err
 	}
-	over := s.waitsFor(p)
+	s.places.unlockAndDrop()
+	s.mu.Lock()
+	over, marks := s.freed.waitsForRange(p.Alloc.Base, p.Size())
+	over = append(over, s.places.waitsToAttach(p)...)
 	s.mu.Unlock()
-	if awaitAll(s.ctx, over) != nil {
+	if s.freed.awaitFreed(over, marks) != nil {
 		return piece{}, errClosed
 	}
-	if err := s.attachPiece(p); err != nil {
+	err = s.places.attachPiece(p)
+	if err == nil {
+		err = s.places.clearPiece(p)
+	}
+	if err != nil {
 		_ = s.freeMemory(p.Alloc.Base, a.Kind) // placed a moment ago
 		return piece{}, err
 	}
 	return p, nil
-}
-
-// attachPiece lets work find memory, unless it was freed meanwhile.
-func (s *space) attachPiece(p piece) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.Life.Over {
-		return nil
-	}
-	return s.view.putMemory(p.Arena.Base, p.Arena.Bytes)
 }
 
 // freeMemory takes the memory that begins at an address out of the ledger and, once all work given so far is done,
@@ -163,9 +124,9 @@ func (s *space) freeMemory(a backend.Addr, kinds ...backend.AllocKind) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.noteLeaving(p.Alloc.Base, p.Size())
+	over := s.freed.noteLeaving(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
-	s.afterWork(over, work, func() { s.unmapPiece(p) })
+	s.afterWork(over, work, func() { s.places.releasePiece(p, over) })
 	return nil
 }
 
@@ -187,43 +148,17 @@ func (s *space) afterWork(over chan struct{}, work []*mark, f func()) {
 	go do()
 }
 
-// unmapPiece takes memory away from work that begins later, and gives its bytes back.
-func (s *space) unmapPiece(p piece) {
-	s.mu.Lock()
-	p.Life.Over = true
-	shared := s.ledger.Shared(p)
-	s.mu.Unlock()
-	if shared {
-		// For the next owner: memory is promised to be zero.
-		if err := p.Arena.Bytes.clearRange(p.Offset(), p.Size()); err != nil {
-			s.markBroken(fmt.Errorf("clear memory that was freed: %w", err))
-		}
-	}
-	s.giveBack(p.Arena)
-}
-
-// markBroken has all contexts know that the space's memory is damaged.
-func (s *space) markBroken(err error) {
-	for _, c := range s.allContexts() {
-		c.setFault(err)
-	}
-}
-
-// giveBack drops a reference to bytes.
+// giveBack drops a reference to memory without an address.
 func (s *space) giveBack(ar *arena) {
 	s.mu.Lock()
 	last := !s.closed && s.ledger.Unref(ar)
 	s.mu.Unlock()
-	if !last {
-		return
+	if last {
+		_ = ar.Bytes.memory.endMemory()
 	}
-	if ar.Base != 0 {
-		_ = s.view.removeMemory(ar.Base, ar.Bytes) // a mapping that stays shows when another is made there
-	}
-	_ = ar.Bytes.endMemory()
 }
 
-// AllocAsync implements backend.Stream.
+// AllocAsync implements backend.Stream. Nothing is asked of the driver for memory that is there and that the same stream has freed.
 func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
 	if err := st.waitReady(); err != nil {
 		return 0, err
@@ -232,12 +167,22 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	s.mu.Lock()
 	p, err := s.ledger.PlacePooled(id, n)
 	if err != nil {
-		s.mu.Unlock()
+		s.places.unlockAndDrop()
 		return 0, err
 	}
-	over := s.waitsFor(p)
+	s.places.unlockAndDrop()
+	s.mu.Lock()
+	over, marks := s.freed.waitsInStream(p.Alloc.Base, p.Size(), st)
+	over = append(over, s.places.waitsToAttach(p)...)
 	s.mu.Unlock()
-	return p.Alloc.Base, st.enqueueJob(&job{until: over, waits: true, always: true, run: func() error { return s.attachPiece(p) }})
+	if len(over) > 0 {
+		return p.Alloc.Base, st.enqueueJob(&job{until: over, after: marks, waits: true, always: true, run: func() error { return s.places.attachPiece(p) }})
+	}
+	if err := s.places.attachPiece(p); err != nil {
+		_ = s.freeMemory(p.Alloc.Base, backend.Pooled) // placed a moment ago
+		return 0, err
+	}
+	return p.Alloc.Base, st.enqueueJob(&job{after: marks, always: true})
 }
 
 // FreeAsync implements backend.Stream.
@@ -250,18 +195,29 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	c := st.context
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	m := c.newMark(false)
 	s.mu.Lock()
 	p, err := s.ledger.Unname(a, backend.Plain, backend.Pooled)
 	if err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.noteLeaving(p.Alloc.Base, p.Size())
+	pooled := p.Alloc.Kind == backend.Pooled
+	var over chan struct{}
+	if pooled {
+		s.freed.noteMark(p, m, st)
+	} else {
+		over = s.freed.noteLeaving(p.Alloc.Base, p.Size())
+	}
 	s.mu.Unlock()
-	m := c.newMark(false)
 	if err := st.submitJob(&job{after: st.orderMarks(), mark: m, always: true}); err != nil {
 		return err
 	}
-	s.afterWork(over, []*mark{m}, func() { s.unmapPiece(p) })
+	if pooled {
+		s.places.releasePiece(p, nil)
+		s.freed.retireMark()
+	} else {
+		s.afterWork(over, []*mark{m}, func() { s.places.releasePiece(p, over) })
+	}
 	return nil
 }

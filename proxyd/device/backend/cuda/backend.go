@@ -103,7 +103,7 @@ func (b *Backend) startDevices() error {
 		return err
 	}
 	if len(list) > 0 {
-		if _, err := b.reserveAddresses(backend.DefaultBase, total*uint64(len(list))); err != nil {
+		if _, err := b.reserveAddresses(backend.DefaultBase, total*uint64(max(len(list), b.cfg.Spaces))); err != nil {
 			return err
 		}
 	}

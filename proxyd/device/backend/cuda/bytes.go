@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -23,6 +24,8 @@ type memory struct {
 	owner  *space // nil: the server's own
 	size   uint64
 	at     backend.Addr // in the window
+
+	kept atomic.Bool // by a pool: the bytes are not needed
 
 	mu      sync.Mutex
 	there   bool   // in the device's memory
@@ -97,6 +100,13 @@ func (m *memory) fillNew(l *lane) error {
 		from = from[copy(part, from):]
 		return nil
 	})
+}
+
+// isThere tells whether the bytes are in the device's memory.
+func (m *memory) isThere() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.there
 }
 
 // holdPresent has the memory be there until release.

@@ -57,7 +57,8 @@ func (p *play) quiet() {
 	s, _ := p.space.(*space)
 	for s != nil && !s.isClosed() {
 		s.mu.Lock()
-		left := len(s.waitsForRange(0, ^uint64(0))) > 0
+		over, marks := s.freed.waitsForRange(0, ^uint64(0))
+		left := len(over)+len(marks) > 0
 		s.mu.Unlock()
 		for _, st := range s.allStreams() {
 			left = left || !st.isEmpty() // the fake driver carries work out in threads of its own

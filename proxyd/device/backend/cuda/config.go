@@ -9,6 +9,9 @@ import "errors"
 type Config struct {
 	Library string // of the driver; "": libcuda.so.1
 	NCCL    string // its library; "": libnccl.so.2
+	// Spaces is how many spaces a program will have, if these are more than the machine has devices: their addresses are taken at
+	// the beginning, too.
+	Spaces int
 	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them.
 	// This is right only if no memory of the program holds the address of a variable.
 	VariablesMayMove bool

@@ -148,11 +148,13 @@ func isBlocking(st *stream) bool { return !st.cfg.NonBlocking }
 
 // Synchronize implements backend.Context.
 func (c *cudaContext) Synchronize(ctx context.Context) error {
+	freed := c.space.freed.marksOf(func(st *stream) bool { return st.context == c })
 	for _, m := range c.pendingWork(anyStream) {
 		if err := m.waitFor(ctx); err != nil {
 			return err
 		}
 	}
+	c.space.freed.passMarks(freed)
 	return c.checkUsable()
 }
 

@@ -89,7 +89,7 @@ func TestDevice(t *testing.T) {
 		t.Skip("-library names no driver")
 	}
 	open := func(t *testing.T) backend.Backend {
-		b, err := Open(Config{Library: *library, VariablesMayMove: true})
+		b, err := Open(Config{Library: *library, VariablesMayMove: true, Spaces: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

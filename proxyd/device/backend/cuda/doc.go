@@ -11,6 +11,7 @@
 //	│           or has in the host's memory
 //	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
 //	   │        work finds at the program's addresses while it is mapped
+//	   ├─ place      memory at an address, which a pool may keep          place.go
 //	   └─ cudaContext   each a context of the driver: a fault stays there    context.go
 //	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go word.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go
@@ -57,7 +58,8 @@
 //
 // # Differences from the software GPU
 //
-//   - An access beyond an allocation, but within its granule, is not found.
+//   - An access beyond an allocation, but within its granule, is not found, nor one to memory that a pool keeps.
+//   - Memory that AllocAsync returns has what the program left there, as the driver's does.
 //   - Two spaces with addresses in common are not mapped at the same time, even of different devices.
 //   - The memory of kernels' malloc is the driver's: such memory is not saved, and a state with some is refused.
 //   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.

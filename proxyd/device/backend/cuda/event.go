@@ -365,6 +365,7 @@ func (e *event) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
+	e.context.space.places.releaseSurplus()
 	return e.context.checkUsable()
 }
 

@@ -39,6 +39,13 @@ type variableFacts struct {
 
 // readImage takes all code of an image: whichever the driver chooses, its names are among them.
 func (f *facts) readImage(data []byte) {
+	// A driver that is our own shim links to a bundle.
+	if parts, err := image.Parts(data); err == nil && len(parts) > 1 {
+		for _, p := range parts {
+			f.readImage(p)
+		}
+		return
+	}
 	entries, err := image.Entries(data)
 	if err != nil {
 		f.unread = err // the driver may know more formats

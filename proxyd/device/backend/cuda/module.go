@@ -245,7 +245,7 @@ func (m *module) Unload() error {
 	work := s.pendingWork()
 	s.mu.Lock()
 	s.dropVariables(func(v variable) bool { return v.module == m })
-	over := s.noteLeaving(0, 0) // a drain waits for this, and no address does
+	over := s.freed.noteLeaving(0, 1) // a drain waits for this, and no address does
 	s.mu.Unlock()
 	if m.kept.Size > 0 {
 		if err := s.freeMemory(m.kept.Base, backend.Globals); err != nil {

@@ -40,8 +40,8 @@ type play struct {
 // bytesOfHost is a program's memory.
 type bytesOfHost []byte
 
-func (h bytesOfHost) Read(_ uint64, p []byte) error  { copy(p, h); return nil }
-func (h bytesOfHost) Write(_ uint64, p []byte) error { copy(h, p); return nil }
+func (h bytesOfHost) Read(at uint64, p []byte) error  { copy(p, h[at:]); return nil }
+func (h bytesOfHost) Write(at uint64, p []byte) error { copy(h[at:], p); return nil }
 
 func at(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
 

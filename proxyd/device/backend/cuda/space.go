@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,13 +20,13 @@ import (
 )
 
 type (
-	arena = ledger.Arena[*memory]
-	piece = ledger.Piece[*memory]
+	arena = ledger.Arena[*backing]
+	piece = ledger.Piece[*backing]
 )
 
 // space is a rank's device.
 type space struct {
-	*ledger.Calls[*memory] // that concern the ledger alone
+	*ledger.Calls[*backing] // that concern the ledger alone
 
 	device   *device
 	cfg      backend.SpaceConfig
@@ -42,8 +44,9 @@ type space struct {
 
 	mu          sync.Mutex
 	closed      bool
-	ledger      *ledger.Ledger[*memory]
-	freeing     []freeing
+	ledger      *ledger.Ledger[*backing]
+	freed       freed
+	places      places
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // spaces with memory that our kernels see
@@ -51,33 +54,27 @@ type space struct {
 	claims      []backend.Variable // of the state, until a module takes them
 }
 
-// freeing is addresses that calls may no longer name and that work may still use.
+// freeing is addresses that calls may no longer name and that work may still use: until over is closed, or mark is passed.
 type freeing struct {
-	base backend.Addr
-	size uint64
-	over chan struct{}
+	base   backend.Addr
+	size   uint64
+	over   chan struct{} // nil: mark
+	mark   *mark
+	stream *stream // the mark's
 }
 
 var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
 
 // NewSpace implements backend.Device.
 func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
-	if cfg.Base == 0 {
-		cfg.Base = backend.DefaultBase
-	}
-	if cfg.Memory == 0 {
-		cfg.Memory = d.info.Memory
-	}
-	size := backend.SpaceSize(cfg.Memory)
-	const tib, top = 1 << 40, 1 << 47
-	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
-		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
+	if err := cfg.CheckAddresses(&d.info); err != nil {
+		return nil, err
 	}
 	if err := d.serviceContext(); err != nil {
 		return nil, err
 	}
 	b := d.backend
-	r, err := b.claimAddresses(cfg.Base, size)
+	r, err := b.claimAddresses(cfg.Base, cfg.Size)
 	if err != nil {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), err)
 	}
@@ -85,13 +82,14 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 		cfg.Changed = func() {}
 	}
 	s := &space{
-		device: d, cfg: cfg, size: size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
+		device: d, cfg: cfg, size: cfg.Size, reserved: r, gate: gate.New(cfg.Changed), active: gate.NewActivity(cfg.Changed), contexts: map[backend.ContextID]*cudaContext{},
 		over: make(chan struct{}),
 	}
-	s.view.space = s
+	s.places = places{space: s, leaving: map[*place]bool{}}
+	s.freed.space, s.view.space = s, s
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, func(n uint64) (*memory, error) { return d.newMemory(n, s) })
+	s.ledger = ledger.New(cfg.Base, cfg.Size, cfg.Memory, s.places.makeBacking)
 	s.Calls = ledger.NewCalls(&s.mu, s.ledger, s.checkOpen)
 	if cfg.State != nil {
 		if err := s.restoreState(cfg.State); err != nil {
@@ -122,7 +120,7 @@ func (s *space) Map() error {
 		b.turns++
 		s.turn.Store(b.turns)
 		s.shown.Store(true)
-		if err := s.view.showAll(); err != nil {
+		if err := s.showMemory(); err != nil {
 			s.shown.Store(false)
 			return fmt.Errorf("map: %w", err)
 		}
@@ -130,6 +128,24 @@ func (s *space) Map() error {
 	}
 	s.gate.Set()
 	return nil
+}
+
+// showMemory maps all memory. Memory that a pool keeps goes if it is not on the device, or if there is no room.
+func (s *space) showMemory() error {
+	s.mu.Lock()
+	s.places.dropKept(^uint64(0), isAway, s.places.dropNow)
+	s.mu.Unlock()
+	err := s.view.showAll()
+	if backend.ResultOf(err) != backend.OutOfMemory {
+		return err
+	}
+	s.mu.Lock()
+	n := s.places.dropKept(^uint64(0), anyPlace, s.places.dropNow)
+	s.mu.Unlock()
+	if n == 0 {
+		return err
+	}
+	return s.view.showAll()
 }
 
 // overlapsSpace tells whether two spaces have addresses in common.
@@ -150,7 +166,8 @@ func (s *space) Pause() { s.gate.Pause() }
 func (s *space) Freeing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waitsForRange(0, ^uint64(0))) > 0
+	over, marks := s.freed.waitsForRange(0, ^uint64(0))
+	return len(over)+len(marks) > 0
 }
 
 // Work implements backend.Space. The driver does not tell when work is done: while there is some, a goroutine asks.
@@ -228,7 +245,7 @@ func (s *space) Drain(ctx context.Context) error {
 	for {
 		work := s.pendingWork()
 		s.mu.Lock()
-		over := s.waitsForRange(0, ^uint64(0))
+		over, _ := s.freed.waitsForRange(0, ^uint64(0)) // marks are among work
 		s.mu.Unlock()
 		if len(work) == 0 && len(over) == 0 {
 			return nil
@@ -321,10 +338,14 @@ func (s *space) releaseAll() error {
 	defer s.mu.Unlock()
 	var errs []error
 	s.ledger.Arenas(func(a *arena) {
-		if s.ledger.Forget(a) {
-			errs = append(errs, a.Bytes.endMemory())
+		if s.ledger.Forget(a) && a.Base == 0 {
+			errs = append(errs, a.Bytes.memory.endMemory())
 		}
 	})
+	for _, x := range slices.Concat(s.places.list, slices.Collect(maps.Keys(s.places.leaving))) {
+		errs = append(errs, x.memory.endMemory())
+	}
+	s.places.list, s.places.leaving = nil, nil
 	return errors.Join(errs...)
 }
 

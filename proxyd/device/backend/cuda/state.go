@@ -43,14 +43,14 @@ func (s *space) restoreState(st *backend.State) error {
 	if err := s.ledger.Restore(st); err != nil {
 		return bad(err)
 	}
-	for _, p := range s.ledger.Pieces() {
-		if err := s.view.putMemory(p.Arena.Base, p.Arena.Bytes); err != nil {
+	for _, x := range s.places.list {
+		if err := s.view.putMemory(x.base, x.memory); err != nil {
 			return bad(err)
 		}
 	}
 	for _, a := range s.ledger.Allocations() {
 		if a.Kind == backend.Mapped && a.Access {
-			if err := s.view.putMemory(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes); err != nil {
+			if err := s.view.putMemory(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.memory); err != nil {
 				return bad(err)
 			}
 		}
@@ -69,7 +69,15 @@ func (s *space) findBlock(id backend.BlockID) (*memory, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return ar.Bytes, at, nil
+	if ar.Bytes.memory != nil {
+		return ar.Bytes.memory, at, nil
+	}
+	for _, x := range ar.Bytes.places {
+		if a := ar.Base + backend.Addr(at); a >= x.base && a < x.end() {
+			return x.memory, uint64(a - x.base), nil
+		}
+	}
+	return nil, 0, fmt.Errorf("block %+v: %w", id, backend.InvalidValue)
 }
 
 // Blocks implements backend.Space. Blocks are copied and hashed here, as many at once as can be.
@@ -139,7 +147,11 @@ func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
 	if len(p) != backend.Granule {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
-	return m.readAt(at, p)
+	some, err := m.readAt(at, p)
+	if some && id.Memory == 0 {
+		s.places.hideDirty(id.Base, p)
+	}
+	return some, err
 }
 
 // WriteBlock implements backend.Space.

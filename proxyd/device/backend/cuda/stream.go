@@ -220,6 +220,7 @@ func (st *stream) Synchronize(ctx context.Context) error {
 	if err := st.checkUsable(); err != nil {
 		return err
 	}
+	freed := st.context.space.freed.marksOf(func(o *stream) bool { return o == st }) // before the fences
 	marks := []*mark{}
 	if st == st.context.legacy {
 		marks = st.context.pendingWork(isBlocking)
@@ -231,6 +232,7 @@ func (st *stream) Synchronize(ctx context.Context) error {
 			return err
 		}
 	}
+	st.context.space.freed.passMarks(freed)
 	return st.context.checkUsable()
 }
 

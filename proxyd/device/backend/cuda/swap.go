@@ -108,27 +108,35 @@ func (m *memory) goAway() uint64 {
 	if !m.there || m.ended || m.holds > 0 || m.owner == nil || m.owner.shown.Load() {
 		return 0
 	}
-	began := time.Now()
-	if m.makeAway() != nil {
-		return 0
+	if m.kept.Load() {
+		_ = m.dropPhysical() // a mapping that stays shows when another is made there
+		return m.size
 	}
-	to := m.away
-	err := m.device.borrowLane(func(l *lane) error {
-		return l.copyOut(m.at, m.size, func(part []byte) error {
-			to = to[copy(to, part):]
-			return nil
-		})
-	})
-	if err != nil {
+	began := time.Now()
+	if m.copyAway() != nil {
 		m.letGo()
 		return 0
 	}
 	drv := m.device.backend.drv
 	m.there = false
-	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // a mapping that stays shows when another is made there
+	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // as above
 	m.device.countBytes(0, m.size)
 	m.device.countMoved(m.size, 0, began)
 	return m.size
+}
+
+// copyAway copies the bytes to the host's memory. The caller holds mu.
+func (m *memory) copyAway() error {
+	if err := m.makeAway(); err != nil {
+		return err
+	}
+	to := m.away
+	return m.device.borrowLane(func(l *lane) error {
+		return l.copyOut(m.at, m.size, func(part []byte) error {
+			to = to[copy(to, part):]
+			return nil
+		})
+	})
 }
 
 // noteReturned notes that the bytes are in the device's memory. The caller holds mu.

@@ -31,12 +31,12 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.noteLeaving(a, size)
+	over := s.freed.noteLeaving(a, size)
 	s.mu.Unlock()
 	s.afterWork(over, work, func() {
 		for _, x := range list {
 			for _, ar := range arenas {
-				_ = s.view.removeMemory(x.Base, ar.Bytes) // either is there, or nothing
+				_ = s.view.removeMemory(x.Base, ar.Bytes.memory) // either is there, or nothing
 			}
 		}
 		for _, ar := range arenas {
@@ -54,9 +54,12 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		s.mu.Unlock()
 		return err
 	}
-	over := s.waitsForRange(a, size)
-	s.mu.Unlock()
-	if awaitAll(s.ctx, over) != nil {
+	for _, x := range s.places.placesIn(a, size) {
+		s.places.evictPlace(x) // of allocations that were there before the addresses were reserved
+	}
+	over, marks := s.freed.waitsForRange(a, size)
+	s.places.unlockAndDrop()
+	if s.freed.awaitFreed(over, marks) != nil {
 		return errClosed
 	}
 	s.mu.Lock()
@@ -67,9 +70,9 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		switch {
 		case !still: // what another thread has unmapped meanwhile stays so
 		case allow:
-			errs = append(errs, s.view.putMemory(x.Base, ar.Bytes))
+			errs = append(errs, s.view.putMemory(x.Base, ar.Bytes.memory))
 		default:
-			errs = append(errs, s.view.removeMemory(x.Base, ar.Bytes))
+			errs = append(errs, s.view.removeMemory(x.Base, ar.Bytes.memory))
 		}
 	}
 	return errors.Join(errs...)

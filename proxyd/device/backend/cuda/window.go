@@ -28,7 +28,7 @@ type window struct {
 }
 
 func newWindow() *window {
-	w := &window{ledger: ledger.New(windowBase, windowSize+backend.Granule, backend.Granule, func(uint64) (struct{}, error) { return struct{}{}, nil })}
+	w := &window{ledger: ledger.New(windowBase, windowSize+backend.Granule, backend.Granule, func(backend.Addr, uint64) (struct{}, error) { return struct{}{}, nil })}
 	w.empty = sync.NewCond(&w.mu)
 	return w
 }

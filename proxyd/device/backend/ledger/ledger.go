@@ -23,7 +23,7 @@ import (
 
 // Ledger is what calls may name in a space.
 type Ledger[B any] struct {
-	make   func(size uint64) (B, error)
+	make   func(base backend.Addr, size uint64) (B, error)
 	base   backend.Addr
 	memory uint64 // bytes that may be allocated
 	used   uint64
@@ -73,8 +73,9 @@ func (p Piece[B]) Offset() uint64 { return uint64(p.Alloc.Base & (backend.Granul
 // Size is how many bytes of the arena are the piece's.
 func (p Piece[B]) Size() uint64 { return RoundUp(p.Alloc.Size, Quantum) }
 
-// New is an empty ledger of size addresses from base on and so much memory. make makes zeroed bytes.
-func New[B any](base backend.Addr, size, memory uint64, make func(size uint64) (B, error)) *Ledger[B] {
+// New is an empty ledger of size addresses from base on and so much memory. make makes the bytes of granules at an address, or
+// bytes of memory without an address if that is 0.
+func New[B any](base backend.Addr, size, memory uint64, make func(base backend.Addr, size uint64) (B, error)) *Ledger[B] {
 	return &Ledger[B]{
 		make: make, base: base, memory: memory,
 		// Above is kernels' heap, which has no more than all memory.
@@ -102,12 +103,14 @@ func (l *Ledger[B]) Arenas(f func(*Arena[B])) {
 }
 
 // NewArena makes bytes beside the space's memory, which is not counted.
-func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) {
-	b, err := l.make(n)
+func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) { return l.newArenaAt(0, n) }
+
+func (l *Ledger[B]) newArenaAt(base backend.Addr, n uint64) (*Arena[B], error) {
+	b, err := l.make(base, n)
 	if err != nil {
 		return nil, err
 	}
-	a := &Arena[B]{Size: n, Bytes: b, refs: 1}
+	a := &Arena[B]{Base: base, Size: n, Bytes: b, refs: 1}
 	l.arenas[a] = true
 	return a, nil
 }
@@ -160,10 +163,10 @@ func (l *Ledger[B]) enterAllocation(a backend.Allocation) (Piece[B], error) {
 	if ar == nil {
 		size := RoundUp(uint64(a.Base-first)+a.Size, backend.Granule)
 		var err error
-		if ar, err = l.NewArena(size); err != nil {
+		if ar, err = l.newArenaAt(first, size); err != nil {
 			return Piece[B]{}, err
 		}
-		ar.Base, ar.refs = first, 0
+		ar.refs = 0
 		l.granules[first] = ar
 		l.used += size
 	}

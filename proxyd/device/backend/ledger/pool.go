@@ -138,7 +138,26 @@ func (l *Ledger[B]) SetPoolAttribute(id backend.PoolID, a backend.PoolAttribute,
 	return nil
 }
 
-// TrimPool has nothing to do: a pool holds nothing but what is in use.
+// Surplus is how many bytes a pool keeps too many that keeps so many bytes which are free: the pool is to hold no more than its
+// release threshold, or what is in use if that is more. A pool that was destroyed keeps nothing.
+func (l *Ledger[B]) Surplus(id backend.PoolID, kept uint64) uint64 {
+	p := l.pools[id]
+	if p == nil || p.destroyed {
+		return kept
+	}
+	return kept - min(kept, p.threshold-min(p.threshold, p.used))
+}
+
+// Excess is Surplus for a pool that is to hold no more than hold bytes.
+func (l *Ledger[B]) Excess(id backend.PoolID, kept, hold uint64) uint64 {
+	p := l.pools[id]
+	if p == nil {
+		return kept
+	}
+	return kept - min(kept, hold-min(hold, p.used))
+}
+
+// TrimPool has nothing to do: what a pool keeps beyond what is in use is the backend's.
 func (l *Ledger[B]) TrimPool(id backend.PoolID) error {
 	_, err := l.findPool(id)
 	return err

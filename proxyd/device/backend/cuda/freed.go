@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// freed is what was freed and may be in use still. The space's mu guards freed.
+type freed struct {
+	space   *space
+	list    []freeing
+	retired []*mark // of which nothing is asked any more
+}
+
+// noteLeaving notes that addresses may be given to other allocations, which wait until the channel is closed. The
+// caller holds mu.
+func (f *freed) noteLeaving(a backend.Addr, n uint64) chan struct{} {
+	over := make(chan struct{})
+	f.list = append(f.list, freeing{base: a, size: n, over: over})
+	return over
+}
+
+// waitsForRange lists what must be over before addresses can be used again. The caller holds mu.
+func (f *freed) waitsForRange(a backend.Addr, n uint64) (over []chan struct{}, marks []*mark) {
+	return f.waitsInStream(a, n, nil)
+}
+
+// waitsInStream is waitsForRange for work of a stream, which comes behind the stream's own marks anyhow.
+func (f *freed) waitsInStream(a backend.Addr, n uint64, st *stream) (over []chan struct{}, marks []*mark) {
+	f.list = slices.DeleteFunc(f.list, func(x freeing) bool {
+		overlaps := uint64(x.base) < uint64(a)+n && uint64(a) < uint64(x.base)+x.size
+		switch {
+		case x.mark != nil && (!overlaps || x.stream == st):
+			return false // to ask the driver costs something
+		case x.mark != nil:
+			if !errors.Is(x.mark.queryMark(), backend.NotReady) {
+				return true
+			}
+			marks = append(marks, x.mark)
+			return false
+		}
+		select {
+		case <-x.over:
+			return true
+		default:
+		}
+		if overlaps {
+			over = append(over, x.over)
+		}
+		return false
+	})
+	return over, marks
+}
+
+// awaitFreed waits for what waitsForRange has listed.
+func (f *freed) awaitFreed(over []chan struct{}, marks []*mark) error {
+	for _, m := range marks {
+		if err := m.waitFor(f.space.ctx); err != nil {
+			return err
+		}
+	}
+	return awaitAll(f.space.ctx, over)
+}
+
+// marksOf are what tells that the work of a stream, or of a context's streams, no longer uses what was freed there.
+func (f *freed) marksOf(which func(*stream) bool) []*mark {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if len(f.list) == 0 {
+		return nil
+	}
+	var all []*mark
+	for _, x := range f.list {
+		if x.mark != nil && which(x.stream) {
+			all = append(all, x.mark)
+		}
+	}
+	return all
+}
+
+// passMarks notes that work has come to all marks, for which the driver need not be asked then.
+func (f *freed) passMarks(all []*mark) {
+	passed := map[*mark]bool{}
+	for _, m := range all {
+		m.finishMark()
+		passed[m] = true
+	}
+	if len(passed) > 0 {
+		f.space.mu.Lock()
+		f.list = slices.DeleteFunc(f.list, func(x freeing) bool { return passed[x.mark] })
+		f.space.mu.Unlock()
+	}
+	f.space.places.releaseSurplus()
+}
+
+// noteMark notes that work may use a piece until it has come to a mark of a stream. Earlier marks of the stream say no more of these
+// addresses. The caller holds mu.
+func (f *freed) noteMark(p piece, m *mark, st *stream) {
+	at, size := p.Alloc.Base, p.Size()
+	f.list = slices.DeleteFunc(f.list, func(x freeing) bool {
+		same := x.stream == st && x.mark != nil && x.base >= at && uint64(x.base-at)+x.size <= size
+		if same {
+			f.retired = append(f.retired, x.mark)
+		}
+		return same
+	})
+	f.list = append(f.list, freeing{base: at, size: size, mark: m, stream: st})
+}
+
+// retireMark gives the events of marks back that are not asked for any more: a mark that is passed for each that comes.
+func (f *freed) retireMark() {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if len(f.retired) > 0 && !errors.Is(f.retired[0].queryMark(), backend.NotReady) {
+		f.retired = slices.Delete(f.retired, 0, 1)
+	}
+}

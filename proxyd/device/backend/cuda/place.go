@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// places are memory at addresses of the heap. To make, map and give back memory costs more than most of what a program does with
+// it, so memory that a pool's allocation has left stays where it was, mapped, until the pool gives the memory back: at a
+// synchronisation that finds more than the pool's release threshold, when the pool is trimmed or destroyed, when the device has no
+// room, and when other memory must lie there. Allocations with other boundaries take the places that lie within them, and new
+// memory for what is between. Memory that was used and is free is dirty. The next owner of a pool finds it so, as with a driver: it
+// was the same program's. All other allocations are cleared.
+//
+// The space's mu guards places.
+type places struct {
+	space   *space
+	list    []*place        // ascending
+	leaving map[*place]bool // that are to be given back when no work uses them any more
+	doomed  []doomed        // that nothing uses: see unlockAndDrop
+	kept    uint64          // bytes of places that no arena has
+}
+
+// place is memory at an address of the heap.
+type place struct {
+	base    backend.Addr
+	memory  *memory
+	uses    int            // arenas that have the place: one that is live, and those that work still uses
+	pool    backend.PoolID // whose allocation left the place last
+	gone    bool           // given back with the last use: other memory will lie there
+	dropped bool           // the memory is given back, or is about to be
+	dirty   []gap          // ascending; of the place when the place is used, else all of it may be dirty
+}
+
+// backing is the bytes of an arena: places one behind the other, or memory without an address.
+type backing struct {
+	places []*place
+	memory *memory
+}
+
+func (x *place) end() backend.Addr { return x.base + backend.Addr(x.memory.size) }
+
+// firstPlace is the index of the first place that ends behind an address.
+func (l *places) firstPlace(a backend.Addr) int {
+	i, _ := slices.BinarySearchFunc(l.list, a, func(x *place, a backend.Addr) int {
+		if x.end() <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// placesIn are the places that overlap a range.
+func (l *places) placesIn(a backend.Addr, n uint64) []*place {
+	i := l.firstPlace(a)
+	k := i
+	for k < len(l.list) && l.list[k].base < a+backend.Addr(n) {
+		k++
+	}
+	return slices.Clone(l.list[i:k])
+}
+
+func (l *places) enterPlace(x *place) { l.list = slices.Insert(l.list, l.firstPlace(x.base), x) }
+
+// leavePlace takes a place off the list: no allocation will get the place any more.
+func (l *places) leavePlace(x *place) {
+	l.list = slices.DeleteFunc(l.list, func(o *place) bool { return o == x })
+	if x.uses == 0 {
+		l.countKept(x, false)
+	}
+	x.gone = true
+	l.leaving[x] = true
+}
+
+// countKept counts a place that is kept, or is no longer.
+func (l *places) countKept(x *place, more bool) {
+	x.memory.kept.Store(more)
+	if more {
+		l.kept += x.memory.size
+	} else {
+		l.kept -= x.memory.size
+	}
+}
+
+// makeBacking makes the bytes of an arena. What has been there before and does not fit goes when it can: see waitsForRange, and
+// attachPiece.
+func (l *places) makeBacking(base backend.Addr, size uint64) (*backing, error) {
+	if base == 0 {
+		m, err := l.newMemory(size)
+		return &backing{memory: m}, err
+	}
+	end := base + backend.Addr(size)
+	b := &backing{}
+	for _, x := range l.placesIn(base, size) {
+		if x.base < base || x.end() > end {
+			l.evictPlace(x)
+			continue
+		}
+		if x.uses == 0 {
+			l.countKept(x, false)
+		}
+		x.uses++
+		b.places = append(b.places, x)
+	}
+	for at := base; at < end; {
+		next := end
+		if i := l.firstPlace(at); i < len(l.list) {
+			next = min(end, l.list[i].base)
+		}
+		if next <= at {
+			at = l.list[l.firstPlace(at)].end()
+			continue
+		}
+		m, err := l.newMemory(uint64(next - at))
+		if err != nil {
+			l.releaseBacking(b, true)
+			return nil, err
+		}
+		x := &place{base: at, memory: m, uses: 1}
+		l.enterPlace(x)
+		b.places = append(b.places, x)
+		at = next
+	}
+	return b, nil
+}
+
+// newMemory makes memory. Where the device has no room, places that are kept go first.
+func (l *places) newMemory(n uint64) (*memory, error) {
+	for {
+		m, err := l.space.device.newMemory(n, l.space)
+		if backend.ResultOf(err) != backend.OutOfMemory || l.dropKept(n, anyPlace, l.dropNow) == 0 {
+			return m, err
+		}
+	}
+}
+
+// releaseBacking ends a use of all places. Those without another use are kept, or given back.
+func (l *places) releaseBacking(b *backing, keep bool) {
+	for _, x := range b.places {
+		if x.uses--; x.uses > 0 {
+			continue
+		}
+		if x.gone {
+			l.doomPlace(x)
+			continue
+		}
+		x.dirty = []gap{{From: x.base, To: x.end()}}
+		l.countKept(x, true)
+		if !keep {
+			l.evictPlace(x)
+		}
+	}
+}
+
+// evictPlace gives a place back when no work and no arena uses it any more. Until then its addresses are leaving.
+func (l *places) evictPlace(x *place) {
+	l.leavePlace(x)
+	if x.uses > 0 {
+		return // by work on memory that was freed, of which freeing tells: see releaseBacking
+	}
+	over, marks := l.space.freed.waitsForRange(x.base, x.memory.size)
+	if len(over)+len(marks) == 0 {
+		l.doomPlace(x)
+		return
+	}
+	done := l.space.freed.noteLeaving(x.base, x.memory.size)
+	go func() {
+		defer close(done)
+		if l.space.freed.awaitFreed(over, marks) != nil {
+			return // all memory goes with the space
+		}
+		l.space.mu.Lock()
+		mine := !l.space.closed
+		if mine {
+			delete(l.leaving, x)
+			x.dropped = true
+		}
+		l.space.mu.Unlock()
+		if mine {
+			l.dropPlace(x)
+		}
+	}()
+}
+
+// doomed is a place that nothing uses, and what is closed when it is given back.
+type doomed struct {
+	*place
+	over chan struct{}
+}
+
+// doomPlace has a place be given back when mu is unlocked, by unlockAndDrop: the driver takes its time.
+func (l *places) doomPlace(x *place) {
+	delete(l.leaving, x)
+	x.dropped = true
+	l.doomed = append(l.doomed, doomed{x, l.space.freed.noteLeaving(x.base, x.memory.size)})
+}
+
+// unlockAndDrop unlocks mu, and gives back what was doomed.
+func (l *places) unlockAndDrop() {
+	list := l.doomed
+	l.doomed = nil
+	l.space.mu.Unlock()
+	for _, x := range list {
+		l.dropPlace(x.place)
+		close(x.over)
+	}
+}
+
+// dropPlace gives the memory back. Nothing uses it.
+func (l *places) dropPlace(x *place) {
+	_ = l.space.view.removeMemory(x.base, x.memory) // a mapping that stays shows when another is made there
+	_ = x.memory.endMemory()
+}
+
+// dropKept gives back places that are kept, until so many bytes are free, and returns how many are. What work may still use stays.
+func (l *places) dropKept(n uint64, which func(*place) bool, drop func(*place)) (free uint64) {
+	for _, x := range slices.Clone(l.list) {
+		if free >= n {
+			break
+		}
+		if x.uses > 0 || !which(x) {
+			continue
+		}
+		if over, marks := l.space.freed.waitsForRange(x.base, x.memory.size); len(over)+len(marks) > 0 {
+			continue
+		}
+		l.leavePlace(x)
+		drop(x)
+		free += x.memory.size
+	}
+	return free
+}
+
+// dropNow is dropPlace for a caller that needs the room at once.
+func (l *places) dropNow(x *place) {
+	delete(l.leaving, x)
+	x.dropped = true
+	l.dropPlace(x)
+}
+
+// anyPlace, isOf and isAway are which places dropKept takes.
+func anyPlace(*place) bool { return true }
+
+func isAway(x *place) bool { return !x.memory.isThere() }
+
+func isOf(pool backend.PoolID) func(*place) bool {
+	return func(x *place) bool { return x.pool == pool }
+}
+
+// releaseSurplus gives back what pools keep beyond their thresholds. The program has synchronised.
+func (l *places) releaseSurplus() {
+	l.space.mu.Lock()
+	defer l.unlockAndDrop()
+	if l.kept == 0 || l.space.closed {
+		return
+	}
+	for pool, n := range l.keptOfPools() {
+		l.dropKept(l.space.ledger.Surplus(pool, n), isOf(pool), l.doomPlace)
+	}
+}
+
+// keptOfPools is how many bytes are kept of each pool.
+func (l *places) keptOfPools() map[backend.PoolID]uint64 {
+	all := map[backend.PoolID]uint64{}
+	for _, x := range l.list {
+		if x.uses == 0 {
+			all[x.pool] += x.memory.size
+		}
+	}
+	return all
+}
+
+// waitsToAttach lists what must be over before a piece's memory can be mapped: other memory may lie there. The caller holds mu.
+func (l *places) waitsToAttach(p piece) (all []chan struct{}) {
+	for _, x := range p.Arena.Bytes.places {
+		if !l.space.view.memoryAt(x.base, x.memory) {
+			over, _ := l.space.freed.waitsForRange(x.base, x.memory.size)
+			all = append(all, over...)
+		}
+	}
+	return all
+}
+
+// attachPiece lets work find memory, unless it was freed and given back meanwhile.
+func (l *places) attachPiece(p piece) error {
+	l.space.mu.Lock()
+	defer l.space.mu.Unlock()
+	for _, x := range p.Arena.Bytes.places {
+		if x.dropped {
+			continue
+		}
+		if err := l.space.view.putMemory(x.base, x.memory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releasePiece gives the bytes of a piece back that was taken out of the ledger: a pool may keep them. over is what the caller closes
+// then: until then others wait for that, and not the memory itself.
+func (l *places) releasePiece(p piece, over chan struct{}) {
+	l.space.mu.Lock()
+	defer l.unlockAndDrop()
+	if over != nil {
+		l.space.freed.list = slices.DeleteFunc(l.space.freed.list, func(f freeing) bool { return f.over == over })
+	}
+	if l.space.closed {
+		return
+	}
+	l.noteDirty(p)
+	for _, x := range p.Arena.Bytes.places {
+		x.pool = p.Alloc.Pool
+	}
+	if l.space.ledger.Unref(p.Arena) {
+		l.releaseBacking(p.Arena.Bytes, p.Alloc.Kind == backend.Pooled)
+	}
+}
+
+// TrimPool implements backend.Pools.
+func (s *space) TrimPool(id backend.PoolID, keep uint64) error {
+	if err := s.Calls.TrimPool(id, keep); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.places.unlockAndDrop()
+	if !s.closed {
+		s.places.dropKept(s.ledger.Excess(id, s.places.keptOfPools()[id], keep), isOf(id), s.places.doomPlace)
+	}
+	return nil
+}
+
+// DestroyPool implements backend.Pools. What work still uses of the pool goes at a later synchronisation.
+func (s *space) DestroyPool(id backend.PoolID) error {
+	if err := s.Calls.DestroyPool(id); err != nil {
+		return err
+	}
+	s.places.releaseSurplus()
+	return nil
+}
