@@ -37,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all help check ci test-pkg test-full build node controller cuda gpu-kit install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages test-releases test-suites criu packages paper-tables test-nested slicing bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -280,6 +280,10 @@ $(B)/proxyd-cuda: $(NODE_FILES) $(CUDA_FILES) go.mod go.sum $(B)/linked
 # One archive for a node with GPUs that has neither Go nor a compiler nor a network: docs/gpu.md.
 gpu-kit: node cuda ## bin/gpu-kit.tar.gz: shows what works on a node's GPUs, with a shell and the driver only (2 min)
 	@GO='$(GO)' CC='$(CC)' tests/gpu/pack $(B)/gpu-kit
+
+# The backend of real GPUs without one: its driver is our own shim, over a software GPU in another device server.
+test-nested: gpu-kit ## all of the GPU kit with a software GPU in the driver's place (40 min); results in gpu-kit-out
+	tests/gpu/run --kit --nested --steps 6
 
 install-cuda: cuda ## proxyd-cuda, beside what install-node installs
 	install -CD -m 755 $(B)/proxyd-cuda $(DESTDIR)$(LIBEXEC)/proxyd-cuda

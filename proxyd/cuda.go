@@ -72,7 +72,7 @@ func becomeCuda() error {
 // openDevices opens the devices. The second result is what programs are told of them, nil: what they are; the third how many there are.
 func (o *deviceOptions) openDevices() (backend.Backend, []backend.Info, int, error) {
 	if o.kind == kindCuda {
-		b, err := cuda.Open(cuda.Config{})
+		b, err := cuda.Open(cuda.Config{Spaces: len(o.order)})
 		if err != nil {
 			return nil, nil, 0, fmt.Errorf("real devices: %w", err)
 		}

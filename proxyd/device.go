@@ -50,6 +50,7 @@ type deviceOptions struct {
 	exact    bool   // reductions do not depend on where ranks are
 	spare    int    // devices beyond soft, for Server.Place
 	tenants  bool   // serve several capsules, which are admitted over control
+	lie      string // addresses of the devices' memory, or ""
 	order    []int
 	status   string // a file for the server's last status, or ""
 	verbose  bool
@@ -64,6 +65,7 @@ func (o *deviceOptions) addDeviceFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.shows, "capability", softgpu.DefaultCapability.String(), "have them show this compute `CAPABILITY`: 8.0, 8.9, 9.0 or 10.0. Below 10.0\ncuBLAS and its like load machine code, which they cannot run")
 	c.Flags().StringVar(&o.kernels, "kernels", softgpu.CompiledKernels, "have software GPUs execute kernels `HOW`: compiled, as machine code, where the processor has AVX-512, or\ninterpreted; the results are the same bits")
 	c.Flags().StringVar(&o.rung, "rung", server.RungAlias, "`HOW` ranks that share a software GPU share it: swap has a copy of their memory for each, alias has bytes\nthat are the same there once, splice also has kernels that they launch alike run for one of them")
+	c.Flags().StringVar(&o.lie, "addresses", "", "have their memory lie at these addresses, each device's behind that of the device before: where the first begins\nand how many each has, as 8T+24T. Programs that reserve addresses themselves may need more than there are else,\nas `proxyd run --cuda` does over software GPUs")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
 	c.Flags().StringVar(&o.status, "status", "", "write what the devices did to `FILE` when all is over, as JSON: instructions, switches between\nprocesses that share a device, bytes that were swapped for that")
@@ -101,6 +103,24 @@ func (o *deviceOptions) softConfig() (softgpu.Config, error) {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}
 	return c, nil
+}
+
+// addresses is what --addresses says; zero: nothing.
+func (o *deviceOptions) addresses() (r backend.Range, err error) {
+	if o.lie == "" {
+		return r, nil
+	}
+	from, size, both := strings.Cut(o.lie, "+")
+	base, err := table.ParseBytes(from)
+	if err == nil {
+		r.Size, err = table.ParseBytes(size)
+	}
+	const tib, top = 1 << 40, 1 << 47
+	if !both || err != nil || base == 0 || r.Size == 0 || base%tib != 0 || r.Size%tib != 0 || base > top || r.Size > top-base {
+		return r, fmt.Errorf("--addresses %q: it is two multiples of 1T below 128T in all, as 8T+24T; %w", o.lie, errUsage)
+	}
+	r.Base = backend.Addr(base)
+	return r, nil
 }
 
 // shownDevices is what programs are told of the devices, wherever these are.
@@ -194,6 +214,10 @@ func (o *deviceOptions) endInTime(ctx context.Context) (over func()) {
 func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	lie, err := o.addresses()
+	if err != nil {
+		return err
+	}
 	defer o.endInTime(ctx)()
 	b, shown, devices, err := o.openDevices()
 	if err != nil {
@@ -204,7 +228,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: shown, Log: o.openLog(), Version: version, Network: nccl.OverTCP(o.address),
-		Self: o.self, Awaits: o.await, Exact: o.exact, Spare: o.spare,
+		Self: o.self, Awaits: o.await, Exact: o.exact, Spare: o.spare, Addresses: lie,
 	})
 	defer func() { err = errors.Join(err, o.writeStatus(s), s.Close()) }()
 	l, err := o.listenForPrograms()

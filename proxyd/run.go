@@ -52,12 +52,18 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
 			case real:
 				o.kind = kindCuda
+				if _, err := o.addresses(); err != nil {
+					return fmt.Errorf("run: %w", err)
+				}
 				return runProgram(o, shim, args)
 			}
 			o.kind = kindSoft
 			cfg, err := o.softConfig()
 			if err == nil {
 				err = o.checkOrder(len(cfg.Memory))
+			}
+			if err == nil {
+				_, err = o.addresses()
 			}
 			if err != nil {
 				return fmt.Errorf("run: %w", err)
@@ -72,12 +78,15 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 	return c
 }
 
+// runFolder is how the names of folders begin in which a run has its socket, and its links to the shim.
+const runFolder = "proxyd-run-"
+
 // runProgram starts a device server and the program, and ends like the program.
 func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	if shim, err = findShim(shim); err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp("", "proxyd-run-")
+	folder, err := os.MkdirTemp("", runFolder)
 	if err != nil {
 		return err
 	}
@@ -138,8 +147,22 @@ func shimEnvironment(env []string, folder, shim string) ([]string, error) {
 			return nil, err
 		}
 	}
-	env = prependVariable(env, "LD_PRELOAD", preload)
+	env = prependVariable(withoutShim(env), "LD_PRELOAD", preload)
 	return prependVariable(env, "LD_LIBRARY_PATH", folder), nil
+}
+
+// withoutShim is an environment in which no shim is preloaded: that of a run in which this run is. A program has a single shim.
+func withoutShim(env []string) []string {
+	out := make([]string, 0, len(env))
+	for _, v := range env {
+		if list, ok := strings.CutPrefix(v, "LD_PRELOAD="); ok {
+			files := strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' })
+			files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(filepath.Base(filepath.Dir(f)), runFolder) })
+			v = "LD_PRELOAD=" + strings.Join(files, ":")
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // prependVariable puts a name before what a variable holds.
@@ -183,6 +206,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	}
 	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory,
 		"--capability", o.shows, "--kernels", o.kernels, "--rung", o.rung, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	if o.lie != "" {
+		args = append(args, "--addresses", o.lie)
+	}
 	if o.address != "" {
 		args = append(args, "--address", o.address)
 	}

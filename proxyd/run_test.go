@@ -319,3 +319,11 @@ func TestEndAnyway(t *testing.T) {
 	endAnyway(told, time.Hour, over, func() { t.Error("it has ended already") })
 	endAnyway(t.Context(), 0, over, func() { t.Error("nobody told it to end") })
 }
+
+// TestRunInRun: a program has the shim of the run that is nearest, and all else that was preloaded.
+func TestRunInRun(t *testing.T) {
+	got := withoutShim([]string{"A=1", "LD_PRELOAD=/tmp/proxyd-run-1/libsingshim-device.so:/opt/libsingshim-device.so /opt/x.so"})
+	if want := []string{"A=1", "LD_PRELOAD=/opt/libsingshim-device.so:/opt/x.so"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -6,6 +6,7 @@
 package gpu
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/json"
 	"errors"
@@ -91,14 +92,16 @@ func runKit(t *testing.T, folder string, args ...string) (*result, int, string) 
 	c := exec.CommandContext(t.Context(), filepath.Join(folder, "run"), append([]string{"--out", out}, args...)...)
 	c.Env = []string{"PATH=" + coreutils(t), "HOME=/nonexistent", "TMPDIR=" + t.TempDir()}
 	c.Dir = t.TempDir()
-	printed, err := c.CombinedOutput()
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	printed, err := c.Output()
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "result.json"))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, printed)
+		t.Fatalf("%v\n%s\n%s", err, printed, &errs)
 	}
 	r := &result{}
 	if err := json.Unmarshal(text, r); err != nil {
@@ -189,6 +192,27 @@ func TestRehearsal(t *testing.T) {
 	}
 }
 
+// TestNested: with our own shim in the driver's place, over a software GPU of another device server, the suite, workloads and device
+// servers that are replaced are right by the backend of real GPUs.
+func TestNested(t *testing.T) {
+	r, exit, printed := runKit(t, unpack(t), "--nested", "--steps", "8", "--only", "suite,workloads,replace,missed", "--python", "/nonexistent")
+	if exit != 0 {
+		t.Errorf("exit status %d, want 0\n%s", exit, printed)
+	}
+	rows := map[string]bool{}
+	for _, row := range r.Rows {
+		rows[row.Step+" "+row.Name] = row.Outcome == "right"
+	}
+	for _, want := range []string{
+		"suite suite of backends", "workloads mlp", "workloads gpt", "workloads streams", "workloads serve", "workloads mlp of 4 ranks",
+		"replace gpt, its device server replaced",
+	} {
+		if !rows[want] {
+			t.Errorf("no row %q that is right\n%s", want, printed)
+		}
+	}
+}
+
 // TestSuite: the packed suite of backends runs over the driver that --driver names, and passes.
 func TestSuite(t *testing.T) {
 	kit, folder := unpack(t), t.TempDir()
@@ -234,7 +258,7 @@ func TestWrong(t *testing.T) {
 // TestWrongUse: what was typed wrong is said, and nothing is run.
 func TestWrongUse(t *testing.T) {
 	folder := unpack(t)
-	for _, args := range [][]string{{"--only", "nothing"}, {"--steps", "1"}, {"more"}, {"--unknown"}} {
+	for _, args := range [][]string{{"--only", "nothing"}, {"--steps", "1"}, {"more"}, {"--unknown"}, {"--nested", "--soft"}} {
 		c := exec.Command(filepath.Join(folder, "run"), args...)
 		c.Dir = t.TempDir()
 		out, _ := c.CombinedOutput() // the exit status tells

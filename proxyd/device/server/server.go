@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,12 @@ type Config struct {
 	// Spare is how many of the backend's devices, the last ones, the job has no use for before Place names them.
 	Spare int
 	// Info is what programs are told of each of the job's devices; nil: what the devices are.
-	Info    []backend.Info
-	Log     *slog.Logger
-	Version string // what Status says
+	Info []backend.Info
+	// Addresses are where the first device's memory lies, and how many addresses each device has; zero: what backend.SpaceSize
+	// says, from backend.DefaultBase on.
+	Addresses backend.Range
+	Log       *slog.Logger
+	Version   string // what Status says
 	// Self is the number of this device server among the job's, from 0. Communicators that are over several servers
 	// cannot be saved unless the servers have different numbers.
 	Self int
@@ -107,11 +111,12 @@ func (s *Server) makeDevices(order []int) {
 		if i < len(s.cfg.Info) {
 			d.ShownInfo = &s.cfg.Info[i]
 		}
-		stride = max(stride, backend.SpaceSize(d.ShownInfo.Memory))
+		d.Size = cmp.Or(s.cfg.Addresses.Size, backend.SpaceSize(d.ShownInfo.Memory))
+		stride = max(stride, d.Size)
 		s.devices = append(s.devices, d)
 	}
 	for i, d := range s.devices {
-		d.Base = backend.DefaultBase + backend.Addr(uint64(i)*stride)
+		d.Base = cmp.Or(s.cfg.Addresses.Base, backend.DefaultBase) + backend.Addr(uint64(i)*stride)
 	}
 }
 

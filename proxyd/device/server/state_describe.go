@@ -54,7 +54,17 @@ type serverState struct {
 // deviceInfo is what programs know of a device; which stays the same wherever they come to.
 type deviceInfo struct {
 	Base backend.Addr `json:"base"`
+	Size uint64       `json:"size,omitempty"` // of its addresses; 0: what backend.SpaceSize says
 	backend.Info
+}
+
+// describeDevice is what is saved of a device.
+func describeDevice(d *driver.Device) deviceInfo {
+	i := deviceInfo{Base: d.Base, Info: *d.Info()}
+	if d.Size != backend.SpaceSize(i.Memory) {
+		i.Size = d.Size
+	}
+	return i
 }
 
 // processState is a process: what replay does not bring back, and what is needed to check what replay brought back.

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,7 +118,9 @@ func (s *Server) takeDevices(st *serverState) error {
 	s.devices = s.devices[:len(st.Devices)]
 	s.noteAlike(st)
 	for i := range st.Devices {
-		s.devices[i].ShownInfo, s.devices[i].Base = &st.Devices[i].Info, st.Devices[i].Base
+		saved := &st.Devices[i]
+		s.devices[i].ShownInfo, s.devices[i].Base = &saved.Info, saved.Base
+		s.devices[i].Size = cmp.Or(saved.Size, backend.SpaceSize(saved.Memory))
 	}
 	k := &s.state
 	k.key, k.saves = (*[32]byte)(st.Key), st.Saves

@@ -27,7 +27,7 @@ func (s *Server) writeState(ctx context.Context, sink Sink, o SaveOptions) (*Rep
 	}
 	st := &serverState{Version: workless, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.stateClock()}
 	for _, d := range s.devices {
-		st.Devices = append(st.Devices, deviceInfo{d.Base, *d.Info()})
+		st.Devices = append(st.Devices, describeDevice(d))
 	}
 	s.mu.Lock()
 	st.Last = s.last

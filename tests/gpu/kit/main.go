@@ -5,6 +5,7 @@
 // `make gpu-kit` has packed, step by step, and writes a table and a JSON. docs/gpu.md says how to use the kit.
 //
 //	main.go report.go     options; the table and the JSON
+//	nested.go             all of it over a software GPU in the driver's place
 //	run.go                programs as children: natively, and by proxyd over a device server
 //	node.go suite.go      the steps: what there is; the suite of backends; programs that are compared; PyTorch;
 //	compare.go pytorch.go   costs and the probe's questions; device servers that are replaced
@@ -69,7 +70,7 @@ type options struct {
 	out, only, match, driver, python string
 	steps                            int
 	limit                            time.Duration
-	soft                             bool
+	soft, nested                     bool
 }
 
 // kit is a run: where the files are, and what was found so far.
@@ -81,6 +82,7 @@ type kit struct {
 	gpus   int
 	why    string // why there is no GPU; "": there is
 	libs   []string
+	triton string // PyTorch's compiler: its version, or none
 	torch  string // why there is no PyTorch; "": there is
 	pcie   float64
 	missed map[string][]string // programs that asked for a call, by the name of the call
@@ -99,12 +101,19 @@ func parseOptions(args []string, help io.Writer) (*options, error) {
 	f.IntVar(&o.steps, "steps", 50, "train `N` steps")
 	f.DurationVar(&o.limit, "limit", 9*time.Minute, "begin no step after this `TIME`, and end the step that runs then")
 	f.BoolVar(&o.soft, "soft", false, "rehearse without a GPU: software GPUs are taken for both sides, and what needs a driver is left out")
+	f.BoolVar(&o.nested, "nested", false, "rehearse without a GPU: have the driver be our own shim, over a software GPU in another device server")
 	f.Usage = func() { printUsage(f, help) }
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q: no arguments are taken", f.Arg(0))
+	}
+	if o.nested && (o.soft || o.driver != "") {
+		return nil, errors.New("--nested says itself which driver there is: not with --soft or --driver")
+	}
+	if o.isSlow() && !f.Changed("limit") {
+		o.limit *= slowness
 	}
 	if o.steps < 4 {
 		return nil, fmt.Errorf("--steps %d: it is 4 or more", o.steps)
@@ -149,6 +158,9 @@ func runKit(ctx context.Context, args []string, out, errs io.Writer) int {
 		return exitUsage
 	}
 	self, err := os.Executable()
+	if err == nil {
+		err = o.enterNested(self, args)
+	}
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(o.out, "logs"), 0o777)
 	}
@@ -202,7 +214,7 @@ func (k *kit) runStep(ctx context.Context, s step) {
 		return
 	}
 	limit := s.limit
-	if k.soft {
+	if k.isSlow() {
 		limit *= slowness
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -22,6 +22,10 @@ import (
 func (k *kit) findGPUs() {
 	found, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is right
 	k.gpus = len(found)
+	if k.nested {
+		k.gpus = 1
+		return
+	}
 	if k.driver != "" {
 		if _, err := os.Stat(filepath.Join(k.driver, "libcuda.so.1")); err != nil {
 			k.why = "--driver: " + err.Error()
@@ -184,7 +188,7 @@ func (k *kit) findPyTorch(ctx context.Context) string {
 	if !facts.Available {
 		return fmt.Sprintf("PyTorch %s of %s finds no GPU", facts.Torch, path)
 	}
-	k.libs = facts.Libs
+	k.libs, k.triton = facts.Libs, facts.Triton
 	k.addRow(row{Name: "PyTorch", Outcome: right, Values: map[string]string{
 		"python": facts.Python, "torch": facts.Torch, "CUDA": facts.Cuda, "triton": facts.Triton, "NCCL's folder": strings.Join(facts.Libs, ":"),
 	}})

@@ -42,7 +42,7 @@ func (k *kit) needTorch(ctx context.Context, name string) bool {
 // trainingTask runs train.py.
 func (k *kit) trainingTask(name string, env []string, args ...string) task {
 	size, limit := "large", 4*time.Minute
-	if k.soft {
+	if k.isSlow() {
 		size, limit = "small", slowness*limit
 	}
 	return task{name: name, path: k.python, env: env, limit: limit, args: append([]string{k.filePath("programs", "train.py"), "--size", size}, args...)}
@@ -59,6 +59,10 @@ func comparePyTorch(ctx context.Context, k *kit) {
 		}
 		if ctx.Err() != nil {
 			k.addRow(row{Name: t.name, Outcome: cannot, Why: "the time of this step is over"})
+			continue
+		}
+		if t.program == "compile" && k.triton == "none" {
+			k.addRow(row{Name: t.name, Outcome: cannot, Why: "this PyTorch has no Triton, which it compiles with"})
 			continue
 		}
 		k.compareTraining(ctx, t.name, t.program, t.env)

@@ -23,6 +23,7 @@ type Place struct {
 type Device struct {
 	ShownInfo *backend.Info // what programs are told: of the device that they began with
 	Base      backend.Addr  // of each space of the device: no two devices have the same addresses
+	Size      uint64        // of these addresses
 
 	mu sync.RWMutex // held for reading while a space is made: no space is made on a place that the device has left
 	at Place

@@ -36,19 +36,19 @@ const maxOwned = 16
 // so when that is over.
 func (p *Process) newSpace(ordinal int32) (*Space, error) {
 	d := p.deviceAt(ordinal)
-	base := p.JobDevices[ordinal].Base // not that of d: the same program has the same addresses, whichever devices that sees
+	base, size := p.JobDevices[ordinal].Base, p.JobDevices[ordinal].Size // not those of d: the same program has the same addresses, whichever devices that sees
 	var state *backend.State
 	if p.Restoring != nil {
 		state = p.Restoring.SpaceState(ordinal)
 	}
 	s := &Space{
-		process: p, Ordinal: ordinal, Device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*Space]int{}, reached: map[*Space]bool{},
+		process: p, Ordinal: ordinal, Device: d, base: base, size: size, peers: map[*Space]int{}, reached: map[*Space]bool{},
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	s.turns.Store(d.at.TimeSlices)
 	b, err := d.at.NewSpace(backend.SpaceConfig{
-		Base: base, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().tellRunner() },
+		Base: base, Size: size, Owner: p.ID*maxOwned + uint64(ordinal) + 1, Memory: d.Info().Memory, Output: p.Output.printText, State: state, Changed: func() { s.turns.Load().tellRunner() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
