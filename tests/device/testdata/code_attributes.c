@@ -16,7 +16,7 @@ static const char image[] = PTX(
 	"mov.u32 %a, fixed; st.shared.u32 [%a], 5; mov.u64 %p, own; st.local.u32 [%p], 5;\n"
 	"ld.param.u32 %n, [n]; mov.u32 %i, 0; mov.u32 %a, dynamic;\n"
 	"fill: st.shared.u32 [%a], %i; add.u32 %a, %a, 4; add.u32 %i, %i, 1; setp.lt.u32 %q, %i, %n; @%q bra fill;\n"
-	"ld.shared.u32 %v, [%a-4]; ld.param.u64 %p, [p]; st.global.u32 [%p], %v;\n"
+	"ld.shared.u32 %v, [%a+-4]; ld.param.u64 %p, [p]; st.global.u32 [%p], %v;\n"
 	"ret;\n"
 	"}\n");
 

@@ -21,10 +21,10 @@ static const char image[] = PTX(
 	".visible .entry answer(.param .u64 p)\n"
 	"{ .reg .u64 %p; ld.param.u64 %p, [p]; st.global.u32 [%p], 42; ret; }\n");
 
-/* As compilers for the first devices with double precision wrote it. */
+/* As compilers wrote it for the first devices, which had no double precision. */
 static const char old[] =
 	".version 1.4\n"
-	".target sm_13, map_f64_to_f32\n"
+	".target sm_10, map_f64_to_f32\n"
 	".entry answer (.param .u64 __cudaparm_answer_p)\n"
 	"{\n"
 	"	.reg .u16 %rh<4>;\n"
