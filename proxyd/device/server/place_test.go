@@ -9,10 +9,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -90,7 +90,7 @@ func TestPlaceRefused(t *testing.T) {
 	cs[0].must("cuCtxSynchronize")
 }
 
-// spinning has a kernel that ends when a word is not zero.
+// spinning has a kernel that sets a word, and ends when the word before is not zero.
 const spinning = `.version 7.0
 .target sm_70
 .address_size 64
@@ -98,6 +98,7 @@ const spinning = `.version 7.0
 {
 	.reg .u64 %p; .reg .u32 %x; .reg .pred %q;
 	ld.param.u64 %p, [p];
+	st.volatile.global.u32 [%p+4], 1;
 again:
 	ld.volatile.global.u32 %x, [%p]; setp.eq.u32 %q, %x, 0;
 	@%q bra again;
@@ -109,7 +110,7 @@ again:
 // the same order can be given again.
 func TestPlaceEnded(t *testing.T) {
 	s := serverOf(t, "test", []int{0}, testMemory, testMemory)
-	p, cs := attach(t, s, 1)
+	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(1))
@@ -117,17 +118,9 @@ func TestPlaceEnded(t *testing.T) {
 	a := c.alloc(64)
 	spin := u64(c.must("cuModuleGetFunction", c.load(spinning), "spin"))
 	c.shape(spin, [7]uint32{1, 1, 1, 1, 1, 1, 0}, streamA, binary.LittleEndian.AppendUint64(nil, a))
-	x, r := p.Context(ctxA)
-	if r != 0 {
-		t.Fatal(r)
-	}
-	for x.Space.Work() != backend.Runnable { // the message is on its way
-		runtime.Gosched()
-	}
-	for x.Space.Unmap() == nil { // the kernel has not begun
-		if err := x.Space.Map(); err != nil {
-			t.Fatal(err)
-		}
+	for begun := make([]byte, 4); begun[0] == 0; { // before its block runs, the kernel can be interrupted
+		c.must("cuMemcpyDtoHAsync_v2", uint64(uintptr(unsafe.Pointer(&begun[0]))), a+4, uint64(4), uint64(streamB))
+		c.must("cuStreamSynchronize", uint64(streamB))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
