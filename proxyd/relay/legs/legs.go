@@ -51,9 +51,9 @@ type Holder struct {
 
 	mu      sync.Mutex
 	jobs    map[string]*job
-	tickets map[string]ticket // by their hashes
-	users   map[uint32]int    // connections
-	callers map[string]int    // links that have not said hello, by host
+	tickets map[string]ticket     // by their hashes
+	users   map[uint32]int        // connections
+	callers map[string][]net.Conn // links that have not said hello, by host, the oldest first
 }
 
 // job is a job with its connections.
@@ -63,7 +63,9 @@ type job struct {
 	run   int
 	named time.Time // by a daemon
 	kept  map[string]*kept
-	seen  map[int]int // the newest run of each capsule that was named, plus 1
+	// failed are those of kept that have failed and whose forwarders do not know, the oldest first.
+	failed []*kept
+	seen   map[int]int // the newest run of each capsule that was named, plus 1
 }
 
 type ticket struct {
@@ -84,11 +86,12 @@ type kept struct {
 	linked sync.Mutex    // held by the link that carries frames
 	unlink func()        // ends the present link. Needs Holder.mu
 	run    int           // of the present link. Needs Holder.mu
+	expiry *time.Timer   // set when it has failed and is in job.failed. Needs Holder.mu
 }
 
 // New returns a Holder without connections, which ends with ctx.
 func New(ctx context.Context, cfg Config) *Holder {
-	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, callers: map[string]int{}}
+	h := &Holder{cfg: cfg, ctx: ctx, jobs: map[string]*job{}, tickets: map[string]ticket{}, users: map[uint32]int{}, callers: map[string][]net.Conn{}}
 	go h.forgetUnnamed()
 	return h
 }
@@ -162,6 +165,9 @@ func (h *Holder) forgetJob(j *job) {
 	}
 	for _, k := range j.kept {
 		k.stream.Fail(errForgotten)
+	}
+	for len(j.failed) > 0 {
+		h.dropLocked(j.failed[0])
 	}
 }
 
@@ -239,8 +245,18 @@ func (h *Holder) findKept(hello *stream.Hello) (k *kept, t ticket, isNew, retry 
 func (h *Holder) dropKept(k *kept) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.dropLocked(k)
+}
+
+// dropLocked is dropKept, for a caller that holds mu.
+func (h *Holder) dropLocked(k *kept) {
 	if k.job.kept[k.id] == k {
 		delete(k.job.kept, k.id)
+	}
+	if k.expiry != nil {
+		k.expiry.Stop() // the timer would keep all that the connection has
+		k.expiry = nil
+		k.job.failed = slices.DeleteFunc(k.job.failed, func(x *kept) bool { return x == k })
 	}
 }
 
@@ -288,20 +304,27 @@ func (h *Holder) carryKept(k *kept) {
 const overPatience = 24 * time.Hour
 
 // afterEnd forgets a connection that has ended in order. A failed connection is kept for a while, for its
-// forwarder.
+// forwarder: of a job no more than a user may have connections.
 func (h *Holder) afterEnd(k *kept, err error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.users[k.job.uid]--; h.users[k.job.uid] == 0 {
 		delete(h.users, k.job.uid)
 	}
-	h.mu.Unlock()
-	if err == nil {
-		h.dropKept(k)
-		return
+	if err != nil {
+		h.cfg.Log.Debug("connection has failed", "job", k.job.name, "to", k.to, "reason", err)
+		k.stream.Forget()
 	}
-	h.cfg.Log.Debug("connection has failed", "job", k.job.name, "to", k.to, "reason", err)
-	k.stream.Forget()
-	time.AfterFunc(overPatience, func() { h.dropKept(k) })
+	switch j := k.job; {
+	case err == nil, h.jobs[j.name] != j:
+		h.dropLocked(k)
+	case j.kept[k.id] == k: // else the forwarder knows already
+		if len(j.failed) >= h.cfg.PerUser {
+			h.dropLocked(j.failed[0])
+		}
+		k.expiry = time.AfterFunc(overPatience, func() { h.dropKept(k) })
+		j.failed = append(j.failed, k)
+	}
 }
 
 // fromOutside reads what the other side sends.

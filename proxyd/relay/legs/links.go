@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
@@ -42,14 +43,11 @@ func (h *Holder) Serve(l net.Listener) error {
 			continue
 		}
 		host, _, _ := net.SplitHostPort(link.RemoteAddr().String())
-		if !h.countCaller(host) {
-			link.Close()
-			continue
-		}
+		h.addCaller(host, link)
 		go func() {
 			defer link.Close()
 			hello, err := readHello(link)
-			h.discountCaller(host)
+			h.removeCaller(host, link)
 			if err == nil {
 				err = h.serveLink(link, hello)
 			}
@@ -60,21 +58,27 @@ func (h *Holder) Serve(l net.Listener) error {
 	}
 }
 
-// countCaller counts a link that has not said hello. The result is false if its host has too many.
-func (h *Holder) countCaller(host string) bool {
+// addCaller notes a link that has not said hello. If its host has too many of these, the oldest is closed and not the new
+// one: a forwarder says hello at once, and so has its turn, whatever other programs of its host leave open here.
+func (h *Holder) addCaller(host string, link net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.callers[host] >= maxCallers {
-		return false
+	all := h.callers[host]
+	if len(all) >= maxCallers {
+		all[0].Close()
+		all = slices.Delete(all, 0, 1)
 	}
-	h.callers[host]++
-	return true
+	h.callers[host] = append(all, link)
 }
 
-func (h *Holder) discountCaller(host string) {
+func (h *Holder) removeCaller(host string, link net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.callers[host]--; h.callers[host] == 0 {
+	all := h.callers[host]
+	if i := slices.Index(all, link); i >= 0 {
+		all = slices.Delete(all, i, i+1)
+	}
+	if h.callers[host] = all; len(all) == 0 {
 		delete(h.callers, host)
 	}
 }

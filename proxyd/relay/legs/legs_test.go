@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package legs
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
+)
+
+const patience = 20 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// relay is a Holder that serves links, and the other side to which it may connect.
+type relay struct {
+	*Holder
+	t     *testing.T
+	links string
+	other net.Listener
+}
+
+const ticketText = "the ticket of a test"
+
+// newRelay has a job's ticket admitted. per is per_user.
+func newRelay(t *testing.T, per int) *relay {
+	t.Helper()
+	at := ownAddress(t)
+	r := &relay{t: t, Holder: New(t.Context(), Config{
+		Policy: Policy{Allow: []netip.Prefix{netip.PrefixFrom(at, 32)}}, PerUser: per, Keep: time.Hour, Log: slog.New(slog.DiscardHandler),
+	})}
+	listen := func(at string) net.Listener {
+		l, err := net.Listen("tcp", at)
+		must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	l := listen("127.0.0.1:0")
+	r.links, r.other = l.Addr().String(), listen(net.JoinHostPort(at.String(), "0"))
+	go func() { _ = r.Serve(l) }()
+	must(t, r.Admit(Admission{Job: "c/1/then", UID: 1001, Ticket: HashTicket(ticketText)}))
+	return r
+}
+
+// ownAddress returns an address of this host that a relay may connect to if it is named.
+func ownAddress(t *testing.T) netip.Addr {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	must(t, err)
+	for _, a := range all {
+		if x, ok := a.(*net.IPNet); ok && x.IP.To4() != nil && !x.IP.IsLoopback() && !x.IP.IsLinkLocalUnicast() {
+			return netip.AddrFrom4([4]byte(x.IP.To4()))
+		}
+	}
+	t.Skip("SKIP: this host has no address but that of lo")
+	return netip.Addr{}
+}
+
+// dial connects to the relay, and says nothing.
+func (r *relay) dial() net.Conn {
+	r.t.Helper()
+	link, err := net.Dial("tcp", r.links)
+	must(r.t, err)
+	r.t.Cleanup(func() { link.Close() })
+	must(r.t, link.SetDeadline(time.Now().Add(patience)))
+	return link
+}
+
+// open makes a connection of the job. It returns the link and the connection's other side.
+func (r *relay) open(id string) (link net.Conn, outer *net.TCPConn) {
+	r.t.Helper()
+	link = r.dial()
+	must(r.t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String()}))
+	must(r.t, r.other.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	c, err := r.other.Accept()
+	must(r.t, err)
+	r.t.Cleanup(func() { c.Close() })
+	r.expect(link, stream.KindWelcome)
+	return link, c.(*net.TCPConn)
+}
+
+// expect reads a frame of a kind.
+func (r *relay) expect(link net.Conn, kind stream.Kind) *stream.Frame {
+	r.t.Helper()
+	f, err := stream.ReadFrame(link)
+	must(r.t, err)
+	if f.Kind != kind {
+		r.t.Fatalf("a frame of kind %d, not %d: %s", f.Kind, kind, f.Data)
+	}
+	return f
+}
+
+// await waits until f is true under the lock.
+func (r *relay) await(what string, f func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		is := f()
+		r.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("after %v, not yet: %s", patience, what)
+		}
+	}
+}
+
+func reset(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	must(t, c.SetLinger(0))
+	must(t, c.Close())
+}
+
+// TestSilentLinks: links that say nothing, of whichever program of a node, do not keep the node's forwarders out.
+func TestSilentLinks(t *testing.T) {
+	r := newRelay(t, 4)
+	first := r.dial()
+	for range 2*maxCallers - 1 {
+		r.dial()
+	}
+	r.open(rand.Text())
+	if _, err := first.Read(make([]byte, 1)); !isEnd(err) {
+		t.Errorf("the oldest silent link: %v", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for host, all := range r.callers {
+		if len(all) > maxCallers {
+			t.Errorf("%d silent links of %s", len(all), host)
+		}
+	}
+}
+
+// TestFailedIsForgotten: of a connection that has failed nothing is kept when its forwarder knows.
+func TestFailedIsForgotten(t *testing.T) {
+	r := newRelay(t, 4)
+	id := rand.Text()
+	link, outer := r.open(id)
+	r.mu.Lock()
+	k := weak.Make(r.jobs["c/1/then"].kept[id])
+	r.mu.Unlock()
+	reset(t, outer)
+	r.expect(link, stream.KindOver)
+	link.Close()
+	r.await("the connection is not kept", func() bool {
+		runtime.GC()
+		return k.Value() == nil
+	})
+}
+
+// TestFailedAreBounded: connections that fail while no forwarder asks are remembered, and no more of them than a user may have.
+func TestFailedAreBounded(t *testing.T) {
+	const per = 3
+	r := newRelay(t, per)
+	last := ""
+	for range 3 * per {
+		last = rand.Text()
+		link, outer := r.open(last)
+		link.Close()
+		reset(t, outer)
+		r.await("the connection has failed", func() bool { return len(r.users) == 0 })
+	}
+	if _, n := r.Counts(); n > per {
+		t.Errorf("%d connections are remembered", n)
+	}
+	link := r.dial()
+	must(t, stream.WriteJSON(link, stream.KindHello, stream.Hello{Ticket: ticketText, ID: last, To: r.other.Addr().String(), Opened: true}))
+	var o stream.Over
+	if must(t, r.expect(link, stream.KindOver).Parse(&o)); o.Retry || o.Reason == "" {
+		t.Errorf("the last that has failed: %+v", o)
+	}
+}
+
+// TestForgottenJob: nothing remains of the connections of a job that is over.
+func TestForgottenJob(t *testing.T) {
+	r := newRelay(t, 4)
+	id, failed := rand.Text(), rand.Text()
+	link, outer := r.open(failed)
+	link.Close()
+	reset(t, outer)
+	r.await("the connection has failed", func() bool { return len(r.users) == 0 })
+	link, _ = r.open(id)
+	r.mu.Lock()
+	j := r.jobs["c/1/then"]
+	all := []weak.Pointer[kept]{weak.Make(j.kept[id]), weak.Make(j.kept[failed])}
+	j = nil
+	r.mu.Unlock()
+	r.Forget("c/1/then")
+	link.Close()
+	for _, k := range all {
+		r.await("the connection is not kept", func() bool {
+			runtime.GC()
+			return k.Value() == nil
+		})
+	}
+}
