@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"weak"
@@ -207,4 +208,68 @@ func TestForgottenJob(t *testing.T) {
 			return k.Value() == nil
 		})
 	}
+}
+
+// TestPolicy: addresses to which a relay connects, and to which it does not.
+func TestPolicy(t *testing.T) {
+	own := func() ([]net.Addr, error) {
+		return []net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 5), Mask: net.CIDRMask(8, 32)}}, nil
+	}
+	everything := netip.MustParsePrefix("0.0.0.0/0")
+	deny := []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}
+	for to, want := range map[string]string{
+		"198.51.100.7:443": "", "[::ffff:198.51.100.7]:443": "", "10.0.0.6:80": "",
+		"198.51.100.7:0": "no address", "0.0.0.0:80": "each host", "0.1.2.3:80": "each host", "255.255.255.255:80": "each host",
+		"127.0.0.1:80": "each host", "127.9.9.9:80": "each host", "[::ffff:127.0.0.1]:80": "each host", "[::ffff:127.0.0.1%1]:80": "each host",
+		"[::1]:80": "each host", "[::]:80": "each host", "224.0.0.1:80": "each host",
+		// Services of the machine's provider.
+		"169.254.169.254:80": "each host", "[::ffff:169.254.169.254]:80": "each host", "168.63.129.16:80": "each host",
+		"168.63.129.16:32526": "each host", "100.100.100.200:80": "each host", "192.0.0.192:80": "each host",
+		"[2001:db8::1]:80": "no IPv4", "[fd00:ec2::254]:80": "no IPv4", "[64:ff9b::a9fe:a9fe]:80": "no IPv4",
+		"100.64.3.2:22": "relay.deny", "10.0.0.5:22": "own host",
+	} {
+		err := (&Policy{Deny: deny, own: own}).checkAddress(netip.MustParseAddrPort(to))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", to, err, want)
+		}
+		err = (&Policy{Allow: []netip.Prefix{everything}, own: own}).checkAddress(netip.MustParseAddrPort(to))
+		if want == "each host" && err == nil {
+			t.Errorf("%s is allowed with %s", to, everything)
+		}
+	}
+}
+
+// TestClaimedUse: a forwarder that says that bytes are used which are not gets no room for more of them.
+func TestClaimedUse(t *testing.T) {
+	r := newRelay(t, 4)
+	id := rand.Text()
+	link, outer := r.open(id)
+	must(t, outer.SetReadBuffer(4<<10))
+	data := make([]byte, stream.MaxData)
+	sent := uint64(0)
+	// The other side does not read: at some time the relay keeps what comes.
+	for sent < 64<<20 {
+		must(t, link.SetWriteDeadline(time.Now().Add(patience)))
+		for range stream.Window / stream.MaxData {
+			must(t, stream.WriteFrame(link, &stream.Frame{Kind: stream.KindData, Data: data}))
+			sent += uint64(len(data))
+		}
+		r.mu.Lock()
+		k := r.jobs["c/1/then"].kept[id]
+		r.mu.Unlock()
+		r.await("the bytes have come", func() bool { return k.stream.State().Got == sent })
+		link.Close()
+		if n := len(k.stream.State().In); n > stream.Window {
+			t.Fatalf("the relay keeps %d bytes of %d", n, sent)
+		}
+		link = r.dial()
+		hello := stream.Hello{Ticket: ticketText, ID: id, To: r.other.Addr().String(), Opened: true, Position: stream.Position{Base: sent, Limit: sent}}
+		must(t, stream.WriteJSON(link, stream.KindHello, hello))
+		f, err := stream.ReadFrame(link)
+		must(t, err)
+		if f.Kind == stream.KindOver {
+			return
+		}
+	}
+	t.Error("the relay takes all")
 }

@@ -137,6 +137,12 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	var w stream.Welcome
 	k.stream.Do(func(e *stream.End) bool {
 		w.Position = e.Position()
+		// This end is never back at an earlier moment, so no forwarder that keeps to the protocol knows of more. From a false
+		// one, each link could bring another window of bytes.
+		if used := e.UsedPosition(); hello.Position.Base > used {
+			err = fmt.Errorf("%w: %d bytes used, of %d", stream.ErrProtocol, hello.Position.Base, used)
+			return false
+		}
 		err = e.Resume(hello.Position)
 		return true
 	})

@@ -22,6 +22,17 @@ type Policy struct {
 	own func() ([]net.Addr, error)
 }
 
+// hostsOwn lists addresses, beside those that package netip knows, which mean something else on each host.
+var hostsOwn = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("255.255.255.255/32"),
+	// Services that a provider of virtual machines has for each of them, with secrets of the machine. Most are at
+	// 169.254.0.0/16, which is link-local.
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba Cloud
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle Cloud, classic
+}
+
 // checkAddress returns an error that says why the relay does not connect to an address.
 func (p *Policy) checkAddress(to netip.AddrPort) error {
 	a := to.Addr().Unmap()
@@ -31,7 +42,7 @@ func (p *Policy) checkAddress(to netip.AddrPort) error {
 	within := func(x netip.Prefix) bool { return x.Contains(a) }
 	switch {
 	// What these reach from the relay is not what they reach from a node.
-	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
+	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast(), slices.ContainsFunc(hostsOwn, within):
 		return fmt.Errorf("%s means another address on each host: the relay does not connect to it", a)
 	case !a.Is4(): // capsules have no other addresses to outside
 		return fmt.Errorf("%s is no IPv4 address", a)

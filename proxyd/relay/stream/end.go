@@ -90,8 +90,8 @@ func (e *End) Consume(n int) {
 	}
 }
 
-// usedPosition returns what the other end may forget. The end of the direction is used when all bytes are.
-func (e *End) usedPosition() uint64 {
+// UsedPosition returns the position before which this end has used all bytes: what the other end may forget. The end of the direction is used when all bytes are.
+func (e *End) UsedPosition() uint64 {
 	n := e.s.Got - uint64(len(e.s.In))
 	if e.s.InEnd && len(e.s.In) > 0 {
 		n--
@@ -113,7 +113,7 @@ func (e *End) Done() bool { return e.s.ShutUsed && e.s.InEnd && len(e.s.In) == 0
 
 // Idle tells whether there is nothing to send by the present link.
 func (e *End) Idle() bool {
-	return e.told >= e.usedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
+	return e.told >= e.UsedPosition() && (e.next >= e.sendLimit() || e.next-e.s.Base >= Window)
 }
 
 // Position returns how far the end is, for the other end's Resume.
@@ -140,7 +140,7 @@ func (e *End) Resume(other Position) error {
 // Pull returns the next frame to send by the present link; nil if there is none. What was used is told
 // before data is sent, so that two ends never wait for each other.
 func (e *End) Pull() *Frame {
-	if used := e.usedPosition(); e.told < used {
+	if used := e.UsedPosition(); e.told < used {
 		e.told = used
 		return &Frame{Kind: KindUsed, Used: used}
 	}
