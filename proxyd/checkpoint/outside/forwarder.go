@@ -186,13 +186,7 @@ func (f *Forwarder) giveOrder(ctx context.Context, give func(forward.Orders) err
 
 // Hold has the forwarder stand still, until Go. A second call is harmless.
 func (f *Forwarder) Hold(ctx context.Context) error {
-	return f.giveOrder(ctx, func(o forward.Orders) error {
-		_, sockets, err := o.Hold(ctx)
-		for _, s := range sockets {
-			s.Close()
-		}
-		return err
-	})
+	return f.giveOrder(ctx, func(o forward.Orders) error { return o.Hold(ctx, nil) })
 }
 
 // Go has the forwarder go on. A second call is harmless.
@@ -256,13 +250,13 @@ func (f *Forwarder) Serve(ctx context.Context, relay Relay, a Admission, log *sl
 		}
 		if died {
 			log.Error("the forwarder has died: the capsule's connections to outside are lost", "capsule", a.Capsule)
+			select { // its user may kill it again and again
+			case <-ctx.Done():
+				return
+			case <-time.After(restartPause):
+			}
 			if err := f.startAgain(ctx); err != nil {
 				log.Error("cannot start a forwarder", "capsule", a.Capsule, "error", err)
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(restartPause):
-				}
 			}
 		}
 	}

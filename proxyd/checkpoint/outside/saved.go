@@ -24,30 +24,77 @@ type Connection struct {
 }
 
 // Save writes what a checkpoint keeps of the capsule's connections, and returns how many there are. The network of
-// the capsule is locked, and its programs stand still. The forwarder stands still after that, until Go.
+// the capsule is locked, and its programs stand still. The forwarder stands still after that, until Go. The connections are
+// written as they come: a user decides how much there is, and the daemon is root's.
 func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
-	var all []forward.Saved
-	var sockets []*os.File
-	err = f.giveOrder(ctx, func(o forward.Orders) (err error) {
-		all, sockets, err = o.Hold(ctx)
-		return err
+	list := &listWriter{w: w}
+	err = f.giveOrder(ctx, func(o forward.Orders) error {
+		return o.Hold(ctx, func(some []forward.Saved, sockets []*os.File) error {
+			for i, s := range some {
+				socket, unread, unsent, err := overlay.TakeConnection(sockets[i])
+				if errors.Is(err, overlay.ErrNotConnected) {
+					continue // over at the program's end
+				}
+				if err == nil {
+					err = list.add(joinSocket(s, socket, unread, unsent))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = list.end()
 	}
-	defer closeAll(sockets)
-	var kept []Connection
-	for i, s := range all {
-		socket, unread, unsent, err := overlay.TakeConnection(sockets[i])
-		if errors.Is(err, overlay.ErrNotConnected) {
-			continue // over at the program's end
-		}
-		if err != nil {
-			return 0, err
-		}
-		kept = append(kept, joinSocket(s, socket, unread, unsent))
+	return list.n, err
+}
+
+// listWriter writes a list in JSON, an element at a time.
+type listWriter struct {
+	w io.Writer
+	n int
+}
+
+func (l *listWriter) add(c Connection) error {
+	before := ","
+	if l.n == 0 {
+		before = "["
 	}
-	return len(kept), json.NewEncoder(w).Encode(kept)
+	l.n++
+	if _, err := io.WriteString(l.w, before); err != nil {
+		return err
+	}
+	return json.NewEncoder(l.w).Encode(c)
+}
+
+func (l *listWriter) end() error {
+	text := "]\n"
+	if l.n == 0 {
+		text = "[]\n"
+	}
+	_, err := io.WriteString(l.w, text)
+	return err
+}
+
+// readList calls f with the elements of such a list.
+func readList(r io.Reader, f func(Connection) error) error {
+	d := json.NewDecoder(r)
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.Join(errors.New("not a list"), err)
+	}
+	for d.More() {
+		var c Connection
+		if err := d.Decode(&c); err != nil {
+			return err
+		}
+		if err := f(c); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token() // the end of the list
+	return err
 }
 
 // joinSocket adds to what the forwarder has of a connection what its socket has: bytes that the program has sent and the
@@ -67,30 +114,42 @@ func joinSocket(s forward.Saved, socket *overlay.Connection, unread, unsent []by
 // forwarder, which stands still until Go. A connection that cannot be made again is left out, and its program's end
 // is to be reset.
 func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) error {
-	var all []Connection
-	if err := json.NewDecoder(r).Decode(&all); err != nil {
-		return fmt.Errorf("connections to outside: %w", err)
-	}
 	if err := f.Hold(ctx); err != nil {
 		return err
 	}
 	var made []forward.Saved
 	var sockets []*os.File
 	defer func() { closeAll(sockets) }()
-	for _, c := range all {
+	hand := func() error {
+		err := f.giveOrder(ctx, func(o forward.Orders) error { return o.Add(ctx, made, sockets) })
+		closeAll(sockets)
+		made, sockets = nil, nil
+		return err
+	}
+	err := readList(r, func(c Connection) error {
 		if c.Socket == nil {
-			return errors.New("connections to outside: one has no socket")
+			return errors.New("one has no socket")
 		}
 		s, err := overlay.MakeConnection(f.spec.Init, c.Socket)
 		if err != nil {
 			log.Error("a connection to outside cannot be made again", "to", c.To, "error", err)
-			continue
+			return nil
 		}
 		made, sockets = append(made, c.Saved), append(sockets, s)
 		f.note.Names = append(f.note.Names, c.ID)
 		f.note.Sockets = append(f.note.Sockets, Ends{From: c.From, To: c.To})
+		if len(made) == forward.Batch {
+			return hand()
+		}
+		return nil
+	})
+	if err == nil {
+		err = hand()
 	}
-	return f.giveOrder(ctx, func(o forward.Orders) error { return o.Add(ctx, made, sockets) })
+	if err != nil {
+		return fmt.Errorf("connections to outside: %w", err)
+	}
+	return nil
 }
 
 // Has tells whether a connection of the checkpoint was made again.

@@ -53,32 +53,38 @@ func (o Orders) Begin(ctx context.Context, r Relay, listener *os.File) error {
 	return err
 }
 
-// Hold has the forwarder stand still until Go, and returns its connections with their sockets, which the caller
-// closes. A second call returns the same again.
-func (o Orders) Hold(ctx context.Context) (all []Saved, sockets []*os.File, err error) {
+// Hold has the forwarder stand still until Go. each, if not nil, is called with the forwarder's connections and their sockets,
+// some at a time, so that the caller needs not have them all in memory; Hold closes the sockets. A second call does the same
+// again.
+func (o Orders) Hold(ctx context.Context, each func(some []Saved, sockets []*os.File) error) error {
 	defer localsock.InterruptAtEnd(ctx, o.conn.SetDeadline)()
-	r, files, err := o.giveOrder(ctx, order{Do: doHold})
+	r, files, err := o.giveOrder(ctx, order{Do: doHold, Quiet: each == nil})
 	for err == nil {
-		var some []Saved
-		if len(files) == 0 {
-			err = errors.New("no text comes along")
-			break
+		if each != nil {
+			err = handHeld(files, each)
 		}
-		if err = readText(files[0], &some); err == nil && len(some) != len(files)-1 {
-			err = errors.New("not as many sockets as connections")
-		}
-		files[0].Close()
-		all, sockets = append(all, some...), append(sockets, files[1:]...)
+		localsock.CloseAll(files)
 		if err != nil || !r.More {
 			break
 		}
 		r, files, err = o.receiveReply()
 	}
-	if err != nil {
-		localsock.CloseAll(sockets)
-		return nil, nil, err
+	return err
+}
+
+// handHeld calls each with what has come in a reply to hold.
+func handHeld(files []*os.File, each func([]Saved, []*os.File) error) error {
+	if len(files) == 0 {
+		return errors.New("no text comes along")
 	}
-	return all, sockets, nil
+	var some []Saved
+	if err := readText(files[0], &some); err != nil {
+		return err
+	}
+	if len(some) != len(files)-1 {
+		return errors.New("not as many sockets as connections")
+	}
+	return each(some, files[1:])
 }
 
 // Go has the forwarder go on. A second call is harmless.
@@ -91,7 +97,7 @@ func (o Orders) Go(ctx context.Context) error {
 // Add gives the forwarder connections of a checkpoint, with their sockets, which the caller closes.
 func (o Orders) Add(ctx context.Context, all []Saved, sockets []*os.File) error {
 	for len(all) > 0 {
-		n := min(len(all), batch)
+		n := min(len(all), Batch)
 		text, err := textFile(all[:n])
 		if err != nil {
 			return err

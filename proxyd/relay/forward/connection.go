@@ -34,6 +34,9 @@ var (
 	errLost         = errors.New("the relay has no such connection")
 )
 
+// socketBuffer is the size of each buffer of a socket to a program. The kernel takes twice that, for what it needs itself.
+const socketBuffer = stream.Window / 2
+
 // connection is a connection of a program.
 type connection struct {
 	f      *Forwarder
@@ -58,6 +61,10 @@ func (f *Forwarder) newConnection(s Saved, socket *net.TCPConn) (*connection, er
 		return nil, err
 	}
 	if err := socket.SetLinger(-1); err != nil { // the default
+		return nil, err
+	}
+	// Root's daemon reads what the socket keeps at a checkpoint. Without these the kernel lets a buffer grow to megabytes.
+	if err := errors.Join(socket.SetReadBuffer(socketBuffer), socket.SetWriteBuffer(socketBuffer)); err != nil {
 		return nil, err
 	}
 	// The kernel finds out that a program's socket is gone without an end of the connection.

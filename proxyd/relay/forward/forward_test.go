@@ -24,6 +24,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/localsock"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/legs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/relay/stream"
 )
 
 const patience = 20 * time.Second
@@ -118,6 +119,25 @@ func (s *site) cut() {
 type process struct {
 	Orders
 	end func()
+}
+
+// holdAll has the forwarder stand still, and returns all connections with duplicates of their sockets.
+func (p process) holdAll(t *testing.T) (all []Saved, sockets []*os.File) {
+	t.Helper()
+	must(t, p.Hold(t.Context(), func(some []Saved, files []*os.File) error {
+		if len(some) > Batch {
+			t.Errorf("%d connections at a time", len(some))
+		}
+		for i, f := range files {
+			fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			all, sockets = append(all, some[i]), append(sockets, os.NewFile(uintptr(fd), f.Name()))
+		}
+		return nil
+	}))
+	return all, sockets
 }
 
 // start starts a forwarder of a run, which has connections of a checkpoint.
@@ -241,8 +261,7 @@ func TestAway(t *testing.T) {
 			s.cut()
 			continue
 		}
-		all, sockets, err := p.Hold(t.Context())
-		must(t, err)
+		all, sockets := p.holdAll(t)
 		p.end()
 		run++
 		p = s.start(run, all...)
@@ -265,8 +284,7 @@ func TestRunOn(t *testing.T) {
 	a, b := s.connect(p, "a", to), s.connect(p, "b", to)
 	answers(t, a, "abc", "bcd")
 	answers(t, b, "abc", "bcd")
-	_, sockets, err := p.Hold(t.Context())
-	must(t, err)
+	_, sockets := p.holdAll(t)
 	if len(sockets) != 2 {
 		t.Errorf("%d sockets, want 2", len(sockets))
 	}
@@ -322,8 +340,7 @@ func TestOlderCheckpoint(t *testing.T) {
 	p := s.start(1)
 	program := s.connect(p, "first", s.echo())
 	answers(t, program, "abc", "bcd")
-	all, sockets, err := p.Hold(t.Context())
-	must(t, err)
+	all, sockets := p.holdAll(t)
 	must(t, p.Go(t.Context()))
 	answers(t, program, "abcd", "bcde")
 	p.end()
@@ -426,16 +443,14 @@ func TestAccepted(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	_, sockets, err := p.Hold(t.Context())
-	must(t, err)
+	_, sockets := p.holdAll(t)
 	localsock.CloseAll(sockets)
 	for _, x := range []net.Listener{l, lo} {
 		c, err := net.Dial("tcp", x.Addr().String())
 		must(t, err)
 		defer c.Close()
 	}
-	all, sockets, err := p.Hold(t.Context())
-	must(t, err)
+	all, sockets := p.holdAll(t)
 	localsock.CloseAll(sockets)
 	if len(all) != 2 || all[0].To != l.Addr().String() || all[1].To != l.Addr().String() {
 		t.Errorf("%+v, want two connections to %s", all, l.Addr())
@@ -460,5 +475,69 @@ func TestFenced(t *testing.T) {
 	}
 	if err := s.Admit(legs.Admission{Job: "812", UID: 7, Run: 1, Ticket: legs.HashTicket("x")}); err == nil {
 		t.Error("a run that is over is admitted")
+	}
+}
+
+// TestKeptBytes: what a capsule can have root's daemon read at a checkpoint is bounded, although programs and the other side
+// send all that they can, and read nothing.
+func TestKeptBytes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	l := s.listen(netip.AddrPortFrom(s.at, 0).String())
+	p := s.start(1)
+	program := s.connect(p, "first", l.Addr().String())
+	outer, err := l.Accept()
+	must(t, err)
+	defer outer.Close()
+	var both sync.WaitGroup
+	for _, c := range []net.Conn{program, outer} {
+		must(t, c.SetWriteDeadline(time.Now().Add(2*time.Second)))
+		both.Go(func() {
+			for b := make([]byte, 1<<20); ; {
+				if _, err := c.Write(b); err != nil {
+					return // nothing takes more for two seconds
+				}
+			}
+		})
+	}
+	both.Wait()
+	all, sockets := p.holdAll(t)
+	defer localsock.CloseAll(sockets)
+	unread, err := unix.IoctlGetInt(int(sockets[0].Fd()), unix.SIOCINQ)
+	must(t, err)
+	unsent, err := unix.IoctlGetInt(int(sockets[0].Fd()), unix.SIOCOUTQ)
+	must(t, err)
+	of := all[0].Stream
+	t.Logf("the forwarder keeps %d and %d bytes, its socket %d unread and %d unsent", len(of.Out), len(of.In), unread, unsent)
+	if most := 2 * stream.Window; len(of.Out) > stream.Window || len(of.In) > stream.Window || unread > most || unsent > most {
+		t.Errorf("want at most %d in each buffer of the socket", most)
+	}
+}
+
+// TestHeldInBatches: hold tells of all connections, some at a time; or of none, if nothing asks for them.
+func TestHeldInBatches(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: orders are root's")
+	}
+	s := newSite(t)
+	p := s.start(1)
+	const many = 2*Batch + 3
+	must(t, p.Hold(t.Context(), nil)) // so the relay refuses none
+	for n := range many {
+		s.connect(p, fmt.Sprint("n", n), "192.0.2.1:80")
+	}
+	calls := 0
+	must(t, p.Hold(t.Context(), func(some []Saved, sockets []*os.File) error {
+		if calls++; len(some) != len(sockets) {
+			t.Errorf("%d connections, %d sockets", len(some), len(sockets))
+		}
+		return nil
+	}))
+	all, sockets := p.holdAll(t)
+	localsock.CloseAll(sockets)
+	if len(all) != many || calls != 3 {
+		t.Errorf("%d connections in %d calls, want %d in 3", len(all), calls, many)
 	}
 }

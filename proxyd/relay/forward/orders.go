@@ -31,7 +31,8 @@ const (
 // others are their sockets.
 type order struct {
 	Do    string `json:"do"`
-	Relay Relay  `json:"relay,omitzero"` // of begin
+	Relay Relay  `json:"relay,omitzero"`  // of begin
+	Quiet bool   `json:"quiet,omitempty"` // of hold: the connections are not wanted
 }
 
 // reply is what the forwarder answers. After hold and status, a file with the text comes along; hold's has the
@@ -41,8 +42,12 @@ type reply struct {
 	More  bool   `json:"more,omitempty"` // another batch follows
 }
 
-// batch is the largest number of sockets in a packet: the kernel takes 253.
-const batch = 200
+// Batch is how many connections are told of at a time. The daemon is root's, and needs memory for each batch: up to a
+// megabyte of bytes for each connection, and their text.
+const Batch = 16
+
+// maxFiles bounds the descriptors that come in a packet, as the kernel does.
+const maxFiles = 253
 
 // maxPacket bounds a packet; long text goes by a file.
 const maxPacket = 8 << 10
@@ -113,6 +118,9 @@ func (f *Forwarder) carryOut(c *net.UnixConn, o order, files []*os.File) error {
 		return sendReply(c, f.beginRelay(o.Relay, files))
 	case doHold:
 		f.holdAll()
+		if o.Quiet {
+			return sendReply(c, nil)
+		}
 		return f.tellHeld(c)
 	case doGo:
 		f.goOn()
@@ -181,7 +189,7 @@ func (f *Forwarder) goOn() {
 func (f *Forwarder) tellHeld(c *net.UnixConn) error {
 	all := f.allConnections()
 	for {
-		n := min(len(all), batch)
+		n := min(len(all), Batch)
 		var saved []Saved
 		var sockets []*os.File
 		for _, x := range all[:n] {
@@ -232,7 +240,7 @@ func sendPacket(c *net.UnixConn, v any, files ...*os.File) error {
 // receivePacket receives a packet and the descriptors that come along, which the caller closes.
 func receivePacket(c *net.UnixConn, v any) ([]*os.File, error) {
 	b := make([]byte, maxPacket)
-	n, files, err := localsock.Receive(c, b, batch+1)
+	n, files, err := localsock.Receive(c, b, maxFiles)
 	if err != nil {
 		return nil, err
 	}
