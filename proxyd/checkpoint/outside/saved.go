@@ -36,7 +36,7 @@ func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 					continue // over at the program's end
 				}
 				if err == nil {
-					err = list.add(joinSocket(s, socket, unread, unsent))
+					err = list.addConnection(joinSocket(s, socket, unread, unsent))
 				}
 				if err != nil {
 					return err
@@ -46,7 +46,7 @@ func (f *Forwarder) Save(ctx context.Context, w io.Writer) (n int, err error) {
 		})
 	})
 	if err == nil {
-		err = list.end()
+		err = list.endList()
 	}
 	return list.n, err
 }
@@ -57,7 +57,7 @@ type listWriter struct {
 	n int
 }
 
-func (l *listWriter) add(c Connection) error {
+func (l *listWriter) addConnection(c Connection) error {
 	before := ","
 	if l.n == 0 {
 		before = "["
@@ -69,7 +69,7 @@ func (l *listWriter) add(c Connection) error {
 	return json.NewEncoder(l.w).Encode(c)
 }
 
-func (l *listWriter) end() error {
+func (l *listWriter) endList() error {
 	text := "]\n"
 	if l.n == 0 {
 		text = "[]\n"
@@ -128,7 +128,7 @@ func (f *Forwarder) Restore(ctx context.Context, r io.Reader, log *slog.Logger) 
 	}
 	err := readList(r, func(c Connection) error {
 		if c.Socket == nil {
-			return errors.New("one has no socket")
+			return errors.New("a connection has no socket")
 		}
 		s, err := overlay.MakeConnection(f.spec.Init, c.Socket)
 		if err != nil {

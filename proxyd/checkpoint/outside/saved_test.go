@@ -20,11 +20,11 @@ func TestList(t *testing.T) {
 		var text bytes.Buffer
 		l := listWriter{w: &text}
 		for i := range n {
-			if err := l.add(Connection{Saved: forward.Saved{ID: fmt.Sprint(i)}, Socket: &overlay.Connection{}}); err != nil {
+			if err := l.addConnection(Connection{Saved: forward.Saved{ID: fmt.Sprint(i)}, Socket: &overlay.Connection{}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := l.end(); err != nil {
+		if err := l.endList(); err != nil {
 			t.Fatal(err)
 		}
 		var whole, parts []Connection

@@ -126,7 +126,7 @@ func reset(t *testing.T, c *net.TCPConn) {
 	must(t, c.Close())
 }
 
-// TestSilentLinks: links that say nothing, of whichever program of a node, do not keep the node's forwarders out.
+// TestSilentLinks: links of any programs of a node that say nothing do not keep the node's forwarders out.
 func TestSilentLinks(t *testing.T) {
 	r := newRelay(t, 4)
 	first := r.dial()

@@ -58,8 +58,8 @@ func (h *Holder) Serve(l net.Listener) error {
 	}
 }
 
-// addCaller notes a link that has not said hello. If its host has too many of these, the oldest is closed and not the new
-// one: a forwarder says hello at once, and so has its turn, whatever other programs of its host leave open here.
+// addCaller notes a link that has not said hello. If its host has too many of these, the oldest is closed, and the
+// new link is not: a forwarder says hello at once, and so has its turn, whatever other programs of its host leave open here.
 func (h *Holder) addCaller(host string, link net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +137,8 @@ func (h *Holder) serveLink(link net.Conn, hello *stream.Hello) error {
 	var w stream.Welcome
 	k.stream.Do(func(e *stream.End) bool {
 		w.Position = e.Position()
-		// This end is never back at an earlier moment, so no forwarder that keeps to the protocol knows of more. From a false
-		// one, each link could bring another window of bytes.
+		// This end is never back at an earlier moment, so no forwarder that keeps to the protocol knows of more. Each link of
+		// a false forwarder could bring another window of bytes.
 		if used := e.UsedPosition(); hello.Position.Base > used {
 			err = fmt.Errorf("%w: %d bytes used, of %d", stream.ErrProtocol, hello.Position.Base, used)
 			return false
